@@ -15,6 +15,7 @@ import attrs
 
 from broker.ha.acks import PutStatus
 from broker.pop.checks import Checks
+from broker.pop.ordered import Answer, InOrder
 from broker.pop.records import Records
 from broker.puts import PutResult, Puts
 from broker.rules import Refusal
@@ -40,8 +41,6 @@ TOGETHER_MAX: Final = 1_024
 class AckCounters:
     """Sums since this process began; they only ever rise."""
 
-    records: int = 0
-    """That were stored."""
     acked: int = 0
     """Messages."""
     changed: int = 0
@@ -53,9 +52,10 @@ class AckCounters:
 class Acking:
     """``checks`` may be replaced at any time."""
 
-    def __init__(self, checks: Checks, records: Records, puts: Puts, messages: StoredMessages,
+    def __init__(self, checks: Checks, records: Records, in_order: InOrder, puts: Puts, messages: StoredMessages,
                  standing: Standing) -> None:
         self.checks, self.counters = checks, AckCounters()
+        self._in_order = in_order
         self._records, self._puts, self._messages, self._standing = records, puts, messages, standing
 
     def handlers(self, veil: Veil) -> dict[int, Handler]:
@@ -79,8 +79,12 @@ class Acking:
         receipt = self._receipt(asked.extra_info)
         if isinstance(receipt, Refusal):
             return _refused(request, receipt)
+        if receipt.ordered:
+            refusal = self._in_order.ack((asked.topic, asked.consumer_group, asked.queue_id), [asked.offset],
+                                         receipt.pop_time_ms, partial(self._answer, connection, request, 1, 0, None))
+            return None if refusal is None else _refused(request, refusal)
         message = self._records.ack(_ack(asked, receipt), receipt.revive_qid, receipt.invisible_ms)
-        return self._put(connection, request, [message], 1, 0)
+        return self._put(request, [message], partial(self._answer, connection, request, 1, 0, None))
 
     def ack_many(self, connection: Connection, request: Command) -> Command | None:
         """Messages of several checkpoints, all or none; what cannot be one of the queue's messages is passed over."""
@@ -93,17 +97,28 @@ class Acking:
             return response(request, ResponseCode.INVALID_PARAMETER, remark=(
                 f"acknowledgements of {len(asked.acks)} checkpoints; {TOGETHER_MAX} are allowed"))
         messages: list[Message | Refusal] = []
+        in_order: list[tuple[BatchAck, BatchAckMessage]] = []
         count = 0
         for each in asked.acks:
             found = self._of(each, asked.broker_name or "")
             if isinstance(found, BatchAckMessage):
-                messages.append(self._records.batch_ack(found, each.revive_queue_id, each.invisible_ms))
                 count += len(found.offsets)
+                if each.revive_queue_id == ORDERED:
+                    in_order.append((each, found))
+                else:
+                    messages.append(self._records.batch_ack(found, each.revive_queue_id, each.invisible_ms))
             elif found is not None:
                 messages.append(found)
+        whole = _Whole(1 + len(in_order), partial(self._answer, connection, request, count, 0, None))
+        for each, found in in_order:
+            refusal = self._in_order.ack((found.topic, each.group, each.queue_id), found.offsets, each.pop_time_ms,
+                                         whole.part)
+            if refusal is not None:  # Java passes over an offset that was never given
+                whole.part("" if refusal.code == ResponseCode.MESSAGE_ILLEGAL else refusal.remark)
         if not messages:
-            return response(request)
-        return self._put(connection, request, messages, count, 0)
+            whole.part("")
+            return None
+        return self._put(request, messages, whole.part)
 
     def _of(self, each: BatchAck, broker_name: str) -> BatchAckMessage | Refusal | None:
         """None: there is nothing to acknowledge."""
@@ -139,15 +154,30 @@ class Acking:
         if asked.invisible_time < 0:
             return response(request, ResponseCode.INVALID_PARAMETER, remark=(
                 f"invisibleTime is {asked.invisible_time}; it must be 0 or more"))
+        if receipt.ordered:
+            return self._change_in_order(connection, request, asked, receipt)
         now_ms = max(self._records.wall_ms(), receipt.pop_time_ms + 1)
         """The acknowledgement of the old checkpoint must not fit the new one."""
         checkpoint = CheckPoint(
             asked.offset, now_ms, asked.invisible_time, 1, asked.queue_id, asked.topic, asked.consumer_group, diffs=[0],
             broker_name=receipt.broker_name, suspend=bool(asked.suspend))
         header = ChangeInvisibleTimeResponse(now_ms, asked.invisible_time, receipt.revive_qid)
-        return self._put(connection, request, [
+        return self._put(request, [
             self._records.checkpoint(checkpoint, receipt.revive_qid),
-            self._records.ack(_ack(asked, receipt), receipt.revive_qid, receipt.invisible_ms)], 0, 1, header)
+            self._records.ack(_ack(asked, receipt), receipt.revive_qid, receipt.invisible_ms)],
+            partial(self._answer, connection, request, 0, 1, header))
+
+    def _change_in_order(self, connection: Connection, request: Command, asked: ChangeInvisibleTimeRequest,
+                         receipt: Receipt) -> Command | None:
+        """The receipt stays as it is, but for its time."""
+        visible_ms = self._records.wall_ms() + asked.invisible_time
+        header = ChangeInvisibleTimeResponse(receipt.pop_time_ms, visible_ms - receipt.pop_time_ms, ORDERED)
+        outcome = self._in_order.change(
+            (asked.topic, asked.consumer_group, asked.queue_id), asked.offset, receipt.pop_time_ms, visible_ms,
+            partial(self._answer, connection, request, 0, 1, header))
+        if isinstance(outcome, Refusal):
+            return _refused(request, outcome)
+        return None if outcome is None else response(request, header=ChangeInvisibleTimeResponse())
 
     # --- what they have in common ----------------------------------------------------------------------------
 
@@ -176,8 +206,7 @@ class Acking:
             return Refusal(ResponseCode.SYSTEM_ERROR, "the receipt has a number below 0")
         return None
 
-    def _put(self, connection: Connection, request: Command, messages: Sequence[Message | Refusal], acked: int,
-             changed: int, header: Header | None = None) -> Command | None:
+    def _put(self, request: Command, messages: Sequence[Message | Refusal], answer: Answer) -> Command | None:
         """All or none of them."""
         made: list[Message] = []
         for each in messages:
@@ -185,21 +214,38 @@ class Acking:
                 self.counters.failed += 1
                 return response(request, ResponseCode.SYSTEM_ERROR, remark=each.remark)
             made.append(each)
-        self._puts.put(made, partial(self._stored, connection, request, acked, changed, header))
+
+        def done(result: PutResult) -> None:
+            answer("" if result.status is PutStatus.PUT_OK else " ".join(
+                filter(None, (result.status.name, result.remark))))
+
+        self._puts.put(made, done)
         return None
 
-    def _stored(self, connection: Connection, request: Command, acked: int, changed: int, header: Header | None,
-                result: PutResult) -> None:
-        if result.status is PutStatus.PUT_OK:
-            self.counters.records += len(result.puts) - changed
+    def _answer(self, connection: Connection, request: Command, acked: int, changed: int, header: Header | None,
+                why_not: str) -> None:
+        if why_not:
+            self.counters.failed += 1
+            answer = response(request, ResponseCode.SYSTEM_ERROR, remark=f"not stored: {why_not}")
+        else:
             self.counters.acked += acked
             self.counters.changed += changed
             answer = response(request, header=header)
-        else:
-            self.counters.failed += 1
-            answer = response(request, ResponseCode.SYSTEM_ERROR, remark=" ".join(
-                filter(None, (f"not stored: {result.status.name}", result.remark))))
         connection.reply(request, answer)
+
+
+class _Whole:
+    """An answer that waits for several things to be stored."""
+
+    def __init__(self, parts: int, answer: Answer) -> None:
+        self._left, self._answer, self._why = parts, answer, ""
+
+    def part(self, why_not: str) -> None:
+        """One of them is, or is not."""
+        self._left -= 1
+        self._why = self._why or why_not
+        if not self._left:
+            self._answer(self._why)
 
 
 def _ack(asked: AckMessageRequest | ChangeInvisibleTimeRequest, receipt: Receipt) -> AckMessage:

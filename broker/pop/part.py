@@ -19,6 +19,8 @@ from broker.pop.chain import Checkpoints
 from broker.pop.checks import Checks, PopConfig
 from broker.pop.keys import PopKeys
 from broker.pop.notify import Notifying
+from broker.pop.ordered import InOrder
+from broker.pop.orderlog import OrderPart
 from broker.pop.progress import KeptProgress, Key, PopProgress
 from broker.pop.records import Records
 from broker.pop.requests import Popping, TakingConfig
@@ -77,16 +79,18 @@ class PopPart(Part):
         if self._heard < 0:
             self._file.changed()  # the next process is to know from where on there may be checkpoints
         self.room = WaitingRoom(pick(config, WaitingConfig), journal.arrived, shared.wall_ms)
+        self._in_order = InOrder(before[OrderPart].log, self._offsets, self.room, shared.wall_ms)
         checks = Checks(pick(config, PopConfig), before[GroupsPart].table, topics)
         self.popping = Popping(
             pick(config, TakingConfig), pick(config, ReadConfig), checks, journal=journal, puts=shared.puts,
-            offsets=self._offsets, records=self._records, chain=self.checkpoints, room=self.room,
-            standing=shared.standing, rng=shared.rng, ready=self._is_ready, gave=pulling.gave,
+            offsets=self._offsets, records=self._records, chain=self.checkpoints, in_order=self._in_order,
+            room=self.room, standing=shared.standing, rng=shared.rng, ready=self._is_ready, gave=pulling.gave,
             memory=shared.memory_bytes)
-        self.acking = Acking(checks, self._records, shared.puts, journal.messages, shared.standing)
+        self.acking = Acking(checks, self._records, self._in_order, shared.puts, journal.messages, shared.standing)
         self.notifying = Notifying(
             checks, self.popping.config.retry_names, messages=journal.messages, offsets=self._offsets,
-            chain=self.checkpoints, room=self.room, standing=shared.standing, ready=self._is_ready)
+            chain=self.checkpoints, room=self.room, standing=shared.standing, ready=self._is_ready,
+            held=self._in_order.blocked)
         self._checks = checks
         self._writes_open = self._open = self._deaf = False
         self._end = 0
@@ -123,7 +127,7 @@ class PopPart(Part):
     def metrics(self, page: Page) -> Iterator[Metric]:
         pops, acks = self.popping.counters, self.acking.counters
         yield page.counter("rocketmq_pop_revive_in_message", "Records of POP that were stored.", [
-            (("CK",), pops.checkpoints + acks.changed), (("ACK",), acks.records)], "revive_message_type")
+            (("CK",), pops.checkpoints + acks.changed), (("ACK",), acks.acked + acks.changed)], "revive_message_type")
         yield page.gauge("rocketmq_pop_offset_buffer_size", "Checkpoints that are not confirmed yet.",
                          [((), len(self.checkpoints))])
         yield page.gauge("rocketmq_pop_checkpoint_buffer_size", "Checkpoints in memory alone: none ever.", [((), 0)])
@@ -190,7 +194,9 @@ class PopPart(Part):
         self._others(group, topic, queue_id)
         if not self._standing.role.leads:
             return
-        self.checkpoints.forget((topic, group, queue_id))
+        key = topic, group, queue_id
+        self.checkpoints.forget(key)
+        self._in_order.clear(key)
         offset = self._offsets.query(group, topic, queue_id)
         if offset is not None and self.progress.knows(topic, group):
             self._say(progress.reset(topic, group, queue_id, offset, self._store_host, self._wall_ms()))

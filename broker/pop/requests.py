@@ -22,6 +22,7 @@ from broker.journal import Journal
 from broker.offsets import OffsetTable
 from broker.pop.chain import Checkpoints, Underway
 from broker.pop.checks import Checks, wanted_of
+from broker.pop.ordered import InOrder
 from broker.pop.progress import Key, Stretch
 from broker.pop.records import Records
 from broker.pop.taking import MESSAGES_MAX, Haul, RetryNames, Visit, given, queue_offsets, told, visits
@@ -43,7 +44,7 @@ from remoting.endpoint import Handler
 from remoting.errors import DamagedRecord
 from remoting.fields import decimal
 from remoting.headers.popping import FROM_MIN, PeekMessageRequest, PopMessageRequest, PopMessageResponse
-from remoting.receipts import NORMAL, Receipt
+from remoting.receipts import NORMAL, ORDERED, Receipt
 from remoting.record import Message
 
 logger = logging.getLogger("broker")
@@ -104,15 +105,15 @@ class Popping:
     broker may give messages: it is master, knows how far each group is, and what it holds is seen."""
 
     def __init__(self, config: TakingConfig, reads: ReadConfig, checks: Checks, *, journal: Journal, puts: Puts,
-                 offsets: OffsetTable, records: Records, chain: Checkpoints, room: WaitingRoom, standing: Standing,
-                 rng: Random, ready: Callable[[], bool], gave: Callable[[str, str, int, int], None],
-                 memory: int = 1 << 62) -> None:
+                 offsets: OffsetTable, records: Records, chain: Checkpoints, in_order: InOrder, room: WaitingRoom,
+                 standing: Standing, rng: Random, ready: Callable[[], bool],
+                 gave: Callable[[str, str, int, int], None], memory: int = 1 << 62) -> None:
         """``gave`` hears of group, topic, messages and bytes."""
         self.config, self.reads, self.checks, self.memory = config, reads, checks, memory
         self.counters = PopCounters()
         self._messages, self._visible, self._mend = journal.messages, journal.visible, journal.mender.ask
         self._puts, self._offsets, self._records, self._chain, self._room = puts, offsets, records, chain, room
-        self._standing, self._rng, self._ready, self._gave = standing, rng, ready, gave
+        self._standing, self._rng, self._ready, self._gave, self._in_order = standing, rng, ready, gave, in_order
         self._wall_ms = records.wall_ms
         self._turn = 0
 
@@ -144,18 +145,19 @@ class Popping:
         if asked.invisible_time < 0:
             return response(request, ResponseCode.INVALID_PARAMETER,
                             remark=f"{where} pop message's invisibleTime is {asked.invisible_time}")
-        if asked.order:
-            return response(request, ResponseCode.SYSTEM_ERROR, remark=f"{where} does not pop in order yet")
         wanted = wanted_of(asked.topic, asked.exp, asked.exp_type)
         if isinstance(wanted, Refusal):
             return _refused(request, wanted)
-        if not self._ready() or connection.congested:
+        if not self._ready() or connection.congested or (asked.order and not self._in_order.ready):
             return self._nothing(connection, request, asked, wanted, now_ms)
         taken = self._take(asked, *reader, wanted)
         if not taken.hauls:
             if taken.failure:
                 return response(request, ResponseCode.SYSTEM_ERROR, remark=taken.failure)
             return self._nothing(connection, request, asked, wanted, now_ms, taken.rest)
+        if asked.order:
+            self._give_in_order(connection, request, asked, taken, now_ms)
+            return None
         return self._give(connection, request, asked, taken, now_ms)
 
     def _again(self, connection: Connection, request: Command) -> None:
@@ -186,7 +188,7 @@ class Popping:
         if topic.attributes.get(MESSAGE_TYPE) == PRIORITY and chance < (
                 decimal(group.attributes.get("priority.factor", "100")) or 0):
             retry_below, chance = self.config.pop_from_retry_probability_for_priority, 0
-        retry = self._retry(asked.topic, asked.consumer_group, chance)
+        retry = None if asked.order else self._retry(asked.topic, asked.consumer_group, chance)
         hauls: list[Haul] = []
         floors: list[int] = []
         left, room, rest, failure = asked.max_msg_nums, self.reads.max_transfer_bytes_on_message_in_memory, 0, ""
@@ -194,7 +196,9 @@ class Popping:
                             retry_first=chance < retry_below):
             key = visit.topic, asked.consumer_group, visit.queue_id
             floor = self._offset(key, asked.init_mode)
-            begin, at = self._chain.where(key, floor)
+            if asked.order and self._in_order.blocked(key, asked.attempt_id, asked.invisible_time):
+                continue
+            begin, at = (floor, floor) if asked.order else self._chain.where(key, floor)
             if left > 0 and room > 0:
                 try:
                     found, begin, floor = self._read(key, begin, at, floor, wanted, left, room)
@@ -206,11 +210,13 @@ class Popping:
                     continue
                 at = found.next_offset
                 if found.count:
-                    haul = Haul(visit, begin, queue_offsets(found.data), at, found.data)
-                    hauls.append(haul)
-                    floors.append(floor)
-                    left -= found.count
-                    room -= len(found.data)
+                    whole = Haul(visit, begin, queue_offsets(found.data), at, found.data)
+                    haul = self._in_order.open_part(key, whole) if asked.order else whole
+                    if haul is not None:
+                        hauls.append(haul)
+                        floors.append(floor)
+                        left -= len(haul.offsets)
+                        room -= len(haul.data)
                 elif at > begin:
                     self._chain.passed(key, at)
             rest += max(0, self._messages.max_offset(visit.topic.encode(), visit.queue_id) - at)
@@ -236,6 +242,7 @@ class Popping:
             reset = self._offsets.take_reset(group, topic, queue_id)
             if reset is not None:
                 self._chain.forget(key)
+                self._in_order.clear(key)
                 return reset
         known = self._offsets.query(group, topic, queue_id)
         if known is not None:
@@ -308,6 +315,26 @@ class Popping:
             self._room.more(asked.topic, group, max(-1, asked.queue_id))
         return None
 
+    def _give_in_order(self, connection: Connection, request: Command, asked: PopMessageRequest, taken: _Taken,
+                       now_ms: int) -> None:
+        def stored(why_not: str) -> None:
+            if why_not:
+                self.counters.refused += 1
+                answer = _empty(request, asked, self._wall_ms(), ResponseCode.POLLING_TIMEOUT, taken.rest,
+                                f"its order is not stored: {why_not}")
+            else:
+                self._count(asked.consumer_group, taken)
+                starts, offsets = told(taken.hauls)
+                header = PopMessageResponse(now_ms, asked.invisible_time, ORDERED, taken.rest, starts, offsets,
+                                            counts[0])
+                answer = response(request, ResponseCode.SUCCESS, header,
+                                  b"".join([haul.data for haul in taken.hauls]), Status.FOUND.value)
+            connection.reply(request, answer)
+
+        counts = [""]
+        counts[0] = self._in_order.deliver(
+            asked.consumer_group, taken.hauls, now_ms, asked.invisible_time, asked.attempt_id, stored)
+
     def _next_revive_queue(self) -> int:
         """In turn, of those that are configured and that the topic has."""
         topic = self.checks.topics.get(self._records.topic)
@@ -330,11 +357,14 @@ class Popping:
             connection.reply(request, _empty(
                 request, asked, self._wall_ms(), ResponseCode.POLLING_TIMEOUT, taken.rest, words))
             return
+        self._count(asked.consumer_group, taken)
+        connection.reply(request, answer)
+
+    def _count(self, group: str, taken: _Taken) -> None:
         self.counters.pops += 1
         for haul in taken.hauls:
             self.counters.messages += len(haul.offsets)
-            self._gave(asked.consumer_group, haul.visit.topic, len(haul.offsets), len(haul.data))
-        connection.reply(request, answer)
+            self._gave(group, haul.visit.topic, len(haul.offsets), len(haul.data))
 
     # --- one PEEK --------------------------------------------------------------------------------------------
 

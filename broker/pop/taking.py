@@ -8,7 +8,7 @@ Source: ``PopMessageProcessor.processRequest`` and ``popMsgFromQueue`` of Rocket
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final
 
@@ -101,6 +101,15 @@ def queue_offsets(data: bytes) -> list[int]:
     return found
 
 
+def records_of(data: bytes) -> Iterator[bytes]:
+    """Each of the records that stand one behind the other."""
+    at = 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "big")
+        yield data[at : at + size]
+        at += size
+
+
 def told(hauls: Sequence[Haul]) -> tuple[str, str]:
     """``startOffsetInfo`` and ``msgOffsetInfo`` of an answer."""
     return (receipts.starts((haul.place, haul.offsets[0]) for haul in hauls),
@@ -112,13 +121,8 @@ def given(haul: Haul, topic: str, receipt: Receipt) -> bytes:
     group wants them from, and bear their receipts. ``receipt`` is that of the whole haul."""
     if haul.visit.flag == NORMAL:
         return haul.data
-    parts, at, name = [], 0, topic.encode()
-    while at < len(haul.data):
-        size = int.from_bytes(haul.data[at : at + 4], "big")
-        raw = haul.data[at : at + size]
-        parts.append(_as_of(raw, name, receipt))
-        at += size
-    return b"".join(parts)
+    name = topic.encode()
+    return b"".join([_as_of(raw, name, receipt) for raw in records_of(haul.data)])
 
 
 def _as_of(raw: bytes, topic: bytes, receipt: Receipt) -> bytes:

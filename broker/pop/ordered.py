@@ -1,0 +1,128 @@
+"""POP in order: one batch of a queue is out at a time, and its group stays in front of the first message not done with.
+
+There is no checkpoint: the state of the queue is the record, stored before anything is answered. Source: the parts of
+``PopMessageProcessor``, ``AckMessageProcessor`` and ``ChangeInvisibleTimeProcessor`` of RocketMQ 5.5.0 that are for
+``order``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+import attrs
+
+from broker.ha.acks import PutStatus
+from broker.offsets import OffsetTable
+from broker.pop.order import Change, Ignored, OrderKey
+from broker.pop.orderlog import OrderLog
+from broker.pop.progress import Key
+from broker.pop.taking import Haul, records_of
+from broker.pop.waiting import WaitingRoom
+from broker.puts import PutResult
+from broker.rules import Refusal
+from broker.topics.names import popped_from
+from remoting import receipts
+from remoting.codes import ResponseCode
+
+NOT_READY: Final = Refusal(
+    ResponseCode.SYSTEM_ERROR, "this master is young: it does not know yet which messages are out in order")
+Answer = Callable[[str], None]
+"""Called when it is stored, with "", or why it is not."""
+
+
+class InOrder:
+    """Of one broker. ``log`` has the states."""
+
+    def __init__(self, log: OrderLog, offsets: OffsetTable, room: WaitingRoom, wall_ms: Callable[[], int]) -> None:
+        self._log, self._offsets, self._room, self._wall_ms = log, offsets, room, wall_ms
+        log.on_unlock = self._unlocked
+
+    @property
+    def ready(self) -> bool:
+        """All states are known, and more may be stored."""
+        return self._log.ready
+
+    def blocked(self, key: Key, attempt_id: str | None, invisible_ms: int = 0) -> bool:
+        """Whether a batch of that queue is out with somebody else."""
+        return self._log.orders.blocked(OrderKey(*key), self._wall_ms(), attempt_id, invisible_ms)
+
+    def open_part(self, key: Key, haul: Haul) -> Haul | None:
+        """Without what was done with out of turn; None: nothing is left."""
+        done = self._log.orders.done(OrderKey(*key))
+        return haul if not done else _without(haul, done)
+
+    def deliver(self, group: str, hauls: Sequence[Haul], pop_time_ms: int, invisible_ms: int, attempt_id: str | None,
+                answer: Answer) -> str:
+        """Batches go out, when ``answer`` says so. Returns ``orderCountInfo``."""
+        changes = [self._log.orders.deliver(OrderKey(haul.visit.topic, group, haul.visit.queue_id), pop_time_ms,
+                                            invisible_ms, haul.offsets, attempt_id) for haul in hauls]
+        counts = receipts.order_counts((haul.place, change.counts, change.least)
+                                       for haul, change in zip(hauls, changes, strict=True))
+        self._store(changes, answer)
+        return counts
+
+    def ack(self, key: Key, offsets: Sequence[int], pop_time_ms: int, answer: Answer) -> Refusal | None:
+        """Messages of one batch are done with. Offsets that are not of the batch are refused if they come alone, else
+        passed over."""
+        if not self._log.ready:
+            return NOT_READY
+        order_key, changes, stranger = OrderKey(*key), list[Change](), False
+        for offset in offsets:
+            committed = self._offsets.query(key[1], key[0], key[2]) or 0
+            found = self._log.orders.ack(order_key, offset, pop_time_ms, committed)
+            if isinstance(found, Change):
+                changes.append(found)
+            stranger |= found is Ignored.NOT_IN_BATCH
+        if stranger and len(offsets) == 1:
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, (
+                f"offset is illegal, key:{key[0]}@{key[2]}, commit:{offsets[0]}: it was not given in this batch"))
+        if not changes:
+            answer("")
+        else:
+            self._store(changes, answer)
+        return None
+
+    def change(self, key: Key, offset: int, pop_time_ms: int, visible_ms: int,
+               answer: Answer) -> Refusal | Ignored | None:
+        """One message blocks until then."""
+        if not self._log.ready:
+            return NOT_READY
+        found = self._log.orders.change(OrderKey(*key), offset, pop_time_ms, visible_ms)
+        if isinstance(found, Ignored):
+            return found
+        self._store([found], answer)
+        return None
+
+    def clear(self, key: Key) -> None:
+        """The group goes on elsewhere: nothing of the queue is out any more."""
+        change = self._log.orders.clear(OrderKey(*key)) if self._log.ready else None
+        if change is not None:
+            self._log.store([change], lambda result: None)
+
+    def _store(self, changes: Sequence[Change], answer: Answer) -> None:
+        def done(result: PutResult) -> None:
+            if result.status is not PutStatus.PUT_OK:
+                answer(" ".join(filter(None, (result.status.name, result.remark))))
+                return
+            for change in changes:
+                key, offset = change.key, change.next_offset
+                if offset is not None and not self._offsets.is_reset(key.group, key.topic, key.queue_id):
+                    self._offsets.commit(key.group, key.topic, key.queue_id, offset)
+            answer("")
+            for key in dict.fromkeys(change.key for change in changes):
+                if not self._log.orders.blocked(key, self._wall_ms(), None):
+                    self._unlocked(key)
+
+        self._log.store(changes, done)
+
+    def _unlocked(self, key: OrderKey) -> None:
+        self._room.unlocked(popped_from(key.topic, key.group), key.group, key.queue_id)
+
+
+def _without(haul: Haul, done: Collection[int]) -> Haul | None:
+    kept = [(offset, raw) for offset, raw in zip(haul.offsets, records_of(haul.data), strict=True)
+            if offset not in done]
+    if not kept:
+        return None
+    return attrs.evolve(haul, offsets=[offset for offset, _ in kept], data=b"".join(raw for _, raw in kept))

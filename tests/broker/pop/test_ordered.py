@@ -1,0 +1,188 @@
+"""POP in order: one batch out at a time, across masters, on whole brokers in virtual time."""
+
+from __future__ import annotations
+
+import attrs
+import trio
+from trio.testing import MockClock
+
+from broker.pop.orderlog import OrderPart
+from broker.pop.part import PopPart
+from harness.simulation.worlds.brokers import Cluster, Node, cluster, new_master, three, until
+from remoting.bodies.popping import BatchAck, BatchAckRequest, bits_of
+from remoting.codes import RequestCode, ResponseCode
+from remoting.headers.popping import ChangeInvisibleTimeResponse
+from remoting.receipts import ORDERED
+from tests.broker.pop.world import ALL_ACK, Popped, Popper, offset, pop_records
+
+OK = ResponseCode.SUCCESS
+
+
+def bodies(found: list[Popped]) -> list[bytes]:
+    return [each.body for each in found]
+
+
+async def filled(made: Cluster, node: Node, count: int = 5) -> Popper:
+    for number in range(count):
+        assert (await made.send(node.address, b"%d" % number)).code == OK
+    return Popper(made)
+
+
+async def take(popper: Popper, node: Node, attempt: str = "A1", **asked: int) -> list[Popped]:
+    return await popper.pop(node, queue=0, order=True, attempt_id=attempt, **asked)
+
+
+async def test_a_second_batch_comes_when_the_first_is_done_with(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        popper = await filled(made, node)
+        answer = await popper.ask(node, queue=0, count=3, order=True, attempt_id="A1")
+        assert answer.ext["orderCountInfo"] == "0 0 0"
+        assert answer.ext["reviveQid"] == str(ORDERED)
+        assert not pop_records(node), "there is no checkpoint"
+        assert await take(popper, node, "A2") == []
+        again = await take(popper, node, "A1", count=3)
+        assert bodies(again) == [b"0", b"1", b"2"], "the same attempt gets the same again"
+        assert offset(node) == 0
+        first, second, third = again
+        assert (await popper.ack(node, second)).code == OK
+        assert offset(node) == 0
+        assert (await popper.ack(node, first)).code == OK
+        assert offset(node) == 2
+        assert await take(popper, node, "A2") == []
+        assert (await popper.ack(node, third)).code == OK
+        assert offset(node) == 3
+        assert bodies(await take(popper, node, "A2")) == [b"3", b"4"]
+
+
+async def test_an_acknowledgement_wakes_who_waits(autojump_clock: MockClock) -> None:
+    async with cluster() as made, trio.open_nursery() as nursery:
+        node = await made.node()
+        popper = await filled(made, node)
+        (first,) = await take(popper, node, count=1)
+        found: list[bytes] = []
+
+        async def wait() -> None:
+            found.extend(bodies(await take(popper, node, "A2", poll_ms=15_000, count=1)))
+
+        nursery.start_soon(wait)
+        await trio.sleep(1)
+        assert not found
+        await popper.ack(node, first)
+        await trio.sleep(0.05)
+        assert found == [b"1"]
+
+
+async def test_what_is_not_done_with_in_time_comes_again_and_is_counted(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        popper = await filled(made, node)
+        found = await take(popper, node, count=3, invisible_ms=5_000)
+        assert (await popper.ack(node, found[1])).code == OK
+        await trio.sleep(5.1)
+        answer = await popper.ask(node, queue=0, order=True, attempt_id="A2")
+        assert answer.ext["msgOffsetInfo"] == "0 0 0,2,3,4", "what is done with stays so"
+        assert answer.ext["orderCountInfo"] == "0 qo0%0 1;0 qo0%2 1;0 0 0"
+        late = await popper.ack(node, found[0])
+        assert late.code == OK, "of a batch that was given again: it changes nothing"
+        assert offset(node) == 0
+
+
+async def test_another_time_blocks_for_that_time(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        popper = await filled(made, node)
+        (message,) = await take(popper, node, count=1, invisible_ms=5_000)
+        answer = await popper.change(node, message, 20_000)
+        told = ChangeInvisibleTimeResponse.from_ext(answer.ext)
+        assert told.pop_time == message.receipt.pop_time_ms
+        assert (told.revive_qid, told.invisible_time >= 20_000) == (ORDERED, True)
+        await trio.sleep(15)
+        assert await take(popper, node, "A2") == []
+        await trio.sleep(6)
+        assert bodies(await take(popper, node, "A2", count=1)) == [b"0"]
+        stale = await popper.change(node, message, 20_000)
+        assert ChangeInvisibleTimeResponse.from_ext(stale.ext) == ChangeInvisibleTimeResponse()
+
+
+async def test_who_acknowledges_what_was_not_given_is_told(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        popper = await filled(made, node)
+        (message,) = await take(popper, node, count=1)
+        answer = await popper.ack(node, message, offset=3)
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "not given in this batch" in (answer.remark or "")
+
+
+async def test_many_of_a_batch_are_acknowledged_at_once(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        popper = await filled(made, node)
+        found = await take(popper, node, count=3)
+        receipt = found[0].receipt
+        entry = BatchAck("G", "T", 0, 0, ORDERED, receipt.pop_time_ms, receipt.invisible_ms, bits_of([0, 1, 2, 4]))
+        body = BatchAckRequest("a", [entry]).to_json()
+        assert (await made.ask(node.address, RequestCode.BATCH_ACK_MESSAGE, body=body)).code == OK
+        assert offset(node) == 3
+        assert bodies(await take(popper, node, "A2")) == [b"3", b"4"]
+
+
+async def test_what_cannot_be_stored_is_neither_given_nor_done_with(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        popper = await filled(made, node)
+        node.broker.journal.refusing = "the disk is full"
+        answer = await popper.ask(node, queue=0, order=True, attempt_id="A1")
+        assert answer.code == ResponseCode.POLLING_TIMEOUT
+        assert "its order is not stored" in (answer.remark or "")
+        node.broker.journal.refusing = ""
+        found = await take(popper, node, "A2", count=1)
+        assert bodies(found) == [b"0"]
+        node.broker.journal.refusing = "the disk is full"
+        assert (await popper.ack(node, found[0])).code == ResponseCode.SYSTEM_ERROR
+        assert (await popper.change(node, found[0], 5_000)).code == ResponseCode.SYSTEM_ERROR
+        node.broker.journal.refusing = ""
+        assert (await popper.ack(node, found[0])).code == OK
+        assert offset(node) == 1
+
+
+async def test_a_filter_passes_what_nobody_wants(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node, popper = await made.node(), Popper(made)
+        for number in range(6):
+            await made.send(node.address, b"%d" % number, properties=f"TAGS\x01{'ab'[number % 2]}\x02")
+        found = await popper.pop(node, queue=0, count=2, order=True, attempt_id="A1", exp="b")
+        assert bodies(found) == [b"1", b"3"]
+        for each in found:
+            assert (await popper.ack(node, each)).code == OK
+        assert bodies(await popper.pop(node, queue=0, order=True, attempt_id="A2", exp="b")) == [b"5"]
+
+
+async def test_a_reset_ends_the_batch(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        popper = await filled(made, node)
+        await take(popper, node, count=2)
+        node.offsets.reset("G", "T", 0, 4)
+        await trio.sleep(0.2)
+        assert bodies(await take(popper, node, "A2")) == [b"4"]
+
+
+async def test_order_holds_on_the_next_master(autojump_clock: MockClock) -> None:
+    """It knows the batch that is out, whose attempt it was, and what of it is done with."""
+    async with cluster(controllers=3) as made:
+        master, *slaves = await three(made, **ALL_ACK)
+        popper = await filled(made, master)
+        found = await take(popper, master, "A1", count=3)
+        assert (await popper.ack(master, found[1])).code == OK
+        await master.kill()
+        leader = await new_master(*slaves)
+        pops, orders = leader.broker.parts[PopPart], leader.broker.parts[OrderPart].log
+        await until(lambda: pops._is_ready() and orders.ready)
+        assert await take(popper, leader, "A2") == []
+        again = await take(popper, leader, "A1", count=3)
+        assert bodies(again)[0] == b"0"
+        assert b"1" not in bodies(again)
+        assert (await popper.ack(leader, attrs.evolve(again[0]))).code == OK
+        assert offset(leader) == 2
