@@ -5,6 +5,7 @@ Knows the command line and this machine: its name, its address, its sockets and 
 
 from __future__ import annotations
 
+import argparse
 import errno
 import gc
 import logging
@@ -26,6 +27,7 @@ import trio
 from broker.config import BrokerConfig, check, from_properties, listing
 from broker.ha.epochfile import EpochFile
 from broker.idle_keys import FEATURES, IDLE
+from broker.important import IMPORTANT
 from broker.parts import configuration, passed_on
 from broker.place import log_paths, store_files
 from broker.relay.finding import Listed, MasterFinder
@@ -43,7 +45,7 @@ from remoting.config import ServerConfig, TLSMode
 from remoting.daemon.child import child
 from remoting.daemon.files import DiskFiles
 from remoting.daemon.keys import ConfigError, names
-from remoting.daemon.logs import set_up
+from remoting.daemon.notify import READY, STOPPING, notify
 from remoting.daemon.process import (
     FAILED,
     STOPPED,
@@ -55,7 +57,9 @@ from remoting.daemon.process import (
     listen,
     piped,
     run_until_stopped,
+    say,
     server_parser,
+    start_logs,
     tell_of_idle_keys,
     tell_of_readable_keys,
     words,
@@ -72,17 +76,22 @@ examples:
   mqbroker -c broker.conf                    a RocketMQ file: lines of key=value
   mqbroker -n 10.0.0.9:9876 -D brokerName=broker-a -D enableControllerMode=true \\
            -D 'controllerAddr=10.0.0.1:9877;10.0.0.2:9877;10.0.0.3:9877' -D allAckInSyncStateSet=true
-  mqbroker -c broker.conf -p                 print what would be used, and exit
+  mqbroker -c broker.conf -p                 print what would be used, and exit; -m: what matters most of it
 
 Under controllers, run as many as there are to be replicas, with the same brokerName, each on a machine of its own or
 with its own storePathRootDir, listenPort and haListenPort. Whatever -D says wins over the file, the file over defaults.
 """
 
-parser = partial(
-    server_parser, "mqbroker",
-    "Run a RocketMQ broker: it stores messages, replicates them, and serves producers and consumers.",
-    EXAMPLES, configuration(), namesrv="name servers: host:port;host:port; wins over namesrvAddr of the file")
-"""The command line."""
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = server_parser(
+        "mqbroker",
+        "Run a RocketMQ broker: it stores messages, replicates them, and serves producers and consumers.",
+        EXAMPLES, configuration(), namesrv="name servers: host:port;host:port; wins over namesrvAddr of the file")
+    made.add_argument("-m", "--printImportantConfig", action="store_true", help="as -p, those that matter most")
+    return made
+
 
 logger = logging.getLogger("broker")
 
@@ -100,22 +109,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.namesrvAddr:
             given["namesrvAddr"] = options.namesrvAddr
         config = here(from_properties(given, start=configuration()()))
-        if options.printConfigItem:
+        if options.printConfigItem or options.printImportantConfig:
             for name, value in listing(config).items():
-                print(f"{name}={value}")
+                if options.printConfigItem or name in IMPORTANT:
+                    print(f"{name}={value}")
             return STOPPED
         check(config)
         config = resolved(config)
         check_exporter(config)
         tls = tls_of(config)
         client_tls_of(config)
+        inherited = inherited_sockets()
+        guards = config.enable_controller_mode and config.enable_guardian and not inherited
+        start_logs(options, "guardian" if guards else "mqbroker", RepeatLimit())
     except BrokenPipeError:
         raise
     except (ConfigError, OSError) as error:
         print(f"mqbroker: {error}", file=sys.stderr)
         return USAGE
-    set_up(options.log_level, as_json=options.log_json, limit=RepeatLimit())
-    inherited = inherited_sockets()
     if not inherited:
         tell_of_idle_keys(config.without_meaning, strange, FEATURES, config, None)
         _tell_of(config, given)
@@ -124,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             logger.warning("nobody's certificate is checked: tls.client.trustCertPath is not set")
     code = STOPPED
     try:
-        if config.enable_controller_mode and config.enable_guardian and not inherited:
+        if guards:
             code = trio.run(guard, config, tls, sys.argv[1:] if arguments is None else arguments)
         else:
             gc.freeze()  # what is imported stays: to look through it takes as long as many messages
@@ -219,8 +230,7 @@ async def _serve(
 
     def started() -> None:
         servers = f" and name server is {config.namesrv_addr}" if config.namesrv_addr else ""
-        print(f"The broker[{config.broker_name}, {config.address}] boot success. serializeType=JSON{servers}",
-              flush=True)
+        say(f"The broker[{config.broker_name}, {config.address}] boot success. serializeType=JSON{servers}")
         tell_ready()
 
     await run_until_stopped(serve, started)
@@ -258,7 +268,7 @@ async def guard(config: BrokerConfig, tls: TLSContext | None, arguments: Sequenc
         guardian = Guardian(
             GuardianConfig(own_address, config.forward_ms, config.stop_forward_ms, _linger_path(config)),
             command, sockets, forwarder, MasterFinder(client, config.controllers, config.broker_name, listed),
-            server=ServerConfig(tls_mode=TLSMode(config.tls_server_mode)), tls=tls)
+            server=ServerConfig(tls_mode=TLSMode(config.tls_server_mode)), tls=tls, serves=partial(notify, READY))
 
         async def obey() -> None:
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
@@ -266,6 +276,7 @@ async def guard(config: BrokerConfig, tls: TLSContext | None, arguments: Sequenc
                     if number == signal.SIGHUP:
                         guardian.restart()
                     else:
+                        notify(STOPPING)
                         guardian.stop(number)
 
         nursery.start_soon(obey)

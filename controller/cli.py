@@ -17,7 +17,6 @@ from raft.tls import ALPN
 from remoting.address import split_address
 from remoting.daemon.files import DiskFiles
 from remoting.daemon.keys import NETTY_FEATURES, ConfigError
-from remoting.daemon.logs import set_up
 from remoting.daemon.process import (
     FAILED,
     STOPPED,
@@ -29,7 +28,9 @@ from remoting.daemon.process import (
     listen,
     piped,
     run_until_stopped,
+    say,
     server_parser,
+    start_logs,
     tell_of_idle_keys,
     tell_of_readable_keys,
     words,
@@ -70,12 +71,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check(config)
         check_exporter(config)
         tls = tls_of(config, raft_alpn=ALPN)
+        start_logs(options, "mqcontroller", RepeatLimit())
     except BrokenPipeError:
         raise
     except (ConfigError, OSError) as error:
         print(f"mqcontroller: {error}", file=sys.stderr)
         return USAGE
-    set_up(options.log_level, as_json=options.log_json, limit=RepeatLimit())
     tell_of_idle_keys(config.without_meaning, strange, NETTY_FEATURES, config, options.namesrvAddr)
     tell_of_readable_keys(config.tls_server_key_path)
     code = STOPPED
@@ -96,4 +97,4 @@ async def run(config: ControllerConfig, tls: TLSContext | None) -> None:
         await serve_controller(config, files=DiskFiles(), listeners=listeners, tls=tls, task_status=task_status)
 
     await run_until_stopped(
-        serve, lambda: print(f"The Controller boot success. address {config.address}", flush=True))
+        serve, lambda: say(f"The Controller boot success. address {config.address}"))

@@ -100,7 +100,10 @@ PACKAGES = {"remoting", "controller", "broker", "mqcluster", "harness", "analysi
 
 
 def test_the_other_wheel_holds_the_other_packages(whole: zipfile.ZipFile) -> None:
-    inside = {name for name in whole.namelist() if ".dist-info/" not in name}
+    launchers = {name for name in whole.namelist() if ".data/scripts/" in name}
+    assert {name.rpartition("/")[2] for name in launchers} == {path.name for path in (ROOT / "launchers").iterdir()}
+    assert all(whole.read(name).startswith(b"#!python\n") for name in launchers), "pip puts its Python there"
+    inside = {name for name in whole.namelist() if ".dist-info/" not in name} - launchers
     assert {name.partition("/")[0] for name in inside} <= PACKAGES
     for package in PACKAGES:
         on_disk = {str(path.relative_to(ROOT)) for path in (ROOT / package).rglob("*.py")}

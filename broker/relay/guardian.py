@@ -17,7 +17,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
@@ -29,6 +29,7 @@ from broker.relay.finding import MasterFinder
 from broker.relay.forwarding import Forwarder
 from broker.relay.lingering import lingering
 from remoting.config import ServerConfig
+from remoting.daemon.notify import SOCKET
 from remoting.server import Server
 from remoting.streams import TLSContext
 
@@ -70,14 +71,17 @@ class Guardian:
     def __init__(
         self, config: GuardianConfig, command: Sequence[str], sockets: Sequence[socket.socket], forwarder: Forwarder,
         finder: MasterFinder, environment: Mapping[str, str] | None = None, *, server: ServerConfig | None = None,
-        tls: TLSContext | None = None,
+        tls: TLSContext | None = None, serves: Callable[[], None] = lambda: None,
     ) -> None:
+        """``serves`` is called once, when the broker serves for the first time."""
         self.config, self.forwarder = config, forwarder
         self.child: trio.Process | None = None
         self.starts = 0
         self._command, self._sockets = list(command), list(sockets)
         self._finder, self._server, self._tls = finder, server, tls
+        self._serves = serves
         self._environment = dict(os.environ if environment is None else environment)
+        self._environment.pop(SOCKET, None)  # the service is this process
         self._stopping = trio.Event()
         self._at_once = trio.Event()
         """Set when nobody is to be served any longer."""
@@ -193,6 +197,7 @@ class Guardian:
         self._standing_in.cancel()
         if self.starts == 1:
             task_status.started()
+            self._serves()
 
     # --- while the child is down -----------------------------------------------------------------------------
 

@@ -25,7 +25,6 @@ from raft.tls import ALPN
 from remoting.address import join_address, split_address
 from remoting.daemon.files import DiskFiles, Files
 from remoting.daemon.keys import ConfigError, names
-from remoting.daemon.logs import set_up
 from remoting.daemon.process import (
     FAILED,
     STOPPED,
@@ -37,7 +36,9 @@ from remoting.daemon.process import (
     listen,
     piped,
     run_until_stopped,
+    say,
     server_parser,
+    start_logs,
     tell_of_idle_keys,
     tell_of_readable_keys,
     words,
@@ -115,12 +116,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_exporter(config.namesrv)
         tls = tls_of(config.namesrv)
         controllers_tls = None if config.controller is None else tls_of(config.controller, raft_alpn=ALPN)
+        start_logs(options, "mqnamesrv", RepeatLimit())
     except BrokenPipeError:
         raise
     except (ConfigError, OSError) as error:
         print(f"mqnamesrv: {error}", file=sys.stderr)
         return USAGE
-    set_up(options.log_level, as_json=options.log_json, limit=RepeatLimit())
     tell_of_idle_keys(config.idle, strange, FEATURES, config.namesrv, options.namesrvAddr)
     tell_of_readable_keys(config.namesrv.tls_server_key_path)
     code = STOPPED
@@ -154,8 +155,8 @@ async def run(config: Configured, tls: TLSContext | None, controllers_tls: TLSCo
     def started() -> None:
         for listener in listeners:
             host, port = listener.socket.getsockname()[:2]
-            print(f"The Name Server boot success. address {join_address(host, port)}", flush=True)
+            say(f"The Name Server boot success. address {join_address(host, port)}")
         if embedded is not None:
-            print(f"The ControllerManager boot success. address {embedded.address}", flush=True)
+            say(f"The ControllerManager boot success. address {embedded.address}")
 
     await run_until_stopped(serve, started)

@@ -1,4 +1,4 @@
-"""How servers' log records look on standard error: one line each, as text or as JSON, with their fields.
+"""How servers' log records look, on standard error or in a file: one line each, as text or as JSON, with their fields.
 
 A record's fields are what ``extra`` brought. Knows ``logging`` and nothing of who logs.
 """
@@ -11,6 +11,8 @@ import logging
 import sys
 from collections.abc import Mapping
 from itertools import islice
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import Final, TextIO
 
 _PEER_FIELDS_MAX: Final = 20
@@ -61,11 +63,21 @@ def _word(value: object) -> str:
     return text if text and text.isprintable() and not set(text) & set(' "=') else json.dumps(text)
 
 
+FILE_BYTES: Final = 128 << 20
+FILES: Final = 10
+"""As Java's brokers and name servers: then the file is ``broker.log.1``, and so on; the eleventh goes."""
+
+
 def set_up(level: str = "info", *, as_json: bool = False, stream: TextIO | None = None,
-           limit: logging.Filter | None = None) -> None:
-    """Send every record of ``level`` and above that ``limit`` lets pass to ``stream``, standard error by default. For a
-    program's start."""
-    handler = logging.StreamHandler(stream or sys.stderr)
+           limit: logging.Filter | None = None, file: Path | None = None) -> None:
+    """Send every record of ``level`` and above that ``limit`` lets pass to ``file``, which rotates, else to ``stream``,
+    standard error by default. For a program's start. Raises ``OSError``: there can be no such file."""
+    handler: logging.Handler
+    if file is None:
+        handler = logging.StreamHandler(stream or sys.stderr)
+    else:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handler = RotatingFileHandler(file, maxBytes=FILE_BYTES, backupCount=FILES, encoding="utf-8")
     handler.setFormatter(JSONLines() if as_json else TextLines())
     if limit is not None:
         handler.addFilter(limit)

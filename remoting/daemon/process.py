@@ -17,6 +17,7 @@ import signal
 import stat
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final, Protocol
 
 import attrs
@@ -28,12 +29,14 @@ from remoting.address import join_address
 from remoting.daemon.exporter import MetricsKeys
 from remoting.daemon.files import Files
 from remoting.daemon.keys import ConfigError, Missing, Unknown, names, unknown, written
-from remoting.daemon.logs import LEVELS
+from remoting.daemon.logs import LEVELS, set_up
+from remoting.daemon.notify import READY, STOPPING, notify
 from remoting.daemon.version import add_version
 
 STOPPED: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
+LOG_FOLDER: Final = "~/logs/rocketmqlogs"
 
 logger = logging.getLogger("daemon")
 
@@ -60,9 +63,27 @@ def server_parser(
         help="set one key, on top of the file; may be repeated")
     made.add_argument("--log-level", choices=LEVELS, default="info", help="default: info")
     made.add_argument("--log-json", action="store_true", help="log lines are JSON objects")
+    made.add_argument("--log-dir", metavar="DIRECTORY", nargs="?", const=LOG_FOLDER, default="",
+                      help=f"log to a file there that rotates, not to standard error; alone: {LOG_FOLDER}, as Java")
     add_version(made)
     shtab.add_argument_to(made, ["--print-completion"], help="print a completion script for this shell and exit")
     return made
+
+
+def start_logs(options: argparse.Namespace, program: str, limit: logging.Filter) -> None:
+    """As the command line says, to the file that Java has for ``program``. Raises ``OSError`` in words."""
+    file = Path(options.log_dir).expanduser() / f"{program.removeprefix('mq')}.log" if options.log_dir else None
+    try:
+        set_up(options.log_level, as_json=options.log_json, limit=limit, file=file)
+    except OSError as error:
+        raise OSError(f"cannot log to {file}: {error.strerror or error}; choose another --log-dir") from error
+
+
+def say(line: str) -> None:
+    """Print what scripts and people wait for, as Java does; where the log is a file, it is there too, as in Java."""
+    print(line, flush=True)
+    if any(isinstance(handler, logging.FileHandler) for handler in logging.getLogger().handlers):
+        logger.info("%s", line)
 
 
 def key_lines(config: type[attrs.AttrsInstance]) -> str:
@@ -215,6 +236,7 @@ async def run_until_stopped(
             gc.freeze()  # what the program is made of holds no garbage: each search of it would stop the loop for long
             nursery.start_soon(_obey, signals, running, nursery)
             started()
+            notify(READY)
 
 
 async def _give_up_at(signals: AsyncIterator[int], nursery: trio.Nursery) -> None:
@@ -227,6 +249,7 @@ async def _obey(signals: AsyncIterator[int], running: Stoppable, nursery: trio.N
     stopping = False
     async for number in signals:
         logger.info("stopping", extra={"signal": signal.Signals(number).name})
+        notify(STOPPING)
         if stopping:
             nursery.cancel_scope.cancel()
         stopping = True

@@ -28,6 +28,7 @@ from controller.admin.command import COMMANDS
 from controller.namesrv import cli as namesrv_cli
 from mqcluster import cli as cluster_cli
 from raft.cli import ADDRESSES_VARIABLE
+from remoting.daemon import shutdown
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -35,7 +36,7 @@ PROGRAMS = {"raftctl": "raft.cli", "raftlog": "raft.raftlog"}
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "mqcontroller": controller_cli.parser, "mqnamesrv": namesrv_cli.parser, "mqadmin": admin_cli.parser,
     "mqbroker": broker_cli.parser, "mqcluster": cluster_cli.parser, "raft-report": report_cli.parser,
-    "raft-monitor": monitor.parser}
+    "raft-monitor": monitor.parser, "mqshutdown": shutdown.parser}
 OWN = ("raft", "benchmarks", "tests", "fuzz", "harness")
 NO_ARGUMENTS = {"tests.raft.bugs.registry", "tests.controller.defects", "tests.broker.defects", "tests.promises.page"}
 """Modules that take none: only that they exist is checked."""

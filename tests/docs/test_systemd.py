@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import configparser
 import shlex
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,8 @@ from controller import cli as controller_cli
 from controller.namesrv import cli as namesrv_cli
 
 ROOT = Path(__file__).resolve().parents[2]
-PARSERS = {"mqbroker": broker_cli.parser, "mqcontroller": controller_cli.parser, "mqnamesrv": namesrv_cli.parser}
+PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
+    "mqbroker": broker_cli.parser, "mqcontroller": controller_cli.parser, "mqnamesrv": namesrv_cli.parser}
 UNITS = sorted((ROOT / "docs/examples/systemd").glob("*.service"))
 
 
@@ -24,10 +27,11 @@ def test_a_unit_starts_a_command_that_exists(unit: Path) -> None:
     read.optionxform = str  # type: ignore[assignment,method-assign]
     read.read_string(unit.read_text())
     program, *flags = shlex.split(read["Service"]["ExecStart"])
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    assert Path(program).name in scripts
+    commands = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["quorate.commands"]
+    assert Path(program).name in commands
     options = PARSERS[Path(program).name]().parse_args(flags)
     assert options.configFile.startswith("/etc/rocketmq/")
+    assert read["Service"]["Type"] == "notify", "tests/remoting/daemon/test_launch.py shows that each says READY=1"
     assert read["Service"]["KillSignal"] == "SIGTERM"
     assert read["Service"]["ReadWritePaths"] == str(Path(options.configFile).parent), "what is changed is kept there"
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT, WHEEL = SETTINGS["project"], SETTINGS["tool"]["hatch"]["build"]["targets"]["wheel"]
 SCRIPTS: dict[str, str] = PROJECT["entry-points"]["quorate.commands"]
 
 
@@ -29,7 +30,13 @@ def test_every_command_says_its_version(
 
 
 def test_every_script_is_a_command_that_looks_who_is_in_the_way() -> None:
-    assert PROJECT["scripts"] == dict.fromkeys(SCRIPTS, "remoting.daemon.command:main")
+    """By an entry point, or by a file that a shell may read, too."""
+    files: dict[str, str] = WHEEL["shared-scripts"]
+    assert set(files.values()) == {path.name for path in (ROOT / "launchers").iterdir()}
+    assert files == {f"launchers/{name}": name for name in files.values()}
+    assert all("from remoting.daemon.command import main\n" in (ROOT / file).read_text() for file in files)
+    assert PROJECT["scripts"] == dict.fromkeys(
+        SCRIPTS.keys() - set(files.values()), "remoting.daemon.command:main")
 
 
 def test_a_checkout_that_is_not_installed_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
