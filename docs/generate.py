@@ -23,11 +23,12 @@ import attrs
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
 sys.path[:0] = [str(REFERENCE.parents[1]), str(REFERENCE.parent)]
 
+import key_tables  # noqa: E402
 import role_tables  # noqa: E402
 
 from benchmarks import broker_figures, failover_timeline, rto_figures  # noqa: E402
 from broker.config import PROFILES, QUICK  # noqa: E402
-from broker.idle_keys import FEATURES, IDLE, NOT_OFFERED  # noqa: E402
+from broker.idle_keys import FEATURES, NOT_OFFERED  # noqa: E402
 from broker.moments import ORDERS  # noqa: E402
 from broker.parts import configuration  # noqa: E402
 from broker.schedule.levels import DelayLevels  # noqa: E402
@@ -257,12 +258,12 @@ PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "controller-keys": keys, "controller-idle-keys": idle_keys,
     "broker-keys": partial(keys, configuration()), "broker-refused-keys": refused_keys,
     "broker-feature-keys": feature_keys,
-    "broker-idle-keys": partial(idle_keys, IDLE.keys() - NOT_OFFERED.keys() - FEATURES.keys()),
     "mqadmin-absent": absent_commands, "mqadmin-commands": commands, "interop": scenarios, "send-rules": send_rules,
     "broker-moments": broker_moments, "broker-profiles": profiles, "rto": rto, "rto-summary": rto_summary,
     "broker-benchmarks": broker_benchmarks, "failover-timeline": partial(failovers, FAILOVERS),
     "failover-timeline-together": partial(failovers, FAILOVERS_TOGETHER),
-    "questions": questions, "audit-findings": audit_findings, "report-bounds": report_bounds, **role_tables.PARTS}
+    "questions": questions, "audit-findings": audit_findings, "report-bounds": report_bounds, **role_tables.PARTS,
+    **key_tables.PARTS}
 
 
 def renewed(page: str) -> str:
