@@ -43,7 +43,7 @@ class Running:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """The command line of ``mqshutdown`` and its options."""
     made = argparse.ArgumentParser(
         prog="mqshutdown", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EXAMPLES,
         description="Stop servers in order: a SIGTERM to each of a kind that this user runs here.")
