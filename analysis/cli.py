@@ -30,6 +30,7 @@ from analysis.session import LIGHT, QUIET, session
 from analysis.shipping import ship
 from analysis.small import are_small
 from analysis.source.options import parted
+from remoting.daemon.process import piped
 from remoting.daemon.version import add_version
 
 
@@ -81,6 +82,7 @@ def bar(stream: TextIO) -> Progress:
     return show
 
 
+@piped
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the command line and make the report."""
     options = parser().parse_args(arguments)

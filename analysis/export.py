@@ -21,6 +21,7 @@ from analysis.schemas import FORMATS, Format
 from analysis.session import session
 from analysis.shipping import ship
 from analysis.source.options import PAYLOADS, parted
+from remoting.daemon.process import piped
 from remoting.daemon.version import add_version
 
 SOUND = 0
@@ -67,6 +68,7 @@ def export(
     return Exported(written.count(), tuple((row[0], row[1], row[2]) for row in found))
 
 
+@piped
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code: 0 sound, 1 damage or nothing to read."""
     parser = argparse.ArgumentParser("raftlog export", description="Logs to Parquet, partitioned by group and day.")

@@ -31,6 +31,7 @@ from analysis.session import QUIET, session
 from analysis.shipping import ship
 from analysis.views.traces import FILES, cluster_of, file_of_line
 from analysis.watch import Alert, Watch
+from remoting.daemon.process import piped
 from remoting.daemon.version import add_version
 
 _FRAME: Final = ("cluster", "group", "group_id", "node", "index", "term", "mark", "file", "offset", "damage", "reason")
@@ -138,6 +139,7 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+@piped
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the command line and watch until it is interrupted."""
     options = parser().parse_args(arguments)

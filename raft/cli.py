@@ -20,6 +20,7 @@ from raft import __version__
 from raft.client import RECONFIGURE_TIMEOUT_MS, Client, connect
 from raft.errors import LocalError, RaftError, Unknown, UsageError
 from raft.groups import DEFAULT_GROUP
+from raft.output import discard_output, piped
 from raft.tls import TLSConfig
 
 DONE: Final = 0
@@ -61,11 +62,6 @@ def _say(text: str) -> None:
         print(text, flush=True)
     except BrokenPipeError:
         discard_output()
-
-
-def discard_output() -> None:
-    """Nobody reads what is printed; the interpreter, which flushes it at its end, must not stumble over that."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_json(found: Mapping[str, Any]) -> None:
@@ -314,6 +310,7 @@ async def _run(arguments: argparse.Namespace) -> int:
         return USAGE if isinstance(error, LocalError) else UNKNOWN if isinstance(error, Unknown) else FAILED
 
 
+@piped
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of ``raftctl``; returns the exit code."""
     given = make_parser().parse_args(arguments)

@@ -21,8 +21,9 @@ from typing import Any, Final
 import attrs
 
 from raft import __version__
-from raft.cli import INTERRUPTED, discard_output
+from raft.cli import INTERRUPTED
 from raft.errors import StorageError
+from raft.output import discard_output, piped
 from raft.storage.audit import Record, Report, audit, identity_of, kind_name, records, recover_live
 from raft.storage.directory import ReadOnlyFiles
 from raft.storage.place import read_kind
@@ -36,6 +37,7 @@ ADDED: Final = "raftlog.commands"
 _SHOWN_BYTES: Final = 40
 
 
+@piped
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)

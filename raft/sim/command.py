@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from raft import __version__
+from raft.output import piped
 from raft.sim.campaign import RAFT, Program, Result, run
 from raft.sim.shrink import Shrunk, shrink
 from raft.sim.tape import Deviations, Tape, load, save
@@ -30,6 +31,7 @@ SHRINK_S = 60.0
 """Longest time spent on making one failure small."""
 
 
+@piped
 def main(arguments: list[str] | None = None, program: Program = RAFT) -> int:
     """Run the command; returns its exit status."""
     options = _parse(arguments, program)
