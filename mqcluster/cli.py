@@ -183,7 +183,7 @@ async def _watch(options: argparse.Namespace) -> int:
             began = trio.current_time()
             sight = await see(client, namesrv, options.controllers)
             for group in sight.groups:
-                gaps.setdefault(group.name, Gaps()).note(trio.current_time(), group.answers)
+                gaps.setdefault(group.name, Gaps()).note(trio.current_time(), group.master if group.answers else None)
             if options.json:
                 print(json.dumps({**sight.to_plain(), "gapsMs": {
                     name: {"open": each.open_ms, "latest": each.latest_ms} for name, each in gaps.items()}}),

@@ -17,19 +17,20 @@ class Gaps:
         self._answered_s: float | None = None
         self._looks: deque[float] = deque(maxlen=width)
         self.latest_ms: float | None = None
-        """Of the gap that ended last."""
+        """Of the gap that ended last, at most: from the last answer before it to the first behind it."""
+        self._master: str | None = None
         self.open_ms = 0.0
         """Of the one that lasts; 0 while the master answers."""
 
-    def note(self, now_s: float, answers: bool) -> None:
-        """One look. A gap counts from the last answer before it to the first behind it."""
-        if answers:
-            if self.open_ms and self._answered_s is not None:
+    def note(self, now_s: float, master: str | None) -> None:
+        """One look: the master that answered, or None. Another one than the last had a gap before it."""
+        if master is not None:
+            if self._answered_s is not None and (self.open_ms or self._master not in (None, master)):
                 self.latest_ms = (now_s - self._answered_s) * 1e3
                 self._looks.append(self.latest_ms)
             else:
                 self._looks.append(0.0)
-            self._answered_s, self.open_ms = now_s, 0.0
+            self._answered_s, self.open_ms, self._master = now_s, 0.0, master
             return
         if self._answered_s is None:
             self._answered_s = now_s  # it was so before anybody looked

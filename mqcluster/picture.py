@@ -59,7 +59,7 @@ def _broker(group: GroupSight, broker: BrokerSight, name: str, paint: Callable[[
 def _gap(gaps: Gaps) -> str:
     if gaps.open_ms:
         return f"for {_took(gaps.open_ms)} now"
-    return "none seen" if gaps.latest_ms is None else f"the last one took {_took(gaps.latest_ms)}"
+    return "none seen" if gaps.latest_ms is None else f"the last one took {_took(gaps.latest_ms)} at most"
 
 
 def _colour(gaps: Gaps) -> str:
