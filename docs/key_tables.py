@@ -60,6 +60,7 @@ def meanings() -> Mapping[str, tuple[str, str]]:
     return found
 
 
+@cache  # a configuration is made anew from its parts each time that it is asked for
 def server_of(kind: str) -> tuple[type[attrs.AttrsInstance], Mapping[str, str], Mapping[str, Missing]]:
     """Whose keys these are: our configuration, keys that must have a value, keys that ask for what is not here."""
     if kind in BROKER:
