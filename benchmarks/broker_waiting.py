@@ -1,7 +1,7 @@
 """What waits, in the broker's benchmark: timers that come due, transactions, and both when a master is killed.
 
-    python -m benchmarks.broker --parts due,burst,transactions,first,idle
     python -m benchmarks.broker --short --parts due,burst,transactions,first,idle
+    python -m benchmarks.broker --parts due,burst,transactions,first,idle --burst 1000000 --pending 10000000
 
 Timers are stored beforehand by the Java client. How late one was is what its broker noted as it delivered it, less when
 it was due, so no consumer adds to it. Both makers deliver within the second that follows the time. It measures; it

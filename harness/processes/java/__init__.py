@@ -16,7 +16,17 @@ It knows the Java side alone, and nothing of this project's servers.
 
 from harness.processes.java.admin import AdminRun, mqadmin
 from harness.processes.java.errors import FetchFailed, JavaMissing, JavaPeerError
-from harness.processes.java.jars import CURRENT, OLDER, Release, Tools, cache_folder, cached, fetch, find_tools
+from harness.processes.java.jars import (
+    CURRENT,
+    OLDER,
+    Release,
+    Tools,
+    cache_folder,
+    cached,
+    fetch,
+    fetch_client,
+    find_tools,
+)
 from harness.processes.java.jvm import JVM
 from harness.processes.java.programs import (
     asker,
@@ -33,6 +43,6 @@ from harness.processes.java.servers import broker, controller, controllers, name
 
 __all__ = [
     "CURRENT", "JVM", "OLDER", "AdminRun", "FetchFailed", "JavaMissing", "JavaPeerError", "Release", "Tools", "asker",
-    "broker", "cache_folder", "cached", "controller", "controllers", "exercise", "fetch", "find_tools", "later",
-    "mqadmin", "namesrv", "operate", "poller", "receiver", "router", "sender", "transactor",
+    "broker", "cache_folder", "cached", "controller", "controllers", "exercise", "fetch", "fetch_client", "find_tools",
+    "later", "mqadmin", "namesrv", "operate", "poller", "receiver", "router", "sender", "transactor",
 ]

@@ -47,6 +47,9 @@ LOG_SETTINGS: Final = "rmq.logback.xml"
 GRPC_PROGRAMS: Final = frozenset(("Remote.java",))
 """Compiled against the gRPC client, which has jars of its own."""
 
+OLD_PROGRAMS: Final = frozenset(("Leash.java", "Line.java", "Main.java", "Receive.java", "Send.java", "Transact.java"))
+"""They ask for nothing that a client of 4.9 lacks."""
+
 Say = Callable[[str], None]
 
 
@@ -163,6 +166,23 @@ async def fetch_part(
     if not (jars / COMPLETE).exists():
         await _fetch_jars(tools, version, jars, say, (artifact,))
     classes = await _compile(tools, folder, jars, say, programs.__contains__) if programs else jars
+    return Release(version, tools.java, jars, classes)
+
+
+async def fetch_client(version: str, beside: Release, *, say: Say = _silent, cache: Path | None = None) -> Release:
+    """An old client, and those of our programs that it knows enough for; ``beside`` lends what they write JSON with.
+
+    Raises as ``fetch``.
+    """
+    tools = await find_tools()
+    folder = _folder(f"client-{version}", cache)
+    jars = folder / "jars"
+    if not (jars / COMPLETE).exists():
+        await _fetch_jars(tools, version, jars, say, ("client",))
+    for jar in beside.jars.glob("gson-*.jar"):
+        if not (jars / jar.name).exists():
+            shutil.copy(jar, jars)
+    classes = await _compile(tools, folder, jars, say, OLD_PROGRAMS.__contains__)
     return Release(version, tools.java, jars, classes)
 
 

@@ -9,17 +9,21 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+import attrs
 import trio
 
 from harness.processes import java, ours
 from harness.processes.program import Program, Report
-from harness.scenarios.interop.clients import group_of_three
-from harness.scenarios.interop.scenario import Stage, expect, scenario
+from harness.scenarios.interop.clients import GroupOfThree, group_of_three
+from harness.scenarios.interop.scenario import NotRun, Stage, expect, scenario
 from harness.scenarios.interop.watch import create_topic
 
 FAST: dict[str, object] = {"transactionTimeOut": 1_000, "transactionCheckInterval": 2_000}
 MATRIX = ("COMMIT", "ROLLBACK", "UNKNOW/COMMIT", "UNKNOW/ROLLBACK", "UNKNOW/UNKNOW/COMMIT")
 COUNT = 25
+THREE = ("COMMIT", "ROLLBACK", "UNKNOW/COMMIT")
+OLD = "4.9.8"
+"""A client of the release line before 5."""
 
 
 def committed(sent: Sequence[Report], plans: Sequence[str]) -> set[int]:
@@ -86,14 +90,31 @@ async def java_transactions_with_our_single_master(stage: Stage) -> None:
 
 
 @scenario("5.5.0", timeout_s=360)
+async def transactions_of_the_java_client_4_9_with_our_brokers(stage: Stage) -> None:
+    """Producer and consumer of 4.9.8: committed, rolled back, asked for; our master is killed -9 under them."""
+    try:
+        old = attrs.evolve(stage, release=await java.fetch_client(OLD, stage.release, say=stage.say))
+    except java.FetchFailed as failed:
+        raise NotRun(f"no client {OLD}: {failed}") from None
+    async with group_of_three(stage, "Shop", **FAST) as group:
+        await _killed_under(old, group)
+
+
+async def _killed_under(stage: Stage, group: GroupOfThree) -> None:
+    """Its master, while a producer of that release has transactions."""
+    async with (
+        java.receiver(stage.release, stage.here / "read", namesrv=[group.namesrv], topic="Shop", group="R") as receiver,
+        java.transactor(stage.release, stage.here / "transact", namesrv=[group.namesrv], topic="Shop", plans=THREE,
+                        count=300, interval_ms=30) as producer,
+    ):
+        await producer.wait_for("sent", lambda found: len(found) >= 60)
+        await group.kill_master()
+        sent = await producer.wait_for("sent", lambda found: len(found) == 300, timeout_s=180)
+        await once_each(stage, receiver, committed(sent, THREE), "master killed", timeout_s=150)
+
+
+@scenario("5.5.0", timeout_s=360)
 async def java_transactions_across_a_failover_of_our_brokers(stage: Stage) -> None:
     """Our master is killed -9 under a Java producer of transactions: each commit is seen once, no half is lost."""
-    plans = ("COMMIT", "ROLLBACK", "UNKNOW/COMMIT")
-    async with group_of_three(stage, "Shop", **FAST) as group, java.receiver(
-            stage.release, stage.here / "read", namesrv=[group.namesrv], topic="Shop", group="R") as receiver:
-        async with java.transactor(stage.release, stage.here / "transact", namesrv=[group.namesrv], topic="Shop",
-                                   plans=plans, count=300, interval_ms=30) as producer:
-            await producer.wait_for("sent", lambda found: len(found) >= 60)
-            await group.kill_master()
-            sent = await producer.wait_for("sent", lambda found: len(found) == 300, timeout_s=180)
-            await once_each(stage, receiver, committed(sent, plans), "master killed", timeout_s=150)
+    async with group_of_three(stage, "Shop", **FAST) as group:
+        await _killed_under(stage, group)
