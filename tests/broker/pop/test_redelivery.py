@@ -1,0 +1,104 @@
+"""From a POP to what comes back, and what does not: whole brokers in virtual time."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock
+
+from broker.pop.part import PopPart
+from harness.simulation.worlds.brokers import Cluster, Node, cluster, new_master, three, until
+from remoting.bodies.popping import BatchAck, BatchAckRequest, bits_of
+from remoting.codes import RequestCode, ResponseCode
+from tests.broker.pop.world import ALL_ACK, Popped, Popper
+
+OK = ResponseCode.SUCCESS
+
+
+async def given(made: Cluster, node: Node, count: int, invisible_ms: int = 10_000) -> list[Popped]:
+    for number in range(count):
+        assert (await made.send(node.address, b"%d" % number)).code == OK
+    return await Popper(made).pop(node, queue=0, invisible_ms=invisible_ms)
+
+
+async def back(made: Cluster, node: Node, *, within_s: float = 60) -> list[Popped]:
+    """All that comes back in that time; it is acknowledged."""
+    found: list[Popped] = []
+    popper = Popper(made)
+    with trio.move_on_after(within_s):
+        while True:
+            for message in await popper.pop(node, poll_ms=5_000):
+                found.append(message)
+                assert (await popper.ack(node, message)).code == OK
+    return found
+
+
+async def test_what_nobody_acknowledges_comes_back_in_time(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        first, second, _ = await given(made, node, 3)
+        began = trio.current_time()
+        assert (await Popper(made).ack(node, second)).code == OK
+        (again, *more) = await Popper(made).pop(node, poll_ms=25_000)
+        assert 10 <= trio.current_time() - began <= 10 + 7
+        found = [again, *more, *await back(made, node)]
+        assert sorted(each.body for each in found) == [b"0", b"2"]
+        assert all(each.record.message.topic == b"T" for each in found)
+        assert all(each.record.message.reconsume_times == 1 for each in found)
+        assert all(each.properties["1ST_POP_TIME"] == str(first.receipt.pop_time_ms) for each in found)
+
+
+async def test_what_is_acknowledged_in_time_never_does(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        for message in await given(made, node, 5):
+            assert (await Popper(made).ack(node, message)).code == OK
+        assert await back(made, node) == []
+
+
+async def test_an_acknowledgement_that_comes_too_late_changes_nothing(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        (message,) = await given(made, node, 1)
+        found = await back(made, node, within_s=20)
+        assert [each.body for each in found] == [b"0"]
+        assert (await Popper(made).ack(node, message)).code == OK
+        assert await back(made, node) == []
+
+
+async def test_others_of_a_batch_come_back(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        receipt = (await given(made, node, 5))[0].receipt
+        entry = BatchAck("G", "T", receipt.start_offset, 0, receipt.revive_qid, receipt.pop_time_ms,
+                         receipt.invisible_ms, bits_of([0, 3]))
+        body = BatchAckRequest("a", [entry]).to_json()
+        assert (await made.ask(node.address, RequestCode.BATCH_ACK_MESSAGE, body=body)).code == OK
+        assert sorted(each.body for each in await back(made, node)) == [b"1", b"2", b"4"]
+
+
+async def test_another_time_holds_each_time(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node, popper = await made.node(), Popper(made)
+        (message,) = await given(made, node, 1)
+        changed = await popper.changed(node, await popper.changed(node, message, 15_000), 15_000)
+        began = trio.current_time()
+        (again,) = await popper.pop(node, poll_ms=29_000)
+        assert 15 <= trio.current_time() - began <= 22
+        assert (await popper.ack(node, changed)).code == OK
+        assert (await popper.ack(node, again)).code == OK
+        assert await back(made, node) == []
+
+
+async def test_a_master_killed_loses_nothing_and_brings_nothing_back_twice(autojump_clock: MockClock) -> None:
+    """What was acknowledged in time stays so; all else comes from the next master."""
+    async with cluster(controllers=3) as made:
+        master, *slaves = await three(made, **ALL_ACK)
+        found = await given(made, master, 6)
+        for message in found[:3]:
+            assert (await Popper(made).ack(master, message)).code == OK
+        await master.kill()
+        leader = await new_master(*slaves)
+        await until(leader.broker.parts[PopPart]._is_ready)
+        for number in range(6, 9):
+            assert (await made.send(leader.address, b"%d" % number)).code == OK
+        assert sorted(each.body for each in await back(made, leader)) == [b"%d" % number for number in range(3, 9)]
