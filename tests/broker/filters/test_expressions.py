@@ -18,8 +18,9 @@ from tests.broker.filters.vectors import RAW
     (None, "SQL92", "there is no expression"),
 ])
 def test_other_kinds_are_refused(text: str | None, kind: str | None, words: str) -> None:
-    with pytest.raises(FilterIllegal, match=words):
+    with pytest.raises(FilterIllegal, match=words) as refused:
         compiled(text, kind)
+    assert refused.value.position == 0
 
 
 # --- properties as they stand in the log -------------------------------------------------------------------------
@@ -86,6 +87,10 @@ def test_properties_as_long_as_they_may_be_are_read_once() -> None:
     assert compiled("a = 1.5").matches(encode_properties({"a": "1.5" + "0" * 30_000}))
     assert compiled("a = 5").matches(encode_properties({"a": "0" * 30_000 + "5"}))
     assert time.process_time() - began < 5
+
+
+def test_each_256_characters_cost_as_much_as_a_short_expression() -> None:
+    assert [Expression("a = 5" + " " * more).cost for more in (0, 250, 251, 506, 507)] == [1, 1, 2, 2, 3]
 
 
 # --- remembering -----------------------------------------------------------------------------------------------------

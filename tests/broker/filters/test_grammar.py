@@ -91,4 +91,7 @@ def test_long_lists_are_no_depth(joined: str) -> None:
 
 
 def test_brackets_beside_each_other_are_no_depth() -> None:
-    assert compiled(" OR ".join(["(NOT (a > 9))", "a > -3"] * (2 * DEPTH_MAX))).matches(RAW)
+    many = " OR ".join(["(NOT (a > 9))", "a > -3"] * (2 * DEPTH_MAX))
+    assert compiled(many).matches(RAW)
+    with pytest.raises(FilterIllegal, match="within each other"):
+        compiled(f"{many} OR {nested(DEPTH_MAX + 1)}")

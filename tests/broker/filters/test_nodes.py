@@ -17,6 +17,11 @@ def test_expressions_have_the_values_that_java_finds(texts: str, value: bool | N
         assert (text, expression.matches(RAW)) == (text, value is True), "only what is true is wanted"
 
 
+def test_what_is_no_number_is_more_than_any() -> None:
+    for text, value in (("n > 1.5", True), ("n < 1.5", False), ("1.5 < n", True), ("1.5 >= n", False), ("n >= n", True)):
+        assert (text, compiled(text).evaluate({"n": "NaN"})) == (text, value)
+
+
 def test_what_cannot_be_read_is_not_wanted() -> None:
     for text in each(UNREADABLE):
         expression = compiled(text)

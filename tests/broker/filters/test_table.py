@@ -58,6 +58,9 @@ def test_the_higher_version_counts_and_an_equal_one_revives() -> None:
     assert not found.dead_ms
     made.register("g", [sql("t", "a > 2", 8)])
     assert made.get("g", "t") is found and (found.version, found.born_ms) == (8, clock.ms - 10)
+    made.unregister("g")
+    made.register("g", [sql("t", "a > 2", 9)])
+    assert made.get("g", "t") is found and not found.dead_ms
 
 
 def test_an_expression_that_is_none_removes_the_one_before() -> None:
@@ -98,6 +101,15 @@ def test_the_file_is_javas() -> None:
     young = JAVAS.replace(b"1700000000000", b"1700000099999")
     found = filters(ConsumerFilters.from_json(young))[0].get("G2", "T1")
     assert found is not None and found.dead_ms == 1_700_000_099_999
+
+
+def test_an_entry_without_its_birth_is_as_old_as_can_be() -> None:
+    found = filters(ConsumerFilters.from_json(JAVAS.replace(b'"bornTime":1700000000000,', b"")))[0].get("G2", "T1")
+    assert found is not None and found.born_ms == 0
+
+
+def test_replicas_of_all_releases_ask_for_filters_by_one_code() -> None:
+    assert module.GET_ALL_FILTERS == 61_021
 
 
 def test_entries_that_nobody_could_have_registered_are_passed_over() -> None:
