@@ -92,8 +92,11 @@ class TimersPart(Part):
             journal.was_cut.join("parts", self._ends)
         machine = TimerMachine(self._store, window_slots=keys.window_slots)
         self._known, self._heard = Delivered(), load(shared.files, HeardUpTo, HEARD).offset
-        self._noted = Noted(journal, journal.end if self._heard < 0 else self._heard, self._known.hear, self._known.cut)
         self._heard_file = shared.table_file(lambda: HeardUpTo(self._heard), path=HEARD)
+        if self._heard < 0:  # a process that comes after a kill is to hear all from here on
+            self._heard = journal.end
+            self._heard_file.changed()
+        self._noted = Noted(journal, self._heard, self._known.hear, self._known.cut)
         self._delivery = TimerDelivery(
             keys, machine, self._known, journal, shared.puts, wall_ms=shared.wall_ms)
         self._delivery.expects = before[TopicsPart].expects

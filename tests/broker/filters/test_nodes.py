@@ -18,7 +18,8 @@ def test_expressions_have_the_values_that_java_finds(texts: str, value: bool | N
 
 
 def test_what_is_no_number_is_more_than_any() -> None:
-    for text, value in (("n > 1.5", True), ("n < 1.5", False), ("1.5 < n", True), ("1.5 >= n", False), ("n >= n", True)):
+    for text, value in (
+            ("n > 1.5", True), ("n < 1.5", False), ("1.5 < n", True), ("1.5 >= n", False), ("n >= n", True)):
         assert (text, compiled(text).evaluate({"n": "NaN"})) == (text, value)
 
 

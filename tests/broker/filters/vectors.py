@@ -18,8 +18,8 @@ a BETWEEN 5 AND 5|x IS NULL IS NOT NULL|'abc' CONTAINS 'b'
 FALSE = """
 a <> 5|x IS NOT NULL|x > 3 AND a = 4|b|a|b = FALSE|FALSE|a = -5|s LIKE 'a%'|x CONTAINS 'b'|x NOT CONTAINS 'b'
 s NOT ENDSWITH 'c'|s CONTAINS ''|f > a|a = x|a-b = 1|a + 1 = 6|NOT a = 5|NOT (a = 5)|e IS NULL|a > 1E1|a > 5.
-s = 'it''s'|a > 5|a < 5|a = 05|a = 05 OR a = 5|a NOT STARTSWITH '5'|s NOT CONTAINS ''|5 CONTAINS '5'|5 = TRUE|1 = TRUE|f > f|f < f
-5 NOT CONTAINS '5'
+s = 'it''s'|a > 5|a < 5|a = 05|a = 05 OR a = 5|a NOT STARTSWITH '5'|s NOT CONTAINS ''|5 CONTAINS '5'|5 = TRUE
+5 NOT CONTAINS '5'|1 = TRUE|f > f|f < f
 a NOT BETWEEN 9 AND 1 AND a = 4|a BETWEEN 6 AND 9|a BETWEEN 1 AND 4|1.5 < 1|e5 IS NOT NULL|x = x AND FALSE
 """
 UNKNOWN = """

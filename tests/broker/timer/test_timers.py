@@ -222,6 +222,17 @@ async def test_a_new_master_delivers_what_the_former_had(autojump_clock: MockClo
         assert [int(body) for body in bodies(after)] == found, "the former master has nothing to add"
 
 
+async def test_a_broker_that_was_killed_early_hears_in_the_log_what_was_delivered(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        for number in range(5):
+            await good(made, node, b"%d" % number, f"U{number}", TIMER_DELAY_SEC=5)
+        await until(lambda: len(bodies(node)) == 5)
+        await node.kill()
+        await node.start()
+        assert node.broker.parts[TimersPart]._heard == 0, "not from where its log ended when it was started again"
+
+
 async def test_what_slaves_know_to_be_delivered_no_new_master_delivers_again(autojump_clock: MockClock) -> None:
     async with cluster(controllers=3) as made:
         nodes = await three(made, **ALL)
