@@ -169,6 +169,9 @@ class Reviving:
             topics, groups, offsets, made, revived)
         self._done_before_ms, self._wall_ms = done_before_ms, wall_ms
         self._topic = made.topic.encode()
+        self._passed: dict[int, int] = {}
+        """By queue, the most that the group's offset was since the log was cut."""
+        journal.was_cut.join("parts", lambda end: self._passed.clear())
         self._queues: list[_Queue] = []
         """Empty while this broker does not bring back."""
         self._run = 0
@@ -196,9 +199,11 @@ class Reviving:
                 *(number for topic, number in self._messages.queues() if topic == self._topic)}
 
     def processed(self, number: int) -> int:
-        """The group's offset: of the last record that nobody needs any more; -1: none was."""
+        """The group's offset: of the last record that nobody needs any more; -1: none was. Where a copy takes it back,
+        the most that it was counts: what came back of the records between was not remembered."""
         found = self._offsets.query(REVIVE_GROUP, self.topic, number)
-        return -1 if found is None else found
+        passed = self._passed[number] = max(self._passed.get(number, -1), -1 if found is None else found)
+        return passed
 
     def start(self) -> None:
         """From where the group's offsets are."""

@@ -287,6 +287,24 @@ async def test_what_came_back_does_not_again_though_the_offset_was_not_copied(au
         assert table.query(REVIVE_GROUP, its.topic, 0) == 0
 
 
+async def test_an_old_copy_of_the_offset_brings_nothing_back_again(autojump_clock: MockClock) -> None:
+    """What came back is not remembered of records that the offset has passed, so it must not go back before a cut."""
+    async with cluster() as made:
+        node = await made.node()
+        await sent(made, node, 1)
+        await pop(node, [0], 1_000)
+        await until(lambda: bodies(node))
+        await all_done(node)
+        part = reviving(node)
+        (number,) = (each for each in range(8) if part.processed(each) >= 0)
+        node.offsets._offsets[f"{part.topic}@{REVIVE_GROUP}"].pop(number)  # as a copy of a master that knew nothing
+        part.start()
+        await trio.sleep(20)
+        assert len(bodies(node)) == 1
+        part._journal.was_cut(part._journal.log.max_offset)
+        assert part.processed(number) == -1
+
+
 async def test_the_log_is_kept_from_the_first_record_that_is_needed(autojump_clock: MockClock) -> None:
     async with cluster() as made:
         node = await made.node()
