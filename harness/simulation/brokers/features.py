@@ -19,7 +19,9 @@ from broker.ha.taking import Become, BecomeMaster
 from broker.offsets.part import OffsetsPart
 from broker.part import PartClass, Parts, QueuesOf, Shared
 from broker.parts import PARTS, configuration, parts_of
+from broker.pop.part import PopPart
 from broker.properties import DELAY
+from broker.pulling.part import PullingPart
 from broker.rules import Chain, rule
 from broker.schedule.part import DelaysPart
 from broker.sending.chains import delay_level_is_read
@@ -56,20 +58,24 @@ class SmallWheel(TimersPart):
 KINDS: Final[Mapping[str, tuple[PartClass, ...]]] = {
     "delays": (DelaysPart,), "timers": (TopicsPart, SmallWheel),
     "transactions": (
-        TopicsPart, GroupsPart, FiltersPart, ClientsPart, OffsetsPart, HalvesPart, TransactionsPart)}
+        TopicsPart, GroupsPart, FiltersPart, ClientsPart, OffsetsPart, HalvesPart, TransactionsPart),
+    "pops": (TopicsPart, GroupsPart, FiltersPart, ClientsPart, OffsetsPart, SmallWheel, PullingPart, *(
+        kind for kind in PARTS if getattr(kind, "__module__", "").startswith("broker.pop.")))}
 """Each with the parts that it uses."""
 ORDER: Final[Sequence[PartClass]] = [SmallWheel if kind is TimersPart else kind for kind in PARTS]
 KEYS: Final[Mapping[PartClass, Mapping[str, Any]]] = {
     SmallWheel: {"timer_precision_ms": TIMER_MS, "timer_roll_window_slot": 20, "recall_message_enable": True,
                  "mapped_file_size_timer_log": 1 << 12},
     TransactionsPart: {"transaction_time_out": 400, "transaction_check_interval": 700,
-                       "transaction_op_batch_interval": 500}}
+                       "transaction_op_batch_interval": 500},
+    PopPart: {"pop_from_retry_probability": 50}}
 NOBODY: Final = cast(Connection, None)
 """A slave's connection: no part looks at who copies its table."""
 NO_TASK: Final = cast(RunSync, None)
 """Tables are written in turns."""
 NO_ROUTE: Final = cast(QueuesOf, None)
 """Nobody asks for one."""
+POP_TOPIC: Final = "P"
 TIMER_TOPIC: Final = "W"
 """Where timers go. A recall asks whether it is there."""
 
@@ -162,7 +168,8 @@ class Features:
         self.standing = Standing(key.cluster, key.name, host.address, Role.vacant(MASTER_ID))
         self.parts: Parts = parts_of(_Shared(
             config=configuration(kinds)(
-                broker_name=key.name, message_delay_level=" ".join(f"{delay // 1_000}s" for delay in DELAYS_MS),
+                broker_cluster_name=key.cluster, broker_name=key.name,
+                message_delay_level=" ".join(f"{delay // 1_000}s" for delay in DELAYS_MS),
                 flush_delay_offset_interval=plan.save_ms, broker_ip1=f"10.0.0.{host.number + 1}", **keys),
             files=host.files, journal=process.journal, puts=process.puts, standing=self.standing,
             rng=Random(f"{host.name}.{host.life}"), now_ns=lambda: host.now,
@@ -176,11 +183,12 @@ class Features:
         """How often its writes were."""
         self._round = 0
         """Of copies; one that began before the last change of roles is void."""
+        self._wheel = SmallWheel in wanted
 
     def begin(self) -> None:
         """Behind everything else of a start."""
         self.parts.tick(self.process.now)
-        if "timers" in self.scene.plan.features:
+        if self._wheel:
             TurnedFlush(self.process, self.parts[SmallWheel])
 
     def writes_opened(self) -> None:
@@ -188,6 +196,8 @@ class Features:
         self.parts.writes_opened()
         if "timers" in self.scene.plan.features:
             self.parts[TopicsPart].table.create_if_absent(TIMER_TOPIC, self.scene.plan.queues)
+        if "pops" in self.scene.plan.features:
+            self.parts[TopicsPart].table.create_if_absent(POP_TOPIC, self.scene.plan.queues)
         if "transactions" in self.scene.plan.features:
             self.process.later(BEAT_NS, E_COPY, lambda: self.producer.connect(self.parts[ClientsPart]))
 

@@ -15,6 +15,7 @@ from harness.simulation.brokers.client import Consumer, Producer
 from harness.simulation.brokers.delays import DelayClient
 from harness.simulation.brokers.host import Host
 from harness.simulation.brokers.plan import BrokerPlan
+from harness.simulation.brokers.popping import PopClient
 from harness.simulation.brokers.timers import TimerClient
 from harness.simulation.brokers.transactions import TransactionClient
 from raft.config import MS
@@ -71,6 +72,8 @@ class Group(ABC):
             TimerClient(self, tape.stream(name + "timers"))
         if "transactions" in plan.features:
             TransactionClient(self, tape.stream(name + "transactions"))
+        if "pops" in plan.features:
+            PopClient(self, tape.stream(name + "pops"))
         self._traits()
         self.after(plan.op_ns, self._client)
         if plan.demand_chance:

@@ -30,7 +30,7 @@ SILENCE_MS: Final = 500
 """After which who repeats itself is silent."""
 YIELD_WAIT_MS: Final = 250
 """For which members may say that they reach each other."""
-FEATURES: Final = ("delays", "timers", "transactions")
+FEATURES: Final = ("delays", "timers", "transactions", "pops")
 """What parts of a broker do with messages, which a seed may have; each is a profile, too, that always has it."""
 PROFILES: Final = (
     "swarm", "calm", "kills", "power", "network", "roles", "weak", "demands", "silence", "disks", *FEATURES)
@@ -116,6 +116,8 @@ class BrokerPlan:
     """Between two writes of how far a part is."""
     checks_max: int = 1_000
     """``transactionCheckMax``."""
+    reset_chance: float = 0.0
+    """That an operator sends a popping group elsewhere, in each ``feature_ns``."""
     copy_ms: int = 800
     """Between two copies that a slave makes of its master's tables."""
 
@@ -186,17 +188,20 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
 
 def draw_features(plan: BrokerPlan, stream: Stream, profile: str) -> None:
     """What parts there are, mostly none: they cost time, and no property of replication needs them."""
-    drawn = tuple(feature for feature in FEATURES if stream.chance(0.2))
+    drawn = tuple(feature for feature in FEATURES[:3] if stream.chance(0.2))
     plan.feature_ns = MS * stream.pick((20, 60, 200), 60)
     plan.save_ms = stream.pick((100, 1_000, 10_000), 1_000)
     plan.copy_ms = stream.pick((300, 800, 3_000), 800)
     plan.checks_max = stream.pick((1_000, 1_000, 3), 1_000)
+    if stream.chance(0.2):  # behind the others, so that seeds are what they were
+        drawn += FEATURES[3:]
+    plan.reset_chance = stream.pick((0.0, 0.0, 0.02), 0.0)
     if profile in FEATURES:
         plan.features = tuple(feature for feature in FEATURES if feature in drawn or feature == profile)
     elif profile in ("swarm", "weak"):
         plan.features = drawn
-    if "transactions" in plan.features:
-        plan.flow_bytes = 0  # what is asked for is put back: slaves that never keep up would be nothing's fault
+    if {"transactions", "pops"} & {*plan.features}:
+        plan.flow_bytes = 0  # what is put back is much: slaves that never keep up would be nothing's fault
 
 
 def draw_demands(plan: BrokerPlan, stream: Stream, *, always: bool, never: bool) -> None:

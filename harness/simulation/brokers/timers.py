@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 import attrs
 
 from broker.ha.acks import PutStatus
-from broker.properties import UNIQ_KEY
+from broker.properties import REAL_TOPIC, UNIQ_KEY
 from broker.puts import PutResult
 from broker.rules import Draft
 from broker.timer.admission import DELETES, DELIVER_MS
@@ -183,7 +183,7 @@ class Timers(Judge):
         message, counts = process.journal.log.record(offset, size).message, self._scene.counts
         values = decode_properties(message.properties)
         if topic == WHEEL_TOPIC:
-            if DELETES not in values:
+            if values.get(REAL_TOPIC) == TOPIC and DELETES not in values:
                 sent = self._of(message)
                 counts["timer rolled"] += sent.waits
                 sent.rolled |= sent.waits

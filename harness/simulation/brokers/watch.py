@@ -7,7 +7,7 @@ committed. ``contract`` says what a mode may lose; after such a loss, what promi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from broker.ha.acks import PutStatus
@@ -30,6 +30,7 @@ from harness.simulation.brokers.hindrances import Hindrances, is_yield
 from harness.simulation.brokers.history import ConsumerHistory
 from harness.simulation.brokers.judging import Judge
 from harness.simulation.brokers.plan import CLUSTER, GROUP
+from harness.simulation.brokers.popped import Pops
 from harness.simulation.brokers.runs import Runs
 from harness.simulation.brokers.timers import Timers
 from harness.simulation.brokers.transactions import Transactions
@@ -61,9 +62,11 @@ class BrokerWatch:
         self.history = ConsumerHistory(self)
         self.doubts, self.demands, self.copies, self.runs = Doubts(self), Demands(self), Copies(self), Runs(self)
         self.hindrances = Hindrances(self)
-        self.delays, self.timers, self.transactions = Delays(self), Timers(self), Transactions(self)
-        self.judges: tuple[Judge, ...] = (self.delays, self.timers, self.transactions)
-        self._judge_of = {topic: judge for judge in self.judges for topic in judge.topics}
+        self.delays, self.timers, self.transactions, self.pops = (
+            Delays(self), Timers(self), Transactions(self), Pops(self))
+        self.judges: tuple[Judge, ...] = (self.delays, self.timers, self.transactions, self.pops)
+        self._judges_of = {topic: tuple(judge for judge in self.judges if topic in judge.topics)
+                           for judge in self.judges for topic in judge.topics}
         self.in_doubt = self.history.in_doubt
         self.lossless = scene.plan.all_ack
         """Nothing was lost so far, and nothing may be."""
@@ -355,8 +358,12 @@ class BrokerWatch:
 
     def puts(self, process: BrokerProcess, messages: Sequence[Message]) -> None:
         """Somebody is about to put something: a client, or a part."""
-        if (judge := self._judge_of.get(messages[0].topic)) is not None:
+        for judge in self._judges(messages):
             judge.puts(process, messages)
+
+    def _judges(self, messages: Sequence[Message]) -> Iterable[Judge]:
+        """Of these topics, each once."""
+        return dict.fromkeys(judge for message in messages for judge in self._judges_of.get(message.topic, ()))
 
     def put(self, process: BrokerProcess, call: Callable[[], None]) -> None:
         """INV_B16, INV_C16, INV_LEASE: who writes may."""
@@ -414,7 +421,7 @@ class BrokerWatch:
     def answered_put(self, process: BrokerProcess, messages: Sequence[Message], result: PutResult) -> None:
         """A put has its outcome."""
         scene, plan = self.scene, self.scene.plan
-        if (judge := self._judge_of.get(messages[0].topic)) is not None:
+        for judge in self._judges(messages):
             judge.answered(process, messages, result)
         status = result.status
         if status is not PutStatus.PUT_OK:
@@ -521,7 +528,7 @@ class BrokerWatch:
             self.broken("INV_B5", "seen though not confirmed", process, offset, size, process.journal.confirm_offset)
         topic = outline[6]
         self.history.arrived(process, topic, queue, queue_offset, offset, size)
-        if (judge := self._judge_of.get(topic)) is not None:
+        for judge in self._judges_of.get(topic, ()):
             judge.arrived(process, queue_offset, outline)
 
     def consumed(self, process: BrokerProcess, queue: int, record: Record) -> None:

@@ -13,6 +13,7 @@ from tests.harness.simulation.brokers import (
     disks,
     folders,
     leading,
+    popped,
     queues,
     replicating,
     serving,
@@ -36,5 +37,6 @@ PLANTED: Final = (
     *waiting.PLANTED,
     *transacted.PLANTED,
     *timers.PLANTED,
+    *popped.PLANTED,
     *clientside.PLANTED,
 )

@@ -32,7 +32,7 @@ def play(seed: int, profile: str = "swarm") -> Result:
 @pytest.mark.parametrize(("profile", "seed"), [
     ("swarm", 3), ("swarm", 48), ("swarm", 65), ("power", 4), ("power", 14), ("roles", 2), ("weak", 3), ("calm", 5),
     ("demands", 9), ("silence", 4), ("disks", 6), ("delays", 3), ("delays", 6), ("timers", 1),
-    ("timers", 3), ("transactions", 2), ("transactions", 3)])
+    ("timers", 3), ("transactions", 2), ("transactions", 3), ("pops", 10), ("pops", 20)])
 def test_seeds_pass(profile: str, seed: int) -> None:
     """Some of them once failed."""
     result = play(seed, profile)
@@ -52,6 +52,13 @@ def test_timers_come_in_the_end_though_masters_change() -> None:
     assert result.applied["timer delivered"] > 0 and result.applied["timer delivered by a later master"] > 0
 
 
+def test_what_is_popped_comes_back_until_it_is_acknowledged_though_masters_change() -> None:
+    result = play(8, "pops")
+    assert result.failure is None and result.predicates["INV_B45"] == 1
+    assert min(result.applied[name] for name in (
+        "popped", "put back", "put back by a later master", "acknowledged in time", "acknowledged late")) > 0
+
+
 def test_a_tape_of_before_has_no_features() -> None:
     assert draw(Tape(3, {}), "swarm").features == ()
 
@@ -64,7 +71,7 @@ def test_a_seed_is_the_same_every_time() -> None:
 
 
 def test_every_property_of_the_table_is_asked() -> None:
-    numbers = {f"INV_B{number}" for number in (*range(1, 26), 28, 29, 30, 31, *range(36, 45))}
+    numbers = {f"INV_B{number}" for number in (*range(1, 26), 28, 29, 30, 31, *range(36, 47), *range(48, 53))}
     numbers |= {f"INV_C{number}" for number in (*range(14, 18), 25)}
     assert numbers <= set(STATEMENTS) <= set(PREDICATES)
 

@@ -1,0 +1,90 @@
+"""Planted bugs of POP: what is given without a checkpoint, twice or never, and what acknowledgements change."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.harness.planting import Planted
+
+POP: Final = "broker/pop/"
+REQUESTS: Final = POP + "requests.py"
+ACKING: Final = POP + "acking.py"
+CHAIN: Final = POP + "chain.py"
+PROGRESS: Final = POP + "progress.py"
+PART: Final = POP + "part.py"
+TAKING: Final = POP + "taking.py"
+RECORDS: Final = POP + "records.py"
+REVIVE: Final = POP + "revive.py"
+REVIVING: Final = POP + "reviving.py"
+BACK: Final = "tests/broker/pop/test_reviving.py::"
+RIPE: Final = "tests/broker/pop/test_revive.py::"
+
+PLANTED: Final = (
+    # --- what is given
+    Planted("messages leave before their checkpoint is held", REQUESTS,
+            "        if result.status is not PutStatus.PUT_OK:\n            self.counters.refused += 1\n",
+            "        if not result.puts:\n            self.counters.refused += 1\n", ("INV_B49",), "pops"),
+    Planted("messages of a checkpoint that was refused are given to nobody", REQUESTS,
+            "            for link in reversed(links):\n                self._chain.refused(link)\n",
+            "            for link in links:\n                self._chain.stored(link, 0)\n", ("INV_B50", "INV_B45"),
+            "pops"),
+    Planted("the next POP reads what is on its way", CHAIN,
+            "return (committed, committed) if queue is None else (queue.links[-1].end, queue.looked)",
+            "return committed, committed", ("INV_B52", "INV_B46"), "pops"),
+    Planted("a group is past a checkpoint as soon as that is put", CHAIN,
+            "(order[0].gone or (order[0].log_end is not None and order[0].log_end <= shown)):",
+            "(order[0].gone or order[0].log_end is not None):", ("INV_B50",), "pops"),
+    Planted("retry topics are looked at by nobody", TAKING,
+            "    found = [Visit(topic, NORMAL, each) for each in wanted]\n    if retry is None:\n",
+            "    found = [Visit(topic, NORMAL, each) for each in wanted]\n    if True:\n", ("INV_B45",), "pops"),
+    # --- how far groups are on the next master
+    Planted("a new master goes by the offsets that it copied", PART,
+            "            if (known is None or known < end) and self._topics", "            if False and self._topics",
+            ("INV_B52", "INV_B46"), "pops"),
+    Planted("no replica hears of checkpoints", RECORDS,
+            "            message.sys_flag |= NOTED\n", "            pass\n", ("INV_B52", "INV_B46"), "pops"),
+    Planted("a checkpoint behind one that was lost takes its group on", PROGRESS,
+            "self._set(at, key, step.end if step.begin <= sure else sure)", "self._set(at, key, step.end)",
+            ("INV_B50", "INV_B45"), "pops"),
+    # --- what is acknowledged
+    Planted("an acknowledgement is answered though nobody may hold it", ACKING,
+            "        if result.status is PutStatus.PUT_OK:\n            self.counters.records",
+            "        if True:\n            self.counters.records", ("INV_B46",), "pops"),
+    Planted("a message of another time has no checkpoint of its own", ACKING,
+            "            self._records.checkpoint(checkpoint, receipt.revive_qid),\n", "", ("INV_B45",), "pops"),
+    Planted("a message of another time keeps the old one as well", ACKING,
+            "            self._records.ack(_ack(asked, receipt), receipt.revive_qid, receipt.invisible_ms)], 0, 1,",
+            "            ], 0, 1,", ("INV_B46",), "pops"),
+    Planted("an acknowledgement is of the next message", ACKING,
+            "    return AckMessage(asked.offset, receipt.start_offset,",
+            "    return AckMessage(asked.offset + 1, receipt.start_offset,", ("INV_B46",), "pops"),
+    Planted("acknowledgements come long behind their checkpoint", RECORDS,
+            "                             found.pop_time_ms + invisible_ms)\n\n    def batch",
+            "                             found.pop_time_ms + invisible_ms + 9_000)\n\n    def batch",
+            ("INV_B46",), "pops"),
+    Planted("a checkpoint comes late to where it is revived", RECORDS,
+            "revive_qid, found.revive_time_ms - AHEAD_MS, progress)",
+            "revive_qid, found.revive_time_ms + 6_000, progress)", ("INV_B48",), "pops"),
+    # --- what comes back
+    Planted("acknowledgements are read and count for nothing", REVIVE,
+            "            waiting.left.difference_update(offsets)\n", "            pass\n", ("INV_B46",), "pops"),
+    Planted("a checkpoint is ripe when it comes", REVIVE,
+            "by_time and by_time[0][0] < upto_ms:", "by_time:", ("INV_B51",), "pops"),
+    Planted("a revive queue is processed as far as it was read", REVIVE,
+            "        return (pins[0][0] if pins else self.at) - 1\n", "        return self.at - 1\n", ("INV_B45",),
+            "pops"),
+    Planted("nobody waits for acknowledgements that timers hold", REVIVE,
+            "        upto_ms = min(self._sure_ms - ACKS_BEHIND_MS, now_ms - HYSTERESIS_MS)\n",
+            "        upto_ms = now_ms - HYSTERESIS_MS\n",
+            (RIPE + "test_it_waits_until_the_timers_say_that_all_acknowledgements_are_there_and_they_are_read",)),
+    Planted("no replica hears what came back", POP + "returning.py",
+            "sys_flag=message.sys_flag | NOTED,", "sys_flag=message.sys_flag,", ("INV_B52",), "pops"),
+    Planted("an old copy of the revive offset counts", REVIVING,
+            "max(self._passed.get(number, -1), -1 if found is None else found)", "-1 if found is None else found",
+            (BACK + "test_an_old_copy_of_the_offset_brings_nothing_back_again",)),
+    Planted("a broker that was killed early knows nothing of what its timers delivered", "broker/timer/part.py",
+            "            self._heard = journal.end\n            self._heard_file.changed()\n",
+            "            self._heard = journal.end\n",
+            ("tests/broker/timer/test_timers.py::"
+             "test_a_broker_that_was_killed_early_hears_in_the_log_what_was_delivered",)),
+)
