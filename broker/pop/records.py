@@ -48,10 +48,10 @@ class Records:
         return revive_topic(self.cluster_name)
 
     def checkpoint(self, found: CheckPoint, revive_qid: int, progress: str = "") -> Message | Refusal:
-        """``progress``: how far it takes its group; every replica hears of one that says so."""
+        """``progress``: how far it takes its group. Every replica hears of it: its messages must not be deleted."""
         message = self._message(CHECKPOINT, f"{_unique(found, found.start_offset)}@{CHECKPOINT}", found.to_json(),
                                 revive_qid, found.revive_time_ms - AHEAD_MS, progress)
-        if progress and isinstance(message, Message):
+        if isinstance(message, Message):
             message.sys_flag |= NOTED
         return message
 

@@ -28,24 +28,26 @@ from broker.offsets.table import OffsetTable
 from broker.part import Part, Parts, Shared
 from broker.pop import records
 from broker.pop.records import Records
+from broker.pop.retained import Retained
 from broker.pop.returning import Revived, retry_topic_of, returned
 from broker.pop.revive import BACK_OFF_S, Outstanding, ReviveQueue, put_again
-from broker.properties import TIMER_DONE
+from broker.properties import TIMER_DONE, TIMER_OUT_MS
 from broker.puts import PutResult, Puts
 from broker.rules import Chain, Refusal
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE, ConsumeQueue
 from broker.store.errors import OffsetGone
 from broker.store.tables import load
 from broker.timer.delivery import ILLEGAL
-from broker.timer.part import HeardUpTo, TimersPart
+from broker.timer.part import TimersPart
 from broker.topics.names import REVIVE_GROUP, popped_from
 from broker.topics.part import TopicsPart
 from broker.topics.table import TopicTable
 from remoting.bodies.popping import CheckPoint
+from remoting.body import Body, body
 from remoting.daemon.keys import key
 from remoting.errors import BodyError, DamagedRecord
-from remoting.fields import decimal
-from remoting.record import Message, Record, property_of
+from remoting.fields import Int64, decimal
+from remoting.record import Message, Outline, Record, property_of
 
 if TYPE_CHECKING:
     from remoting.daemon.page import Metric, Page
@@ -74,6 +76,19 @@ READS_MAX: Final = 16
 HEARD: Final = "config/popRevived.json"
 HEARD_STEP: Final = 16 << 20
 """Bytes of the log that the next process may read again."""
+LATE_MS: Final = 60_000
+"""The messages of checkpoints stay for so long behind them: records do not come in the order of their times."""
+DONE_EVERY_NS: Final = 1_000_000_000
+
+
+@body
+class KeptRevived(Body):
+    """``config/popRevived.json``, ours: what came back, and what may."""
+
+    offset: Int64 = -1
+    """The log says from there on what came back, and what waits; below 0: this broker never heard it."""
+    steps: dict[Int64, dict[str, Int64]] = attrs.field(factory=dict)
+    """Of ``Retained``: of checkpoints before."""
 
 
 @attrs.frozen(kw_only=True)
@@ -256,6 +271,17 @@ class Reviving:
                 offset, size, _ = queue.entry(max(place, queue.min_offset))
                 needed += [offset] if size != NOWHERE_SIZE else []
         return min(needed, default=None)
+
+    def done_upto_ms(self) -> int:
+        """Checkpoints that came due before are done with, or nearly so; as far as this replica knows."""
+        first_ms = self._done_before_ms()
+        for number in self.numbers():
+            queue, place = self._messages.queue(self._topic, number), self.processed(number) + 1
+            if queue is not None and place < queue.max_offset:
+                offset, size, _ = queue.entry(max(place, queue.min_offset))
+                if size != NOWHERE_SIZE:
+                    first_ms = min(first_ms, _due_ms(self._log.record(offset, size)))
+        return first_ms
 
     # --- working ---------------------------------------------------------------------------------------------
 
@@ -486,6 +512,12 @@ def _logged(record: Record) -> int:
     return first if first is not None and 0 <= first < record.offset else record.offset
 
 
+def _due_ms(record: Record) -> int:
+    said = property_of(record.message.properties, TIMER_OUT_MS.encode())
+    due_ms = decimal(said.decode(errors="replace")) if said is not None else None
+    return record.store_time_ms if due_ms is None else min(due_ms, record.store_time_ms)
+
+
 class RevivePart(Part):
     """What was popped and not acknowledged in time comes back."""
 
@@ -503,12 +535,14 @@ class RevivePart(Part):
         self.reviving = Reviving(
             journal, shared.puts, before[TopicsPart].table, before[GroupsPart].table, before[OffsetsPart].table, made,
             self._revived, done_before_ms=lambda: timers.done_before_ms, wall_ms=shared.wall_ms)
-        self._heard = load(shared.files, HeardUpTo, HEARD).offset
-        self._file = shared.table_file(lambda: HeardUpTo(self._heard), path=HEARD)
+        self._messages, self._log, self._done_at_ns = journal.messages, journal.log, 0
+        kept = load(shared.files, KeptRevived, HEARD)
+        self._heard, self._retained = kept.offset, Retained(kept.steps)
+        self._file = shared.table_file(lambda: KeptRevived(self._heard, self._retained.steps), path=HEARD)
         if self._heard < 0:
             self._heard = journal.end
             self._file.changed()
-        self._noted = Noted(journal, self._heard, self._revived.hear, self._revived.cut)
+        self._noted = Noted(journal, self._heard, self._take, self._revived.cut)
 
     def _processed(self, number: int) -> int:
         return self.reviving.processed(number)
@@ -538,12 +572,19 @@ class RevivePart(Part):
             (("strange",), counters.strange)], "why")
 
     def keeps_from(self) -> int | None:
-        return self.reviving.keeps_from()
+        """From the first record, and the first message, that is needed; of a queue that is gone nothing is."""
+        needed = [self.reviving.keeps_from()]
+        for (topic, queue_id), first in self._retained.firsts().items():
+            queue = self._messages.queue(topic.encode(), queue_id)
+            if queue is not None and first < queue.max_offset:
+                offset, size, _ = queue.entry(max(first, queue.min_offset))
+                needed += [offset] if size != NOWHERE_SIZE else []
+        return min((each for each in needed if each is not None), default=None)
 
     # --- when it brings back ---------------------------------------------------------------------------------
 
     def writes_opened(self) -> None:
-        self._writes_open, self._end = True, self._journal.log.max_offset
+        self._writes_open, self._end = True, self._log.max_offset
         self.reviving.hears_all = False
         if not self._veil.on:
             self._start()
@@ -568,6 +609,16 @@ class RevivePart(Part):
     def tick(self, now_ns: int) -> None:
         self._hear()
         self.reviving.tick(now_ns)
+        if now_ns >= self._done_at_ns and self._retained.steps:
+            self._done_at_ns = now_ns + DONE_EVERY_NS
+            try:
+                self._retained.pass_to(self.reviving.done_upto_ms() - LATE_MS)
+            except (OffsetGone, DamagedRecord, OSError) as error:
+                logger.error("old messages may stay for longer: a revive queue cannot be read: %s", error)
+
+    def _take(self, found: Outline) -> None:
+        self._revived.hear(found)
+        self._retained.hear(found)
 
     def _hear(self) -> None:
         """What came back, as far as the log was not heard yet; and how far it was."""

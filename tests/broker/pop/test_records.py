@@ -38,7 +38,7 @@ def test_a_checkpoint_waits_as_a_timer_until_a_second_before_its_time() -> None:
         "TAGS": "ck", "UNIQ_KEY": "T1@2@100@G1@1700000000000@brk@ck", "TIMER_DELIVER_MS": "1700000059000",
         "TIMER_OUT_MS": "1700000058000", "REAL_TOPIC": REVIVE, "REAL_QID": "3"}
     assert read(message) == CHECKPOINT
-    assert not message.sys_flag
+    assert message.sys_flag == NOTED, "every replica hears of it: its messages must stay"
     assert (message.born_time_ms, message.born_host, message.store_host) == (NOW_MS, HOST, HOST)
 
 

@@ -11,7 +11,9 @@ from trio.testing import MockClock
 
 from broker.metrics import BrokerMetrics
 from broker.offsets.part import OffsetsPart
+from broker.pop.retained import Retained
 from broker.pop.returning import Revived
+from broker.pop.reviving import RevivePart
 from broker.topics.names import REVIVE_GROUP
 from harness.simulation.worlds.brokers import Node, cluster, new_master, three, until, wall_ms
 from remoting.bodies.popping import CheckPoint
@@ -318,6 +320,55 @@ async def test_the_log_is_kept_from_the_first_record_that_is_needed(autojump_clo
         await until(lambda: bodies(node))
         await all_done(node)
         assert its.keeps_from() is None
+
+
+async def test_messages_that_may_come_back_stay(autojump_clock: MockClock) -> None:
+    """On every replica, until what is left of their checkpoint came back."""
+    async with cluster(controllers=3) as made:
+        master, *others = await three(made, **DURABLE)
+        await sent(made, master, 3)
+        first = master.broker.journal.messages.queue(b"T", 0)
+        assert first is not None
+        await pop(master, [2], 20_000)
+        await pop(master, [1], 40_000)
+        await trio.sleep(2)
+        parts = [node.broker.parts[RevivePart] for node in (master, *others)]
+        assert [part.keeps_from() for part in parts] == 3 * [first.entry(1)[0]]
+        slave = others[0]
+        await slave.stop()
+        await slave.start()
+        await trio.sleep(5)
+        assert slave.broker.parts[RevivePart].keeps_from() == first.entry(1)[0], "a file says so, or the log"
+        await trio.sleep(25)
+        assert parts[0].keeps_from() == first.entry(1)[0]
+        await until(lambda: len(bodies(master)) == 2)
+        await trio.sleep(90)
+        for node in (master, *others):
+            assert node.broker.parts[RevivePart].keeps_from() is None
+
+
+def test_the_first_message_of_each_queue_is_retained_until_its_time() -> None:
+    retained = Retained({})
+
+    def told(unique: str, due_ms: int, tag: str = "ck", **more: str) -> None:
+        values = {"TAGS": tag, "UNIQ_KEY": unique, "TIMER_OUT_MS": str(due_ms), **more}
+        retained.hear(outline(encoded(Message(b"W", b"x", properties=encode_properties(values)), 0, 0, 5)))
+
+    told("T@0@7@G@5@b@ck", 25_000)
+    told("T@0@9@G@5@b@ck", 5_000)
+    told("T@0@8@G@5@b@ck", 26_000)
+    told("U@3@1@G@5@b@ck", 5_000)
+    for unique, tag in (("T@0@1@G@5@b@ack", "ack"), ("T@0@1", "ck"), ("T@x@1@G@5@b@ck", "ck"),
+                        ("T@-1@1@G@5@b@ck", "ck")):
+        told(unique, 5_000, tag)
+    told("T@0@1@G@5@b@ck", 1 << 60)
+    told("T@0@1@G@5@b@ck", 5_000, __QUORATE_TIMER="77")
+    assert retained.firsts() == {("T", 0): 7, ("U", 3): 1}
+    assert Retained(retained.steps).firsts() == retained.firsts()
+    retained.pass_to(29_999)
+    assert retained.firsts() == {("T", 0): 7}
+    retained.pass_to(30_000)
+    assert retained.firsts() == {}
 
 
 def test_who_claims_to_have_come_back_must_be_the_same_message() -> None:
