@@ -1,6 +1,6 @@
 """Puts the programs that run beside Java into the wheel, for whoever asks; see pyproject.toml.
 
-They are Java and JavaScript, need Maven or npm, and serve interoperation runs alone. Knows folders, no package.
+They are Java, JavaScript and Go, need Maven, npm or Go, and serve interoperation runs alone. Knows folders, no package.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PROGRAMS = ("harness/processes/java/src", "harness/processes/node/exercise.js", "harness/processes/node/package.json")
+PROGRAMS = ("harness/processes/java/src", "harness/processes/go/src", "harness/processes/node/exercise.js",
+            "harness/processes/node/package.json")
 
 
 class Programs(BuildHookInterface):  # type: ignore[type-arg]  # hatchling leaves its parameter open

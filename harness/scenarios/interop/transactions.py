@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import attrs
 import trio
 
-from harness.processes import java, ours
+from harness.processes import go, java, ours
 from harness.processes.program import Program, Report
 from harness.scenarios.interop.clients import GroupOfThree, group_of_three
 from harness.scenarios.interop.scenario import NotRun, Stage, expect, scenario
@@ -111,6 +111,27 @@ async def _killed_under(stage: Stage, group: GroupOfThree) -> None:
         await group.kill_master()
         sent = await producer.wait_for("sent", lambda found: len(found) == 300, timeout_s=180)
         await once_each(stage, receiver, committed(sent, THREE), "master killed", timeout_s=150)
+
+
+@scenario("5.5.0", timeout_s=300)
+async def transactions_of_the_go_client_with_our_brokers(stage: Stage) -> None:
+    """RocketMQ's Go client 2.1.2: committed, rolled back, asked for; our master is killed -9 under it."""
+    try:
+        binary = await go.build(say=stage.say)
+    except go.GoMissing as missing:
+        raise NotRun(str(missing)) from None
+    async with (
+        group_of_three(stage, "Shop", **FAST) as group,
+        java.receiver(stage.release, stage.here / "read", namesrv=[group.namesrv], topic="Shop", group="R") as receiver,
+        go.transactor(binary, stage.here / "transact", namesrv=group.namesrv, topic="Shop", plans=THREE,
+                      count=120) as producer,
+    ):
+        await producer.wait_for("sent", lambda found: len(found) >= 60)
+        await group.kill_master()
+        sent = await producer.wait_for("sent", lambda found: len(found) == 120, timeout_s=120)
+        await once_each(stage, receiver, committed(sent, THREE), "the Go client's, master killed", timeout_s=120)
+        stage.say(f"{len([one for one in sent if one['ok']])} of {len(sent)} halves were acknowledged, "
+                  f"{len(producer.reports('checked'))} asked for")
 
 
 @scenario("5.5.0", timeout_s=360)
