@@ -1,4 +1,7 @@
-"""How long each group was without a master that answers, as far as somebody looked, and a plot of it in one line."""
+"""How long each group was without a master that answers, as far as somebody looked, and a plot of it in one line.
+
+It knows looks and their times, and has no clock. Who looks, and how often, is another's business.
+"""
 
 from __future__ import annotations
 
