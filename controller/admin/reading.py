@@ -151,6 +151,11 @@ def _line(stored: Stored, broker: str, body: str) -> str:
     return f"MSGID: {stored.message_id} {message_words(stored, broker)} BODY: {body}"
 
 
+def _ended(where: str, pulled: Pulled) -> str:
+    ended = "no matched msg" if pulled.status == "NO_MATCHED_MSG" else "print msg finished"
+    return f"{where} {ended}. status={pulled.status}, offset={pulled.following}"
+
+
 def _plain(stored: Stored, broker: str, body: str | None) -> dict[str, Any]:
     data = data_of(stored) | {"brokerName": broker, "body": body}
     return {key: value for key, value in data.items() if value is not None}
@@ -189,8 +194,7 @@ async def print_messages(admin: Admin, options: argparse.Namespace) -> AsyncGene
                     yield Said([_line(stored, queue.name.broker_name, "NOT PRINT BODY" if body is None else body)],
                                _plain(stored, queue.name.broker_name, body))
                 if pulled.status != "FOUND":
-                    ended = "no matched msg" if pulled.status == "NO_MATCHED_MSG" else "print msg finished"
-                    yield Said([f"{where} {ended}. status={pulled.status}, offset={pulled.following}"],
+                    yield Said([_ended(where, pulled)],
                                {"queue": queue.name.to_plain(), "status": pulled.status, "offset": pulled.following})
         yield Said(["-" * 56], None)
 
@@ -257,11 +261,12 @@ async def consume(admin: Admin, options: argparse.Namespace) -> AsyncGenerator[S
         if end - begin > left:
             yield Said([f"The older {left} message of the {queue.name.queue_id} queue will be provided"], None)
             end = begin + left
+        elif options.endTimestamp is None and end - begin < left:
+            end += 1  # as the original: it says where the queue ends
         async with aclosing(batches(admin, queue, begin, end, group=options.consumerGroup)) as found:
             async for pulled in found:
                 left -= len(pulled.messages)
-                yield Said(["Consume ok"] if pulled.messages else
-                           [f"{where} no matched msg. status={pulled.status}, offset={pulled.following}"], None)
+                yield Said(["Consume ok" if pulled.messages else _ended(where, pulled)], None)
                 for stored in pulled.messages:
                     body = stored.text("UTF-8")
                     yield Said([_line(stored, queue.name.broker_name, body)],

@@ -105,7 +105,7 @@ async def consume_stats(admin: Admin, options: argparse.Namespace) -> Said:
          *(_BEHIND.format(
              queue.topic[:64], group, queue.broker_name[:32], queue.queue_id, offset.broker_offset,
              offset.consumer_offset, behind,
-             local_time(offset.last_timestamp, millis=False) if offset.last_timestamp > 0 else "-")
+             local_time(offset.last_timestamp, millis=False))
            for queue, group, offset, behind in rows), "", f"Diff Total: {found.total_diff}"],
         {"diffTotal": found.total_diff, "queues": [
             {"topic": queue.topic, "group": group, "brokerName": queue.broker_name, "queueId": queue.queue_id,

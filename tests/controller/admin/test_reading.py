@@ -63,6 +63,9 @@ async def test_messages_are_consumed(autojump_clock: MockClock, capsys: pytest.C
         lines = await asked.lines("consumeMessage", "-t", TOPIC)
         assert lines[0] == "Consume ok"
         assert [line[-1] for line in lines if line.startswith("MSGID")] == ["0", "1", "2", "3", "4"]
+        assert lines[5:7] == [
+            f"MessageQueue [topic={TOPIC}, brokerName=a, queueId=0] print msg finished. status=NO_NEW_MSG, offset=4",
+            "Consume ok"]
         lines = await asked.lines("consumeMessage", "-t", TOPIC, "-c", "2")
         assert lines[0] == "The older 2 message of the 0 queue will be provided"
         assert [line[-1] for line in lines if line.startswith("MSGID")] == ["0", "1"]
