@@ -34,6 +34,7 @@ from harness.scenarios.interop import (  # noqa: F401  they register theirs
     hosts,
     metrics,
     mixed,
+    operators,
     proxied,
     report,
     resigning,

@@ -186,7 +186,7 @@ async def everyday(stage: Stage, namesrv: str, broker: str, *, without: str = ""
         others: list[str] = []
         for arguments in (each for each in commands if each[0] != without):
             original, own = await tool(stage, *arguments), await our_mqadmin(*arguments)
-            theirs, mine = _unordered(original.stdout), _unordered(own.stdout)
+            theirs, mine = unordered(original.stdout), unordered(own.stdout)
             if original.ok and own.exit_code == 0 and theirs == mine:
                 stage.say(f"{arguments[0]}: the same {len(mine)} lines")
             else:
@@ -195,7 +195,7 @@ async def everyday(stage: Stage, namesrv: str, broker: str, *, without: str = ""
         expect(not others, "\n".join(others))
 
 
-def _unordered(text: str) -> list[str]:
+def unordered(text: str) -> list[str]:
     """Java's tables and properties come in the order of their hashes."""
     return sorted(" ".join(sorted(re.split(r"[ ,{}]+", line))) for line in masked(text))
 
