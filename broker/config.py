@@ -74,6 +74,16 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     ha_listen_port: int = key(10_912, "port of slaves", least=0, most=_PORTS)
     ha_master_address: str = key("", "plain slave: the master's haListenPort; default: as the name server says")
     namesrv_addr: str = key("", "name servers: host:port;host:port")
+    fetch_name_srv_addr_by_dns_lookup: bool = key(
+        False, "namesrvAddr is one name and its port: all addresses of that name are name servers")
+    update_name_server_addr_period: int = _ms(120_000, "between two such questions", least=1_000)
+    fetch_namesrv_addr_by_address_server: bool = key(
+        False, "without namesrvAddr: ask http://rocketmq.namesrv.domain:8080/rocketmq/ for name servers")
+    fetch_namesrv_addr_interval: int = _ms(10_000, "between two such questions", least=1_000)
+    rocketmq_namesrv_domain: str = key("jmenv.tbsite.net", "name or name:port of the address server; in Java a system "
+                                       "property", name="rocketmq.namesrv.domain")
+    rocketmq_namesrv_domain_subgroup: str = key("nsaddr", "what it is asked for; in Java a system property",
+                                                name="rocketmq.namesrv.domain.subgroup")
     server_channel_max_idle_time_seconds: int = key(
         120, "a connection without traffic for so long is closed", least=1, most=1_000_000)
     outgoing_bytes_budget: int = key(
@@ -285,6 +295,12 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
         return _addresses(self.namesrv_addr)
 
     @property
+    def address_server(self) -> str:
+        """The page of it that names them, as a URL."""
+        port = "" if ":" in self.rocketmq_namesrv_domain else ":8080"
+        return f"http://{self.rocketmq_namesrv_domain}{port}/rocketmq/{self.rocketmq_namesrv_domain_subgroup}"
+
+    @property
     def controllers(self) -> tuple[str, ...]:
         return _addresses(self.controller_addr)
 
@@ -405,6 +421,9 @@ def check(config: BrokerConfig) -> None:
                 split_address(address)
             except ValueError as error:
                 raise ConfigError(where, address, str(error)) from None
+    if config.fetch_name_srv_addr_by_dns_lookup and len(config.name_servers) > 1:
+        raise ConfigError("namesrvAddr", config.namesrv_addr,
+                          "must be one name and its port, with fetchNameSrvAddrByDnsLookup")
     if config.enable_controller_mode:
         _check_controlled(config)
     else:

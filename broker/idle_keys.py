@@ -59,7 +59,6 @@ enableSingleTopicRegister=false enableSkipLongAwaitingAck=false
 enableSplitRegistration=false enableStatsMetrics=true enableTransactionMetrics=true
 endTransactionPoolQueueCapacity=100000 endTransactionThreadPoolNums=12 estimateAccumulation=true
 expectConsumerNumUseFilter=32 fastFailIfNoBufferInStorePool=false fetchControllerAddrByDnsLookup=false
-fetchNamesrvAddrByAddressServer=false fetchNameSrvAddrByDnsLookup=false fetchNamesrvAddrInterval=10000
 flushCommitLogTimed=true flushConsumeQueueLeastPages=2
 flushConsumeQueueThoroughInterval=60000 flushConsumerOffsetHistoryInterval=60000 flushIntervalConsumeQueue=1000
 flushLeastPagesWhenWarmMapedFile=4096 forceVerifyPropCRC=false forwardTimeout=3000 globalColdReadThreshold=104857600
@@ -124,7 +123,7 @@ timerRocksDBStopScan=false timerRocksDBTimeExpiredMaxTps=200000.0 timerSkipUnkno
 timerWarmEnable=false timerWheelSnapshotFlush=false timerWheelSnapshotIntervalMs=10000 topicQueueLockNum=32
 transactionCheckRocksdbCoreThreads=2 transactionCheckRocksdbMaxThreads=5 transactionCheckRocksdbQueueCapacity=2000
 transferMsgByHeap=true transientStorePoolEnable=false transientStorePoolSize=5 transRocksDBEnable=false
-transWriteOriginTransHalfEnable=true travelCqFileNumWhenGetMessage=1 updateNameServerAddrPeriod=120000
+transWriteOriginTransHalfEnable=true travelCqFileNumWhenGetMessage=1
 useABSLock=false useEpollNativeSelector=false useMessageFilterForNotification=true usePIDColdCtrStrategy=true
 userCacheExpiredSecond=600 userCacheMaxNum=1000 userCacheRefreshSecond=60 useReentrantLockWhenPutMessage=true
 useSeparateRetryQueue=false useSeparateStorePathForRocksdbCQ=false useSingleRocksDBForAllConfigs=false
@@ -178,8 +177,6 @@ FEATURES: Final[Mapping[str, Missing]] = {
     "enableNetWorkFlowControl": Missing("flow control of the network"),
     "enableRemoteEscape": Missing("escape to another group's master"),
     "fetchControllerAddrByDnsLookup": Missing("controllers by DNS"),
-    "fetchNameSrvAddrByDnsLookup": Missing("name servers by DNS"),
-    "fetchNamesrvAddrByAddressServer": Missing("name servers by an address server"),
     "forceVerifyPropCRC": Missing("checksums of properties"),
     "indexRocksDBEnable": Missing("an index in RocksDB"),
     "innerClientAuthenticationCredentials": Missing("to authenticate itself to others", ""),

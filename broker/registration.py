@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -90,7 +90,8 @@ class Registration(Part):
         self._config, self._client, self._standing, self._ha_address = config, client, standing, ha_address
         self._topics, self._found, self._ordered, self._grouped = topics, found, ordered, grouped
         self._servers = [_Server(address) for address in name_servers]
-        self._asks_members = members and bool(self._servers)
+        self._wants_members, self._asks_members = members, False
+        self._nursery: trio.Nursery | None = None
         self._open = False
         self._told: Role | None = None
 
@@ -126,13 +127,35 @@ class Registration(Part):
     # --- tasks -----------------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        async with trio.open_nursery() as nursery:
-            for server in self._servers:
+        async with trio.open_nursery() as self._nursery:
+            self._look_after(self._servers)
+            task_status.started()
+            await trio.sleep_forever()
+
+    def use(self, addresses: Sequence[str]) -> None:
+        """From now on these are the name servers: those that are new hear of this broker at once."""
+        for server in [each for each in self._servers if each.address not in addresses]:
+            self._servers.remove(server)
+            server.scope.cancel()
+        there = {server.address for server in self._servers}
+        new = [_Server(address, changed=self._open) for address in addresses if address not in there]
+        self._servers += new
+        self._look_after(new)
+
+    def _look_after(self, servers: Sequence[_Server]) -> None:
+        if self._nursery is None:
+            return
+        for server in servers:
+            self._nursery.start_soon(self._serve, server)
+        if self._wants_members and servers and not self._asks_members:
+            self._asks_members = True
+            self._nursery.start_soon(self._ask_members)
+
+    async def _serve(self, server: _Server) -> None:
+        with server.scope:
+            async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._register, server)
                 nursery.start_soon(self._beat, server)
-            if self._asks_members:
-                nursery.start_soon(self._ask_members)
-            task_status.started()
 
     async def _register(self, server: _Server) -> None:
         due = 0.0
@@ -204,7 +227,7 @@ class Registration(Part):
 
     async def _ask_members(self) -> None:
         while True:
-            for server in self._servers:
+            for server in list(self._servers):
                 if await self._members_of(server):
                     break
             await trio.sleep(self._config.sync_broker_member_group_period / 1e3)
@@ -224,7 +247,7 @@ class Registration(Part):
 
     async def queues_of(self, topic: str) -> list[MessageQueue] | None:
         """Queues of the topic that can be read, on all brokers, as a name server says; None: it says nothing."""
-        for server in self._servers:
+        for server in list(self._servers):
             try:
                 answer = checked(await self._client.call(
                     server.address, request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest(topic)),
@@ -263,6 +286,8 @@ class _Server:
     """One name server: whether it has taken the latest registration, and over which connection."""
 
     address: str
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    """Cancels the tasks that look after it."""
     bell: Bell = attrs.field(factory=Bell)
     changed: bool = False
     """What it was last told is old."""

@@ -28,6 +28,7 @@ from broker.ha.epochfile import EpochFile
 from broker.ha.mark import ConfirmMark
 from broker.haaddress import HaAddresses, MasterAddress
 from broker.journal import FlushDiskType, Journal
+from broker.nameservers import known, lookups
 from broker.overload.part import OverloadPart
 from broker.part import Part, PartClass, Parts, Shared
 from broker.parts import PARTS, parts_of, passed_on
@@ -218,7 +219,7 @@ class Broker:
             reigns=lambda: [each.epoch for each in self.roles.epochs() or ()]), parts)
         self.topics = made[TopicsPart]
         self.registration = Registration(
-            pick(config, RegistrationConfig), config.name_servers, client, self.standing,
+            pick(config, RegistrationConfig), known(config), client, self.standing,
             ha_address=config.ha_address, topics=self._registered, found=self._told,
             ordered=self.topics.table.set_ordered, members=self._counts_members,
             grouped=lambda members: self.roles.members_changed(len(members)))
@@ -233,7 +234,8 @@ class Broker:
             config, config_path or config.config_store_path, world.files, self.standing, self._follow,
             self._version, made.runtime_info, self._replication, self.roles.epochs, lambda: journal.end,
             self._set_master_flushed)
-        for part in (self.copies, self.registration, self.ha_addresses, administration, *self._succession()):
+        for part in (self.copies, self.registration, *lookups(config, self.registration.use), self.ha_addresses,
+                     administration, *self._succession()):
             made.add(part)
         self.handlers = self.forwarder.handlers({**made.handlers(), **more})
 
