@@ -34,6 +34,7 @@ from harness.processes.java.programs import (
     later,
     operate,
     poller,
+    popper,
     receiver,
     router,
     sender,
@@ -44,5 +45,5 @@ from harness.processes.java.servers import broker, controller, controllers, name
 __all__ = [
     "CURRENT", "JVM", "OLDER", "AdminRun", "FetchFailed", "JavaMissing", "JavaPeerError", "Release", "Tools", "asker",
     "broker", "cache_folder", "cached", "controller", "controllers", "exercise", "fetch", "fetch_client", "find_tools",
-    "later", "mqadmin", "namesrv", "operate", "poller", "receiver", "router", "sender", "transactor",
+    "later", "mqadmin", "namesrv", "operate", "poller", "popper", "receiver", "router", "sender", "transactor",
 ]

@@ -1,4 +1,4 @@
-"""RocketMQ's proxy, and a producer that speaks gRPC to it: each with jars of its own, which do not go together.
+"""RocketMQ's proxy, and clients that speak gRPC to it: each with jars of its own, which do not go together.
 
 It knows their main classes and settings; what they do above which brokers is for scenarios.
 """
@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 from harness.processes.handle import Handle, running
 from harness.processes.java.jars import GRPC_PROGRAMS, Release, Say, fetch_part
 from harness.processes.java.jvm import JVM, command
-from harness.processes.java.programs import CLIENT, with_settings
+from harness.processes.java.programs import CLIENT, Settings, with_settings
 from harness.processes.java.servers import HOST
 from harness.processes.ports import reserved
 from harness.processes.program import Program
@@ -61,12 +61,32 @@ async def proxy(grpc: Grpc, directory: Path, *, namesrv: str) -> AsyncIterator[H
 
 @asynccontextmanager
 async def remote(
-    grpc: Grpc, directory: Path, *, endpoints: str, plain: str, delayed: str, pairs: str = "",
+    grpc: Grpc, directory: Path, *, endpoints: str, plain: str = "", delayed: str = "", pairs: str = "",
+    ordered: str = "",
 ) -> AsyncIterator[Program]:
     """A gRPC producer that takes commands; events ``done``, ``checked``. Each topic is for its kind of messages."""
     directory = directory.absolute()
-    jvm = with_settings(CLIENT, {"endpoints": endpoints, "plain": plain, "delayed": delayed, "pairs": pairs})
-    line = [grpc.client.java, *jvm.options(directory), "-cp", grpc.client.classpath, "Remote"]
-    process = Program("remote", directory, line, "", '"started"')  # its standard input is its leash, too
+    async with _speaking_grpc(grpc, directory, "Remote", {
+            "endpoints": endpoints, "plain": plain, "delayed": delayed, "pairs": pairs, "ordered": ordered}) as process:
+        yield process
+
+
+@asynccontextmanager
+async def distant(
+    grpc: Grpc, directory: Path, *, endpoints: str, topic: str, group: str, kind: str, refuse: int = 0,
+    refusals: int = 1, invisible_ms: int = 10_000,
+) -> AsyncIterator[Program]:
+    """A gRPC consumer, ``kind`` push or simple; events ``received``, and ``acked`` of a simple one."""
+    async with _speaking_grpc(grpc, directory, "Distant", {
+            "endpoints": endpoints, "topic": topic, "group": group, "kind": kind, "refuse": refuse,
+            "refusals": refusals, "invisible_ms": invisible_ms}) as process:
+        yield process
+
+
+@asynccontextmanager
+async def _speaking_grpc(grpc: Grpc, directory: Path, main: str, values: Settings) -> AsyncIterator[Program]:
+    directory = directory.absolute()
+    line = [grpc.client.java, *with_settings(CLIENT, values).options(directory), "-cp", grpc.client.classpath, main]
+    process = Program(main.lower(), directory, line, "", '"started"')  # its standard input is its leash, too
     async with running(process):
         yield process

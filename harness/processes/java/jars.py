@@ -44,7 +44,7 @@ NO_PROGRAMS: Final = (
 COMPLETE: Final = "complete"
 """The stamp in a folder of jars that has them all."""
 LOG_SETTINGS: Final = "rmq.logback.xml"
-GRPC_PROGRAMS: Final = frozenset(("Remote.java",))
+GRPC_PROGRAMS: Final = frozenset(("Distant.java", "Remote.java"))
 """Compiled against the gRPC client, which has jars of its own."""
 
 OLD_PROGRAMS: Final = frozenset(("Leash.java", "Line.java", "Main.java", "Receive.java", "Send.java", "Transact.java"))

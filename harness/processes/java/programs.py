@@ -68,6 +68,20 @@ async def receiver(
 
 
 @asynccontextmanager
+async def popper(
+    release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, group: str, tags: str = "*",
+    invisible_ms: int = 60_000, refuse: int = 0, hold_ms: int = 0, jvm: JVM = CLIENT,
+) -> AsyncIterator[Program]:
+    """``DefaultMQPushConsumer`` that pops where the broker says so; ``refuse``: of numbers that divide by it the first
+    delivery is refused; events ``received``."""
+    values: Settings = {
+        "namesrv": ";".join(namesrv), "topic": topic, "group": group, "name": directory.name, "tags": tags,
+        "invisible_ms": invisible_ms, "refuse": refuse, "hold_ms": hold_ms}
+    async with _program(release, directory, "Pop", values, jvm, '"started"') as program:
+        yield program
+
+
+@asynccontextmanager
 async def poller(
     release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, group: str = "poller",
     jvm: JVM = CLIENT,

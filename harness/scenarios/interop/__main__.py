@@ -35,6 +35,7 @@ from harness.scenarios.interop import (  # noqa: F401  they register theirs
     metrics,
     mixed,
     operators,
+    popping,
     proxied,
     report,
     resigning,

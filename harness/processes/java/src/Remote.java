@@ -4,6 +4,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.stream.Stream;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
 import org.apache.rocketmq.client.apis.message.MessageBuilder;
@@ -16,8 +17,9 @@ import org.apache.rocketmq.client.apis.producer.TransactionResolution;
 /**
  * A producer that speaks gRPC, to a proxy. It does what each line of its input says, and prints a line for what that came to.
  *
- * Commands: send N, delay N MS, recall N, commit N, rollback N, leave N. Events: started; done (sequence, ok, id or error);
- * checked (sequence): a half that was left, which it commits if N is even. Settings: endpoints, plain, delayed, pairs.
+ * Commands: send N, ordered N GROUP, delay N MS, recall N, commit N, rollback N, leave N. Events: started; done (sequence, ok, id or error);
+ * checked (sequence): a half that was left, which it commits if N is even. Settings: endpoints; plain, delayed, pairs, ordered:
+ * topics, or nothing.
  * It stands alone: the gRPC client has jars of its own.
  */
 public final class Remote {
@@ -26,17 +28,19 @@ public final class Remote {
     private final String plain = need("plain");
     private final String delayed = need("delayed");
     private final String pairs = need("pairs");
+    private final String ordered = need("ordered");
     private final Producer producer;
 
     private Remote() throws Exception {
         ClientConfiguration configuration = ClientConfiguration.newBuilder().setEndpoints(need("endpoints"))
             .enableSsl(false).setRequestTimeout(Duration.ofSeconds(5)).build();
         ProducerBuilder builder = provider.newProducerBuilder().setClientConfiguration(configuration);
+        builder.setTopics(Stream.of(plain, delayed, pairs, ordered).filter(topic -> !topic.isEmpty()).toArray(String[]::new));
         if (pairs.isEmpty()) {
-            producer = builder.setTopics(plain, delayed).build();
+            producer = builder.build();
             return;
         }
-        producer = builder.setTopics(plain, delayed, pairs).setTransactionChecker(half -> {
+        producer = builder.setTransactionChecker(half -> {
             String body = StandardCharsets.US_ASCII.decode(half.getBody()).toString();
             long sequence = Long.parseLong(body.substring(0, body.indexOf(' ')));
             print("{\"event\":\"checked\",\"sequence\":" + sequence + "}");
@@ -67,6 +71,8 @@ public final class Remote {
         switch (words[0]) {
             case "send":
                 return producer.send(message.setTopic(plain).build()).getMessageId();
+            case "ordered":
+                return producer.send(message.setTopic(ordered).setMessageGroup(words[2]).build()).getMessageId();
             case "delay":
                 SendReceipt receipt = producer.send(message.setTopic(delayed)
                     .setDeliveryTimestamp(System.currentTimeMillis() + Long.parseLong(words[2])).build());
