@@ -56,7 +56,7 @@ def test_the_released_jars_have_these_keys(tmp_path: Path) -> None:
     subprocess.run(["javac", "-nowarn", "-proc:none", "-cp", f"{release.jars}/*", "-d", str(tmp_path),
                     str(Path(__file__).parent / "Keys.java")], check=True, timeout=120)
     ran = subprocess.run(
-        [release.java, "-Xmx128m", "-XX:+UseSerialGC", "-XX:ActiveProcessorCount=4", "-Duser.home=/home/u",
+        [release.java, "-Xmx128m", "-XX:+UseSerialGC", "-XX:ActiveProcessorCount=4", f"-Duser.home={tmp_path}",
          "-cp", f"{tmp_path}:{release.jars}/*", "Keys", *TABLES["JAVAS"].values()],
         check=True, capture_output=True, text=True, timeout=120)
     found: dict[str, dict[str, str]] = {}
