@@ -64,6 +64,7 @@ class PopPart(Part):
         self._journal, self._standing, self._puts, self._messages = (
             journal, shared.standing, shared.puts, journal.messages)
         self._topics, self._offsets = topics, before[OffsetsPart].table
+        self._log, self._veil, self._visible = journal.log, journal.veil, journal.visible
         self._store_host, self._wall_ms = config.store_host, shared.wall_ms
         pulling = before[PullingPart].pulling
         self._records = Records(config.broker_cluster_name, config.store_host, shared.wall_ms,
@@ -153,7 +154,7 @@ class PopPart(Part):
         self.room.wake_all()
 
     def writes_opened(self) -> None:
-        self._writes_open, self._end = True, self._journal.log.max_offset
+        self._writes_open, self._end = True, self._log.max_offset
 
     def writes_closed(self) -> None:
         self._writes_open = self._open = False
@@ -179,7 +180,7 @@ class PopPart(Part):
 
     def _is_ready(self) -> bool:
         """Whether this broker may give messages: it is master, and each group's offset is no less than the log says."""
-        if self._open or not self._writes_open or self._journal.veil.on or (
+        if self._open or not self._writes_open or self._veil.on or (
                 self._noted.behind and not self._deaf) or not shows_all(self._journal, self._end):
             return self._open
         for (topic, group, queue_id), end in self.progress.ends.items():
@@ -250,7 +251,7 @@ class PopPart(Part):
 
     def tick(self, now_ns: int) -> None:
         self._hear()
-        self.checkpoints.settle(self._journal.visible.offset)
+        self.checkpoints.settle(self._visible.offset)
         self._say_all()
         if self._writes_open and not self._open and self._is_ready():
             self.room.wake_all()
