@@ -61,8 +61,8 @@ class PopPart(Part):
 
     def __init__(self, shared: Shared, before: Parts) -> None:
         config, journal, topics = shared.config, shared.journal, before[TopicsPart].table
-        self._journal, self._standing, self._puts, self._messages = (
-            journal, shared.standing, shared.puts, journal.messages)
+        self._journal, self._log, self._visible, self._veil = journal, journal.log, journal.visible, journal.veil
+        self._standing, self._puts, self._messages = shared.standing, shared.puts, journal.messages
         self._topics, self._offsets = topics, before[OffsetsPart].table
         self._log, self._veil, self._visible = journal.log, journal.veil, journal.visible
         self._store_host, self._wall_ms = config.store_host, shared.wall_ms
@@ -106,7 +106,7 @@ class PopPart(Part):
     # --- what it has -----------------------------------------------------------------------------------------
 
     def handlers(self) -> Mapping[int, Handler]:
-        return {**self.popping.handlers(), **self.acking.handlers(self._journal.veil), **self.notifying.handlers()}
+        return {**self.popping.handlers(), **self.acking.handlers(self._veil), **self.notifying.handlers()}
 
     def runtime_info(self) -> Mapping[str, str]:
         return {"popWaitsFor": self.waiting_for, "popWaiting": str(len(self.room)),

@@ -139,5 +139,5 @@ PAGE = Page("docs/reference/consuming.md", (
 ), others=(
     "What a broker does for consumers", "Codes 11 and 361", "Then the queue is read", "Codes 14, 15, 43",
     "Codes 34, 35, 38",
-    "pop, light topics",
+    "light topics, static topics", "POP | [a page",
 ))

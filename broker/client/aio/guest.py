@@ -180,18 +180,19 @@ class Guest:
                 return await function(about)
 
             task, this = self._loop.create_task(answer()), trio.lowlevel.current_task()
-            cancelled: list[Callable[[], Any]] = []
+            raise_cancelled: Callable[[], Any] | None = None
 
             def abort(raise_cancel: Callable[[], Any]) -> trio.lowlevel.Abort:
-                cancelled.append(raise_cancel)
+                nonlocal raise_cancelled
+                raise_cancelled = raise_cancel
                 task.cancel()
                 return trio.lowlevel.Abort.FAILED
 
             task.add_done_callback(lambda _: trio.lowlevel.reschedule(this))
             await trio.lowlevel.wait_task_rescheduled(abort)
             if task.cancelled():
-                if cancelled:
-                    cancelled[0]()
+                if raise_cancelled is not None:
+                    raise_cancelled()
                 raise RuntimeError(f"{function!r} was cancelled")
             return task.result()
 

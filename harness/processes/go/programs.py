@@ -1,4 +1,4 @@
-"""Our program in Go, built into a cache folder; or why it is not here."""
+"""Our program in Go, built into a cache folder; or why it is not here. It knows Go's tools, and no cluster."""
 
 from __future__ import annotations
 
