@@ -82,6 +82,10 @@ class OrderInfo(Body):
         """Offsets that are done with."""
         return [offset for at, offset in enumerate(self.offsets) if self._is_done(at)]
 
+    def is_done(self, offset: int) -> bool:
+        """Of a message of the batch."""
+        return self._is_done(self.offsets.index(offset))
+
     @property
     def next_offset(self) -> int:
         """Where the group goes on: behind the messages in front that are done with."""
@@ -125,18 +129,21 @@ class OrderInfo(Body):
 
 def given(offsets: Sequence[int], pop_time_ms: int, invisible_ms: int, attempt_id: str | None,
           before: OrderInfo | None = None) -> OrderInfo:
-    """The state of a batch that goes out now. Behind its first message, what is done with of the batch before stays
-    so."""
-    first, counts, done = offsets[0], None, set[int]()
+    """The state of a batch that goes out now. Of the batch before, what stands behind its first message and does not go
+    out now stays in it: done with as it was, or open and blocking nobody, so the group is taken past none of it."""
+    first, counts, others = offsets[0], None, dict[int, bool]()
     if before is not None:
-        counts = before.before(offsets, attempt_id)
-        passed = [offset for offset in before.done if offset > first and offset not in offsets]
-        done = set(passed[:max(0, BATCH_MAX - len(offsets))])
-    whole = sorted({*offsets, *done})
-    made = OrderInfo(pop_time_ms, [first, *(offset - first for offset in whole[1:])], invisible_ms, counts=counts,
-                     last_ms=pop_time_ms, attempt_id=attempt_id)
-    for offset in done:
-        made = made.acked(offset)
+        counts = dict(before.before(offsets, attempt_id))
+        behind = [(offset, before.is_done(offset)) for offset in before.offsets if offset > first]
+        others = dict([each for each in behind if each[0] not in offsets][:max(0, BATCH_MAX - len(offsets))])
+        counts |= {offset: count for offset, count in (before.counts or {}).items() if offset in others}
+    whole = sorted({*offsets, *others})
+    waiting = {offset: 0 for offset, done in others.items() if not done}
+    made = OrderInfo(pop_time_ms, [first, *(offset - first for offset in whole[1:])], invisible_ms, waiting or None,
+                     counts, last_ms=pop_time_ms, attempt_id=attempt_id)
+    for offset, done in others.items():
+        if done:
+            made = made.acked(offset)
     return made
 
 

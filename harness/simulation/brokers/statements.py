@@ -55,6 +55,8 @@ STATEMENTS: Final[dict[str, str]] = {
     "INV_B44": "healed, every half that was acknowledged, or seen to wait, is decided as its producer says or given up",
     "INV_B45": "healed, a group gets every message until one of its consumers has acknowledged it",
     "INV_B46": "what a consumer acknowledged within its time, and was told so, is neither given nor put back again",
+    "INV_B47": "who pops in order is given nothing while another consumer has a message of that queue, and nothing "
+               "behind one that nobody acknowledged",
     "INV_B48": "what nobody acknowledged is back within 7 s of the end of its time, where nothing fails",
     "INV_B49": "what a POP gives is in a checkpoint that is stored as the group's mode demands",
     "INV_B50": "a group's offset passes no message that is in no stored checkpoint",

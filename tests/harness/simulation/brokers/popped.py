@@ -13,6 +13,7 @@ CHAIN: Final = POP + "chain.py"
 PART: Final = POP + "part.py"
 TAKING: Final = POP + "taking.py"
 RECORDS: Final = POP + "records.py"
+ORDER: Final = POP + "order.py"
 REVIVE: Final = POP + "revive.py"
 REVIVING: Final = POP + "reviving.py"
 BACK: Final = "tests/broker/pop/test_reviving.py::"
@@ -42,6 +43,11 @@ PLANTED: Final = (
             ("INV_B52", "INV_B46"), "pops"),
     Planted("no replica hears of checkpoints", RECORDS,
             "            message.sys_flag |= NOTED\n", "            pass\n", ("INV_B52", "INV_B46"), "pops"),
+    # --- in order
+    Planted("who pops in order waits for nobody", ORDER,
+            "        return now_ms < self.until_ms(invisible_ms)\n", "        return False\n", ("INV_B47",), "pops"),
+    Planted("a smaller batch takes its group past the rest of the one before", ORDER,
+            "if each[0] not in offsets]", "if each[0] not in offsets and each[1]]", ("INV_B50",), "pops"),
     # --- what is acknowledged
     Planted("an acknowledgement is answered though nobody may hold it", ACKING,
             "answer(\"\" if result.status is PutStatus.PUT_OK else", "answer(\"\" if True else", ("INV_B46",), "pops"),
