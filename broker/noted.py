@@ -7,15 +7,21 @@ behind is read from the log, the rest is heard when it is shown. It knows the jo
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from broker.moments import Moment
 from broker.store.log import Log
 from broker.store.visible import Visible
+from remoting.errors import DamagedRecord
 from remoting.record import COMMIT, NOTED, PREPARED, Outline
 
+logger = logging.getLogger("broker")
+
 READ_BYTES: Final = 1 << 20
+READS_MAX: Final = 16
+"""Pieces of the log that one ``listen`` reads."""
 
 
 class Confirmed(Protocol):
@@ -54,8 +60,8 @@ class Noted:
         self._log, self._visible, self._take, self._cut_to = journal.log, journal.visible, take, cut
         self._at = offset
         """What begins below was handed on."""
-        self._live = False
-        """All that is shown was handed on."""
+        self._live = self._deaf = False
+        """All that is shown was handed on; what was not cannot be read."""
         if offset > journal.log.max_offset:
             self._cut(journal.log.max_offset)
         journal.noted.join("parts", self._heard)
@@ -81,6 +87,22 @@ class Noted:
                 if is_marked(found[4]):
                     self._take(found)
         return not self._live
+
+    def listen(self, loss: str) -> None:
+        """Hand on some of what was not heard yet. Where the log cannot be read no more of it is: ``loss`` says what
+        that may cost."""
+        try:
+            for _ in range(READS_MAX if self.behind and not self._deaf else 0):
+                if not self.catch_up():
+                    break
+        except (DamagedRecord, OSError) as error:
+            self._deaf = True
+            logger.error("%s: %s", loss, error)
+
+    @property
+    def told_all(self) -> bool:
+        """``listen`` has nothing more to read, or cannot."""
+        return self._deaf or self._live
 
     def go_back(self, offset: int) -> None:
         """Hand on once more what stands from there on."""

@@ -173,6 +173,39 @@ class Part:
         await trio.lowlevel.checkpoint()
 
 
+class DeliveringPart(Part):
+    """One that puts something forth by itself: while this broker is master, and not before consumers see all that it
+    held when it became one, which may be what it would put forth again."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._standing, self._veil, self._writes_open = shared.standing, shared.journal.veil, False
+
+    def begin(self) -> None:
+        """From now on."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """No more. It may not have begun."""
+        raise NotImplementedError
+
+    def writes_opened(self) -> None:
+        self._writes_open = True
+        if not self._veil.on:
+            self._begin()
+
+    def all_seen(self) -> None:
+        if self._writes_open:
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._standing.role.delivers:
+            self.begin()
+
+    def writes_closed(self) -> None:
+        self._writes_open = False
+        self.end()
+
+
 P = TypeVar("P", bound=Part)
 
 

@@ -22,7 +22,7 @@ from broker.journal import Journal
 from broker.noted import shows_all
 from broker.offsets.part import OffsetsPart
 from broker.offsets.table import OffsetTable
-from broker.part import Part, Parts, Shared
+from broker.part import DeliveringPart, Parts, Shared
 from broker.pop.order import Change, OrderInfo, OrderKey, Orders
 from broker.puts import Done, PutResult, Puts
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE
@@ -414,12 +414,12 @@ class OrderLog:
             self.store(changes[begin:begin + TOGETHER_MAX], lambda result: None)
 
 
-class OrderPart(Part):
+class OrderPart(DeliveringPart):
     """The order of POP, for the part of POP."""
 
     def __init__(self, shared: Shared, before: Parts) -> None:
-        config, journal, self._standing = shared.config, shared.journal, shared.standing
-        self._veil, self._writes_open = journal.veil, False
+        super().__init__(shared)
+        config, journal = shared.config, shared.journal
         self.log = OrderLog(
             journal, shared.puts, before[TopicsPart].table, before[OffsetsPart].table, _kept(shared.files),
             epoch=lambda: shared.standing.role.epoch, reigns=shared.reigns, is_ruled=config.enable_controller_mode,
@@ -452,22 +452,15 @@ class OrderPart(Part):
         self.log.make_way(below)
 
     def writes_opened(self) -> None:
-        self._writes_open = True
         if self._standing.role.leads:
             self.log.opened()
-        if not self._veil.on:
-            self._start()
+        super().writes_opened()
 
-    def all_seen(self) -> None:
-        if self._writes_open:
-            self._start()
-
-    def _start(self) -> None:
+    def begin(self) -> None:
         if self._standing.role.leads:
             self.log.start()
 
-    def writes_closed(self) -> None:
-        self._writes_open = False
+    def end(self) -> None:
         self.log.stop()
 
     def due_ns(self) -> int:

@@ -38,7 +38,6 @@ from broker.topics.names import popped_from
 from broker.topics.part import TopicsPart
 from remoting.codes import RequestCode as Code
 from remoting.endpoint import Handler
-from remoting.errors import DamagedRecord
 from remoting.record import Message
 
 if TYPE_CHECKING:
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("broker")
 
-READS_MAX: Final = 16
-"""Pieces of the log that are read in a tick, to hear how far groups are."""
 HEARD_STEP: Final = 16 << 20
 """Bytes of the log that the next process may read again."""
 SAVED_EVERY_MS: Final = 10_000
@@ -64,7 +61,6 @@ class PopPart(Part):
         self._journal, self._log, self._visible, self._veil = journal, journal.log, journal.visible, journal.veil
         self._standing, self._puts, self._messages = shared.standing, shared.puts, journal.messages
         self._topics, self._offsets = topics, before[OffsetsPart].table
-        self._log, self._veil, self._visible = journal.log, journal.veil, journal.visible
         self._store_host, self._wall_ms = config.store_host, shared.wall_ms
         pulling = before[PullingPart].pulling
         self._records = Records(config.broker_cluster_name, config.store_host, shared.wall_ms,
@@ -93,7 +89,7 @@ class PopPart(Part):
             chain=self.checkpoints, room=self.room, standing=shared.standing, ready=self._is_ready,
             held=self._in_order.blocked)
         self._checks = checks
-        self._writes_open = self._open = self._deaf = False
+        self._writes_open = self._open = False
         self._end = 0
         """What this broker held when it became master."""
         self._unsaid: list[Message] = []
@@ -180,8 +176,8 @@ class PopPart(Part):
 
     def _is_ready(self) -> bool:
         """Whether this broker may give messages: it is master, and each group's offset is no less than the log says."""
-        if self._open or not self._writes_open or self._veil.on or (
-                self._noted.behind and not self._deaf) or not shows_all(self._journal, self._end):
+        if self._open or not self._writes_open or self._veil.on or not self._noted.told_all or (
+                not shows_all(self._journal, self._end)):
             return self._open
         for (topic, group, queue_id), end in self.progress.ends.items():
             known = self._offsets.query(group, topic, queue_id)
@@ -233,13 +229,7 @@ class PopPart(Part):
         return self.progress.kept(self._noted.offset)
 
     def _hear(self) -> None:
-        try:
-            for _ in range(READS_MAX if self._noted.behind and not self._deaf else 0):
-                if not self._noted.catch_up():
-                    break
-        except (DamagedRecord, OSError) as error:
-            self._deaf = True
-            logger.error("how far groups are that pop cannot be read in the log: %s", error)
+        self._noted.listen("how far groups are that pop cannot be read in the log")
         if abs(self._noted.offset - self._heard) >= HEARD_STEP:
             self._heard = self._noted.offset
             self._file.changed()

@@ -25,7 +25,7 @@ from broker.journal import Journal
 from broker.noted import Noted, shows_all
 from broker.offsets.part import OffsetsPart
 from broker.offsets.table import OffsetTable
-from broker.part import Part, Parts, Shared
+from broker.part import DeliveringPart, Parts, Shared
 from broker.pop import records
 from broker.pop.records import Records
 from broker.pop.retained import Retained
@@ -71,8 +71,6 @@ PAUSE_MOST_MS: Final = 2_000
 """Before another attempt; it doubles."""
 GROUP_TRIES: Final = 3
 """So often a checkpoint of an unknown group is put again: a new master hears of groups a while later."""
-READS_MAX: Final = 16
-"""Pieces of the log that are read in a tick, to hear what came back."""
 HEARD: Final = "config/popRevived.json"
 HEARD_STEP: Final = 16 << 20
 """Bytes of the log that the next process may read again."""
@@ -518,17 +516,16 @@ def _due_ms(record: Record) -> int:
     return record.store_time_ms if due_ms is None else min(due_ms, record.store_time_ms)
 
 
-class RevivePart(Part):
+class RevivePart(DeliveringPart):
     """What was popped and not acknowledged in time comes back."""
 
     keys = ReviveKeys
 
     def __init__(self, shared: Shared, before: Parts) -> None:
+        super().__init__(shared)
         config, journal = shared.config, shared.journal
         timers = before[TimersPart]
-        self._standing, self._journal, self._veil = shared.standing, journal, journal.veil
-        self._writes_open = self._deaf = False
-        self._end = 0
+        self._journal, self._end = journal, 0
         """What this broker held when it became master."""
         made = Records(config.broker_cluster_name, config.store_host, shared.wall_ms, Chain(*timers.rules()))
         self._revived = Revived(self._processed)
@@ -584,21 +581,13 @@ class RevivePart(Part):
     # --- when it brings back ---------------------------------------------------------------------------------
 
     def writes_opened(self) -> None:
-        self._writes_open, self._end = True, self._log.max_offset
-        self.reviving.hears_all = False
-        if not self._veil.on:
-            self._start()
+        self._end, self.reviving.hears_all = self._log.max_offset, False
+        super().writes_opened()
 
-    def all_seen(self) -> None:
-        if self._writes_open:
-            self._start()
+    def begin(self) -> None:
+        self.reviving.start()
 
-    def _start(self) -> None:
-        if self._standing.role.delivers:
-            self.reviving.start()
-
-    def writes_closed(self) -> None:
-        self._writes_open = False
+    def end(self) -> None:
         self.reviving.stop()
 
     # --- what it does by itself ------------------------------------------------------------------------------
@@ -622,15 +611,9 @@ class RevivePart(Part):
 
     def _hear(self) -> None:
         """What came back, as far as the log was not heard yet; and how far it was."""
-        try:
-            for _ in range(READS_MAX if self._noted.behind and not self._deaf else 0):
-                if not self._noted.catch_up():
-                    break
-        except (DamagedRecord, OSError) as error:
-            self._deaf = True
-            logger.error("some popped messages may come back twice: what came back cannot be read: %s", error)
+        self._noted.listen("some popped messages may come back twice: what came back cannot be read")
         if not self.reviving.hears_all:
-            self.reviving.hears_all = (self._deaf or not self._noted.behind) and shows_all(self._journal, self._end)
+            self.reviving.hears_all = self._noted.told_all and shows_all(self._journal, self._end)
         self._revived.forget()
         begins = self._revived.begins(self._noted.offset)
         if abs(begins - self._heard) >= HEARD_STEP:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from broker.part import NEVER, Part, Parts, Shared, Table
+from broker.part import NEVER, DeliveringPart, Parts, Shared, Table
 from broker.rules import Rule
 from broker.schedule import levels
 from broker.schedule.delivery import DelayedDelivery, ScheduleConfig
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from remoting.daemon.page import Metric, Page
 
 
-class DelaysPart(Part):
+class DelaysPart(DeliveringPart):
     def __init__(self, shared: Shared, before: Parts) -> None:
+        super().__init__(shared)
         config = shared.config
-        self._standing, self._veil = shared.standing, shared.journal.veil
-        self._writes_open = False
         self._levels = DelayLevels(len(levels.parse(config.message_delay_level)))
         self._delivery = DelayedDelivery(
             ScheduleConfig(message_delay_level=config.message_delay_level,
@@ -56,22 +55,11 @@ class DelaysPart(Part):
     def role_changed(self, role: Role) -> None:
         self._delivery.machine.state_version = role.epoch
 
-    def writes_opened(self) -> None:
-        self._writes_open = True
-        if not self._veil.on:  # else what is due may have been delivered, though its place is not seen yet
-            self._deliver()
+    def begin(self) -> None:
+        self._delivery.start()
 
-    def writes_closed(self) -> None:
-        self._writes_open = False
+    def end(self) -> None:
         self._delivery.stop()
-
-    def all_seen(self) -> None:
-        if self._writes_open:
-            self._deliver()
-
-    def _deliver(self) -> None:
-        if self._standing.role.delivers:
-            self._delivery.start()
 
     def due_ns(self) -> int:
         return 0 if self._delivery.machine.started else NEVER

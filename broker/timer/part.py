@@ -12,7 +12,7 @@ import trio
 
 from broker.config import BrokerConfig, pick
 from broker.noted import Noted
-from broker.part import NEVER, Part, Parts, Shared
+from broker.part import NEVER, DeliveringPart, Parts, Shared
 from broker.rate import Rate
 from broker.rules import Rule
 from broker.standing import Role
@@ -50,8 +50,6 @@ REMEMBERED_MS: Final = 15_000
 METRICS_PAUSE_MS: Final = 10_000
 BOUNDS_S: Final = (5, 60, 300, 900, 3_600, 14_400, 28_800, 86_400)
 """Of the snapshot of timers that wait, as Java's ``TimerMetrics`` has them."""
-READS_MAX: Final = 16
-"""Pieces of the log that are read in a tick, to hear what was delivered."""
 HEARD: Final = "config/timerHeard.json"
 HEARD_STEP: Final = 16 << 20
 """Bytes of the log that the next process may read again."""
@@ -65,22 +63,19 @@ class HeardUpTo(Body):
     offset: Int64 = -1
 
 
-class TimersPart(Part):
+class TimersPart(DeliveringPart):
     keys = TimerKeys
     slots: ClassVar[int] = SLOTS
     """Of the wheel: two weeks of seconds, as Java's has."""
 
     def __init__(self, shared: Shared, before: Parts) -> None:
+        super().__init__(shared)
         config, journal = shared.config, shared.journal
         keys = self._keys = pick(config, TimerKeys)
-        self._standing, self._journal, self._veil, self._run_sync = (
-            shared.standing, journal, journal.veil, shared.run_sync)
+        self._journal, self._run_sync = journal, shared.run_sync
         self._log, self._messages, self._wall_ms = journal.log, journal.messages, shared.wall_ms
-        self._writes_open = self._delivering = False
         self._flushing = Lock()
         """Held for a step of a flush, and by who cuts."""
-        self._deaf = False
-        """The log cannot be read: some are delivered again rather than none."""
         self._cut_at: int | None = None
         """Units of what stood behind are yet to be forgotten."""
         self._store = TimerStore(
@@ -243,22 +238,12 @@ class TimersPart(Part):
     def role_changed(self, role: Role) -> None:
         self._store.state_version = self._waiting.state_version = role.epoch
 
-    def writes_opened(self) -> None:
-        self._writes_open = True
-        if not self._veil.on:  # else what is due may have been delivered, though that is not seen yet
-            self._deliver()
-
-    def writes_closed(self) -> None:
-        self._writes_open = False
-        self._delivery.stop()
-
-    def all_seen(self) -> None:
-        if self._writes_open:
-            self._deliver()
-
-    def _deliver(self) -> None:
-        if self._keys.timer_wheel_enable and self._standing.role.delivers:
+    def begin(self) -> None:
+        if self._keys.timer_wheel_enable:
             self._delivery.start()
+
+    def end(self) -> None:
+        self._delivery.stop()
 
     def _cut(self, end: int) -> None:
         """Nothing of a message that is not in the log any more is delivered, or keeps another one out. Before the log
@@ -285,14 +270,8 @@ class TimersPart(Part):
 
     def _hear(self) -> None:
         """What was delivered, as far as the log was not heard yet; and how far it was."""
-        try:
-            for _ in range(READS_MAX if self._noted.behind and not self._deaf else 0):
-                if not self._noted.catch_up():
-                    break
-        except (DamagedRecord, OSError) as error:
-            self._deaf = True
-            logger.error("some timers may come twice: what was delivered cannot be read: %s", error)
-        self._delivery.hears_all = self._deaf or not self._noted.behind
+        self._noted.listen("some timers may come twice: what was delivered cannot be read")
+        self._delivery.hears_all = self._noted.told_all
         self._known.pass_to(self._store.read_time_ms - REMEMBERED_MS)
         begins = self._known.begins(self._noted.offset)
         if abs(begins - self._heard) >= HEARD_STEP:

@@ -12,13 +12,14 @@ from trio.testing import MockClock
 
 from broker.config import BrokerConfig
 from broker.filters.table import GET_ALL_FILTERS
-from broker.part import NEVER, Part, Parts, Shared, Table
+from broker.part import NEVER, DeliveringPart, Part, Parts, Shared, Table
 from broker.parts import PARTS
 from broker.rules import Draft, Refusal, Rule, rule
-from broker.standing import Role
+from broker.standing import Role, Standing
 from broker.store.files import MemoryFiles
 from broker.store.tables import DelayOffsets, load
 from broker.tablefile import TableFile
+from broker.veil import Veil
 from harness.simulation.worlds.brokers import cluster, inline, now_ns
 from remoting.codes import RequestCode
 from remoting.connection import Connection
@@ -199,3 +200,35 @@ async def test_a_broker_has_the_parts_of_the_list_in_its_order(autojump_clock: M
             RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.GET_ALL_DELAY_OFFSET,
             RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, GET_ALL_FILTERS])
         assert set(codes) <= set(node.broker.parts.handlers()), "who copies them asks a broker like this one"
+
+
+class Putting(DeliveringPart):
+    """Notes when it is to put something forth."""
+
+    def __init__(self, standing: Standing, veil: Veil) -> None:
+        self._standing, self._veil, self._writes_open = standing, veil, False
+        self.heard: list[str] = []
+
+    def begin(self) -> None:
+        self.heard.append("begin")
+
+    def end(self) -> None:
+        self.heard.append("end")
+
+
+@pytest.mark.parametrize("veiled", [False, True])
+@pytest.mark.parametrize(("role", "begins"), [(Role.master(), ["begin"]), (Role.slave(2), [])])
+def test_what_puts_forth_by_itself_does_so_as_master_and_behind_no_veil(
+        role: Role, begins: list[str], veiled: bool) -> None:
+    veil = Veil()
+    part = Putting(Standing("c", "b", "h:1", role), veil)
+    veil.fall(10 * veiled)
+    part.writes_opened()
+    assert part.heard == ([] if veiled else begins)
+    if veiled:
+        veil.lift()
+        part.all_seen()
+    assert part.heard == begins
+    part.writes_closed()
+    part.all_seen()
+    assert part.heard == [*begins, "end"], "nobody may write any more"
