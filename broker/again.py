@@ -37,8 +37,11 @@ class Again:
         """Try what is due, until cancelled."""
         while True:
             await self._bell.wait()
-            due, self._due = self._due, []
-            for number, (attempt, connection, request) in enumerate(due):
-                if number % _AT_ONCE == _AT_ONCE - 1:  # what was answered is to be written before more is
-                    await trio.lowlevel.checkpoint()
-                attempt(connection, request)
+            await self._try_all()  # which keeps none of them
+
+    async def _try_all(self) -> None:
+        due, self._due = self._due, []
+        for number, (attempt, connection, request) in enumerate(due):
+            if number % _AT_ONCE == _AT_ONCE - 1:  # what was answered is to be written before more is
+                await trio.lowlevel.checkpoint()
+            attempt(connection, request)

@@ -7,7 +7,6 @@ behind is read from the log, the rest is heard when it is shown. It knows the jo
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -16,8 +15,6 @@ from broker.store.log import Log
 from broker.store.visible import Visible
 from remoting.errors import DamagedRecord
 from remoting.record import COMMIT, NOTED, PREPARED, Outline
-
-logger = logging.getLogger("broker")
 
 READ_BYTES: Final = 1 << 20
 READS_MAX: Final = 16
@@ -88,16 +85,16 @@ class Noted:
                     self._take(found)
         return not self._live
 
-    def listen(self, loss: str) -> None:
-        """Hand on some of what was not heard yet. Where the log cannot be read no more of it is: ``loss`` says what
-        that may cost."""
+    def listen(self) -> DamagedRecord | OSError | None:
+        """Hand on some of what was not heard yet. What cannot be read ends that; it is returned once."""
         try:
             for _ in range(READS_MAX if self.behind and not self._deaf else 0):
                 if not self.catch_up():
                     break
         except (DamagedRecord, OSError) as error:
             self._deaf = True
-            logger.error("%s: %s", loss, error)
+            return error
+        return None
 
     @property
     def told_all(self) -> bool:

@@ -181,7 +181,7 @@ class DeliveringPart(Part):
         self._standing, self._veil, self._writes_open = shared.standing, shared.journal.veil, False
 
     def begin(self) -> None:
-        """From now on."""
+        """From now on it may put something forth."""
         raise NotImplementedError
 
     def end(self) -> None:

@@ -74,8 +74,7 @@ class Acking:
             return _refused(request, refusal)
         least, most = self._bounds(asked.topic, asked.queue_id)
         if not least <= asked.offset <= most:
-            return response(request, ResponseCode.NO_MESSAGE, remark=(
-                f"offset is illegal, key:{asked.topic}@{asked.queue_id}, commit:{asked.offset}, store:{least}~{most}"))
+            return _nowhere(request, asked, least, most)
         receipt = self._receipt(asked.extra_info)
         if isinstance(receipt, Refusal):
             return _refused(request, receipt)
@@ -92,7 +91,7 @@ class Acking:
             return response(request, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
         asked = BatchAckRequest.from_json(request.body) if request.body else BatchAckRequest()
         if not asked.acks:
-            return response(request, ResponseCode.NO_MESSAGE)
+            return response(request, ResponseCode.NO_MESSAGE, remark="the request acknowledges nothing")
         if len(asked.acks) > TOGETHER_MAX:
             return response(request, ResponseCode.INVALID_PARAMETER, remark=(
                 f"acknowledgements of {len(asked.acks)} checkpoints; {TOGETHER_MAX} are allowed"))
@@ -147,7 +146,7 @@ class Acking:
             return _refused(request, refusal)
         least, most = self._bounds(asked.topic, asked.queue_id)
         if not least <= asked.offset < most:
-            return response(request, ResponseCode.NO_MESSAGE)
+            return _nowhere(request, asked, least, most)
         receipt = self._receipt(asked.extra_info)
         if isinstance(receipt, Refusal):
             return _refused(request, receipt)
@@ -251,6 +250,12 @@ class _Whole:
 def _ack(asked: AckMessageRequest | ChangeInvisibleTimeRequest, receipt: Receipt) -> AckMessage:
     return AckMessage(asked.offset, receipt.start_offset, asked.consumer_group, asked.topic, asked.queue_id,
                       receipt.pop_time_ms, receipt.broker_name)
+
+
+def _nowhere(request: Command, asked: AckMessageRequest | ChangeInvisibleTimeRequest, least: int, most: int) -> Command:
+    """The queue has no such message."""
+    return response(request, ResponseCode.NO_MESSAGE, remark=(
+        f"offset is illegal, key:{asked.topic}@{asked.queue_id}, commit:{asked.offset}, store:{least}~{most}"))
 
 
 def _refused(request: Command, refusal: Refusal) -> Command:

@@ -229,7 +229,9 @@ class PopPart(Part):
         return self.progress.kept(self._noted.offset)
 
     def _hear(self) -> None:
-        self._noted.listen("how far groups are that pop cannot be read in the log")
+        unread = self._noted.listen()
+        if unread is not None:
+            logger.error("how far groups are that pop cannot be read in the log: %s", unread)
         if abs(self._noted.offset - self._heard) >= HEARD_STEP:
             self._heard = self._noted.offset
             self._file.changed()

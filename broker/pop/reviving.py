@@ -611,7 +611,9 @@ class RevivePart(DeliveringPart):
 
     def _hear(self) -> None:
         """What came back, as far as the log was not heard yet; and how far it was."""
-        self._noted.listen("some popped messages may come back twice: what came back cannot be read")
+        unread = self._noted.listen()
+        if unread is not None:
+            logger.error("some popped messages may come back twice: what came back cannot be read: %s", unread)
         if not self.reviving.hears_all:
             self.reviving.hears_all = self._noted.told_all and shows_all(self._journal, self._end)
         self._revived.forget()

@@ -17,7 +17,7 @@ from remoting.command import Command, response
 from remoting.connection import Connection
 from remoting.endpoint import Handler
 from remoting.fastjson import dumps
-from remoting.fields import decimal
+from remoting.fields import decimal, shown
 from remoting.headers.broker import SetReadAheadRequest
 
 logger = logging.getLogger("broker")
@@ -55,7 +55,7 @@ class ColdData:
         for group, text in properties.parse(request.body.decode(errors="replace")).items():
             threshold = decimal(text)
             if threshold is None:
-                return _refused(request, f"the threshold of group {group} is no number: {text[:40]}")
+                return _refused(request, f"the threshold of group {shown(group)} is no number: {shown(text)}")
             given[group] = threshold
         if len(self.thresholds | given) > GROUPS_MAX:
             return _refused(request, f"thresholds are kept for {GROUPS_MAX} groups at most; remove some (2002)")

@@ -270,7 +270,9 @@ class TimersPart(DeliveringPart):
 
     def _hear(self) -> None:
         """What was delivered, as far as the log was not heard yet; and how far it was."""
-        self._noted.listen("some timers may come twice: what was delivered cannot be read")
+        unread = self._noted.listen()
+        if unread is not None:
+            logger.error("some timers may come twice: what was delivered cannot be read: %s", unread)
         self._delivery.hears_all = self._noted.told_all
         self._known.pass_to(self._store.read_time_ms - REMEMBERED_MS)
         begins = self._known.begins(self._noted.offset)

@@ -32,7 +32,8 @@ from tests.broker.test_bad_input import BODIES, WHOLE, garbage
 
 pytestmark = pytest.mark.slow
 MIB = 1 << 20
-SMALL = {"maxHashSlotNum": "1000", "maxIndexNum": "4000"}
+SMALL = {"maxHashSlotNum": "1000", "maxIndexNum": "4000", "waitTimeMillsInSendQueue": "100000"}
+"""A machine that is busy itself makes sends wait for longer than Java lets them."""
 UNFINISHED_MAX = 256 * MIB
 """``receive_bytes_max``: of frames that are not whole, over all connections."""
 OUTGOING_MAX = 256 * MIB

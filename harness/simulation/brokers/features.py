@@ -56,7 +56,7 @@ class SmallWheel(TimersPart):
 
 
 KINDS: Final[Mapping[str, tuple[PartClass, ...]]] = {
-    "delays": (DelaysPart,), "timers": (TopicsPart, SmallWheel),
+    "delays": (TopicsPart, DelaysPart), "timers": (TopicsPart, SmallWheel),
     "transactions": (
         TopicsPart, GroupsPart, FiltersPart, ClientsPart, OffsetsPart, HalvesPart, TransactionsPart),
     "pops": (TopicsPart, GroupsPart, FiltersPart, ClientsPart, OffsetsPart, SmallWheel, PullingPart, *(

@@ -67,7 +67,7 @@ def test_every_server_limits_repeated_lines(module: str, monkeypatch: pytest.Mon
         raise Enough
 
     command = importlib.import_module(module)
-    monkeypatch.setattr(command, "set_up", stop)
+    monkeypatch.setattr("remoting.daemon.process.set_up", stop)
     settings = {"broker.cli": ["-D", "brokerName=a", "-D", "brokerIP1=127.0.0.1"], "controller.cli": [
         "-D", "controllerDLegerGroup=g", "-D", "controllerDLegerSelfId=n0",
         "-D", "controllerDLegerPeers=n0-127.0.0.1:9"]}
