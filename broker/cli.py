@@ -153,6 +153,9 @@ def _tell_of(config: BrokerConfig, given: Mapping[str, str]) -> None:
     if config.enable_slave_acting_master:
         logger.warning("no slave acts as master here; writes are refused as RIP-34 says", extra={
             "key": "enableSlaveActingMaster", "value": "true"})
+    if config.skip_pre_online and not config.enable_slave_acting_master:
+        logger.warning("it says nothing without enableSlaveActingMaster: no member asks others first", extra={
+            "key": "skipPreOnline", "value": "true"})
     if config.read_only_commit_log_store_paths and not config.read_only_log_paths:
         logger.warning("read only directories of the log count where storePathCommitLog names several, as in Java",
                        extra={"key": "readOnlyCommitLogStorePaths"})

@@ -110,6 +110,9 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
         10_000, "controller mode: silence after which name servers forget this broker", least=1_000)
     send_heartbeat_timeout_millis: int = _ms(1_000, "for a heartbeat to a name server")
     sync_broker_member_group_period: int = _ms(1_000, "between two looks at who lives in the group", least=10)
+    skip_pre_online: bool = key(
+        False, "with enableSlaveActingMaster and totalReplicas above 1: a member that starts is for clients at once, "
+        "and does not ask those who live first")
     enable_slave_acting_master: bool = key(
         False, "refuse writes as RIP-34 says where too few replicas live; acting itself is not offered")
 
@@ -289,6 +292,12 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     def role(self) -> BrokerRole:
         """At the start."""
         return BrokerRole.SLAVE if self.enable_controller_mode else BrokerRole(self.broker_role)
+
+    @property
+    def is_isolated_first(self) -> bool:
+        """A member that starts levels itself with those who live before clients are told of it."""
+        return (self.enable_slave_acting_master and self.total_replicas > 1 and not self.skip_pre_online
+                and not self.enable_controller_mode)
 
     @property
     def name_servers(self) -> tuple[str, ...]:

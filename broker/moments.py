@@ -31,9 +31,9 @@ class Order:
 ORDERS: Final[Mapping[str, Order]] = {
     "Journal.grown": Order(
         "the system has more of the log, or the disk has", {
-            "role": "a master counts itself, and confirms what enough replicas hold",
+            "role": "a master counts itself, and confirms what enough replicas hold; a slave that serves its log sends",
             "copying": "a slave acknowledges what it stored",
-        }, "what is confirmed is confirmed before anybody is told of it; of role and copying one does something"),
+        }, "what is confirmed is confirmed before anybody is told of it"),
     "Journal.settled": Order(
         "in each turn, behind `grown`", {
             "puts": "puts that are written, flushed or acknowledged are answered",

@@ -88,6 +88,9 @@ class Table:
     """Of the request that is answered with the whole table."""
     copy: Callable[[bytes], None]
     """Become what the master has: the body of that answer. Raises ``BodyError``."""
+    join: Callable[[bytes], None] | None = None
+    """Take from such an answer of a member of the group what is newer there, as a master does that comes back. Raises
+    ``BodyError``. None: it does not ask for it."""
 
 
 class Part:
@@ -111,6 +114,11 @@ class Part:
     def copies(self) -> Mapping[int, Callable[[bytes], None]]:
         """What a slave asks of its master besides tables, such as how far it is: by code, who takes the body, or raises
         ``BodyError``. A master that answers with an error has nothing to tell."""
+        return {}
+
+    def joins(self) -> Mapping[int, Callable[[bytes], None]]:
+        """What a master that comes back asks of each member besides tables: by code, who takes the body, or raises
+        ``BodyError``. A member that answers with an error has nothing to tell."""
         return {}
 
     def rules(self) -> Sequence[Rule]:
@@ -249,6 +257,11 @@ class Parts:
 
     def copies(self) -> dict[int, Callable[[bytes], None]]:
         return {code: copy for part in self for code, copy in part.copies().items()}
+
+    def all_joins(self) -> dict[int, Callable[[bytes], None]]:
+        """Of tables, too. Topics and groups come first, as parts do."""
+        return {code: join for part in self for code, join in (
+            *((table.code, table.join) for table in part.tables()), *part.joins().items()) if join is not None}
 
     def runtime_info(self) -> dict[str, str]:
         return {name: value for part in self for name, value in part.runtime_info().items()}

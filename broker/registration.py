@@ -245,6 +245,19 @@ class Registration(Part):
             self._grouped(members)
         return True
 
+    async def ask_all(self) -> dict[int, str] | None:
+        """Who lives in the group, as any name server says; None: none answers."""
+        standing, found, answered = self._standing, dict[int, str](), False
+        for server in list(self._servers):
+            try:
+                found |= await ask_members(
+                    self._client, server.address, standing.cluster_name, standing.broker_name, MEMBERS_TIMEOUT_MS)
+            except (RemotingError, BodyError) as error:
+                logger.debug("%s does not tell the group's members: %s", server.address, error)
+            else:
+                answered = True
+        return found if answered else None
+
     async def queues_of(self, topic: str) -> list[MessageQueue] | None:
         """Queues of the topic that can be read, on all brokers, as a name server says; None: it says nothing."""
         for server in list(self._servers):

@@ -21,7 +21,8 @@ from broker.ha.taking import Become, BecomeMaster, BecomeSlave
 from broker.haaddress import HaAddresses, MasterAddress
 from broker.journal import Journal
 from broker.part import Parts
-from broker.plain.roles import PlainMaster, PlainSlave
+from broker.plain.roles import Lender, PlainMaster, PlainSlave
+from broker.preonline.levelling import Copies, Levelling
 from broker.puts import Puts
 from broker.registration import Registration
 from broker.relay.forwarding import Forwarder
@@ -79,19 +80,34 @@ class Bearer:
 class PlainMasterRole(Bearer):
     """Master because it is configured so."""
 
-    def __init__(self, parts: Parts, standing: Standing, puts: Puts, replication: PlainMaster) -> None:
+    def __init__(self, parts: Parts, standing: Standing, puts: Puts, replication: PlainMaster,
+                 levelling: Levelling | None, itself: MasterAddress) -> None:
+        """``levelling``: what comes first; ``itself``: what members are told meanwhile."""
         super().__init__(parts, standing)
-        self._puts, self._replication = puts, replication
+        self._puts, self._replication, self.levelling, self._itself = puts, replication, levelling, itself
         replication.advanced = puts.advanced
 
     async def run(self, listeners: Sequence[Listener[Stream]], *,
                   task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._replication.run, listeners)
-            self._be(Role.master())
-            self._parts.writes_opened()
-            self._puts.serve(self._replication)
-            task_status.started()
+            async def serve() -> None:
+                await nursery.start(self._replication.run, listeners)
+
+            if self.levelling is None:
+                await serve()
+            else:
+                task_status.started()  # this may take as long as a copy of the log does
+                await self.levelling.master(self._replication, serve, self._itself, self._parts.all_joins())
+            self._lead()
+            if self.levelling is None:
+                task_status.started()
+
+    def _lead(self) -> None:
+        if self._stops:
+            return
+        self._be(Role.master())
+        self._parts.writes_opened()
+        self._puts.serve(self._replication)
 
     def told(self, master: MasterAddress) -> None:
         logger.warning("another broker says that it is this group's master",
@@ -108,12 +124,14 @@ class PlainMasterRole(Bearer):
         return None
 
     handed_over = False
+    _stops = False
 
     def configure(self, quorum: QuorumConfig, *, sync_flush_timeout_ms: int) -> None:
         self._replication.configure(quorum)
         self._puts.configure(quorum, sync_flush_timeout_ms=sync_flush_timeout_ms)
 
     async def stop(self) -> None:
+        self._stops = True
         self._puts.fence("the broker stops")
         self._parts.writes_closed()
         await trio.lowlevel.checkpoint()
@@ -122,20 +140,30 @@ class PlainMasterRole(Bearer):
 class PlainSlaveRole(Bearer):
     """Slave because it is configured so; name servers say whose, where the configuration does not."""
 
-    def __init__(self, parts: Parts, standing: Standing, replication: PlainSlave, ha_address: str) -> None:
-        """``ha_address``: the master's, where it is configured."""
+    def __init__(self, parts: Parts, standing: Standing, replication: PlainSlave, ha_address: str,
+                 lender: Lender | None, levelling: Levelling | None, copies: Copies) -> None:
+        """``ha_address``: the master's, where it is configured. ``lender``: for masters that come back; ``levelling``:
+        what comes first, with the tables' ``copies``."""
         super().__init__(parts, standing)
-        self._replication, self._ha_address = replication, ha_address
+        self._replication, self._ha_address, self._lender = replication, ha_address, lender
+        self.levelling, self._copies = levelling, copies
 
     async def run(self, listeners: Sequence[Listener[Stream]], *,
                   task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        for listener in listeners:
-            await listener.aclose()
-        if self._ha_address:
-            self._replication.follow(self._ha_address)
-        self._be(self._standing.role)
-        task_status.started()
-        await self._replication.run()
+        async with trio.open_nursery() as nursery:
+            if self._lender is not None:
+                await nursery.start(self._lender.run, listeners)
+            else:
+                for listener in listeners:
+                    await listener.aclose()
+            if self._ha_address:
+                self._replication.follow(self._ha_address)
+            self._be(self._standing.role)
+            nursery.start_soon(self._replication.run)
+            task_status.started()
+            if self.levelling is not None:
+                await self.levelling.slave(self.told, lambda: self._replication.connected, self._copies)
+                self._be(attrs.evolve(self._standing.role, listed=True))
 
     def told(self, master: MasterAddress) -> None:
         if not self._ha_address:

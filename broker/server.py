@@ -32,7 +32,8 @@ from broker.nameservers import known, lookups
 from broker.overload.part import OverloadPart
 from broker.part import Part, PartClass, Parts, Shared
 from broker.parts import PARTS, parts_of, passed_on
-from broker.plain.roles import PlainMaster, PlainSlave
+from broker.plain.roles import Lender, PlainMaster, PlainSlave
+from broker.preonline.levelling import Levelling
 from broker.puts import Puts
 from broker.registration import Registration, RegistrationConfig
 from broker.relay.finding import Listed, MasterFinder
@@ -229,6 +230,7 @@ class Broker:
         journal.needed.begin, journal.needed.make_way = made.keeps_from, made.make_way
         self.ha_addresses = HaAddresses(client, self._itself, self._told)
         self.forwarder = Forwarder(connector=world.connector, tls=world.client_tls, codes=passed_on(parts))
+        self.levelling = self._levels() if config.is_isolated_first else None
         self.roles, more = self._roles()
         administration = Administration(
             config, config_path or config.config_store_path, world.files, self.standing, self._follow,
@@ -237,7 +239,18 @@ class Broker:
         for part in (self.copies, self.registration, *lookups(config, self.registration.use), self.ha_addresses,
                      administration, *self._succession()):
             made.add(part)
-        self.handlers = self.forwarder.handlers({**made.handlers(), **more})
+        handlers = {**made.handlers(), **more}
+        if self.levelling is not None and config.role is not BrokerRole.SLAVE:
+            gate = self.levelling.gate
+            copied = {*made.all_joins(), *made.copies()}
+            handlers = {code: gate(handler) if code in copied else handler for code, handler in handlers.items()}
+        self.handlers = self.forwarder.handlers(handlers)
+
+    def _levels(self) -> Levelling:
+        config, world = self.config, self.world
+        return Levelling(
+            self.client, self.journal, settings.replication(config), world.connector,
+            broker_id=self.standing.role.broker_id, address=config.address, members=self.registration.ask_all)
 
     def _roles(self) -> tuple[Roles, dict[int, Handler]]:
         """By the kind of group; with the handlers that it brings."""
@@ -261,10 +274,13 @@ class Broker:
             return role, dict(role.member.handlers())
         if config.role is BrokerRole.SLAVE:
             slave = PlainSlave(journal, ha, connector=world.connector)
-            return PlainSlaveRole(self.parts, self.standing, slave, config.ha_master_address), {}
+            lender = Lender(journal, ha) if config.enable_slave_acting_master else None
+            return PlainSlaveRole(self.parts, self.standing, slave, config.ha_master_address, lender, self.levelling,
+                                  self.copies), {}
         master = PlainMaster(
             journal, ha, settings.quorum(config), settings.mode(config), ha_address=config.ha_address)
-        return PlainMasterRole(self.parts, self.standing, self.puts, master), {}
+        return PlainMasterRole(self.parts, self.standing, self.puts, master, self.levelling, MasterAddress(
+            config.address, config.ha_address)), {}
 
     def _succession(self) -> Iterator[Part]:
         """Only where controllers rule does another one become master."""
@@ -389,7 +405,10 @@ class Broker:
 def _first_role(config: BrokerConfig) -> Role:
     if config.enable_controller_mode:
         return Role.vacant(MASTER_ID)  # until a controller has said who it is
-    return Role.slave(config.broker_id) if config.role is BrokerRole.SLAVE else Role.master()
+    is_slave = config.role is BrokerRole.SLAVE
+    if config.is_isolated_first:
+        return Role.vacant(config.broker_id if is_slave else MASTER_ID)
+    return Role.slave(config.broker_id) if is_slave else Role.master()
 
 
 async def _export(running: RunningBroker, nursery: trio.Nursery) -> None:

@@ -89,6 +89,14 @@ class Assignments:
         if told != self.snapshot():
             self.replace(told)
 
+    def join(self, answer: bytes) -> None:
+        """Take the modes that a member of the group has, whose answer to 402 this is; others stay. Raises
+        ``BodyError``."""
+        told = MessageRequestModes.from_json(answer)
+        for topic, groups in told.message_request_mode_map.items():
+            self._modes[topic] = {**self._modes.get(topic, {}), **groups}
+        self.on_change()
+
     async def assign(self, _: Connection, request: Command) -> Command:
         """400. Without an answer to who is there, or what there is, the client keeps what it has."""
         asked = QueryAssignmentRequestBody.from_json(request.body)

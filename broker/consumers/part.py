@@ -50,7 +50,8 @@ class ClientsPart(Part):
                 **self.calls.handlers()}
 
     def tables(self) -> Sequence[Table]:
-        return (Table(self._modes_file, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, self._assignments.copy),)
+        modes = self._assignments
+        return (Table(self._modes_file, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, modes.copy, modes.join),)
 
     def _modes(self) -> MessageRequestModes:
         return self._assignments.snapshot()

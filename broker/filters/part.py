@@ -30,7 +30,7 @@ class FiltersPart(Part):
         return {GET_ALL_FILTERS: self._all}
 
     def tables(self) -> Sequence[Table]:
-        return (Table(self._file, GET_ALL_FILTERS, self.filters.copy),)
+        return (Table(self._file, GET_ALL_FILTERS, self.filters.copy, self.filters.copy),)
 
     def configure(self, config: BrokerConfig) -> None:
         self.filters.config = pick(config, FilterKeys)

@@ -30,7 +30,7 @@ class GroupsPart(Part):
         return self.admin.handlers()
 
     def tables(self) -> Sequence[Table]:
-        return (Table(self._file, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.table.copy),)
+        return (Table(self._file, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.table.copy, self.table.join),)
 
     def metrics(self, page: Page) -> Iterator[Metric]:
         yield page.gauge("rocketmq_consumer_group_number", "Consumer groups.", [((), len(self.table.groups))])

@@ -140,6 +140,21 @@ class GroupTable:
         if told.data_version != self._version:
             self.replace(told)
 
+    def join(self, answer: bytes) -> None:
+        """Take what a member of the group, whose answer to 201 this is, knows better: groups that are not here, and all
+        of a newer version. None goes. Raises ``BodyError``."""
+        told = SubscriptionGroups.from_json(answer)
+        newer = self._version.precedes(told.data_version)
+        taken = {name: group for name, group in told.subscription_group_table.items()
+                 if name not in self._groups or (newer and group != self._groups[name])}
+        forbidden = {name: dict(topics) for name, topics in told.forbidden_table.items()
+                     if name in taken or (newer and topics != self._forbidden.get(name))}
+        if taken or forbidden:
+            self._groups |= taken
+            self._forbidden |= forbidden
+            self._version = max(self._version, told.data_version, key=lambda version: version.counter)
+            self._step()
+
     def _step(self) -> None:
         self._version = DataVersion(self.state_version, self._now_ms(), self._version.counter + 1)
         self.on_change()

@@ -40,7 +40,11 @@ class OffsetsPart(Part):
         return self._requests.handlers()
 
     def tables(self) -> Sequence[Table]:
-        return (Table(self._file, RequestCode.GET_ALL_CONSUMER_OFFSET, self.table.copy),)
+        return (Table(self._file, RequestCode.GET_ALL_CONSUMER_OFFSET, self.table.copy, self._join),)
+
+    def _join(self, answer: bytes) -> None:
+        """What was read here ends where the queue does. Raises ``BodyError``."""
+        self.table.join(answer, lambda topic, queue_id: self._messages.max_offset(topic.encode(), queue_id))
 
     def metrics(self, page: Page) -> Iterator[Metric]:
         yield page.gauge("rocketmq_consumer_lag_messages", "Messages that a group has not consumed.", [

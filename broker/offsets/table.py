@@ -171,6 +171,22 @@ class OffsetTable:
         self._version = table.data_version
         self.on_change()
 
+    def join(self, answer: bytes, end_of: Callable[[str, int], int]) -> None:
+        """Take what a member of the group, whose answer to 43 this is, knows better: all of a newer version, else what
+        is further on. ``end_of`` is where a queue of a topic ends: no group has read beyond that, whatever is said.
+        Raises ``BodyError``."""
+        told = ConsumerOffsets.from_json(answer)
+        newer = self._version.precedes(told.data_version)
+        for key, queues in told.offset_table.items():
+            topic, kept = key.partition("@")[0], self._offsets.get(key, _NONE)
+            taken = {queue_id: offset for queue_id, offset in queues.items()
+                     if 0 <= offset <= end_of(topic, queue_id) and (newer or offset > kept.get(queue_id, -1))}
+            if taken:
+                self._offsets[key] = {**kept, **taken}
+        if newer:
+            self._version = told.data_version
+        self.on_change()
+
     def copy(self, answer: bytes) -> None:
         """``merge`` what a master answered to 43. Raises ``BodyError``."""
         self.merge(ConsumerOffsets.from_json(answer))

@@ -109,6 +109,11 @@ class PlainMaster:
         """1 + slaves that are less than ``haMaxGapNotInSync`` behind."""
         return in_sync_count(self._quorum, self._journal.end, self._core.acks)
 
+    @property
+    def linked(self) -> list[str]:
+        """Hosts of the slaves that said where their logs end, one for each connection."""
+        return [link.host for link in self._port.links.values() if self._core.ack(link.number) >= 0]
+
     def runtime_info(self) -> HARuntimeInfo:
         """Answer to 907."""
         end, gap = self._journal.end, self._quorum.ha_max_gap_not_in_sync
@@ -126,6 +131,33 @@ class PlainMaster:
 
     def _advanced(self) -> None:
         self.advanced()
+
+
+class Lender:
+    """A slave's HA port, as Java's slaves have it: a master that comes back with less of the log copies it here."""
+
+    def __init__(self, journal: Journal, config: HaConfig) -> None:
+        self._core = MasterCore(config, journal.end, journal.durable_end)
+        self._journal = journal
+        self._port = HaPort(journal, config, advanced=lambda: None, changed=lambda: None)
+
+    async def run(self, listeners: Sequence[Listener[Stream]], *,
+                  task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled; closes the listeners."""
+        journal = self._journal
+        journal.grown.join("role", self._grown)
+        journal.ticks.join("role", self._port.tick)
+        try:
+            self._port.serve(MasterSide(self._core))
+            self._grown()
+            await self._port.run(listeners, task_status=task_status)
+        finally:
+            journal.grown.leave("role", self._grown)
+            journal.ticks.leave("role", self._port.tick)
+
+    def _grown(self) -> None:
+        self._core.advanced(self._journal.end, self._journal.durable_end)
+        self._port.wake()
 
 
 class PlainSlave:

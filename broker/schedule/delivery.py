@@ -120,6 +120,11 @@ class DelayedDelivery:
         """``replace`` by what a master answered to 45. Raises ``BodyError``."""
         self.replace(DelayOffsets.from_json(answer))
 
+    def join(self, answer: bytes) -> None:
+        """As ``Machine.join``, of what a member answered to 45. Raises ``BodyError``."""
+        self.machine.join(DelayOffsets.from_json(answer), self._queues)
+        self._save()
+
     def running_stats(self) -> dict[str, str]:
         """``scheduleMessageOffset_N`` of 28: the position, and the end of the queue."""
         return {

@@ -97,6 +97,20 @@ class Machine:
         self._version = table.data_version
         self.moves += 1
 
+    def join(self, table: DelayOffsets, queues: Queues) -> None:
+        """Take the positions of a member of the group that are further on, and within their queues: what it delivered
+        is not delivered again. Nothing happens on a master."""
+        if self.started:
+            return
+        for number, offset in table.offset_table.items():
+            level, bounds = self._levels.get(number), queues.bounds(number)
+            if level is not None and bounds is not None and (level.offset or 0) < offset <= bounds[1]:
+                level.offset = offset
+                self.moves += 1
+        if self._version.precedes(table.data_version):
+            self._version = table.data_version
+            self.moves += 1
+
     def _move(self, level: _Level, offset: int, wall_ms: int) -> None:
         if level.offset == offset:
             return

@@ -38,7 +38,7 @@ class DelaysPart(DeliveringPart):
         return self._delivery.handlers()
 
     def tables(self) -> Sequence[Table]:
-        return (Table(self._file, RequestCode.GET_ALL_DELAY_OFFSET, self._delivery.copy),)
+        return (Table(self._file, RequestCode.GET_ALL_DELAY_OFFSET, self._delivery.copy, self._delivery.join),)
 
     def rules(self) -> Sequence[Rule]:
         return (self._levels.rule,)

@@ -76,6 +76,8 @@ class TimersPart(DeliveringPart):
         self._log, self._messages, self._wall_ms = journal.log, journal.messages, shared.wall_ms
         self._flushing = Lock()
         """Held for a step of a flush, and by who cuts."""
+        self._passed_ms = 0
+        """What was due before is delivered, as a member of the group said."""
         self._cut_at: int | None = None
         """Units of what stood behind are yet to be forgotten."""
         self._store = TimerStore(
@@ -154,6 +156,9 @@ class TimersPart(DeliveringPart):
             return {}
         return {RequestCode.GET_TIMER_CHECK_POINT: self._follow, RequestCode.GET_TIMER_METRICS: self._waiting.copy}
 
+    def joins(self) -> Mapping[int, Callable[[bytes], None]]:
+        return {RequestCode.GET_TIMER_CHECK_POINT: self._join} if self._keys.timer_wheel_enable else {}
+
     def rules(self) -> Sequence[Rule]:
         return (self._timers.rule,)
 
@@ -208,13 +213,28 @@ class TimersPart(DeliveringPart):
             yield to_s, self._store.count_between(now_ms + from_s * 1_000, now_ms + to_s * 1_000)
             from_s = to_s
 
-    def _follow(self, answer: bytes) -> None:
-        """A slave is as far as its master."""
+    def _read(self, answer: bytes) -> TimerCheckpoint:
+        """What another broker says of its timers. Raises ``BodyError``."""
         told = TimerCheckpoint.decode(answer)
         if told is None:
             raise BodyError(f"{len(answer)} bytes are no timer checkpoint")
         if told.read_time_ms > self._wall_ms() + DAY_MS:
             raise BodyError(f"a timer checkpoint of {told.read_time_ms} ms, which is more than a day from now")
+        return told
+
+    def _join(self, answer: bytes) -> None:
+        """What a member of the group delivered is not delivered again. All that the queue holds is put into the wheel
+        first, else it would be late there."""
+        self._passed_ms = max(self._passed_ms, self._read(answer).read_time_ms)
+        self._delivery.enqueue_below = self._messages.max_offset(TOPIC, 0)
+
+    def _pass(self) -> None:
+        passed_ms, self._passed_ms = self._passed_ms, 0
+        self._store.done_before(passed_ms)
+
+    def _follow(self, answer: bytes) -> None:
+        """A slave is as far as its master."""
+        told = self._read(answer)
         if not self._standing.role.leads:
             self._store.done_before(told.read_time_ms)
             self._store.master_queue_offset = told.master_queue_offset
@@ -240,6 +260,7 @@ class TimersPart(DeliveringPart):
 
     def begin(self) -> None:
         if self._keys.timer_wheel_enable:
+            self._pass()
             self._delivery.start()
 
     def end(self) -> None:
@@ -290,6 +311,8 @@ class TimersPart(DeliveringPart):
                 self._cut(self._cut_at)
             except OSError as error:
                 logger.error("timers behind %d of the log are forgotten later: %s", self._cut_at, error)
+        if self._passed_ms and not self._delivery.behind:
+            self._pass()
         if self._cut_at is None:
             self._delivery.tick(now_ns)
         if self._standing.role.leads:

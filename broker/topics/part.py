@@ -46,7 +46,7 @@ class TopicsPart(Part):
         return self._admin.handlers()
 
     def tables(self) -> Sequence[Table]:
-        return (Table(self.file, RequestCode.GET_ALL_TOPIC_CONFIG, self.table.copy),)
+        return (Table(self.file, RequestCode.GET_ALL_TOPIC_CONFIG, self.table.copy, self.table.join),)
 
     def runtime_info(self) -> Mapping[str, str]:
         return {"brokerPermission": str(self._permission)}

@@ -167,6 +167,17 @@ class TopicTable:
         if told.data_version != self._version and told.topic_config_table:
             self.replace(Topics(told.topic_config_table, told.data_version))
 
+    def join(self, answer: bytes) -> None:
+        """Take what a member of the group, whose answer to 21 this is, knows better: topics that are not here, and all
+        of a newer version. None goes, since its messages would. Raises ``BodyError``."""
+        told = TopicConfigSerializeWrapper.from_json(answer)
+        newer = self._version.precedes(told.data_version)
+        taken = [topic for name, topic in told.topic_config_table.items()
+                 if name not in self._topics or (newer and topic != self._topics[name])]
+        if taken:
+            self._version = max(self._version, told.data_version, key=lambda version: version.counter)
+            self._put(*taken)
+
     def touch(self) -> None:
         """Move the version: what is registered of every topic has changed, such as the broker's permission."""
         self._step()

@@ -74,3 +74,17 @@ def test_what_is_saved_is_there_again() -> None:
     save(files, groups.snapshot())
     again = GroupTable(GroupsConfig(), lambda: 0, load(files, SubscriptionGroups))
     assert again.snapshot() == groups.snapshot()
+
+
+@pytest.mark.parametrize(("version", "retries"), [(0, 16), (900, 3)])
+def test_a_master_that_comes_back_takes_what_is_new_and_loses_no_group(version: int, retries: int) -> None:
+    groups = table()
+    groups.find("both")
+    told = SubscriptionGroups({"both": SubscriptionGroup("both", retry_max_times=3), "new": SubscriptionGroup("new")},
+                              {"both": {"T": 1}}, DataVersion(counter=version))
+    groups.join(told.to_json())
+    both = groups.get("both")
+    assert both is not None and both.retry_max_times == retries, "a newer version says more of what both have"
+    assert groups.get("new") and groups.get("CID_RMQ_SYS_TRANS")
+    assert groups.snapshot().forbidden_table == ({"both": {"T": 1}} if version else {})
+    assert told.data_version.precedes(groups.version), "slaves copy it anew"

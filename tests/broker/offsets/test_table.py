@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -121,3 +122,27 @@ def test_without_resets_on_the_server_they_are_not_seen() -> None:
     table.reset("g", "t", 0, 3)
     table.commit("g", "t", 0, 5)
     assert table.query("g", "t", 0) == 5
+
+
+QUEUES = st.dictionaries(QUEUE, st.integers(0, 50), max_size=3)
+TABLES = st.builds(
+    ConsumerOffsets, st.dictionaries(st.sampled_from(["t@g", "t@h", "u@g"]), QUEUES, max_size=3),
+    data_version=st.builds(DataVersion, counter=st.integers(0, 2)))
+
+
+@given(TABLES, TABLES, st.dictionaries(st.sampled_from(["t", "u"]), st.integers(0, 50)))
+def test_a_master_that_comes_back_loses_no_progress_and_takes_none_beyond_its_queues(
+    kept: ConsumerOffsets, told: ConsumerOffsets, ends: dict[str, int]
+) -> None:
+    table = OffsetTable(OffsetsConfig(), lambda: 0, kept)
+    table.join(told.to_json(), lambda topic, queue_id: ends.get(topic, 0))
+    newer = kept.data_version.counter < told.data_version.counter
+    for key in kept.offset_table.keys() | told.offset_table.keys():
+        topic, group = key.split("@")
+        for queue in range(3):
+            mine = kept.offset_table.get(key, {}).get(queue)
+            theirs = told.offset_table.get(key, {}).get(queue)
+            fits = theirs is not None and theirs <= ends.get(topic, 0)
+            wanted = theirs if theirs is not None and fits and (newer or mine is None or theirs > mine) else mine
+            assert table.query(group, topic, queue) == wanted
+    assert table.version == (told if newer else kept).data_version

@@ -203,3 +203,20 @@ def test_at_least_once_and_in_order_whatever_happens(seed: int) -> None:
     for level, found in delivered.items():
         first_seen = list(dict.fromkeys(found))
         assert first_seen == list(range(len(queues.due[level]))), f"level {level}: lost, or out of order"
+
+
+@pytest.mark.parametrize(("kept", "told", "found"), [
+    (2, 5, 5), (5, 2, 5), (2, 9, 2), (None, 3, 3), (None, 0, None),
+])
+def test_a_master_that_comes_back_goes_on_where_a_member_is_and_never_beyond_its_queue(
+    kept: int | None, told: int, found: int | None
+) -> None:
+    queues = Memory({1: [0] * 8})
+    machine = Machine(DELAYS, DelayOffsets({} if kept is None else {1: kept}))
+    newer = DataVersion(counter=3)
+    machine.join(DelayOffsets({1: told, 2: 4, 7: 1}, newer), queues)
+    assert machine.offsets() == DelayOffsets({} if found is None else {1: found}, newer), (
+        "level 2 has no queue here, level 7 is not configured")
+    machine.start(0, 0, queues)
+    machine.join(DelayOffsets({1: 8}, DataVersion(counter=9)), queues)
+    assert machine.offsets().data_version == newer, "one that delivers joins nobody"

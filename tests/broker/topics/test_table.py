@@ -13,7 +13,7 @@ from broker.store.files import MemoryFiles
 from broker.store.tables import Topics, load, save
 from broker.topics import TopicsConfig, TopicTable
 from broker.topics.table import INHERIT
-from remoting.bodies.namesrv import DataVersion, TopicConfig
+from remoting.bodies.namesrv import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 
 NAMED = TopicsConfig(broker_cluster_name="c", broker_name="b")
 
@@ -129,3 +129,18 @@ def test_a_topic_made_again_has_all_queues_that_hold_messages() -> None:
     topics.queues_kept = {"known": 7}.__getitem__
     made = topics.create_for_send("known", "TBW102", 4)
     assert made is not None and (made.read_queue_nums, made.write_queue_nums) == (7, 7)
+
+
+@pytest.mark.parametrize(("version", "queues"), [(0, 4), (9, 8)])
+def test_a_master_that_comes_back_takes_what_is_new_and_loses_no_topic(version: int, queues: int) -> None:
+    topics = table(Topics({"old": TopicConfig("old"), "both": TopicConfig("both", 4, 4)}, DataVersion(0, 1, 5)))
+    told = TopicConfigSerializeWrapper(
+        {"both": TopicConfig("both", 8, 8), "new": TopicConfig("new", 2, 2)}, DataVersion(0, 1, version))
+    before = topics.version
+    topics.join(told.to_json())
+    assert {"old", "both", "new"} <= topics.topics.keys()
+    assert topics.topics["both"].read_queue_nums == queues, "a newer version says more of a topic that both have"
+    assert before.precedes(topics.version) and told.data_version.precedes(topics.version), "slaves copy it anew"
+    version_now = topics.version
+    topics.join(told.to_json())
+    assert topics.version == version_now, "nothing was new"

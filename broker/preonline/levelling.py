@@ -1,0 +1,265 @@
+"""Pre-online, carried out: a member that starts asks those who live, and only then clients are told of it.
+
+A master that comes back copies the end of the log from a member that holds more, tells each member where it replicates
+from, waits for its connection, and asks how far it is: offsets, delay levels, timers, topics, groups. A slave is linked
+to its master, and has its tables. What hinders that is said, and tried again every second with the members of then.
+Codes and headers are Java's: 901, 28, 26, 906, 43, 45, 60 and those of the tables. Source: ``BrokerPreOnlineService``
+of RocketMQ 5.5.0. It decides nothing: ``steps`` does, and parts join what they are told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final, Protocol
+
+import trio
+
+from broker.ha.config import HaConfig
+from broker.ha.following import Following
+from broker.ha.tail import undispatched
+from broker.ha.wire import Block, Blocks
+from broker.haaddress import MasterAddress
+from broker.journal import Journal
+from broker.preonline import steps
+from broker.preonline.steps import LogEnds, Phase, Tail
+from broker.preonline.tail import COMPARED_BYTES, TailCore
+from broker.store.errors import StoreError
+from remoting import properties
+from remoting.address import join_address
+from remoting.bodies.namesrv import KVTable
+from remoting.client import Client, checked
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request, response
+from remoting.connection import Connection
+from remoting.endpoint import Handler
+from remoting.errors import BodyError, DamagedRecord, HeaderError, RemotingError
+from remoting.header import Header
+from remoting.headers.broker import ExchangeHAInfoRequest, ExchangeHAInfoResponse
+from remoting.streams import Connector
+
+logger = logging.getLogger("broker.preonline")
+
+ASK_TIMEOUT_MS: Final = 3_000
+TABLE_TIMEOUT_MS: Final = 30_000
+PAUSE_S: Final = 1.0
+"""Between two attempts."""
+LINK_S: Final = 10.0
+"""For a connection of the HA protocol, as in Java; a Java slave speaks 5 s after it connected."""
+SILENCE_S: Final = 20.0
+"""Of a member that is to send the end of the log."""
+LOOK_S: Final = 0.05
+NEEDED: Final = (RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.GET_ALL_DELAY_OFFSET)
+"""Every member answers these; one that does not tell the rest, such as timers that it does not have, is not asked for
+it again."""
+
+AskMembers = Callable[[], Awaitable[Mapping[int, str] | None]]
+"""Who lives in the group, by id; None where no name server says it."""
+
+
+class Linked(Protocol):
+    """What a master's replication tells of its slaves."""
+
+    @property
+    def linked(self) -> list[str]:
+        """Hosts of the slaves that are connected, and said where their logs end."""
+        ...
+
+
+class Copies(Protocol):
+    """A slave's copies of its master's tables."""
+
+    done: int
+    """Whole rounds."""
+
+
+class Hindered(Exception):
+    """This attempt came to nothing; in words, why."""
+
+
+class Levelling:
+    """One start of one member. ``phase`` and ``problem`` say where it stands."""
+
+    def __init__(self, client: Client, journal: Journal, ha: HaConfig, connector: Connector, *, broker_id: int,
+                 address: str, members: AskMembers) -> None:
+        self.phase = Phase.ASKING
+        self.problem = ""
+        """What hindered the last attempt."""
+        self._client, self._journal, self._ha, self._connector = client, journal, ha, connector
+        self._broker_id, self._address, self._ask_members = broker_id, address, members
+        self._serves = False
+        """The HA port does."""
+
+    def gate(self, handler: Handler) -> Handler:
+        """Nobody copies from a master that does not know yet what its group did without it."""
+        def answer(connection: Connection, command: Command) -> Command | Coroutine[Any, Any, Command | None] | None:
+            if self.phase is Phase.ONLINE:
+                return handler(connection, command)
+            return response(command, ResponseCode.SYSTEM_ERROR, remark=(
+                f"this master is not back yet: {self.phase.value}{self.problem and ', '}{self.problem}"))
+
+        return answer
+
+    # --- a master that comes back ------------------------------------------------------------------------------
+
+    async def master(self, replication: Linked, serve: Callable[[], Awaitable[None]], itself: MasterAddress,
+                     joins: Mapping[int, Callable[[bytes], None]]) -> None:
+        """Returns when this broker may lead. ``serve`` lets slaves connect to the HA port; ``joins``: by the code that
+        asks a member for it, who takes what it knows better."""
+        await self._repeat(lambda: self._master(replication, serve, itself, joins))
+
+    async def _master(self, replication: Linked, serve: Callable[[], Awaitable[None]], itself: MasterAddress,
+                      joins: Mapping[int, Callable[[bytes], None]]) -> None:
+        members = await self._others()
+        self.phase = Phase.COPYING
+        await self._copy_tail(members)
+        await self._show()
+        if not self._serves:
+            await serve()
+            self._serves = True
+        self.phase = Phase.EXCHANGING
+        hosts: dict[int, list[str]] = {}
+        for member, address in members.items():
+            header = ExchangeHAInfoRequest(itself.ha_address, self._journal.end, itself.address)
+            await self._ask(address, RequestCode.EXCHANGE_BROKER_HA_INFO, header)
+            hosts[member] = [address.rpartition(":")[0]]
+            await self._wait(lambda: not steps.unlinked(hosts, replication.linked), (
+                f"no connection of member {member} at {address} to {itself.ha_address} in {LINK_S:.0f} s: can it reach "
+                "that address?"))
+            await self._join(member, address, joins)
+        if await self._others() != members:
+            raise Hindered("other members live than before")
+
+    async def _join(self, member: int, address: str, joins: Mapping[int, Callable[[bytes], None]]) -> None:
+        for code, join in joins.items():
+            answer = await self._client.call(address, request(code), timeout_ms=TABLE_TIMEOUT_MS)
+            if answer.code != ResponseCode.SUCCESS and code not in NEEDED:
+                logger.info("a member does not tell what this master may lack", extra={
+                    "member": member, "code": code, "why": answer.remark})
+                continue
+            join(checked(answer, address).body)
+
+    # --- the end of its log ------------------------------------------------------------------------------------
+
+    async def _copy_tail(self, members: Mapping[int, str]) -> None:
+        ends = {member: await self._ends(address) for member, address in members.items()}
+        journal = self._journal
+        while todo := steps.tail(LogEnds(journal.begin, journal.end), ends):
+            if isinstance(todo, Tail) and journal.trust.trusted_end is not None:
+                trusted = journal.trust.trusted_end
+                logger.warning("the log ends at %d, and is cut at %d: what is behind was not synced before this machine"
+                               " went down, and a member holds it", journal.end, trusted)
+                journal.truncate(trusted, everything=not trusted)
+                continue
+            if isinstance(todo, str):
+                raise Hindered(todo)
+            await self._copy(todo, members[todo.member])
+
+    async def _copy(self, todo: Tail, address: str) -> None:
+        journal = self._journal
+        end = journal.end
+        compared = min(COMPARED_BYTES, end - journal.begin, end % journal.log.file_bytes or journal.log.file_bytes)
+        core = TailCore(self._ha, end, journal.read(end - compared, compared) if compared else b"", begin=todo.begin,
+                        until=todo.end)
+        following: Following[Block] = Following(journal, core, Blocks, self._ha, self._connector)
+        following.follow(await self._ha_address(address))
+        logger.warning("the log ends at %d, and goes on to %d at member %d: that is copied", end, todo.end, todo.member)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(following.run)
+            began_ns = journal.now_ns()
+            while not core.done and not core.refused:
+                await trio.sleep(LOOK_S)
+                if journal.now_ns() - max(began_ns, core.moved_ns) > SILENCE_S * 1e9:
+                    core.refused = (f"member {todo.member} has sent nothing of its log for {SILENCE_S:.0f} s, which "
+                                    f"ends at {todo.end}, here at {journal.end}")
+            nursery.cancel_scope.cancel()
+        if core.refused:
+            raise Hindered(core.refused)
+
+    async def _show(self) -> None:
+        """Wait until queues have all of the log: offsets are held against their ends."""
+        journal = self._journal
+        await _until(lambda: journal.durable_end >= journal.end)
+        journal.confirm(journal.end)
+        await _until(lambda: not undispatched(journal))
+
+    async def _ends(self, address: str) -> LogEnds:
+        answer = await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        table = KVTable.from_json(answer.body).table
+        try:
+            return LogEnds(int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"]))
+        except (KeyError, ValueError) as error:
+            raise Hindered(f"{address} does not say from where to where it holds the log: {error!r}") from None
+
+    async def _ha_address(self, address: str) -> str:
+        """Where that member's HA port is: its configuration tells."""
+        answer = await self._ask(address, RequestCode.GET_BROKER_CONFIG)
+        try:
+            told = properties.parse(answer.body.decode())
+            port = int(told["haListenPort"])
+        except (KeyError, ValueError) as error:
+            raise Hindered(f"{address} does not say where its HA port is: {error!r}") from None
+        return join_address(told.get("brokerIP2") or address.rpartition(":")[0], port)
+
+    # --- a slave that starts -----------------------------------------------------------------------------------
+
+    async def slave(self, told: Callable[[MasterAddress], None], is_linked: Callable[[], bool], copies: Copies) -> None:
+        """Returns when clients may find this slave. ``told`` hears where its master is."""
+        await self._repeat(lambda: self._slave(told, is_linked, copies))
+
+    async def _slave(self, told: Callable[[MasterAddress], None], is_linked: Callable[[], bool],
+                     copies: Copies) -> None:
+        master = (await self._others()).get(steps.MASTER_ID)
+        if master is None:
+            return
+        self.phase = Phase.EXCHANGING
+        answer = await self._ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequest())
+        header = ExchangeHAInfoResponse.from_ext(answer.ext)
+        if not header.master_ha_address:
+            return
+        done = copies.done
+        told(MasterAddress(header.master_address or master, header.master_ha_address, header.master_flush_offset or 0))
+        await self._wait(is_linked, f"no connection to the master's HA port at {header.master_ha_address} in "
+                                    f"{LINK_S:.0f} s")
+        try:
+            await self._wait(lambda: copies.done > done, "")
+        except Hindered:
+            logger.warning("clients find this slave before it has all tables of its master, which does not tell them")
+
+    # --- both --------------------------------------------------------------------------------------------------
+
+    async def _repeat(self, attempt: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            self.phase = Phase.ASKING
+            try:
+                await attempt()
+            except (Hindered, RemotingError, BodyError, HeaderError, StoreError, DamagedRecord, OSError) as error:
+                if str(error) != self.problem:
+                    self.problem = str(error)
+                    logger.warning("clients do not find this broker yet: %s", error)
+                await trio.sleep(PAUSE_S)
+            else:
+                self.phase, self.problem = Phase.ONLINE, ""
+                return
+
+    async def _others(self) -> dict[int, str]:
+        members = await self._ask_members()
+        if members is None:
+            raise Hindered("no name server says who lives in the group")
+        return steps.others(self._broker_id, self._address, members)
+
+    async def _ask(self, address: str, code: int, header: Header | None = None) -> Command:
+        return checked(await self._client.call(address, request(code, header), timeout_ms=ASK_TIMEOUT_MS), address)
+
+    async def _wait(self, condition: Callable[[], bool], otherwise: str) -> None:
+        with trio.move_on_after(LINK_S):
+            await _until(condition)
+            return
+        raise Hindered(otherwise)
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while True:
+        if condition():
+            return
+        await trio.sleep(LOOK_S)

@@ -1,0 +1,163 @@
+"""Whole groups without controllers: what a member does before clients may find it, and what hinders it."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from broker.preonline.steps import Phase
+from broker.roles import PlainMasterRole, PlainSlaveRole
+from broker.schedule.part import DelaysPart
+from broker.store.tables import DelayOffsets
+from broker.timer.checkpoint import TimerCheckpoint
+from broker.timer.part import TimersPart
+from harness.simulation.worlds.brokers import Cluster, Node, cluster, until
+from remoting.bodies.consumers import MessageRequestMode, MessageRequestModes
+from remoting.codes import RequestCode, ResponseCode
+from tests.broker.ha.group import log_of
+
+ACTING = {"enableSlaveActingMaster": "true", "totalReplicas": "2", "slaveReadEnable": "true"}
+SLAVE = {"brokerRole": "SLAVE", "brokerId": "1"}
+
+
+async def pair(made: Cluster, **settings: str) -> tuple[Node, Node]:
+    """A master with a message in T, and its slave."""
+    master = await made.node(**ACTING, **settings)
+    await until(lambda: master.serves)
+    slave = await made.node(**ACTING, **SLAVE, **settings)
+    await until(lambda: slave.broker.standing.role.listed)
+    for number in range(10):
+        assert (await made.send(master.address, b"%d" % number)).code == ResponseCode.SUCCESS
+    master.groups.find("G")
+    await until(lambda: slave.broker.journal.end == master.broker.journal.end and slave.groups.get("G"))
+    return master, slave
+
+
+def problem(node: Node) -> str:
+    role = node.broker.roles
+    assert isinstance(role, (PlainMasterRole, PlainSlaveRole)) and role.levelling is not None
+    return "" if role.levelling.phase is Phase.ONLINE else role.levelling.problem or role.levelling.phase.value
+
+
+async def hindered(node: Node, words: str) -> None:
+    await until(lambda: words in problem(node))
+    assert not node.serves and not node.broker.registration.is_open
+
+
+async def test_what_consumers_said_to_the_slave_is_not_lost(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        master, slave = await pair(made)
+        master.offsets.commit("G", "T", 0, 3)
+        await trio.sleep(20)
+        assert slave.offsets.query("G", "T", 0) == 3
+        await master.kill()
+        slave.offsets.commit("G", "T", 0, 7)
+        slave.offsets.commit("G", "T", 1, 99)
+        slave.groups.find("H")
+        slave.topics.create_if_absent("New", 3)
+        await master.start()
+        assert not master.serves, "it asks first"
+        answer = await made.ask(master.address, RequestCode.GET_ALL_CONSUMER_OFFSET)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert str(answer.remark).startswith("this master is not back yet: it ")
+        await until(lambda: master.serves)
+        assert master.offsets.query("G", "T", 0) == 7
+        assert master.offsets.query("G", "T", 1) is None, "the queue has no message"
+        assert master.groups.get("H") and master.topics.get("New")
+        await trio.sleep(20)
+        assert slave.offsets.query("G", "T", 0) == 7, "nor when the slave follows again"
+        await made.wait_route("T", {0: master.address, 1: slave.address})
+
+
+@pytest.mark.parametrize("lost", ["tail", "disk"])
+async def test_a_log_that_ends_early_is_completed_first(lost: str, autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        master, slave = await pair(made)
+        whole = log_of(slave.broker.journal)
+        await master.kill()  # and what was not synced is lost
+        if lost == "disk":
+            master.store.content.clear()
+        await master.start()
+        assert len(log_of(master.broker.journal)) < len(whole)
+        await until(lambda: master.serves)
+        assert log_of(master.broker.journal) == whole
+        assert (await made.pull(master.address)).ext["nextBeginOffset"] == "10"
+        await made.send(master.address, b"more")
+        await until(lambda: log_of(slave.broker.journal) == log_of(master.broker.journal) != whole)
+
+
+async def test_logs_that_differ_keep_the_master_away(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        master, slave = await pair(made)
+        await slave.stop()
+        await master.kill()
+        master.store.content.clear()
+        await master.start()
+        await until(lambda: master.serves)
+        await made.send(master.address, b"another history")
+        await master.stop()
+        await slave.start()
+        await until(lambda: slave.broker.registration.registered)
+        await master.start()
+        await hindered(master, "not the same")
+
+
+async def test_a_member_without_timers_does_not_keep_the_master_away(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        master, _ = await pair(made, timerWheelEnable="false")
+        await master.kill()
+        await master.start()
+        await until(lambda: master.serves)
+
+
+async def test_a_member_that_cannot_connect_keeps_the_master_away_in_words(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        master, slave = await pair(made)
+        await master.kill()
+        master.settings["haListenPort"] = "19999"  # where nobody listens in this world
+        await master.start()
+        await hindered(master, "no connection of member 1 at 10.0.0.2:10911 to 10.0.0.1:19999")
+        await slave.stop()
+        await until(lambda: master.serves)
+
+
+async def test_who_is_alone_waits_for_nobody(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        slave = await made.node(**ACTING, **SLAVE)
+        await until(lambda: slave.broker.standing.role.listed)
+        await made.kill_namesrv()
+        master = await made.node(**ACTING)
+        await hindered(master, "no name server says who lives")
+        await made.start_namesrv()
+        await until(lambda: master.serves)
+
+
+@pytest.mark.parametrize("settings", [{"skipPreOnline": "true"}, {"totalReplicas": "1"}])
+async def test_who_need_not_ask_leads_at_once(settings: dict[str, str], autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        assert (await made.node(**{**ACTING, **settings})).serves
+
+
+async def test_delays_timers_and_modes_go_on_where_the_slave_is(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        master, slave = await pair(made)
+        for _ in range(3):
+            await made.send(master.address, b"later", properties="DELAY\x0118\x02")  # in two hours
+        await until(lambda: slave.broker.journal.end == master.broker.journal.end)
+        await master.kill()
+        parts = slave.broker.parts
+        due_ms = parts[TimersPart].done_before_ms + 60_000
+        (table,) = (each for each in parts[DelaysPart].tables())
+        table.copy(DelayOffsets({18: 2, 1: 7}).to_json())
+        parts[TimersPart].copies()[RequestCode.GET_TIMER_CHECK_POINT](TimerCheckpoint(read_time_ms=due_ms).body())
+        (modes,) = (each for each in slave.clients.tables())
+        modes.copy(MessageRequestModes({"T": {"G": MessageRequestMode("T", "G", "POP", 1)}}).to_json())
+        await master.start()
+        await until(lambda: master.serves)
+        (levels,) = master.broker.parts[DelaysPart].tables()
+        found = await made.ask(master.address, levels.code)
+        assert DelayOffsets.from_json(found.body).offset_table == {18: 2}, "level 1 has no message"
+        assert master.broker.parts[TimersPart].done_before_ms == due_ms // 1_000 * 1_000
+        found = await made.ask(master.address, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+        assert MessageRequestModes.from_json(found.body).message_request_mode_map["T"]["G"].mode == "POP"
