@@ -5,6 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-builtin-rules
+unexport PYTHONDONTWRITEBYTECODE # else each of the processes of tests and demos compiles all that it imports
 
 ifeq ($(origin PYTHON),command line)
 VENV := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')

@@ -6,8 +6,12 @@ Tests are deterministic: hypothesis draws from a fixed seed and keeps no databas
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
+import sys
 import threading
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +22,10 @@ settings.register_profile(
 settings.register_profile("deep", deadline=None, database=None, max_examples=2_000, print_blob=True)
 settings.load_profile("steady")
 
+# Else this process, and each of the hundreds that it starts, compiles whatever it imports.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Asserts are part of the product's checks: refuse to call a run without them green."""
@@ -25,6 +33,17 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("tests run with asserts on: drop -O and PYTHONOPTIMIZE")
     if threading.current_thread() is threading.main_thread():
         _hear_signals()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """It makes millions of objects and no garbage; they stay, and to look through them takes as long as many tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _hear_signals() -> None:
