@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 import re
 import subprocess
 import sys
@@ -72,6 +73,15 @@ class Source:
     def tree(self) -> ast.Module:
         return ast.parse(self.text, self.path)
 
+    @functools.cached_property
+    def names(self) -> frozenset[str]:
+        """Qualified ones of all its functions."""
+        return frozenset(name for name, _ in self.functions) if self.python else frozenset()
+
+    @functools.cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        return tuple(ast.walk(self.tree))
+
     @property
     def python(self) -> bool:
         return self.path.endswith(".py")
@@ -83,10 +93,13 @@ class Source:
         in_package = self.python and name.partition(".")[0] in PACKAGES
         return in_package and not any(fnmatch(name, pattern) for pattern in TREE.patterns["shell"])
 
-    def functions(self) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    @functools.cached_property
+    def functions(self) -> tuple[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef], ...]:
         """Every function with its qualified name."""
         def walk(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
             for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.expr):
+                    continue  # it holds none
                 name = prefix
                 if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                     name = f"{prefix}.{child.name}" if prefix else child.name
@@ -94,21 +107,26 @@ class Source:
                     yield name, child
                 yield from walk(child, name)
 
-        return walk(self.tree, "")
+        return tuple(walk(self.tree, ""))
 
-    def imports(self) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    @functools.cached_property
+    def imports(self) -> list[tuple[int, str, tuple[str, ...]]]:
         """(line, module, names taken from it) of every absolute import."""
-        for node in ast.walk(self.tree):
+        found: list[tuple[int, str, tuple[str, ...]]] = []
+        for node in self.nodes:
             if isinstance(node, ast.Import):
-                for alias in node.names:
-                    yield node.lineno, alias.name, ()
+                found += ((node.lineno, alias.name, ()) for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                yield node.lineno, node.module, tuple(alias.name for alias in node.names)
+                found.append((node.lineno, node.module, tuple(alias.name for alias in node.names)))
+        return found
 
 
 @functools.cache
 def sources() -> list[Source]:
-    """Every text file that is, or is about to be, under version control."""
+    """Every text file that is, or is about to be, under version control, parsed.
+
+    No garbage is searched for meanwhile: a finaliser that parses, as tracebacks of Python 3.11 do, breaks a parse.
+    """
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, check=True, capture_output=True, text=True,
@@ -120,7 +138,20 @@ def sources() -> list[Source]:
         except (UnicodeDecodeError, FileNotFoundError):
             continue  # not text, or deleted but not committed yet
     assert any(source.path == "tests/test_tidy.py" for source in found)
+    gc.disable()
+    try:
+        for source in found:
+            if source.python:
+                assert source.nodes
+    finally:
+        gc.freeze()  # they stay
+        gc.enable()
     return found
+
+
+@functools.cache
+def by_path() -> dict[str, Source]:
+    return {source.path: source for source in sources()}
 
 
 # --- the checks ----------------------------------------------------------------------------------------------
@@ -135,7 +166,7 @@ def file_length(source: Source) -> Iterator[str]:
 def function_length(source: Source) -> Iterator[str]:
     if not source.python:
         return
-    for name, node in source.functions():
+    for name, node in source.functions:
         lines = (node.end_lineno or node.lineno) - node.lineno + 1
         if lines > FUNCTION_LINES_MAX and f"{source.path}::{name}" not in LONG_FUNCTIONS:
             yield f"{source.path}:{node.lineno}: {name} has {lines} lines, at most {FUNCTION_LINES_MAX}"
@@ -159,10 +190,10 @@ def file_name(source: Source) -> Iterator[str]:
 def real_sleep(source: Source) -> Iterator[str]:
     if not (source.python and source.path.rpartition("/")[2].startswith("test_")):
         return
-    for line, module, names in source.imports():
+    for line, module, names in source.imports:
         if module == "time" and "sleep" in names:
             yield f"{source.path}:{line}: tests do not sleep; use a virtual clock"
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "time.sleep":
             yield f"{source.path}:{node.lineno}: tests do not sleep; use a virtual clock"
 
@@ -176,7 +207,7 @@ def machine_path(source: Source) -> Iterator[str]:
 def chance(source: Source) -> Iterator[str]:
     if not source.pure:
         return
-    for line, module, names in source.imports():
+    for line, module, names in source.imports:
         if module == "random" and names != ("Random",):
             yield f"{source.path}:{line}: a core draws from an injected random.Random only"
 
@@ -184,7 +215,7 @@ def chance(source: Source) -> Iterator[str]:
 def clock(source: Source) -> Iterator[str]:
     if not source.pure:
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("now", "utcnow", "today"):
             yield f"{source.path}:{node.lineno}: a core is told the time"
 
@@ -192,7 +223,7 @@ def clock(source: Source) -> Iterator[str]:
 def coroutine(source: Source) -> Iterator[str]:
     if not source.pure or source.path in COROUTINES:
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
             yield f"{source.path}:{node.lineno}: a core waits for nobody"
 
@@ -202,7 +233,7 @@ def third_party(source: Source) -> Iterator[str]:
     if not source.python or library is None:
         return
     allowed = IMPORTS[library] | IMPORTS.get(source.path, set()) | set(sys.stdlib_module_names)
-    for line, module, _ in source.imports():
+    for line, module, _ in source.imports:
         if module.partition(".")[0] not in allowed:
             yield f"{source.path}:{line}: imports {module}, which its installation does not promise"
 
@@ -210,7 +241,7 @@ def third_party(source: Source) -> Iterator[str]:
 def reach(source: Source) -> Iterator[str]:
     if not source.path.startswith("broker/"):
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Attribute) and (found := REACH.search(ast.unparse(node))):
             yield f"{source.path}:{node.lineno}: {found[0]} reaches through two objects; take the {found[1]} itself"
 
@@ -218,7 +249,7 @@ def reach(source: Source) -> Iterator[str]:
 def unbounded(source: Source) -> Iterator[str]:
     if not (source.python and source.path.startswith(LIBRARIES)):
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func).rpartition(".")[2]
             if called == "open_memory_channel" and node.args and "inf" in ast.unparse(node.args[0]):
@@ -291,10 +322,7 @@ def named_tests(source: Source) -> Iterator[str]:
     if not source.path.endswith(".md"):
         return
     for path, name in TEST_ID.findall(source.text):
-        file = ROOT / path
-        wanted = name.replace("::", ".")
-        known = Source(path, file.read_text(encoding="utf-8") if file.exists() else "").functions()
-        if wanted not in {found for found, _ in known}:
+        if path not in by_path() or name.replace("::", ".") not in by_path()[path].names:
             yield f"{source.path}: names the test {path}::{name}, which does not exist"
 
 
@@ -344,7 +372,7 @@ def test_every_exemption_is_needed() -> None:
     long = {
         f"{source.path}::{name}"
         for source in sources() if source.python
-        for name, node in source.functions() if (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES_MAX
+        for name, node in source.functions if (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES_MAX
     }
     assert set(LONG_FUNCTIONS) <= long
 
