@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -32,20 +32,29 @@ from broker.parts import configuration, passed_on
 from broker.place import log_paths, store_files
 from broker.relay.finding import Listed, MasterFinder
 from broker.relay.forwarding import Forwarder
-from broker.relay.guardian import HANDED_OVER, Guardian, GuardianConfig, inherited_sockets, tell_ready
+from broker.relay.guardian import (
+    CONTAINED,
+    Guardian,
+    GuardianConfig,
+    Leashed,
+    StandIn,
+    inherited_sockets,
+    tell_ready,
+)
 from broker.relay.lingering import send_away
+from broker.relay.lives import HANDED_OVER
 from broker.replicas.identity import IdentityError
 from broker.roles import Roles
 from broker.server import RunningBroker, World, serve_broker
 from broker.store.errors import StoreError
 from raft.loglimit import RepeatLimit
 from remoting.address import is_ip
-from remoting.client import open_client
+from remoting.client import Client, open_client
 from remoting.config import ServerConfig, TLSMode
 from remoting.daemon.child import child
 from remoting.daemon.files import DiskFiles
 from remoting.daemon.keys import ConfigError, names
-from remoting.daemon.notify import READY, STOPPING, notify
+from remoting.daemon.notify import READY, SOCKET, STOPPING, notify
 from remoting.daemon.process import (
     FAILED,
     STOPPED,
@@ -120,14 +129,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tls = tls_of(config)
         client_tls_of(config)
         inherited = inherited_sockets()
-        guards = config.enable_controller_mode and config.enable_guardian and not inherited
+        contained = CONTAINED in os.environ
+        guards = is_guarded(config) and not inherited and not contained
         start_logs(options, "guardian" if guards else "mqbroker", RepeatLimit())
     except BrokenPipeError:
         raise
     except (ConfigError, OSError) as error:
         print(f"mqbroker: {error}", file=sys.stderr)
         return USAGE
-    if not inherited:
+    if contained or not inherited:
         tell_of_idle_keys(config.without_meaning, strange, FEATURES, config, None)
         _tell_of(config, given)
         tell_of_readable_keys(config.tls_server_key_path, config.tls_client_key_path)
@@ -203,7 +213,8 @@ async def run(config: BrokerConfig, tls: TLSContext | None, inherited: Sequence[
     async with AsyncExitStack() as stack:
         ha_listeners = await opened(stack, config, config.ha_listen_port)
         if inherited:
-            live_with_guardian()
+            if CONTAINED not in os.environ:
+                live_with_guardian()
             listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in inherited]
         else:
             listeners = await client_ports(stack, config)
@@ -259,19 +270,21 @@ async def client_ports(stack: AsyncExitStack, config: BrokerConfig) -> list[trio
 # --- the guardian ----------------------------------------------------------------------------------------------------
 
 
+def is_guarded(config: BrokerConfig) -> bool:
+    """Whether somebody holds its clients' ports beyond its death: only controllers name another master."""
+    return config.enable_controller_mode and config.enable_guardian
+
+
 async def guard(config: BrokerConfig, tls: TLSContext | None, arguments: Sequence[str]) -> int:
     """Hold the clients' ports and keep a broker running that serves them; its exit code."""
-    sockets = await _free_ports(config)
+    sockets = await free_ports(config)
     port = int(sockets[0].getsockname()[1])
-    command = [*child("broker.cli"), *arguments, "-D", f"listenPort={port}"]
-    forwarder = Forwarder(tls=client_tls_of(config), codes=passed_on())
-    own_address = attrs.evolve(config, listen_port=port).address
-    listed = Listed(config.name_servers, config.broker_cluster_name, own_address, partial(last_epoch, config))
+    environment = {name: text for name, text in os.environ.items() if name != SOCKET}  # the service is this process
+    launch = Leashed([*child("broker.cli"), *arguments, "-D", f"listenPort={port}"], environment)
     async with open_client(tls=client_tls_of(config)) as client, trio.open_nursery() as nursery:
-        guardian = Guardian(
-            GuardianConfig(own_address, config.forward_ms, config.stop_forward_ms, _linger_path(config)),
-            command, sockets, forwarder, MasterFinder(client, config.controllers, config.broker_name, listed),
-            server=ServerConfig(tls_mode=TLSMode(config.tls_server_mode)), tls=tls, serves=partial(notify, READY))
+        held = attrs.evolve(config, listen_port=port)
+        guardian = Guardian(guardian_config(held, _linger_path(config)), launch, stand_in(held, tls, client, sockets),
+                            serves=partial(notify, READY))
 
         async def obey() -> None:
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
@@ -287,10 +300,26 @@ async def guard(config: BrokerConfig, tls: TLSContext | None, arguments: Sequenc
         nursery.cancel_scope.cancel()
     for each in sockets:
         each.close()
-    return code
+    return FAILED if code is None else code
 
 
-async def _free_ports(config: BrokerConfig) -> list[socket.socket]:
+def guardian_config(config: BrokerConfig, linger_path: Path | None) -> GuardianConfig:
+    return GuardianConfig(config.address, config.forward_ms, config.stop_forward_ms, linger_path)
+
+
+def stand_in(
+    config: BrokerConfig, tls: TLSContext | None, client: Client, sockets: list[socket.socket], *,
+    reopen: Callable[[], Awaitable[list[socket.socket]]] | None = None,
+) -> StandIn:
+    """Who answers for this broker while it is down, with its certificate."""
+    listed = Listed(config.name_servers, config.broker_cluster_name, config.address, partial(last_epoch, config))
+    return StandIn(
+        sockets=sockets, forwarder=Forwarder(tls=client_tls_of(config), codes=passed_on()),
+        finder=MasterFinder(client, config.controllers, config.broker_name, listed), reopen=reopen,
+        server=ServerConfig(tls_mode=TLSMode(config.tls_server_mode)), tls=tls)
+
+
+async def free_ports(config: BrokerConfig) -> list[socket.socket]:
     """A guardian that was killed takes its broker along, which may take a moment, as the end of one that only lingers
     there does. Raises ``OSError``."""
     deadline = trio.current_time() + _PORTS_WAIT_S

@@ -28,6 +28,8 @@ import role_tables  # noqa: E402
 
 from benchmarks import broker_figures, failover_timeline, rto_figures  # noqa: E402
 from broker.config import PROFILES, QUICK  # noqa: E402
+from broker.container.config import WITHOUT_MEANING as CONTAINER_WITHOUT_MEANING  # noqa: E402
+from broker.container.config import ContainerConfig  # noqa: E402
 from broker.idle_keys import FEATURES, NOT_OFFERED  # noqa: E402
 from broker.moments import ORDERS  # noqa: E402
 from broker.parts import configuration  # noqa: E402
@@ -256,6 +258,8 @@ def report_bounds() -> Iterator[str]:
 
 PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "controller-keys": keys, "controller-idle-keys": idle_keys,
+    "container-keys": partial(keys, ContainerConfig),
+    "container-idle-keys": partial(idle_keys, CONTAINER_WITHOUT_MEANING),
     "broker-keys": partial(keys, configuration()), "broker-refused-keys": refused_keys,
     "broker-feature-keys": feature_keys,
     "mqadmin-absent": absent_commands, "mqadmin-commands": commands, "interop": scenarios, "send-rules": send_rules,

@@ -20,6 +20,7 @@ import attrs
 
 from mqcluster.plan import Kind, Planned, from_json, to_json
 from remoting.daemon.child import child
+from remoting.daemon.identity import born
 
 FILE: Final = "cluster.json"
 READY: Final = "boot success"
@@ -51,7 +52,7 @@ class Server:
 
     @property
     def running(self) -> bool:
-        return self.born != "" and _born(self.pid) == self.born
+        return self.born != "" and born(self.pid) == self.born
 
     @property
     def command(self) -> Sequence[str]:
@@ -73,7 +74,7 @@ class Server:
             process = subprocess.Popen(
                 [*self.prefix, *self.command],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=self.home, start_new_session=True)
-        self.pid, self.born = process.pid, _born(process.pid)
+        self.pid, self.born = process.pid, born(process.pid)
         _reap_later(process)
 
     @property
@@ -178,26 +179,6 @@ class Cluster:
                 time.sleep(POLL_S)
             with suppress(ClusterError):
                 each.signal(signal.SIGKILL)
-
-
-def _born(pid: int) -> str:
-    """When a process began, as text to compare; empty when there is none, or only its remains."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return _alive_elsewhere(pid)
-    return "" if fields[0] in "ZX" else fields[19]
-
-
-def _alive_elsewhere(pid: int) -> str:
-    """Without /proc there is only the number to go by."""
-    if Path("/proc/self/stat").exists():
-        return ""
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return ""
-    return "runs"
 
 
 def _reap_later(process: subprocess.Popen[bytes]) -> None:

@@ -17,10 +17,10 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 import trio
@@ -28,24 +28,76 @@ import trio
 from broker.relay.finding import MasterFinder
 from broker.relay.forwarding import Forwarder
 from broker.relay.lingering import lingering
+from broker.relay.lives import HANDED_OVER, STOPPED, Lives
 from remoting.config import ServerConfig
-from remoting.daemon.notify import SOCKET
+from remoting.daemon.process import FAILED
 from remoting.server import Server
 from remoting.streams import TLSContext
 
 logger = logging.getLogger("broker.guardian")
 
+CONTAINED: Final = "MQBROKER_CONTAINED"
+"""Environment of a broker of a container: it has no leash, and no guardian of its own."""
 SOCKETS: Final = "MQBROKER_LISTEN_FDS"
 """Environment of the child: numbers of its listening sockets, the main one first, separated by commas."""
 READY: Final = "MQBROKER_READY_FD"
 """Environment of the child: it writes a byte there when it serves, and the end of that pipe is the guardian's end."""
-HANDED_OVER: Final = 64
-"""Exit code of the child that stopped in order, and after which another broker is master; outwards it is 0."""
-ORDERLY: Final = frozenset({0, 2, HANDED_OVER})
-"""Exit codes after which the child is not started again: told to stop, or its configuration is wrong."""
 LOOK_S: Final = 0.02
 """Between two questions while a master is wanted; later every ``WATCH_S``."""
 WATCH_S: Final = 0.5
+
+
+class Child(Protocol):
+    """The broker's process, which may be another's child."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None:
+        """None: it runs, or nobody could see how it ended."""
+
+    def poll(self) -> int | None:
+        """Its exit code; None while it runs."""
+
+    def send_signal(self, number: int, /) -> None: ...
+
+    async def wait(self) -> int | None:
+        """Until it has ended: its exit code; None where nobody could see it."""
+
+
+class Launch(Protocol):
+    """How a broker's process is started, and what becomes of it when whoever started it leaves."""
+
+    def __call__(self, ready: int, sockets: Sequence[int]) -> AbstractAsyncContextManager[Child]:
+        """Start one: it gets these file descriptors. See ``told``. Raises ``OSError``."""
+
+
+def told(ready: int, sockets: Sequence[int]) -> dict[str, str]:
+    """Environment of a child that has these file descriptors."""
+    named = {SOCKETS: ",".join(map(str, sockets))} if sockets else {}
+    return {**named, READY: str(ready)}
+
+
+@attrs.frozen
+class Leashed:
+    """A child that ends when this process does, however that ends: it reads the end of its standard input."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+
+    @asynccontextmanager
+    async def __call__(self, ready: int, sockets: Sequence[int]) -> AsyncGenerator[Child]:
+        child = await trio.lowlevel.open_process(
+            list(self.command), pass_fds=[ready, *sockets], stdin=subprocess.PIPE,
+            env={**self.environment, **told(ready, sockets)})
+        try:
+            yield child
+        finally:
+            with trio.CancelScope(shield=True):
+                assert child.stdin is not None
+                await child.stdin.aclose()
+                await child.wait()
 
 
 @attrs.frozen
@@ -59,29 +111,37 @@ class GuardianConfig:
     """How long clients are served after a stop that handed mastership over; 0: not at all."""
     linger_path: Path | None = None
     """A file that tells of it while that lasts, so that another broker may have the port: see ``send_away``."""
-    restart_ms: int = 500
-    restart_ms_max: int = 30_000
-    stable_ms: int = 30_000
-    """A child that lived so long is started again after ``restart_ms``, another one after twice the last pause."""
+
+
+@attrs.frozen(kw_only=True)
+class StandIn:
+    """Who answers while the broker is down. ``sockets`` listen already; they stay open until the end."""
+
+    sockets: list[socket.socket]
+    forwarder: Forwarder
+    finder: MasterFinder
+    reopen: Callable[[], Awaitable[list[socket.socket]]] | None = None
+    """Of a broker that was running before this process was: it holds the sockets, until it ends. Raises ``OSError``."""
+    server: ServerConfig | None = None
+    tls: TLSContext | None = None
 
 
 class Guardian:
-    """``command`` starts the broker. ``sockets`` listen already; they stay open until the end."""
+    """``launch`` starts the broker. Without ``stand_in`` nobody answers while it is down: its ports are its own."""
 
     def __init__(
-        self, config: GuardianConfig, command: Sequence[str], sockets: Sequence[socket.socket], forwarder: Forwarder,
-        finder: MasterFinder, environment: Mapping[str, str] | None = None, *, server: ServerConfig | None = None,
-        tls: TLSContext | None = None, serves: Callable[[], None] = lambda: None,
+        self, config: GuardianConfig, launch: Launch, stand_in: StandIn | None, *, lives: Lives | None = None,
+        running: AbstractAsyncContextManager[Child] | None = None, serves: Callable[[], None] = lambda: None,
     ) -> None:
-        """``serves`` is called once, when the broker serves for the first time."""
-        self.config, self.forwarder = config, forwarder
-        self.child: trio.Process | None = None
+        """``running``: the broker's first life began before this process did, and it serves. ``serves`` is called once,
+        when the broker serves for the first time."""
+        self.config, self.lives = config, lives or Lives()
+        self.child: Child | None = None
         self.starts = 0
-        self._command, self._sockets = list(command), list(sockets)
-        self._finder, self._server, self._tls = finder, server, tls
+        self.ended = trio.Event()
+        """Set when the broker's process has ended and is not started again; its clients may still be served."""
+        self._launch, self._running, self._stand_in = launch, running, stand_in
         self._serves = serves
-        self._environment = dict(os.environ if environment is None else environment)
-        self._environment.pop(SOCKET, None)  # the service is this process
         self._stopping = trio.Event()
         self._at_once = trio.Event()
         """Set when nobody is to be served any longer."""
@@ -94,36 +154,35 @@ class Guardian:
 
     # --- life ------------------------------------------------------------------------------------------------
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> int:
-        """Keep the broker running until it ends in order; its exit code. Started when the broker serves."""
-        pause_ms = self.config.restart_ms
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> int | None:
+        """Keep the broker running until it ends in order; its exit code, None where nobody could see it. Started when
+        the broker serves."""
         async with trio.open_nursery() as nursery:
-            server = Server(self.forwarder.handlers(), config=self._server, tls=self._tls,
-                            on_close=lambda connection, _: self.forwarder.closed(connection))
-            await nursery.start(self.forwarder.run)
-            await nursery.start(server.run)
-            nursery.start_soon(self._stand_in_while_down, server, nursery)
-            nursery.start_soon(self._follow_master)
+            if self._stand_in is not None:
+                await self._prepare(self._stand_in, nursery)
             while True:
                 began = trio.current_time()
                 code = await self._live(nursery, task_status)
                 lived_ms = (trio.current_time() - began) * 1e3
-                over = code in ORDERLY or not self._served
+                await self._reopen()
                 if self._restarting and not self._stopping.is_set():
                     self._restarting = False
                     self._down.set()
                     continue
-                if not self._stopping.is_set() and not over:
-                    pause_ms = (self.config.restart_ms if lived_ms >= self.config.stable_ms
-                                else min(pause_ms * 2, self.config.restart_ms_max))
-                    logger.error("the broker's process ended; its address is answered by the master meanwhile",
-                                 extra={"exit_code": code, "starts_again_in_ms": pause_ms})
+                pause_ms = None
+                if not self._stopping.is_set():
+                    pause_ms = self.lives.ended(code, lived_ms, served=self._served)
+                if pause_ms is not None:
+                    meanwhile = "" if self._stand_in is None else "; its address is answered by the master meanwhile"
+                    logger.error("the broker's process ended%s", meanwhile, extra={
+                        "broker": self.config.own_address, "exit_code": code, "starts_again_in_ms": pause_ms})
                     self._down.set()
                     with trio.move_on_after(pause_ms / 1e3):
                         await self._stopping.wait()
-                if self._stopping.is_set() or over:
+                if self._stopping.is_set() or pause_ms is None:
+                    self.ended.set()
                     if code == HANDED_OVER:
-                        code = 0
+                        code = STOPPED
                         await self._linger()
                     nursery.cancel_scope.cancel()
                     return code
@@ -149,7 +208,7 @@ class Guardian:
     async def _linger(self) -> None:
         """Serve the clients of a broker that will not come back, until they must have heard of its successor."""
         config = self.config
-        if not config.stop_forward_ms or self._at_once.is_set():
+        if self._stand_in is None or not config.stop_forward_ms or self._at_once.is_set():
             return
         logger.warning("the broker has stopped; its clients are served by the new master for a while",
                        extra={"for_ms": config.stop_forward_ms, "sooner": "by another SIGTERM"})
@@ -158,63 +217,90 @@ class Guardian:
             with nullcontext() if config.linger_path is None else lingering(config.linger_path):
                 await self._at_once.wait()
 
-    async def _live(self, nursery: trio.Nursery, task_status: trio.TaskStatus[None]) -> int:
-        """One process of the broker, from its start to its end."""
-        mine, its = os.pipe()
-        try:
-            child = self.child = await trio.lowlevel.open_process(
-                self._command, pass_fds=[its, *(each.fileno() for each in self._sockets)],
-                stdin=subprocess.PIPE,  # its leash: it ends when this process does, however that ends
-                env={**self._environment, READY: str(its),
-                     SOCKETS: ",".join(str(each.fileno()) for each in self._sockets)})
-        except BaseException:
-            os.close(mine)
-            raise
-        finally:
-            os.close(its)
-        self.starts += 1
-        if self._stopping.is_set():  # while it was being started
-            self._signal(signal.SIGTERM)
-        nursery.start_soon(self._hand_back_when_ready, trio.lowlevel.FdStream(mine), child, task_status)
-        try:
-            return await child.wait()
-        finally:
-            with trio.CancelScope(shield=True):
-                assert child.stdin is not None
-                await child.stdin.aclose()
-                await child.wait()
+    async def _live(self, nursery: trio.Nursery, task_status: trio.TaskStatus[None]) -> int | None:
+        """One process of the broker, from its start to its end: its exit code, if anybody could see it."""
+        running, self._running = self._running, None
+        async with AsyncExitStack() as stack:
+            if running is not None:
+                self.child = await stack.enter_async_context(running)
+                self._now_serves(self.child, task_status)
+                return await self.child.wait()
+            mine, its = os.pipe()
+            ready = trio.lowlevel.FdStream(mine)
+            self.starts += 1
+            try:
+                self.child = await stack.enter_async_context(
+                    self._launch(its, [each.fileno() for each in self._sockets]))
+            except BaseException as error:
+                await trio.aclose_forcefully(ready)
+                if not isinstance(error, OSError) or not (self._served or self.lives.tries):
+                    raise
+                logger.error("the broker's process could not be started: %s", error)
+                return FAILED
+            finally:
+                os.close(its)
+            if self._stopping.is_set():  # while it was being started
+                self._signal(signal.SIGTERM)
+            nursery.start_soon(self._hand_back_when_ready, ready, self.child, task_status)
+            return await self.child.wait()
 
     async def _hand_back_when_ready(
-        self, ready: trio.lowlevel.FdStream, child: trio.Process, task_status: trio.TaskStatus[None],
+        self, ready: trio.lowlevel.FdStream, child: Child, task_status: trio.TaskStatus[None],
     ) -> None:
         async with ready:
             if not await ready.receive_some(1):
                 return  # it ended before it served
-        logger.info("the broker serves", extra={"broker_process": child.pid})
-        self._served = True
+        self._now_serves(child, task_status)
+
+    def _now_serves(self, child: Child, task_status: trio.TaskStatus[None]) -> None:
+        logger.info("the broker serves", extra={"broker": self.config.own_address, "broker_process": child.pid})
+        first, self._served = not self._served, True
         if self._down.is_set():
             self._down = trio.Event()
         self._standing_in.cancel()
-        if self.starts == 1:
+        if first:
             task_status.started()
             self._serves()
 
     # --- while the child is down -----------------------------------------------------------------------------
 
-    async def _stand_in_while_down(self, server: Server, nursery: trio.Nursery) -> None:
+    async def _prepare(self, by: StandIn, nursery: trio.Nursery) -> None:
+        server = Server(by.forwarder.handlers(), config=by.server, tls=by.tls,
+                        on_close=lambda connection, _: by.forwarder.closed(connection))
+        await nursery.start(by.forwarder.run)
+        await nursery.start(server.run)
+        nursery.start_soon(self._stand_in_while_down, by, server, nursery)
+        nursery.start_soon(self._follow_master, by)
+
+    @property
+    def _sockets(self) -> Sequence[socket.socket]:
+        return () if self._stand_in is None else self._stand_in.sockets
+
+    async def _reopen(self) -> None:
+        """The sockets went with a broker that had them from another process than this one."""
+        by = self._stand_in
+        if by is None or by.reopen is None or by.sockets or self._stopping.is_set():
+            return
+        try:
+            by.sockets.extend(await by.reopen())
+        except OSError as error:
+            logger.error("nobody answers at the broker's address until it is back: %s", error)
+
+    async def _stand_in_while_down(self, by: StandIn, server: Server, nursery: trio.Nursery) -> None:
         """Accept, and forward to the master, until the child serves; then see those who came to an end."""
         while True:
             await self._down.wait()
-            self.forwarder.begin()
+            by.forwarder.begin()
             with trio.CancelScope() as self._standing_in:
                 async with trio.open_nursery() as accepting:
-                    for each in self._sockets:
+                    for each in by.sockets:
                         accepting.start_soon(self._accept, each, server, nursery)
+                    accepting.start_soon(trio.sleep_forever)
             until = trio.current_time() + self.config.forward_ms / 1e3
-            while not self._down.is_set() and self.forwarder.on:
+            while not self._down.is_set() and by.forwarder.on:
                 await trio.sleep(WATCH_S)
                 if not server.connections or trio.current_time() >= until:
-                    self.forwarder.end()
+                    by.forwarder.end()
 
     async def _accept(self, listening: socket.socket, server: Server, nursery: trio.Nursery) -> None:
         async with trio.SocketListener(trio.socket.from_stdlib_socket(listening.dup())) as listener:
@@ -227,17 +313,17 @@ class Guardian:
                 else:
                     nursery.start_soon(server.serve_stream, stream)
 
-    async def _follow_master(self) -> None:
+    async def _follow_master(self, by: StandIn) -> None:
         """Ask until there is another master than the one that died, and go on asking."""
         while True:
             await self._down.wait()
-            while self.forwarder.on:
-                found = await self._finder.find()
+            while by.forwarder.on:
+                found = await by.finder.find()
                 if found is not None and found.address != self.config.own_address:
-                    self.forwarder.follow(found.address)
+                    by.forwarder.follow(found.address)
                 elif found is not None and not self._down.is_set():
-                    self.forwarder.end()  # the broker is back, and master
-                await trio.sleep(LOOK_S if self.forwarder.target is None else WATCH_S)
+                    by.forwarder.end()  # the broker is back, and master
+                await trio.sleep(LOOK_S if by.forwarder.target is None else WATCH_S)
             await trio.sleep(LOOK_S)
 
 
@@ -250,7 +336,8 @@ def tell_ready() -> None:
     """The child's side: it serves."""
     number = os.environ.get(READY)
     if number:
-        os.write(int(number), b"1")
+        with suppress(BrokenPipeError):  # a container's broker outlives whoever waited for this
+            os.write(int(number), b"1")
         os.close(int(number))
 
 

@@ -8,7 +8,6 @@ _USERS = "users and access control lists are not offered by the brokers here; TL
 _LITE = "lite topics are not offered by the brokers here"
 _ROCKSDB = "the stores here have no RocksDB in them"
 _STATIC = "static topics are not offered by the brokers here"
-_CONTAINER = "a process here is one broker; `mqcluster` starts several"
 
 ABSENT: Final[dict[str, str]] = {
     **dict.fromkeys((
@@ -19,7 +18,6 @@ ABSENT: Final[dict[str, str]] = {
         "triggerLiteDispatch"), _LITE),
     **dict.fromkeys(("exportMetadataInRocksDB", "rocksDBConfigToJson", "checkRocksdbCqWriteProgress"), _ROCKSDB),
     **dict.fromkeys(("updateStaticTopic", "remappingStaticTopic"), _STATIC),
-    **dict.fromkeys(("addBroker", "removeBroker"), _CONTAINER),
     "dumpCompactionLog": "compacted topics are not offered by the brokers here",
     "switchTimerEngine": "timers here have one engine, the wheel; there is none in RocksDB to switch to",
     "exportPopRecord": "records of POP are not kept in RocksDB here, so there is nothing to roll back from it",

@@ -22,6 +22,7 @@ from controller.admin import (  # noqa: F401  they register their commands
     clients,
     colddata,
     consumers,
+    containers,
     controllers,
     exports,
     groups,

@@ -19,10 +19,10 @@ import attrs
 from remoting.daemon.process import FAILED, STOPPED, piped
 from remoting.daemon.version import add_version
 
-MODULES: Final = {"broker": "broker.cli", "namesrv": "controller.namesrv.cli", "controller": "controller.cli"}
-ELSEWHERE: Final = {
-    "proxy": "there is no proxy here: stop Java's with its own mqshutdown",
-    "brokerContainer": "there are no broker containers here: each broker is a process of its own, mqshutdown broker"}
+MODULES: Final = {
+    "broker": "broker.cli", "brokerContainer": "broker.container.cli", "namesrv": "controller.namesrv.cli",
+    "controller": "controller.cli"}
+ELSEWHERE: Final = {"proxy": "there is no proxy here: stop Java's with its own mqshutdown"}
 PROC: Final = Path("/proc")
 NO_PROC: Final = "this system shows no processes below /proc: send SIGTERM to the process yourself"
 EXAMPLES: Final = """\
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not (PROC / "self/cmdline").exists():
         print(f"mqshutdown: {NO_PROC}", file=sys.stderr)
         return FAILED
-    name, code = f"mq{options.kind}", FAILED
+    name, code = f"mq{options.kind.lower()}", FAILED
     wanted = "" if options.configFile is None else str(Path(options.configFile).resolve())
     for each in first_of_each(running(options.kind)):
         if wanted and each.config != wanted:
@@ -134,7 +134,7 @@ def arguments_of(line: Sequence[str], kind: str) -> list[str] | None:
             if word in ("-m", "-c"):
                 run = words.pop(0) if words else ""
                 return words if run == module or f"from {module} import main" in run else None
-    return words[1:] if words and Path(words[0]).name == f"mq{kind}" else None
+    return words[1:] if words and Path(words[0]).name == f"mq{kind.lower()}" else None
 
 
 def _config(given: Sequence[str], folder: Path) -> str:

@@ -46,3 +46,19 @@ class SetReadAheadRequest(Header):
     """2004. 0: the system may read ahead in the log's files, 1: reads come here and there."""
 
     mode: Int32 = wire_name("READ_AHEAD_MODE")
+
+
+@header
+class AddBrokerRequest(Header):
+    """902, ``AddBrokerRequestHeader``: a file that the container can read."""
+
+    config_path: str = ""
+
+
+@header
+class RemoveBrokerRequest(Header):
+    """903, ``RemoveBrokerRequestHeader``: by the names of its file."""
+
+    broker_cluster_name: str
+    broker_name: str
+    broker_id: Int64

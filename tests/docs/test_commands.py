@@ -22,6 +22,7 @@ import pytest
 from analysis import cli as report_cli
 from analysis import monitor
 from broker import cli as broker_cli
+from broker.container import cli as container_cli
 from controller import cli as controller_cli
 from controller.admin import cli as admin_cli
 from controller.admin.command import COMMANDS
@@ -35,7 +36,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PROGRAMS = {"raftctl": "raft.cli", "raftlog": "raft.raftlog"}
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "mqcontroller": controller_cli.parser, "mqnamesrv": namesrv_cli.parser, "mqadmin": admin_cli.parser,
-    "mqbroker": broker_cli.parser, "mqcluster": cluster_cli.parser, "raft-report": report_cli.parser,
+    "mqbroker": broker_cli.parser, "mqbrokercontainer": container_cli.parser,
+    "mqcluster": cluster_cli.parser, "raft-report": report_cli.parser,
     "raft-monitor": monitor.parser, "mqshutdown": shutdown.parser}
 OWN = ("raft", "benchmarks", "tests", "fuzz", "harness")
 NO_ARGUMENTS = {"tests.raft.bugs.registry", "tests.controller.defects", "tests.broker.defects", "tests.promises.page"}

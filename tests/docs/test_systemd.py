@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from broker import cli as broker_cli
+from broker.container import cli as container_cli
 from controller import cli as controller_cli
 from controller.namesrv import cli as namesrv_cli
 
 ROOT = Path(__file__).resolve().parents[2]
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
-    "mqbroker": broker_cli.parser, "mqcontroller": controller_cli.parser, "mqnamesrv": namesrv_cli.parser}
+    "mqbroker": broker_cli.parser, "mqbrokercontainer": container_cli.parser,
+    "mqcontroller": controller_cli.parser, "mqnamesrv": namesrv_cli.parser}
 UNITS = sorted((ROOT / "docs/examples/systemd").glob("*.service"))
 
 

@@ -17,8 +17,9 @@ import trio
 
 from broker.relay.finding import MasterFinder
 from broker.relay.forwarding import Forwarder
-from broker.relay.guardian import HANDED_OVER, Guardian, GuardianConfig
+from broker.relay.guardian import Guardian, GuardianConfig, Leashed, StandIn
 from broker.relay.lingering import send_away
+from broker.relay.lives import HANDED_OVER, Lives
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response
@@ -63,7 +64,7 @@ class World:
     address: str
     other: str
     master: str
-    ended: list[int] = attrs.field(factory=list)
+    ended: list[int | None] = attrs.field(factory=list)
 
     async def ask(self, code: int = SEND) -> Command:
         """Again until there is an answer: a connection may have died with the child."""
@@ -109,11 +110,12 @@ async def world(
 
         controller = await _serve(nursery, Server({RequestCode.CONTROLLER_GET_REPLICA_INFO: info}))
         guardian = Guardian(
-            GuardianConfig(address, restart_ms=1_000, forward_ms=200, stop_forward_ms=stop_forward_ms,
-                           linger_path=linger_path),
-            [sys.executable, "-c", CHILD.format(exit_code=exit_code, stopped=stopped)], [listening], Forwarder(),
-            MasterFinder(asking, [controller], "broker-a"),
-            {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+            GuardianConfig(address, forward_ms=200, stop_forward_ms=stop_forward_ms, linger_path=linger_path),
+            Leashed([sys.executable, "-c", CHILD.format(exit_code=exit_code, stopped=stopped)],
+                    {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}),
+            StandIn(sockets=[listening], forwarder=Forwarder(),
+                    finder=MasterFinder(asking, [controller], "broker-a")),
+            lives=Lives(restart_ms=1_000))
         made = World(nursery, guardian, client, address, other, master=address)
 
         async def serve(*, task_status: trio.TaskStatus[None]) -> None:
@@ -139,7 +141,7 @@ async def test_the_address_answers_while_the_child_is_dead_and_the_child_comes_b
     async with world() as w:
         assert (await w.ask()).remark == "child"
         assert w.guardian.child is not None
-        w.guardian.child.kill()
+        w.guardian.child.send_signal(signal.SIGKILL)
         w.master = w.other
         await w.until_said("master")
         refused = await w.ask(RequestCode.UPDATE_BROKER_CONFIG)
@@ -210,8 +212,8 @@ async def test_a_stop_while_the_child_is_being_started_reaches_it(monkeypatch: p
 
     async with open_client() as asking:
         guardian = Guardian(
-            GuardianConfig(address), [sys.executable, "-c", "import time; time.sleep(60)"], [listening], Forwarder(),
-            MasterFinder(asking, [], "broker-a"))
+            GuardianConfig(address), Leashed([sys.executable, "-c", "import time; time.sleep(60)"], os.environ),
+            StandIn(sockets=[listening], forwarder=Forwarder(), finder=MasterFinder(asking, [], "broker-a")))
 
         async def slow(*args: Any, **rest: Any) -> trio.Process:
             child = await start(*args, **rest)

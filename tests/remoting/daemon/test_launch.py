@@ -28,7 +28,8 @@ _CREDENTIALS = struct.Struct("3i")
 # --- by a shell ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["mqnamesrv", "mqcontroller", "mqbroker", "mqadmin", "mqshutdown"])
+@pytest.mark.parametrize("name", [
+    "mqnamesrv", "mqcontroller", "mqbroker", "mqbrokercontainer", "mqadmin", "mqshutdown"])
 @pytest.mark.parametrize("shell", [[], ["sh"]], ids=["itself", "sh"])
 def test_a_shell_may_read_it(tmp_path: Path, name: str, shell: list[str]) -> None:
     """As pip installs it: with this Python's path in the first line."""
@@ -123,6 +124,13 @@ def test_whose_command_line_it_is(line: list[str], given: list[str] | None) -> N
     assert shutdown.arguments_of(line, "broker") == given
 
 
+def test_a_container_is_none_of_its_brokers() -> None:
+    for line in (["/opt/bin/mqbrokercontainer", "-c", "x"], [*child("broker.container.cli"), "-c", "x"]):
+        assert shutdown.arguments_of(line, "brokerContainer") == ["-c", "x"]
+        assert shutdown.arguments_of(line, "broker") is None
+    assert shutdown.arguments_of([*child("broker.container.nest"), "7"], "broker") is None, "the container stops them"
+
+
 def test_children_are_left_to_their_parents() -> None:
     family = [shutdown.Running(5, 1, ""), shutdown.Running(6, 5, ""), shutdown.Running(9, 8, "")]
     assert [each.pid for each in shutdown.first_of_each(family)] == [5, 9]
@@ -132,11 +140,9 @@ def test_a_process_that_is_another_by_now_is_left_alone() -> None:
     assert not shutdown.stop(shutdown.Running(os.getpid(), os.getppid(), ""), "broker")
 
 
-@pytest.mark.parametrize(("kind", "says"), [
-    ("proxy", "there is no proxy here"), ("brokerContainer", "there are no broker containers here")])
-def test_what_there_is_not_is_said(kind: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shutdown.main([kind]) == process.FAILED
-    assert says in capsys.readouterr().err
+def test_what_there_is_not_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shutdown.main(["proxy"]) == process.FAILED
+    assert "there is no proxy here" in capsys.readouterr().err
 
 
 def test_none_is_running(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,345 @@
+"""Where brokers' processes are made: one small process that has imported everything, and forks.
+
+So they share the memory of the program, and start without reading it. The nest has one thread and no event loop, for a
+fork takes along no other threads; it ends with the supervisor, and its children do not. It knows processes and what
+they are started with, not why.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import gc
+import json
+import logging
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import attrs
+import trio
+
+from broker.boot import boot_id
+from broker.container.records import Record
+from broker.relay.guardian import CONTAINED, Child, told
+from remoting.daemon.child import child
+from remoting.daemon.files import DiskFiles
+from remoting.daemon.identity import born
+from remoting.daemon.process import FAILED
+
+logger = logging.getLogger("broker.container")
+
+_MESSAGE_MAX: Final = 64 << 10
+_DESCRIPTORS_MAX: Final = 16
+_CODE_WAIT_S: Final = 1.0
+"""A process that has ended is known sooner than how it did."""
+_AGAIN_S: Final = 1.0
+_NAME_MAX: Final = 15
+"""Characters of a process's name, as the system has it."""
+
+
+@attrs.frozen
+class Birth:
+    """What a broker's process is started with."""
+
+    broker: str
+    title: str
+    """Name of the process, of which the system keeps the last 15 characters."""
+    path: str
+    """Of its configuration file."""
+    arguments: Sequence[str]
+    """Of ``mqbroker``."""
+    record: str
+    """The file that says which process it is."""
+    out: str
+    """The file of its standard output and error."""
+
+
+# --- the supervisor's side -------------------------------------------------------------------------------------------
+
+
+class Process:
+    """Implements ``Child`` on a process that need not be this one's child. The handle never means another process."""
+
+    def __init__(self, pid: int, handle: int, exit_code: _ExitCode | None = None) -> None:
+        """Takes ``handle``, a pidfd. ``exit_code``: who comes to know it, if anybody."""
+        self._pid, self._handle, self._exit_code = pid, handle, exit_code
+        self._gone = trio.Event()
+        self._code: int | None = None
+        self._waits = False
+
+    @property
+    def pid(self) -> int:
+        return self._pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._code
+
+    def poll(self) -> int | None:
+        return self._code
+
+    def send_signal(self, number: int, /) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if self._handle >= 0:
+                signal.pidfd_send_signal(self._handle, number)
+
+    async def wait(self) -> int | None:
+        """As ``Child`` says; several may wait."""
+        if self._waits:
+            await self._gone.wait()
+            return self._code
+        self._waits = True
+        await trio.lowlevel.wait_readable(self._handle)
+        if self._exit_code is not None:
+            with trio.move_on_after(_CODE_WAIT_S):
+                await self._exit_code.known.wait()
+            self._code = self._exit_code.code
+        self._gone.set()
+        return self._code
+
+    def close(self) -> None:
+        os.close(self._handle)
+        self._handle = -1
+
+
+@attrs.define
+class _ExitCode:
+    known: trio.Event = attrs.field(factory=trio.Event)
+    code: int | None = None
+
+
+@attrs.define
+class _Asked:
+    answered: trio.Event = attrs.field(factory=trio.Event)
+    process: Process | None = None
+
+
+@asynccontextmanager
+async def adopted(process: Process) -> AsyncGenerator[Child]:
+    try:
+        yield process
+    finally:
+        process.close()
+
+
+def found(record: Record) -> Process | None:
+    """The process of a record, if it still is that one."""
+    try:
+        handle = os.pidfd_open(record.pid)
+    except OSError:
+        return None
+    if record.means(born(record.pid), boot_id()):  # of the process that the handle means, if it is the record's
+        return Process(record.pid, handle)
+    os.close(handle)
+    return None
+
+
+class Nest:
+    """The nest's process, made anew should it end, and what it answers."""
+
+    def __init__(self) -> None:
+        self._socket: trio.socket.SocketType | None = None
+        self._there = trio.Event()
+        self._asked: dict[int, _Asked] = {}
+        self._codes: dict[int, _ExitCode] = {}
+        self._count = 0
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled. Started at once."""
+        task_status.started()
+        while True:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with ours:
+                with theirs:
+                    process = await trio.lowlevel.open_process(
+                        [*child("broker.container.nest"), str(theirs.fileno())], pass_fds=[theirs.fileno()],
+                        stdin=subprocess.DEVNULL)
+                self._socket = trio.socket.from_stdlib_socket(ours)
+                self._there.set()
+                try:
+                    await self._listen(self._socket)
+                finally:
+                    self._socket, self._there = None, trio.Event()
+                    asked, self._asked = self._asked, {}
+                    for each in asked.values():
+                        each.answered.set()
+            logger.error("the process that starts brokers ended; another one is started, and brokers run on",
+                         extra={"exit_code": await process.wait()})
+            await trio.sleep(_AGAIN_S)
+
+    async def _listen(self, sock: trio.socket.SocketType) -> None:
+        while True:
+            try:
+                data, ancillary, _, _ = await sock.recvmsg(_MESSAGE_MAX, socket.CMSG_SPACE(4))
+            except OSError:
+                return
+            if not data:
+                return
+            said = json.loads(data)
+            if "code" in said:
+                if (exit_code := self._codes.pop(said["pid"], None)) is not None:
+                    exit_code.code = said["code"]
+                    exit_code.known.set()
+                continue
+            asked = self._asked.pop(said["number"], None)
+            handles = _descriptors(ancillary)
+            if asked is None or not handles:
+                for handle in handles:
+                    os.close(handle)
+            else:
+                exit_code = self._codes[said["pid"]] = _ExitCode()
+                asked.process = Process(said["pid"], handles[0], exit_code)
+            if asked is not None:
+                asked.answered.set()
+
+    @asynccontextmanager
+    async def launched(self, start: Birth, ready: int, sockets: Sequence[int]) -> AsyncGenerator[Child]:
+        """A new process. It outlives this one. Raises ``OSError``."""
+        await self._there.wait()
+        assert self._socket is not None
+        self._count += 1
+        number, asked = self._count, _Asked()
+        self._asked[number] = asked
+        request = json.dumps({"number": number, **attrs.asdict(start)}).encode()
+        await self._socket.sendmsg([request], [(
+            socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [ready, *sockets]).tobytes())])
+        try:
+            await asked.answered.wait()
+        finally:
+            self._asked.pop(number, None)
+        if asked.process is None:
+            raise OSError(f"no process for {start.broker}: the one that starts them has ended, or the system has none")
+        try:
+            yield asked.process
+        finally:
+            asked.process.close()
+
+
+def _descriptors(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
+    found: list[int] = []
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            numbers = array.array("i")
+            numbers.frombytes(data[: len(data) - len(data) % numbers.itemsize])
+            found += numbers
+    return found
+
+
+# --- the nest's side -------------------------------------------------------------------------------------------------
+
+
+def main() -> int:
+    """The nest: fork for whoever asks on the socket whose number is the argument, until that closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's interrupt is for the supervisor
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _import_all()
+    wake, woken = os.pipe()
+    os.set_blocking(woken, False)
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(woken)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    gc.collect()
+    gc.freeze()  # what all share is not to be written to by a search for garbage
+    with socket.socket(fileno=int(sys.argv[1])) as control:
+        while True:
+            ready, _, _ = select.select([control.fileno(), wake], [], [])
+            if wake in ready:
+                os.read(wake, 4096)
+                _tell_of_ends(control)
+            if control.fileno() in ready and not _answer(control, (wake, woken)):
+                return 0
+
+
+def _import_all() -> None:
+    """What a broker may come to import, and what it makes of it once."""
+    import broker.cli
+    import broker.metrics
+
+    with contextlib.suppress(ModuleNotFoundError):  # the extra for metrics
+        import raft.monitoring  # noqa: F401
+    broker.cli.parser()
+
+
+def _tell_of_ends(control: socket.socket) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            with contextlib.suppress(BrokenPipeError):
+                control.send(json.dumps({"pid": pid, "code": os.waitstatus_to_exitcode(status)}).encode())
+
+
+def _answer(control: socket.socket, others: Sequence[int]) -> bool:
+    """One request; whether there may be more."""
+    data, descriptors, _, _ = socket.recv_fds(control, _MESSAGE_MAX, _DESCRIPTORS_MAX)
+    if not data:
+        return False
+    request: dict[str, Any] = json.loads(data)
+    number = request.pop("number")
+    try:
+        pid = os.fork()
+    except OSError as error:
+        traceback.print_exception(error)
+        control.send(json.dumps({"number": number, "pid": 0}).encode())
+    else:
+        if not pid:
+            signal.set_wakeup_fd(-1)
+            for each in (control.detach(), *others):
+                os.close(each)
+            _live(Birth(**request), descriptors)
+        handle = os.pidfd_open(pid)  # it is waited for by this thread alone, so it is that process's
+        socket.send_fds(control, [json.dumps({"number": number, "pid": pid}).encode()], [handle])
+        os.close(handle)
+    for each in descriptors:
+        os.close(each)
+    return True
+
+
+def _live(start: Birth, descriptors: Sequence[int]) -> NoReturn:
+    """Become a broker, and end with it."""
+    code: object = FAILED
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.setsid()
+        _redirect(Path(start.out))
+        pid = os.getpid()
+        DiskFiles().replace(start.record, Record(start.path, start.broker, pid, born(pid), boot_id()).to_json())
+        with contextlib.suppress(OSError):
+            Path("/proc/self/comm").write_text(start.title[-_NAME_MAX:])
+        os.environ[CONTAINED] = start.broker
+        os.environ.update(told(descriptors[0], descriptors[1:]))
+        import broker.cli
+
+        code = broker.cli.main(list(start.arguments))
+    except SystemExit as ended:
+        code = ended.code
+    except BaseException:  # noqa: BLE001  nothing is behind this process but the nest's own loop
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else FAILED)
+
+
+def _redirect(out: Path) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    written = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+    os.dup2(nothing, 0)
+    os.dup2(written, 1)
+    os.dup2(written, 2)
+    os.close(nothing)
+    os.close(written)

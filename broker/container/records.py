@@ -1,0 +1,53 @@
+"""What a broker's process writes down of itself, so that a supervisor that was killed finds it again.
+
+A number alone is not enough: the system gives it again. The moment at which the process began and the machine's boot
+say whether it is still the same. Values: no file and no process.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+import attrs
+
+
+@attrs.frozen
+class Record:
+    """One process of one broker."""
+
+    path: str
+    """Of the broker's configuration file."""
+    broker: str
+    pid: int
+    born: str
+    """As ``remoting.daemon.identity.born`` says."""
+    boot: str
+    """As ``broker.boot.boot_id`` says."""
+
+    def means(self, born: str, boot: str) -> bool:
+        """Whether the process that has this number now, which began at ``born``, is still the broker."""
+        return bool(self.born and self.boot) and (self.born, self.boot) == (born, boot)
+
+    def to_json(self) -> bytes:
+        return json.dumps(attrs.asdict(self), indent=1).encode()
+
+    @classmethod
+    def from_json(cls, content: bytes) -> Record:
+        """As it was written. Raises ``ValueError``."""
+        data: Any = json.loads(content)
+        if not isinstance(data, dict):
+            raise ValueError("it is no JSON object")
+        kinds = {field.name: int if field.name == "pid" else str for field in attrs.fields(cls)}
+        for name, kind in kinds.items():
+            if not isinstance(data.get(name), kind) or isinstance(data.get(name), bool):
+                raise ValueError(f"{name} is missing, or of another kind")
+        if data["pid"] <= 1:
+            raise ValueError(f"pid = {data['pid']}: is no broker's")
+        return cls(**{name: data[name] for name in kinds})
+
+
+def file_name(broker: str) -> str:
+    """Of its record; any name of a broker makes one."""
+    return f"{quote(broker, safe=' ')}.json"

@@ -1,0 +1,196 @@
+"""Real processes: a container with its brokers, which are added, removed and killed, and so is the container."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from broker.container.records import Record, file_name
+from controller.admin.cli import parser as mqadmin
+from controller.admin.cli import run as run_mqadmin
+from harness.processes.broker import FAST_PORT, HA_PORT
+from harness.processes.handle import Handle
+from harness.processes.ours import HOST
+from harness.processes.ports import reserved
+from remoting import properties
+from remoting.bodies.namesrv import KVTable
+from remoting.client import Client, open_client
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request
+from remoting.daemon.child import child
+from remoting.daemon.identity import born
+from remoting.errors import RemotingError
+from remoting.headers.broker import AddBrokerRequest, RemoveBrokerRequest
+
+pytestmark = pytest.mark.slow
+
+
+@attrs.define(eq=False)
+class Place:
+    here: Path
+    process: Handle
+    client: Client
+    ports: dict[str, int]
+
+    @property
+    def address(self) -> str:
+        return self.process.address
+
+    def file(self, name: str, **keys: object) -> Path:
+        """Of the broker that listens at its port."""
+        path = self.here / f"{name}.conf"
+        path.write_text(properties.encode({
+            "brokerName": name, "listenPort": str(self.ports[name]), "brokerIP1": HOST, "bindAddress": HOST,
+            "storePathRootDir": str(self.here / "stores" / name), "maxHashSlotNum": "1000", "maxIndexNum": "4000",
+            **{key: str(value) for key, value in keys.items()}}))
+        return path
+
+    def record(self, name: str, broker_id: int = 0) -> Path:
+        return self.here / "kept" / "processes" / file_name(f"DefaultCluster_{name}_{broker_id}")
+
+    def pid(self, name: str) -> int:
+        return Record.from_json(self.record(name).read_bytes()).pid
+
+    async def ask(self, code: int, ext: dict[str, str] | None = None, *, of: str = "") -> Command:
+        address = f"{HOST}:{self.ports[of]}" if of else self.address
+        return await self.client.call(address, attrs.evolve(request(code), ext=ext or {}), 30_000)
+
+    async def add(self, path: object) -> tuple[int, str | None]:
+        answer = await self.ask(RequestCode.ADD_BROKER, AddBrokerRequest(str(path)).to_ext())
+        return answer.code, answer.remark
+
+    async def remove(self, name: str) -> tuple[int, str | None]:
+        answer = await self.ask(
+            RequestCode.REMOVE_BROKER, RemoveBrokerRequest("DefaultCluster", name, 0).to_ext())
+        return answer.code, answer.remark
+
+    async def brokers(self) -> dict[str, str]:
+        answer = await self.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+        return {name.split("_")[1]: state for name, state in KVTable.from_json(answer.body).table.items()}
+
+    async def until_serving(self, *names: str) -> None:
+        """And each says its own name at its port."""
+        with trio.fail_after(60):
+            while True:
+                found = await self.brokers()
+                if found.keys() == set(names) and all(state.startswith("serves") for state in found.values()):
+                    break
+                await trio.sleep(0.02)
+            for name in names:
+                await self.until_answers(name)
+
+    async def until_answers(self, name: str) -> None:
+        while True:
+            try:
+                answer = await self.ask(RequestCode.GET_BROKER_CONFIG, of=name)
+            except RemotingError:
+                await trio.sleep(0.02)
+                continue
+            assert properties.parse(answer.body.decode())["brokerName"] == name
+            return
+
+
+@asynccontextmanager
+async def place(here: Path, listed: str, **keys: object) -> AsyncGenerator[Place, None]:
+    async with AsyncExitStack() as stack:
+        ports = {name: stack.enter_context(reserved(FAST_PORT, HA_PORT)) for name in "abc"}
+        port = stack.enter_context(reserved(FAST_PORT))
+        client = await stack.enter_async_context(open_client())
+        file = here / "container.conf"
+        made = Place(here, Handle("container", here, [*child("broker.container.cli"), "-c", str(file)],
+                                  f"{HOST}:{port}", "container boot success"), client, ports)
+        paths = ":".join(str(made.file(name, **keys)) for name in listed)
+        file.write_text(f"bindAddress={HOST}\nlistenPort={port}\nbrokerConfigPaths={paths}\n"
+                        f"containerStorePath={here / 'kept'}\n")
+        try:
+            await made.process.start()
+            yield made
+        finally:
+            await made.process.kill()
+            for each in (here / "kept" / "processes").glob("*.json"):
+                record = Record.from_json(each.read_bytes())
+                if born(record.pid) == record.born:
+                    os.kill(record.pid, signal.SIGKILL)
+
+
+async def test_brokers_come_and_go_and_outlive_their_container(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with place(tmp_path, "ab") as w:
+        await w.until_serving("a", "b")
+        assert "Broker [a-0] boot success. serializeType=JSON" in w.process.printed()
+
+        # One more, by the tool; then what is refused.
+        assert await run_mqadmin(mqadmin().parse_args(["addBroker", "-c", w.address, "-b", str(w.file("c"))])) == 0
+        assert capsys.readouterr().out == f"add broker to {w.address} success\n"
+        await w.until_serving("a", "b", "c")
+        assert await w.add("") == (ResponseCode.SYSTEM_ERROR, "addBroker config path is empty")
+        assert await w.add(tmp_path / "c.conf") == (
+            ResponseCode.SYSTEM_ERROR, "DefaultCluster_c_0 has already been added to current broker container")
+        code, said = await w.add(tmp_path / "nothing.conf")
+        assert code == ResponseCode.SYSTEM_ERROR and said is not None and said.startswith("addBroker properties empty")
+
+        # One is killed: another process takes its place.
+        first = w.pid("a")
+        os.kill(first, signal.SIGKILL)
+        with trio.fail_after(60):
+            while not (await w.brokers())["a"].endswith(f"starts 2, listenPort {w.ports['a']}, file {tmp_path}/a.conf"):
+                await trio.sleep(0.02)
+        await w.until_serving("a", "b", "c")
+        assert w.pid("a") != first
+
+        # The container is killed: brokers run on, and the next one finds them. One has ended; its number means another.
+        before = {name: w.pid(name) for name in "abc"}
+        await w.process.kill()
+        for name in "abc":
+            await w.until_answers(name)
+        os.kill(before["b"], signal.SIGKILL)
+        stale = Record.from_json(w.record("b").read_bytes())
+        w.record("b").write_bytes(attrs.evolve(stale, pid=os.getpid()).to_json())
+        await w.process.start()
+        await w.until_serving("a", "b", "c")
+        after = {name: w.pid(name) for name in "abc"}
+        assert (after["a"], after["c"]) == (before["a"], before["c"])
+        assert after["b"] not in (before["b"], os.getpid())
+
+        # An adopted one is guarded as before.
+        os.kill(after["c"], signal.SIGKILL)
+        with trio.fail_after(60):
+            while w.pid("c") == after["c"]:
+                await trio.sleep(0.02)
+        await w.until_serving("a", "b", "c")
+
+        # One less, now and at the next start.
+        assert await w.remove("b") == (ResponseCode.SUCCESS, None)
+        assert born(after["b"]) == ""
+        assert await w.remove("b") == (ResponseCode.BROKER_NOT_EXIST, "Broker not exist")
+        assert json.loads((tmp_path / "kept" / "brokers.json").read_text()) == {
+            "added": [str(tmp_path / "c.conf")], "removed": [str(tmp_path / "b.conf")]}
+        await w.process.stop(timeout_s=60)
+        assert not list((tmp_path / "kept" / "processes").iterdir()), "each ended in order"
+        assert {path.name for path in (tmp_path / "kept" / "logs").iterdir()} == {
+            f"DefaultCluster_{name}_0" for name in "abc"}
+        await w.process.start()
+        await w.until_serving("a", "c")
+        await w.process.stop(timeout_s=60)
+
+
+async def test_one_that_cannot_run_is_said_and_takes_nobody_along(tmp_path: Path) -> None:
+    async with place(tmp_path, "ab") as w:
+        await w.until_serving("a", "b")
+        (tmp_path / "file").write_text("")
+        code, said = await w.add(w.file("c", storePathRootDir=tmp_path / "file" / "below"))
+        assert code == ResponseCode.SYSTEM_ERROR
+        assert said is not None and said.startswith("start broker failed: mqbroker: ") and "file" in said
+        assert set(await w.brokers()) == {"a", "b"}
+        assert await w.add(w.file("c")) == (ResponseCode.SUCCESS, None)
+        await w.until_serving("a", "b", "c")
+        await w.process.stop(timeout_s=60)
