@@ -67,6 +67,23 @@ def test_wheel_carries_the_license_and_the_commands(wheel: zipfile.ZipFile) -> N
     assert "raftctl = raft.cli:main" in commands
 
 
+def test_the_wheel_brings_pytests_plug_in_and_asks_for_pytest_in_an_extra_alone(wheel: zipfile.ZipFile) -> None:
+    by_name = {name.rpartition("/")[2]: name for name in wheel.namelist() if ".dist-info/" in name}
+    found = wheel.read(by_name["entry_points.txt"]).decode()
+    assert re.search(r"\[pytest11\]\nraft\.pytest_plugin = raft\.pytest_plugin\n", found)
+    (asked,) = [line for line in metadata(wheel).get_all("Requires-Dist", []) if line.startswith("pytest")]
+    assert asked.endswith(('extra == "test"', "extra == 'test'"))
+
+
+def test_the_plug_in_loads_no_simulator_and_no_trio() -> None:
+    """Whoever only installed the library pays the import of ``raft`` at each start of pytest, and nothing else."""
+    code = "import sys, pytest; before = set(sys.modules); import raft.pytest_plugin; print(*set(sys.modules) - before)"
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    loaded = {name for name in result.stdout.split() if name.startswith("raft.") or name in ("trio", "socket", "ssl")}
+    assert "raft.pytest_plugin" in loaded
+    assert not {name for name in loaded if name.startswith("raft.sim")} | loaded & {"trio", "ssl"}
+
+
 def test_dependencies_are_the_four_and_bounded(wheel: zipfile.ZipFile) -> None:
     required = [line for line in metadata(wheel).get_all("Requires-Dist", []) if "extra ==" not in line]
     names = {re.split(r"[^A-Za-z0-9_.-]", line)[0].lower() for line in required}
@@ -145,7 +162,7 @@ DISTRIBUTIONS = {"google_crc32c": "google-crc32c", "prometheus_client": "prometh
 IN_EXTRA = {
     "prometheus-client": "metrics", "h11": "metrics", "rich": "demo", "pyspark": "analysis", "pyarrow": "analysis",
     "numpy": "analysis", "jinja2": "analysis", "markupsafe": "analysis",
-    "lz4": "client-compression", "zstandard": "client-compression",
+    "pytest": "test", "lz4": "client-compression", "zstandard": "client-compression",
 }
 """What only an extra brings."""
 

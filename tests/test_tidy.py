@@ -54,6 +54,7 @@ IMPORTS = {
     "raft/": {"attrs", "cbor2", "google_crc32c", "raft", "trio", "outcome"},
     "raft/metrics.py": {"prometheus_client"},
     "raft/monitoring.py": {"h11"},
+    "raft/pytest_plugin.py": {"pytest"},
     "raft/statemachine.py": {"typing_extensions"},  # for type checkers, which bring it
     "remoting/": {"attrs", "orjson", "remoting", "trio", "outcome"},
     "remoting/daemon/page.py": {"prometheus_client"},

@@ -1,12 +1,27 @@
-"""Deterministic simulation: a whole cluster on virtual time, from one seed. See ``Cluster``.
+"""Deterministic simulation: a whole cluster on virtual time, from one seed. See ``Cluster`` and ``explore``.
 
-    from raft.sim import Cluster
+    from raft.sim import Cluster, explore
 
 Everything beneath is public for those who build further (``tape``, ``world``, ``links``, ``disk``).
 """
 
 from raft.invariants import InvariantViolation
 from raft.sim.cluster import Cluster
+from raft.sim.explored import Explored
+from raft.sim.exploring import Counterexample, ExplorationReport, NothingExplored, NotRepeatable, explore
 from raft.sim.links import LinkProfile
+from raft.sim.operations import Choices, Operation
 
-__all__ = ["Cluster", "InvariantViolation", "LinkProfile"]
+__all__ = [
+           "Choices",
+           "Cluster",
+           "Counterexample",
+           "ExplorationReport",
+           "Explored",
+           "InvariantViolation",
+           "LinkProfile",
+           "NotRepeatable",
+           "NothingExplored",
+           "Operation",
+           "explore",
+]

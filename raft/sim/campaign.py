@@ -139,8 +139,8 @@ class Played(Protocol):
 class Program:
     """What a campaign plays. Worker processes get it by name, so its functions stand in modules."""
 
-    module: str
-    """``python -m module`` runs it."""
+    command: str
+    """Runs it, as ``python -m raft.sim``."""
     scene: Callable[[Tape, str], Played]
     """Makes the scene of one tape, by profile."""
     profiles: tuple[str, ...]
@@ -293,6 +293,10 @@ class Scene:
         if life is not None:
             self._do((life, "put", []))
 
+    def write(self, life: Life) -> Proposal:
+        """One write that healing demands. Raises ``NotLeader``, ``Rejected`` or ``Busy``."""
+        return life.propose([b"healed"])
+
     def ask(self, life: Life, level: Read) -> None:
         """One read. Raises ``NotLeader``, ``Rejected`` or ``Busy``."""
         self._open.append(life.read(level, _sum))
@@ -305,13 +309,17 @@ class Scene:
         plan = self.plan
         if chance() >= plan.op_chance:
             return None
-        luck = chance()
-        who = self._someone(chance) if luck < 0.15 else "oldest" if luck < 0.3 else "leader"
+        who = self._whom(chance)
         if chance() < plan.read_share:
             level = ("index", "index", "lease", "lease", "log", "unsafe")[int(chance() * 6)]
             return [level, self._someone(chance) if chance() < 0.3 else who]
         size = 8 if chance() < 0.8 else int(chance() * 1_000)
         return ["put", who, 1 if chance() < 0.85 else 1 + int(chance() * 40), size]
+
+    def _whom(self, chance: Chance) -> str:
+        """Where a client asks: mostly at the leader."""
+        luck = chance()
+        return self._someone(chance) if luck < 0.15 else "oldest" if luck < 0.3 else "leader"
 
     def _someone(self, chance: Chance) -> str:
         names = list(self.cluster.nodes)
@@ -727,7 +735,7 @@ class Healing:
             name = self._leads()
             if name is not None:
                 try:
-                    asked = self.cluster.life(name).propose([b"healed"])
+                    asked = self.scene.write(self.cluster.life(name))
                 except (NotLeader, Rejected):
                     pass
                 else:
@@ -750,7 +758,7 @@ def _scene(tape: Tape, profile: str) -> Scene:
 
 
 RAFT: Final = Program(
-    "raft.sim", _scene, PROFILES, DECLARED, DECLARED_FAULTS, frozenset({"INV_R30"}), RARE_FAULTS)
+    "python -m raft.sim", _scene, PROFILES, DECLARED, DECLARED_FAULTS, frozenset({"INV_R30"}), RARE_FAULTS)
 
 
 def _done(asked: Proposal) -> bool:

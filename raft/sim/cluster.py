@@ -133,10 +133,13 @@ class Cluster:
 
     def _run(self, until: int) -> None:
         try:
-            self.world.run(until)
+            self._advance(until)
         except InvariantViolation as error:
             self._explain(error)
             raise
+
+    def _advance(self, until: int) -> None:
+        self.world.run(until)
 
     def _explain(self, error: InvariantViolation) -> None:
         recent = list(self.checker.recent)[-30:]
@@ -282,7 +285,7 @@ class Cluster:
         node.boots += 1
         self._version += 1
         try:
-            node.life = life = Life(self, node, self.config, SimMachine(self._machine()))
+            node.life = life = Life(self, node, self.config, self._new_machine(name))
         except DamagedLog:
             if not node.damaged:
                 raise
@@ -291,6 +294,11 @@ class Cluster:
             life.settle(E_START)
 
     restart = start
+
+    def _new_machine(self, name: str) -> SimMachine:
+        """The state machine of a process that starts."""
+        assert name in self.nodes
+        return SimMachine(self._machine())
 
     def crash(self, name: str | None) -> None:
         """Kill a node and cut its disk's power: any suffix of its un-synced writes is lost."""

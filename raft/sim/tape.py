@@ -143,6 +143,10 @@ class Tape:
             stream = self._streams[name] = Stream(name, str(self.seed), kept, replays=self.replays)
         return stream
 
+    def listen(self, heard: Callable[[str, Value], None]) -> None:
+        """Before a replay begins: call this with stream and value of each deviation, as it is played."""
+        self._kept = {name: _Heard(name, values, heard) for name, values in self._kept.items()}
+
     def draw(self, stream: str, default: T, generator: Callable[[Chance], T]) -> T:
         """One decision of a stream that is asked rarely."""
         return self.stream(stream).draw(default, generator)
@@ -164,6 +168,20 @@ class Tape:
     def deviations(self) -> Deviations:
         """A copy of what differs from the boring run; streams without any are left out."""
         return {name: dict(values) for name, values in sorted(self._kept.items()) if values}
+
+
+class _Heard(dict[int, Value]):
+    """The deviations of one stream, and somebody who listens."""
+
+    def __init__(self, name: str, values: Mapping[int, Value], heard: Callable[[str, Value], None]) -> None:
+        super().__init__(values)
+        self._name, self._heard = name, heard
+
+    def get(self, number: int, default: Value = None) -> Value:
+        if number not in self:
+            return default
+        self._heard(self._name, self[number])
+        return self[number]
 
 
 class TapeRandom(Random):

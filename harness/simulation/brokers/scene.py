@@ -213,4 +213,4 @@ def make(tape: Tape, profile: str) -> BrokerScene:
 
 
 BROKERS: Final = Program(
-    "harness.simulation.brokers", make, PROFILES, PREDICATES, FAULTS, frozenset({"INV_B22", "INV_C17"}))
+    "python -m harness.simulation.brokers", make, PROFILES, PREDICATES, FAULTS, frozenset({"INV_B22", "INV_C17"}))

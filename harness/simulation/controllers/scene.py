@@ -644,5 +644,5 @@ def make(tape: Tape, profile: str) -> ControllerScene:
 
 
 CONTROLLERS: Final = Program(
-    "harness.simulation.controllers", make, OWN_PROFILES, PREDICATES, FAULTS,
+    "python -m harness.simulation.controllers", make, OWN_PROFILES, PREDICATES, FAULTS,
     frozenset({"INV_R30", "INV_C17", "INV_C20", "INV_B22"}))

@@ -20,7 +20,7 @@ def found_small_and_repeated(
     assert main(arguments, program) == 1
     (path,) = here.iterdir()
     said = capsys.readouterr().out
-    assert failure in said and f"python -m {program.module} --replay {path}" in said
+    assert failure in said and f"{program.command} --replay {path}" in said
     assert count(load(path)[0].deviations) < 10
     assert main(["--replay", str(path)], program) == 1
     assert failure in capsys.readouterr().out

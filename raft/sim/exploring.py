@@ -1,0 +1,346 @@
+"""``explore``: a state machine and a workload of yours under every fault that the library's own campaigns know.
+
+    def test_no_money_is_made():
+        explore(Accounts, transfers, invariant=total_is_kept)
+
+Seeds are played until one fails. Its decisions are cut down to those that the failure needs, kept in a file, and told
+as a script; earlier failures of the same exploration are played first. Knows files and processes; a run is that of a
+campaign.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from raft.errors import UsageError
+from raft.invariants import InvariantViolation
+from raft.sim.campaign import Program, Result, name_of, run
+from raft.sim.explored import DONE, Explored, Subject, name_of_predicate
+from raft.sim.failures import repeats, write_down
+from raft.sim.operations import Workload
+from raft.sim.pool import results
+from raft.sim.script import RunScript
+from raft.sim.swarm import PROFILES
+from raft.sim.tape import Tape, count, load
+from raft.statemachine import AnyMachine
+
+CORPUS: Final = ".explore"
+SHRINK_S: Final = 30.0
+"""Longest time spent on making a failure small."""
+
+
+class Counterexample(AssertionError):
+    """A seed broke something. Its text has the shrunk script, and how to repeat it."""
+
+    def __init__(self, text: str, *, failure: str, seed: int, tape: Path, script: list[str]) -> None:
+        super().__init__(text)
+        self.failure, self.seed = failure, seed
+        self.tape = tape
+        """The file that repeats it; a file beside it, ``.history.jsonl``, has what clients did."""
+        self.script = script
+
+
+class NotRepeatable(AssertionError):
+    """The same seed did not give the same run: something asks a clock, a set's order, or chance that is not seeded."""
+
+
+class NothingExplored(AssertionError):
+    """No operation succeeded, or a predicate was never asked: such a pass would say nothing."""
+
+
+@attrs.frozen
+class ExplorationReport:
+    """What was played. All counts are sums over the seeds."""
+
+    seeds: int
+    events: int
+    virtual_s: float
+    seconds: float
+    outcomes: dict[str, int]
+    """Operations by what became of them."""
+    predicates: dict[str, int]
+    """Times asked."""
+    applied: dict[str, int]
+    """Times each fault was applied, and other happenings."""
+    replayed: int
+    """Earlier failures that pass now."""
+
+    def __str__(self) -> str:
+        asked = ", ".join(f"{name} asked {number:,} times" for name, number in self.predicates.items())
+        return (f"{self.seeds} seeds, {self.events:,} events, {self.virtual_s:,.0f} s of virtual time in "
+                f"{self.seconds:.1f} s; {self.outcomes.get('ok', 0):,} operations done; {asked or 'no predicates'}")
+
+
+_intercept: Callable[[Exploration], ExplorationReport] | None = None
+"""Takes the place of ``Exploration.run`` while a function is asked what it explores."""
+
+
+@attrs.frozen(kw_only=True)
+class Exploration:
+    """One call of ``explore``, which says what the fields mean."""
+
+    subject: Subject
+    seeds: int = 30
+    first: int = 1
+    events: int | None = None
+    budget_s: float | None = None
+    profile: str = "swarm"
+    jobs: int = 1
+    corpus: Path | None = Path(CORPUS)
+    name: str = ""
+    replay: Path | None = None
+    repeat: str = 'explore(..., replay="{path}")'
+    """How a failure is repeated, for people."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.profile not in PROFILES:
+            raise UsageError(f"no profile {self.profile!r}; there are {', '.join(PROFILES)}")
+        for field in ("seeds", "jobs"):
+            if getattr(self, field) < 1:
+                raise UsageError(f"{field} must be 1 or more, not {getattr(self, field)}")
+        if (self.subject.nodes is not None and self.subject.nodes < 1) or self.subject.clients < 1:
+            raise UsageError("an exploration has at least one node and one client")
+
+    def program(self, command: str = "") -> Program:
+        """What campaigns play: scenes of this subject."""
+        return Program(command, partial(Explored, self.subject), PROFILES, (*self.subject.predicates(), DONE), (),
+                       frozenset({"INV_R30", *self._at_the_end()}))
+
+    def _at_the_end(self) -> tuple[str, ...]:
+        return (name_of_predicate(self.subject.check),) if self.subject.check is not None else ()
+
+    def run(self) -> ExplorationReport:
+        """Replay, or all of it. Raises ``Counterexample``, ``NotRepeatable``, ``NothingExplored`` or ``UsageError``."""
+        __tracebackhide__ = True  # pytest shows where the test called this, not how it is done
+        if _intercept is not None:
+            return _intercept(self)
+        tally = _Tally(self)
+        if self.replay is not None:
+            self._replay(self.replay, tally, "the failure is still there")
+            return tally.report()
+        for path in self.earlier():
+            self._replay(path, tally, "an earlier failure is back, or was never mended")
+        program = self.program()
+        seeds = range(self.first, self.first + self.seeds)
+        for result in results(partial(_play, profile=self.profile, program=program), seeds, self.jobs, "fork"):
+            tally.take(result)
+            if result.failure:
+                self._fail(result, program)
+            if result.seed == self.first:
+                self._twice(result)
+            if tally.enough():
+                break
+        tally.demand()
+        return tally.report()
+
+    @property
+    def folder(self) -> Path | None:
+        """Where failures of this exploration are kept."""
+        return self.corpus / re.sub(r"[^A-Za-z0-9_.-]+", "-", self.name).strip("-") if self.corpus else None
+
+    def earlier(self) -> list[Path]:
+        """Files of earlier failures, by name."""
+        folder = self.folder
+        return sorted(folder.glob("*.json")) if folder is not None and folder.is_dir() else []
+
+    def _twice(self, before: Result) -> None:
+        """The first seed, played again, is the same run, or nothing that is found could be repeated."""
+        after = run(Tape(before.seed), self.profile, program=self.program())
+        if (after.fingerprint, after.events, after.failure) != (before.fingerprint, before.events, before.failure):
+            raise NotRepeatable(
+                f"seed {before.seed} gave two different runs: {name_of_predicate(self.subject.machine)} or the "
+                "workload hangs on something besides its arguments, as a clock, chance without a seed, a counter "
+                "of its own or the order of a set")
+
+    def _fail(self, result: Result, program: Program) -> None:
+        __tracebackhide__ = True
+        if str(result.failure).startswith("UsageError"):
+            raise UsageError(result.message)
+        if not repeats(result, program, result.deviations):
+            raise NotRepeatable(
+                f"seed {result.seed} failed, and its replay did not fail alike: something hangs on a clock, on chance "
+                f"without a seed or on the order of a set. What it said was\n{result.failure}: {result.message}")
+        folder = self.folder or Path(CORPUS)
+        path, small = write_down(result, folder, program, SHRINK_S, nodes=self.subject.nodes,
+                                 clients=self.subject.clients, exploration=self.name)
+        self._raise(path, f"seed {result.seed}: {small.before} decisions shrunk to {small.after} in {small.runs} runs")
+
+    def _replay(self, path: Path, tally: _Tally, why: str) -> None:
+        __tracebackhide__ = True
+        result = run(*self._loaded(path), program=self._as_recorded(path).program())
+        tally.replayed(result)
+        if result.failure:
+            self._raise(path, why)
+
+    def _loaded(self, path: Path) -> tuple[Tape, str]:
+        tape, notes = load(path)
+        return tape, str(notes.get("profile", "swarm"))
+
+    def _as_recorded(self, path: Path) -> Exploration:
+        """With the cluster that the file was recorded with."""
+        _, notes = load(path)
+        nodes, clients = notes.get("nodes", self.subject.nodes), notes.get("clients", self.subject.clients)
+        return attrs.evolve(self, subject=attrs.evolve(self.subject, nodes=nodes, clients=clients))
+
+    def _raise(self, path: Path, why: str) -> None:
+        """Play the file once more, telling all of it, and raise what comes out."""
+        __tracebackhide__ = True
+        tape, notes = load(path)
+        deviations, until_ns = count(tape.deviations), notes.get("until_ns")
+        script, subject = RunScript(), self._as_recorded(path).subject
+        script.listen(tape)
+        scene: Explored | None = None
+        error: Exception | None = None
+        try:
+            scene = Explored(subject, tape, str(notes.get("profile", "swarm")))
+            script.scene, scene.tell = scene, script.say
+            scene.play(until_ns)
+        except Exception as raised:  # noqa: BLE001  whatever the user's code or the checker raises is the finding
+            error = raised
+        lines = script.lines()
+        if scene is not None:
+            scene.history.save(path.with_suffix(".history.jsonl"))
+        if isinstance(error, InvariantViolation):
+            failure, said, cause = error.id, [f"{error.id}: {error.message}"], None
+        else:
+            failure, cause = name_of(error) if error is not None else "nothing", error
+            said = [f"{failure}: {str(error).strip()}", *getattr(error, "__notes__", ())]
+        raise Counterexample(
+            "\n".join([*said, "", f"{why}.", f"What it needs ({deviations} decisions):", *lines, "", "Repeat it with",
+                       f"    {self.repeat.format(path=_near(path))}"]),
+            failure=failure, seed=tape.seed, tape=path, script=lines) from cause
+
+
+def _near(path: Path) -> Path:
+    """From here, if it is below."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+class _Tally:
+    """Sums, and what they must come to."""
+
+    def __init__(self, exploration: Exploration) -> None:
+        self._of = exploration
+        self._started = time.monotonic()
+        self._seeds = self._events = self._virtual_ns = self._replayed = 0
+        self._outcomes: Counter[str] = Counter()
+        self._predicates: Counter[str] = Counter()
+        self._applied: Counter[str] = Counter()
+
+    def take(self, result: Result) -> None:
+        self._seeds += 1
+        self._events += result.events
+        self._virtual_ns += result.virtual_ns
+        self._outcomes.update(result.outcomes)
+        self._predicates.update(result.predicates)
+        self._applied.update(result.applied)
+
+    def replayed(self, result: Result) -> None:
+        self._replayed += not result.failure
+
+    def enough(self) -> bool:
+        """Whether there were events or seconds enough."""
+        of = self._of
+        return (of.events is not None and self._events >= of.events) or (
+            of.budget_s is not None and time.monotonic() - self._started >= of.budget_s)
+
+    def demand(self) -> None:
+        """Raises ``NothingExplored`` where a pass would mean nothing."""
+        never = [name for name in self._of.subject.predicates() if not self._predicates[name]]
+        if not self._predicates[DONE]:
+            why = ", ".join(f"{name.removeprefix('refused: ')} ({number} times)" for name, number in
+                            self._applied.most_common() if name.startswith("refused: "))
+            raise NothingExplored(f"no operation succeeded in {self._seeds} seeds: {why or 'the workload made none'}")
+        if never:
+            raise NothingExplored(f"never asked in {self._seeds} seeds: {', '.join(never)}")
+
+    def report(self) -> ExplorationReport:
+        asked = {name: self._predicates[name] for name in self._of.subject.predicates()}
+        return ExplorationReport(self._seeds, self._events, self._virtual_ns / 1e9, time.monotonic() - self._started,
+                      dict(self._outcomes), asked, dict(self._applied), self._replayed)
+
+
+def _play(seed: int, profile: str, program: Program) -> Result:
+    return run(Tape(seed), profile, program=program)
+
+
+def explore(
+    machine: Callable[[], AnyMachine], operations: Workload, *,
+    invariant: Callable[[Any], object] | None = None, check: Callable[[Explored], object] | None = None,
+    every_step: Callable[[Explored], object] | None = None,
+    seeds: int = 30, first: int = 1, events: int | None = None, budget_s: float | None = None,
+    profile: str = "swarm", nodes: int | None = None, clients: int = 5, jobs: int = 1,
+    corpus: str | Path | None = CORPUS, name: str | None = None, replay: str | Path | None = None,
+    repeat: str = 'explore(..., replay="{path}")',
+) -> ExplorationReport:
+    """Run a replicated state machine under faults until something breaks, or ``seeds`` seeds have passed.
+
+    ``machine()`` makes one state machine, ``operations(choices)`` the next thing that a client does: a command, an
+    ``Operation``, or None. ``invariant(machine)`` is asked after each applied command, ``every_step(run)`` before each
+    step, ``check(run)`` once all is healed; each raises or returns False where something is wrong. Besides, all that
+    ``raft.sim`` asks of Raft is asked, so a machine that is not deterministic, or whose snapshot forgets something
+    that results hang on, is found without a predicate.
+
+    ``profile`` chooses faults (``swarm``: a mix for each seed). ``nodes`` None: drawn, mostly three. ``events`` and
+    ``budget_s`` (wall seconds) stop earlier. ``jobs`` processes play seeds. Failures are kept below ``corpus``, by
+    ``name``, and played first next time, until their files are deleted; None: kept, but not played. ``replay`` plays
+    one such file and nothing else.
+
+    Returns an ``ExplorationReport``. Raises ``Counterexample``, with the shrunk script; ``NotRepeatable`` if a seed is
+    not one run; ``NothingExplored`` if nothing succeeded or was asked; ``UsageError`` for what makes no sense, a file
+    that is no tape among it.
+    """
+    __tracebackhide__ = True
+    subject = Subject(machine=machine, operations=operations, invariant=invariant, every_step=every_step, check=check,
+                      nodes=nodes, clients=clients)
+    return Exploration(
+        subject=subject, seeds=seeds, first=first, events=events, budget_s=budget_s, profile=profile, jobs=jobs,
+        corpus=Path(corpus) if corpus is not None else None, replay=Path(replay) if replay is not None else None,
+        name=name or f"{name_of_predicate(machine)}-{name_of_predicate(operations)}", repeat=repeat).run()
+
+
+class _Found(BaseException):
+    """Ends a function as soon as it said what it explores."""
+
+    def __init__(self, exploration: Exploration) -> None:
+        super().__init__()
+        self.exploration = exploration
+
+
+def explored_by(function: Callable[..., object]) -> Exploration:
+    """What a function would explore that calls ``explore``, or a test that takes it as an argument of that name.
+
+    Raises ``UsageError`` for one that explores nothing.
+    """
+    global _intercept
+
+    def found(exploration: Exploration) -> ExplorationReport:
+        raise _Found(exploration)
+
+    def given(*args: Any, **own: Any) -> ExplorationReport:
+        return explore(*args, **{**own, **options})
+
+    marks = [mark for mark in getattr(function, "pytestmark", ()) if mark.name == "explore"]
+    options = {name: value for mark in marks for name, value in mark.kwargs.items()}
+    parameters = inspect.signature(function).parameters.values()
+    others = [each.name for each in parameters if each.name != "explore" and each.default is each.empty]
+    if others:
+        raise UsageError(f"{name_of_predicate(function)} wants {', '.join(others)}; only `explore` is given here")
+    before, _intercept = _intercept, found
+    try:
+        function(**{each.name: given for each in parameters if each.name == "explore"})
+    except _Found as done:
+        return done.exploration
+    finally:
+        _intercept = before
+    raise UsageError(f"{name_of_predicate(function)} explores nothing: it never calls explore(...)")

@@ -1,0 +1,166 @@
+"""What a user's clients do: operations, the chance that makes them, and the form in which a tape keeps them.
+
+A workload is a function from ``Choices`` to an ``Operation`` (or to a bare command, or None: nothing this time). The
+tape keeps what came out, not the chance that went in, so a shrunk script names operations. Knows machines' codecs;
+knows no cluster, no clients and no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+import attrs
+
+from raft.config import Read
+from raft.errors import UsageError
+from raft.sim.tape import Chance, Value
+
+HEX: Final = "hex:"
+NEVER_REFUSED: Final = "\0never"
+PLAIN: Final = (bool, int, float, str, type(None))
+
+
+@attrs.frozen(kw_only=True)
+class Operation:
+    """One thing that a client does: a command to propose, or a question to ask. Exactly one of both."""
+
+    command: Any = None
+    """For the machine's ``apply``: bytes, or what its codec encodes."""
+    query: bytes | None = None
+    """For the machine's ``query``, after a read barrier."""
+    level: Read = Read.INDEX
+    """Of the question."""
+    f: str = ""
+    """What a history calls it, as ``write``, ``read``, ``enqueue``; "" gives ``propose`` or ``query``."""
+    key: Value = None
+    """What it is about: histories are checked key by key."""
+    value: Value = None
+    """What a history says was written. None: the history gets the result, as for a read."""
+    refused: Value = NEVER_REFUSED
+    """A result equal to this says that nothing was done: the history says ``fail``."""
+
+    def __attrs_post_init__(self) -> None:
+        if (self.command is None) == (self.query is None):
+            raise UsageError("an operation has a command or a query, not both and not neither")
+        if self.query is not None and not isinstance(self.query, bytes):
+            raise UsageError(f"a query is bytes, not {type(self.query).__name__}")
+
+    @property
+    def name(self) -> str:
+        """What a history calls it."""
+        return self.f or ("query" if self.command is None else "propose")
+
+    def words(self) -> str:
+        """The operation as people read it."""
+        asked = shown(self.command if self.command is not None else self.query)
+        about = [] if self.key is None else [f"key {self.key}"]
+        return " ".join([*([] if self.name in ("propose", "query") else [self.name]), *about,
+                         f"{'propose' if self.query is None else self.level.value + ' query'} {asked}"])
+
+
+class Choices(Random):
+    """The chance of a workload: a ``random.Random`` whose numbers come from the run's seed. See ``serial``, ``client``.
+
+    Nothing else may decide what an operation is (no clock, no other chance, no count of its own): then a run repeats.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self._chance: Chance = Random(0).random
+        self.serial = 0
+        """Unique to this operation in its run: for values that must tell writes apart."""
+        self.client = 0
+        """Which client does it, from 0."""
+
+    def point(self, chance: Chance, serial: int, client: int) -> Choices:
+        """Set up for the next operation."""
+        self._chance, self.serial, self.client = chance, serial, client
+        self.gauss_next = None  # a normal number left over from the operation before
+        return self
+
+    def random(self) -> float:
+        return self._chance()
+
+    def getrandbits(self, k: int, /) -> int:
+        bits = 0
+        for _ in range(0, k, 32):
+            bits = bits << 32 | int(self._chance() * 4_294_967_296)
+        return bits >> -k % 32
+
+
+Workload = Callable[[Choices], "Operation | Any | None"]
+"""Makes the next operation: an ``Operation``, a bare command, or None for nothing."""
+
+
+def operation_of(made: Any) -> Operation | None:
+    """What a workload gave, as an operation."""
+    if made is None or isinstance(made, Operation):
+        return made
+    return Operation(command=made, value=told(made))
+
+
+def told(value: Any) -> Value:
+    """A value as JSON can hold it: bytes and objects become text."""
+    if isinstance(value, PLAIN):
+        return value
+    if isinstance(value, (bytes, bytearray)):
+        return text_of(bytes(value))
+    if isinstance(value, (list, tuple)):
+        return [told(each) for each in value]
+    if isinstance(value, dict):
+        return {str(key): told(each) for key, each in value.items()}
+    return repr(value)
+
+
+def shown(value: Any) -> str:
+    """A value for people, on one line that is not too long."""
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:80]}… ({len(text)} characters)"
+
+
+def text_of(data: bytes) -> str:
+    """Bytes as text that ``bytes_of`` reads: themselves where they are printable, else hexadecimal."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return HEX + data.hex()
+    return text if text.isprintable() and not text.startswith(HEX) else HEX + data.hex()
+
+
+def bytes_of(text: str) -> bytes:
+    """The bytes that ``text_of`` was given."""
+    return bytes.fromhex(text[len(HEX):]) if text.startswith(HEX) else text.encode()
+
+
+def kept(operation: Operation, encode: Callable[[Any], bytes] | None) -> dict[str, Value]:
+    """An operation as a tape keeps it."""
+    out: dict[str, Value] = {}
+    if operation.query is not None:
+        out |= {"query": text_of(operation.query), "level": operation.level.value}
+    else:
+        data = operation.command if encode is None else encode(operation.command)
+        if not isinstance(data, (bytes, bytearray)):
+            raise UsageError(f"a command is bytes, or the machine has a codec: {shown(operation.command)} is neither")
+        out["command"] = text_of(bytes(data))
+    for name in ("f", "key", "value"):
+        if (value := getattr(operation, name)) is not None and (name, value) != ("f", ""):
+            out[name] = told(value)
+    if operation.refused != NEVER_REFUSED:
+        out["refused"] = told(operation.refused)
+    return out
+
+
+def again(kept: dict[str, Value], decode: Callable[[bytes], Any] | None) -> Operation:
+    """What ``kept`` kept. Raises ``UsageError`` for what this workload's machine does not understand."""
+    try:
+        if "query" in kept:
+            what: dict[str, Any] = {"query": bytes_of(kept["query"]), "level": Read(kept["level"])}
+        else:
+            data = bytes_of(kept["command"])
+            what = {"command": data if decode is None else decode(data)}
+        return Operation(**what, **{name: kept[name] for name in ("f", "key", "value", "refused") if name in kept})
+    except Exception as error:
+        raise UsageError(f"the tape has {kept!r}, which this machine's codec does not read: {error!r}. "
+                         "It was recorded with another machine; delete it") from error

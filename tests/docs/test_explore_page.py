@@ -1,0 +1,69 @@
+"""The page on exploring a machine: its test finds the bug, as printed; the file repeats it; mended, all passes."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from raft.pytest_plugin import OPTIONS
+from raft.sim import explore
+from raft.sim.swarm import PROFILES
+
+PAGE = (Path(__file__).parents[2] / "docs" / "tutorial" / "explore-a-machine.md").read_text()
+FILES = re.findall(r"<!-- file: (\w+\.py) -->\n```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def block(mark: str) -> str:
+    found = re.search(rf"<!-- {mark} -->\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert found, mark
+    return found[1]
+
+
+def pytest_in(folder: Path, *arguments: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "raft.pytest_plugin", "-p", "no:cacheprovider", *arguments], cwd=folder,
+        capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_page_from_its_first_line_to_its_last(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    for name, text in FILES:
+        (tmp_path / name).write_text(text)
+    status, said = pytest_in(tmp_path, "test_bank.py")
+    assert status == 1
+    for line in block("says").splitlines():
+        assert line.strip() in said, said
+    (tape,) = (tmp_path / ".explore").glob("*/*.json")
+    assert tape.with_suffix(".history.jsonl").is_file()
+    status, said = pytest_in(tmp_path, "test_bank.py::test_bank", "--explore-replay", str(tape))
+    assert status == 1
+    assert "the failure is still there" in said
+    assert "1 earlier failures in" in said, "the header says so"
+
+    bank = tmp_path / "bank.py"
+    text = bank.read_text()
+    bank.write_text(text[: text.index("    def snapshot")] + block("mend: bank.py"))
+    status, said = pytest_in(tmp_path, "test_bank.py", "--explore-seeds", "3")
+    assert status == 0, said
+    assert "explore: seeds=3" in said
+
+
+def test_the_table_has_the_options_that_there_are() -> None:
+    rows = PAGE.split("\n## Options\n")[1].strip().split("\n\n")[0].splitlines()[2:]
+    own = set(re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in rows)))
+    lines = set(re.findall(r"`--explore-(\w+)`", "".join(row.split("|")[2] for row in rows)))
+    assert lines == {*OPTIONS, "replay", "corpus"}
+    assert own <= set(inspect.signature(explore).parameters)
+    profiles = next(row for row in rows if "`profile`" in row).split("|")[3]
+    assert set(re.findall(r"`(\w+)`", profiles)) <= set(PROFILES)
+
+
+@pytest.mark.parametrize("name", ["invariant", "check", "every_step"])
+def test_every_predicate_is_explained(name: str) -> None:
+    assert f"`{name}(" in PAGE
