@@ -185,7 +185,7 @@ class Journal:
 
     # --- what others do with it ------------------------------------------------------------------------------
 
-    def append(self, messages: Sequence[Message]) -> list[Put]:
+    def append(self, messages: Sequence[Message]) -> tuple[Put, ...]:
         """All or none of them, one behind the other. The system has them when ``end`` is behind them, this turn.
 
         Raises:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
-
-import attrs
+from typing import Final, NamedTuple, Protocol
 
 from broker.ha.acks import (
     Deny,
@@ -24,7 +22,6 @@ from broker.ha.acks import (
     QuorumConfig,
     Replicas,
     needed_acks,
-    satisfied,
 )
 from broker.journal import NS_PER_MS, Journal
 from broker.store.errors import StoreFailed, StoreFull
@@ -48,8 +45,7 @@ class Replication(Protocol):
     def replicas(self) -> Replicas: ...
 
 
-@attrs.frozen
-class PutResult:
+class PutResult(NamedTuple):
     """``puts``: where each message stands, of every status that means that it was written."""
 
     status: PutStatus
@@ -108,8 +104,7 @@ class Puts:
         self._held_bytes = 0
         self._unwritten: deque[_Waiting] = deque()
         self._unflushed: deque[_Waiting] = deque()
-        self._unacknowledged = PutQueue(self._acknowledged)
-        self._by_token: dict[int, _Waiting] = {}
+        self._unacknowledged = PutQueue(_Waiting.finish)
         journal.settled.join("puts", self._settle)
         journal.ticks.join("puts", self._expire)
 
@@ -176,7 +171,7 @@ class Puts:
         if wait_store_ok and (busy := self._disk_is_busy()):
             return done(PutResult(PutStatus.OS_PAGE_CACHE_BUSY, remark=busy))
         try:
-            puts = tuple(journal.append(messages))
+            puts = journal.append(messages)
         except MessageIllegal as error:
             status = PutStatus.MESSAGE_ILLEGAL
             if any(len(message.properties) > PROPERTIES_BYTES_MAX for message in messages):
@@ -240,19 +235,12 @@ class Puts:
             self._fail(journal.failure)
 
     def _stored(self, put: _Waiting) -> None:
-        """Written and flushed, or not flushed in time; what replicas hold is looked at after that."""
-        replication, need = self._replication, put.need
-        if replication is None or not need.waits or satisfied(need, put.end, replication.holders):
+        """Written and flushed, or not flushed in time. Whether enough replicas hold it, ``advanced`` asks next."""
+        need = put.need
+        if self._replication is None or not need.waits:
             put.finish()
-            return
-        token = self._unacknowledged.add(put.end, need, put.began_ns + self._slave_timeout_ns)
-        if token is None:
+        elif not self._unacknowledged.add(put, put.end, need, put.began_ns + self._slave_timeout_ns):
             put.finish(PutStatus.FLUSH_SLAVE_TIMEOUT, "too many messages wait for acknowledgements")
-        else:
-            self._by_token[token] = put
-
-    def _acknowledged(self, token: int, status: PutStatus) -> None:
-        self._by_token.pop(token).finish(status)
 
     def _expire(self, now_ns: int) -> None:
         unflushed = self._unflushed
@@ -260,6 +248,7 @@ class Puts:
             put = unflushed.popleft()
             put.status = PutStatus.FLUSH_DISK_TIMEOUT
             self._stored(put)
+        self.advanced()
         self._unacknowledged.expire(now_ns)
         if self._held and now_ns >= self._young_until_ns:
             self._release()

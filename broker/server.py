@@ -73,10 +73,6 @@ REQUESTS_IN_FLIGHT_MAX: Final = 1_000_000
 """Pulls that are held count: some for each consumer."""
 
 
-def _now_ns() -> int:
-    return time.monotonic_ns()
-
-
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -93,7 +89,7 @@ class World:
     """For small files outside the store: the identity, the configuration."""
     store_files: StoreFiles
     """The store's directory."""
-    now_ns: Callable[[], int] = _now_ns
+    now_ns: Callable[[], int] = time.monotonic_ns
     """Monotonic."""
     wall_ms: Callable[[], int] = _wall_ms
     connector: Connector = connect_tcp

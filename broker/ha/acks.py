@@ -9,12 +9,18 @@ Members are counted by broker id, never by connection. This module knows numbers
 from __future__ import annotations
 
 import enum
-import heapq
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_left, insort
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, Protocol
+from operator import itemgetter
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import attrs
+
+PutT = TypeVar("PutT")
+_NEVER: Final = 1 << 63
+_Waiting = tuple[int, int, int, PutT]
+"""Where a put ends in the log, its number, its deadline in nanoseconds, and the put."""
 
 
 class PutStatus(enum.Enum):
@@ -187,74 +193,82 @@ def satisfied(need: Need, end: int, holders: Holders) -> bool:
         holders.enough(need.least) and (need.acks <= 1 or holders.holders(end) >= need.acks))
 
 
-class PutQueue:
+class PutQueue(Generic[PutT]):
     """Puts that wait for acknowledgements, released in the order of their offsets.
 
-    One offset that many need is judged once. Where one put needs something else than the next one, neither waits for
-    the other. ``release`` is called with a put's token and its status.
+    Where one put needs something else than the next one, neither waits for the other. ``release`` is called once with
+    each put and its status.
     """
 
-    def __init__(self, release: Callable[[int, PutStatus], None], waiting_max: int = 100_000) -> None:
+    def __init__(self, release: Callable[[PutT, PutStatus], None], waiting_max: int = 100_000) -> None:
         self._release = release
         self._waiting_max = waiting_max
-        self._waiting: dict[int, None] = {}
-        """Tokens, in their order."""
-        self._by_end: dict[Need, list[tuple[int, int]]] = {}
-        self._by_deadline: list[tuple[int, int]] = []
-        self._token = 0
+        self._by_need: dict[Need, list[_Waiting[PutT]]] = {}
+        """In the order of their ends."""
+        self._count = self._number = 0
+        self._due_ns = _NEVER
+        """No deadline is before."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return self._count
 
-    def add(self, end: int, need: Need, deadline_ns: int) -> int | None:
-        """A token; None when the queue is full, and the put's holders are then unknown (``FLUSH_SLAVE_TIMEOUT``)."""
-        if len(self._waiting) >= self._waiting_max:
-            return None
-        self._token += 1
-        self._waiting[self._token] = None
-        heapq.heappush(self._by_end.setdefault(need, []), (end, self._token))
-        heapq.heappush(self._by_deadline, (deadline_ns, self._token))
-        return self._token
+    def add(self, put: PutT, end: int, need: Need, deadline_ns: int) -> bool:
+        """False: the queue is full, and the put's holders are then unknown (``FLUSH_SLAVE_TIMEOUT``)."""
+        if self._count >= self._waiting_max:
+            return False
+        self._count += 1
+        self._number += 1
+        queue = self._by_need.get(need)
+        if queue is None:
+            queue = self._by_need[need] = []
+        waiting = end, self._number, deadline_ns, put
+        if queue and end < queue[-1][0]:
+            insort(queue, waiting)
+        else:
+            queue.append(waiting)
+        if deadline_ns < self._due_ns:
+            self._due_ns = deadline_ns
+        return True
 
     def advanced(self, holders: Holders) -> None:
         """Somebody acknowledged, or the SyncStateSet changed: release what is held now."""
-        for need, queue in self._by_end.items():
-            judged, verdict = -1, True
-            while queue:
-                end, token = queue[0]
-                if token in self._waiting:
-                    if end != judged:
-                        judged, verdict = end, satisfied(need, end, holders)
-                    if not verdict:
-                        break
-                    del self._waiting[token]
-                    self._release(token, PutStatus.PUT_OK)
-                heapq.heappop(queue)
+        for need, queue in self._by_need.items():
+            count = _held(queue, need, holders)
+            if count:
+                held = queue[:count]
+                del queue[:count]
+                self._count -= count
+                for _, _, _, put in held:
+                    self._release(put, PutStatus.PUT_OK)
 
     def expire(self, now_ns: int) -> None:
         """Those whose time is over: the message stays in the log, and nobody knows who holds it."""
-        for token in self._due(now_ns):
-            del self._waiting[token]
-            self._release(token, PutStatus.FLUSH_SLAVE_TIMEOUT)
-        for queue in self._by_end.values():
-            while queue and queue[0][1] not in self._waiting:
-                heapq.heappop(queue)
+        if now_ns < self._due_ns:
+            return
+        due: list[_Waiting[PutT]] = []
+        for queue in self._by_need.values():
+            due += [waiting for waiting in queue if waiting[2] <= now_ns]
+            queue[:] = [waiting for waiting in queue if waiting[2] > now_ns]
+        self._due_ns = min((waiting[2] for queue in self._by_need.values() for waiting in queue), default=_NEVER)
+        self._end(sorted(due, key=itemgetter(2, 1)), PutStatus.FLUSH_SLAVE_TIMEOUT)
 
     def fail_all(self, status: PutStatus = PutStatus.FLUSH_SLAVE_TIMEOUT) -> None:
         """This broker is master no longer: what waited can be acknowledged by nobody."""
-        waiting, self._waiting = self._waiting, {}
-        self._by_end.clear()
-        self._by_deadline.clear()
-        for token in waiting:
-            self._release(token, status)
+        waiting: list[_Waiting[PutT]] = []
+        for queue in self._by_need.values():
+            waiting += queue
+            queue.clear()
+        self._due_ns = _NEVER
+        self._end(sorted(waiting, key=itemgetter(1)), status)
 
-    @property
-    def deadline_ns(self) -> int | None:
-        """When ``expire`` is next due."""
-        while self._by_deadline and self._by_deadline[0][1] not in self._waiting:
-            heapq.heappop(self._by_deadline)
-        return self._by_deadline[0][0] if self._by_deadline else None
+    def _end(self, ended: Sequence[_Waiting[PutT]], status: PutStatus) -> None:
+        self._count -= len(ended)
+        for _, _, _, put in ended:
+            self._release(put, status)
 
-    def _due(self, now_ns: int) -> Iterator[int]:
-        while (deadline := self.deadline_ns) is not None and deadline <= now_ns:
-            yield heapq.heappop(self._by_deadline)[1]
+
+def _held(queue: list[_Waiting[PutT]], need: Need, holders: Holders) -> int:
+    """How many of the first are held now. Whoever holds a message holds what is before it."""
+    if not queue or not satisfied(need, queue[0][0], holders):
+        return 0
+    return bisect_left(queue, True, 1, key=lambda waiting: not satisfied(need, waiting[0], holders))

@@ -34,7 +34,7 @@ class Lease:
         return not self.granted or not self.length_ns or self.until_ns is not None
 
     def holds(self, now_ns: int) -> bool:
-        return self.began and (self.until_ns is None or now_ns < self.until_ns)
+        return self.began if self.until_ns is None else now_ns < self.until_ns
 
 
 @attrs.define

@@ -51,6 +51,8 @@ NOT_STORED: Final[Mapping[PutStatus, tuple[int, str]]] = {
     PutStatus.UNKNOWN_ERROR: (ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR"),
     PutStatus.PUT_TO_REMOTE_BROKER_FAIL: (ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR DEFAULT"),
 }
+_PUT_OK: Final = PutStatus.PUT_OK  # a global is found sooner than a member of an enum, and compared sooner than hashed
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
 assert STORED.keys() | NOT_STORED.keys() == set(PutStatus)
 
 
@@ -103,6 +105,7 @@ class Answers:
         self.counters = Counters()
         self.body_bytes_max = 0
         self.own, self._store_host = own, store_host
+        self._id_front = store_host.hex().upper()
 
     def refused(self, refused: Refusal) -> Command:
         self.counters.refused += 1
@@ -112,24 +115,25 @@ class Answers:
                more: Mapping[str, str] | None = None) -> Command:
         """What became of it; ``queue_id`` is the one that was asked for or chosen, wherever the message waits.
         ``more`` are fields that rules gave."""
-        puts, counters = result.puts, self.counters
-        code = STORED.get(result.status)
+        status, puts, remark = result
+        code = _SUCCESS if status is _PUT_OK else STORED.get(status)
         if code is None:
-            return self.refused(refusal(result.status, self.body_bytes_max, result.remark))
+            return self.refused(refusal(status, self.body_bytes_max, remark))
+        offset, size, queue_offset = puts[0]
+        if len(puts) == 1:
+            message_id = f"{self._id_front}{offset:016X}"
+        else:
+            message_id = ",".join(message_ids(self._store_host, [put.offset for put in puts]))
+            size = puts[-1].offset + puts[-1].size - offset
+        counters, of_topics = self.counters, self.counters.topic_bytes
         counters.messages += len(puts)
-        size = puts[-1].offset + puts[-1].size - puts[0].offset
         counters.bytes += size
-        counters.topic_bytes[topic] = counters.topic_bytes.get(topic, 0) + size
+        of_topics[topic] = of_topics.get(topic, 0) + size
         if request.flag & ONEWAY:
             return Command(code)
-        ext = {
-            **self.own,
-            "msgId": ",".join(message_ids(self._store_host, [put.offset for put in puts])),
-            "queueId": str(queue_id),
-            "queueOffset": str(puts[0].queue_offset),
-        }
+        ext = {**self.own, "msgId": message_id, "queueId": str(queue_id), "queueOffset": str(queue_offset)}
         if uniq_key:
             ext["transactionId"] = uniq_key
         if more:
             ext |= more
-        return Command(code, 0, RESPONSE, ext, b"", result.remark or None)
+        return Command(code, 0, RESPONSE, ext, b"", remark or None)

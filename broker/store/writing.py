@@ -60,10 +60,10 @@ class Writer:
         self.last_time_ms = store_time_ms
         return Put(offset, size, queue_offset)
 
-    def put_all(self, messages: Sequence[Message], store_time_ms: int) -> list[Put]:
+    def put_all(self, messages: Sequence[Message], store_time_ms: int) -> tuple[Put, ...]:
         """Append messages one behind the other, in one file of the log; all or, when it raises as ``put``, none."""
         if len(messages) == 1:
-            return [self.put(messages[0], store_time_ms)]
+            return (self.put(messages[0], store_time_ms),)
         if isinstance(messages, Batch) and in_queue(messages.common.sys_flag):
             return self._put_batch(messages, store_time_ms)
         size = 0
@@ -71,9 +71,9 @@ class Writer:
             size += codec.size_of(message)
             _check_name(message)
         self._log.make_room(size)
-        return [self.put(message, store_time_ms) for message in messages]
+        return tuple([self.put(message, store_time_ms) for message in messages])
 
-    def _put_batch(self, batch: Batch, store_time_ms: int) -> list[Put]:
+    def _put_batch(self, batch: Batch, store_time_ms: int) -> tuple[Put, ...]:
         offsets = self._next
         assert offsets is not None, "queue offsets are known"
         _check_name(batch.common)
@@ -83,7 +83,7 @@ class Writer:
         offsets[key] = queue_offset + len(sizes)
         self.last_time_ms = store_time_ms
         places = zip(accumulate(sizes, initial=offset), sizes, range(queue_offset, offsets[key]), strict=False)
-        return [Put(*place) for place in places]
+        return tuple(map(Put._make, places))
 
     # --- bytes of another log --------------------------------------------------------------------------------
 

@@ -116,23 +116,22 @@ class Held:
 
 
 def test_puts_are_released_as_their_ends_are_held() -> None:
-    done: list[tuple[int, PutStatus]] = []
-    queue = PutQueue(lambda token, status: done.append((token, status)))
-    every = queue.add(100, Need(ALL), 50)
-    two = queue.add(100, Need(2), 60)
-    late = queue.add(200, Need(ALL), 40)
+    done: list[tuple[str, PutStatus]] = []
+    queue = PutQueue[str](lambda put, status: done.append((put, status)))
+    queue.add("every", 100, Need(ALL), 50)
+    queue.add("two", 100, Need(2), 60)
+    queue.add("late", 200, Need(ALL), 40)
     held = Held({1: 200, 2: 100, 3: 99}, {1, 2, 3})
     queue.advanced(held)
-    assert done == [(two, PutStatus.PUT_OK)], "a number does not wait for all"
+    assert done == [("two", PutStatus.PUT_OK)], "a number does not wait for all"
     held.acks[3] = 100
     queue.advanced(held)
-    assert done[1:] == [(every, PutStatus.PUT_OK)]
-    assert [queue.deadline_ns] == [40]
+    assert done[1:] == [("every", PutStatus.PUT_OK)]
     queue.expire(39)
     assert len(queue) == 1
     queue.expire(40)
-    assert done[2:] == [(late, PutStatus.FLUSH_SLAVE_TIMEOUT)]
-    assert queue.deadline_ns is None
+    assert done[2:] == [("late", PutStatus.FLUSH_SLAVE_TIMEOUT)]
+    assert len(queue) == 0
     held.acks = {1: 300, 2: 300, 3: 300}
     queue.advanced(held)
     assert len(done) == 3, "an expired put is answered once"
@@ -140,31 +139,45 @@ def test_puts_are_released_as_their_ends_are_held() -> None:
 
 @pytest.mark.parametrize("acks", [ALL, 1, 2])
 def test_a_set_that_shrank_below_what_was_demanded_releases_nothing(acks: int) -> None:
-    done: list[tuple[int, PutStatus]] = []
-    queue = PutQueue(lambda token, status: done.append((token, status)))
+    done: list[tuple[str, PutStatus]] = []
+    queue = PutQueue[str](lambda put, status: done.append((put, status)))
     held = Held({1: 100, 2: 100, 3: 100}, {1})
-    demanded = queue.add(100, Need(acks, 2), 50)
-    before = queue.add(100, Need(acks), 60)
+    queue.add("demanded", 100, Need(acks, 2), 50)
+    queue.add("before", 100, Need(acks), 60)
     queue.advanced(held)
-    assert done == [(before, PutStatus.PUT_OK)], "one of before the minimum was raised, or after it was lowered"
-    raised = queue.add(100, Need(ALL if acks == 1 else acks), 70)
+    assert done == [("before", PutStatus.PUT_OK)], "one of before the minimum was raised, or after it was lowered"
+    queue.add("raised", 100, Need(ALL if acks == 1 else acks), 70)
     held.least = 2
     queue.advanced(held)
     assert len(done) == 1, "what is demanded now counts, where it is more"
     held.members |= {3}
     queue.advanced(held)
-    assert {token for token, _ in done[1:]} == {demanded, raised}
+    assert {put for put, _ in done[1:]} == {"demanded", "raised"}
+
+
+def test_puts_end_in_the_order_of_the_log_and_of_their_deadlines() -> None:
+    done: list[str] = []
+    queue = PutQueue[str](lambda put, status: done.append(put))
+    for put, end, deadline_ns in (("c", 300, 30), ("a", 100, 70), ("b", 200, 60), ("d", 400, 50), ("e", 500, 40)):
+        queue.add(put, end, Need(ALL), deadline_ns)
+    queue.advanced(Held({1: 250}, {1}))
+    assert done == ["a", "b"], "one that waited for its flush in vain comes behind later ones"
+    queue.expire(50)
+    assert done[2:] == ["c", "e", "d"]
+    assert len(queue) == 0
 
 
 def test_the_queue_has_a_limit_and_a_deposed_master_answers_all() -> None:
-    done: list[PutStatus] = []
-    queue = PutQueue(lambda token, status: done.append(status), waiting_max=2)
-    assert queue.add(1, Need(2), 9)
-    assert queue.add(2, Need(2), 9)
-    assert queue.add(3, Need(2), 9) is None
+    done: list[tuple[str, PutStatus]] = []
+    queue = PutQueue[str](lambda put, status: done.append((put, status)), waiting_max=2)
+    assert queue.add("first", 2, Need(2), 9)
+    assert queue.add("second", 1, Need(ALL), 9)
+    assert not queue.add("third", 3, Need(2), 9)
     queue.fail_all()
-    assert done == [PutStatus.FLUSH_SLAVE_TIMEOUT] * 2
-    assert queue.deadline_ns is None
+    assert done == [("first", PutStatus.FLUSH_SLAVE_TIMEOUT), ("second", PutStatus.FLUSH_SLAVE_TIMEOUT)]
+    queue.expire(10)
+    queue.advanced(Held({1: 3, 2: 3}, {1, 2}))
+    assert len(done) == 2
 
 
 @given(st.lists(st.one_of(
@@ -174,13 +187,13 @@ def test_the_queue_has_a_limit_and_a_deposed_master_answers_all() -> None:
 ), max_size=60))
 def test_nothing_is_acknowledged_that_is_not_held(script: list[tuple[str, int, int]]) -> None:
     held, log_end, now = Held({1: 0, 2: 0, 3: 0}, {1, 2, 3}), 0, 0
-    puts: dict[int, tuple[int, int, int]] = {}
-    released: set[int] = set()
+    puts: list[tuple[int, int, int]] = []
+    released: set[tuple[int, int, int]] = set()
 
-    def release(token: int, status: PutStatus) -> None:
-        assert token not in released
-        released.add(token)
-        end, acks, deadline = puts[token]
+    def release(put: tuple[int, int, int], status: PutStatus) -> None:
+        assert put not in released
+        released.add(put)
+        end, acks, deadline = put
         if status is PutStatus.PUT_OK:
             assert held.holders(end) >= (3 if acks == ALL else acks)
         else:
@@ -191,16 +204,16 @@ def test_nothing_is_acknowledged_that_is_not_held(script: list[tuple[str, int, i
         if kind == "put":
             log_end += a
             held.acks[1] = log_end
-            token = queue.add(log_end, Need(b), now + 20)
-            assert token is not None
-            puts[token] = (log_end, b, now + 20)
+            puts.append((log_end, b, now + 20))
+            assert queue.add(puts[-1], log_end, Need(b), now + 20)
         elif kind == "ack":
             held.acks[a] = max(held.acks[a], min(b, log_end))
             queue.advanced(held)
         else:
             now += a
             queue.expire(now)
-        for token, (end, acks, deadline) in puts.items():
-            if token not in released:
+        for put in puts:
+            end, acks, deadline = put
+            if put not in released:
                 assert deadline > now
                 assert held.holders(end) < (3 if acks == ALL else acks) or kind == "put"

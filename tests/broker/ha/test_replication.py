@@ -51,7 +51,7 @@ class Replica:
     epochs: EpochList = attrs.field(factory=EpochList)
     confirm: int = 0
     master: HaMaster | None = None
-    puts: PutQueue | None = None
+    puts: PutQueue[tuple[int, bytes]] | None = None
     slave: HaSlave | None = None
     to_master: SlaveMessages = attrs.field(factory=SlaveMessages)
     to_slave: MasterMessages = attrs.field(factory=MasterMessages)
@@ -69,7 +69,6 @@ class World:
         self.master_id = 0
         self.acknowledged: list[tuple[int, bytes]] = []
         self.confirmed = b""
-        self.pending: dict[int, tuple[int, bytes]] = {}
         self.late: list[tuple[int, int, frozenset[int], int]] = []
         self.links = self.requests = 0
         self.elect(1)
@@ -85,7 +84,6 @@ class World:
             self.stop(replica)
         self.master_id, self.epoch, self.set_epoch = new, self.epoch + 1, self.set_epoch + 1
         self.accepted = frozenset({new})
-        self.pending.clear()
         replica = self.master
         assert replica.log.startswith(self.confirmed), "B4: what was confirmed is on every later master"
         for offset, message in self.acknowledged:
@@ -100,8 +98,8 @@ class World:
         replica.master = replica.puts = replica.slave = None
         replica.link = 0
 
-    def released(self, token: int, status: PutStatus) -> None:
-        offset, message = self.pending.pop(token)
+    def released(self, put: tuple[int, bytes], status: PutStatus) -> None:
+        offset, message = put
         if status is PutStatus.PUT_OK:
             for member in self.accepted:
                 held = self.replicas[member].log[offset:offset + len(message)]
@@ -115,9 +113,7 @@ class World:
         offset = len(replica.log)
         replica.log += message
         replica.master.in_sync.advanced(len(replica.log), len(replica.log))
-        token = replica.puts.add(len(replica.log), Need(ALL), self.now + 3_000 * MS)
-        assert token is not None
-        self.pending[token] = (offset, message)
+        assert replica.puts.add((offset, message), len(replica.log), Need(ALL), self.now + 3_000 * MS)
         replica.puts.advanced(replica.master.in_sync)
 
     def connect(self, who: int) -> None:
