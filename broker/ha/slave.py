@@ -231,6 +231,8 @@ class HaSlave:
 
     def stored(self, log_end: int, now_ns: int) -> list[Output]:
         """The log is stored up to ``log_end``, and flushed where puts wait for their flush."""
+        if log_end == self.log_end == self._reported:
+            return []
         self.log_end = log_end
         return self._take_confirm() + self._ack_what_is_stored(now_ns) + self._judge()
 

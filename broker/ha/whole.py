@@ -17,7 +17,7 @@ _FRONT: Final = Struct(">ii")
 """Size and magic, of records and blanks."""
 _FRONT_ORDER: Final = (3, 2, 1, 0, 4, 5, 6, 7)
 """In which its bytes are compared: that which differs most comes first."""
-_ALIKE: Final = 16
+_ALIKE: Final = 128
 """Records of one size that are compared at first; fewer cost less one by one."""
 
 
@@ -70,19 +70,20 @@ class WholeRecords:
     def _end(self, data: bytes | memoryview, at: int, offset: int) -> int:
         """Where the last record ends that is whole in ``data``, of those that begin at ``at``."""
         unpack, record, most = _FRONT.unpack_from, 0, _ALIKE
-        last = len(data) - _FRONT.size
+        size = len(data)
+        last = size - _FRONT.size
         while at <= last:
             before = record
             record, magic = unpack(data, at)
             if magic != MAGIC or record < RECORD_BYTES_MIN:
                 record = self._size(data, at, offset + at)
-            elif record == before and most:  # of messages of one producer all may have one size
+            elif record == before and most and size - at >= _ALIKE * record:  # as of one producer's messages
                 count = _alike(data, at, record, most)
                 most = 2 * most if count == most else 0  # in vain once is enough
                 at += count * record
                 continue
             at += record
-        return at if at <= len(data) else at - record
+        return at if at <= size else at - record
 
     def _size(self, data: bytes | bytearray | memoryview, at: int, offset: int) -> int:
         """Of the record, or blank, whose front is at ``at`` and which stands at ``offset``. Raises ``HaFrameError``."""

@@ -207,7 +207,8 @@ class CommitLog(Log):
         self._end = self._written = offset
         if not self._bases:
             self._flushed = offset
-        for parts in self._by_file(data if isinstance(data, list) else [data]):
+        whole, left = data if isinstance(data, list) else [data], self._file_bytes - offset % self._file_bytes
+        for parts in (whole,) if sum(map(len, whole)) <= left else self._by_file(whole, left):
             size = sum(map(len, parts))
             if size:
                 self._reserve(self._end, size)
@@ -215,9 +216,9 @@ class CommitLog(Log):
                 self._end += size
                 self.write(wanted)
 
-    def _by_file(self, data: list[bytes | memoryview]) -> Iterator[list[bytes | memoryview]]:
-        """What goes to one file, and what to the next; when that is asked for, the log ends behind the first."""
-        parts, left = list[bytes | memoryview](), self._file_bytes - self._end % self._file_bytes
+    def _by_file(self, data: list[bytes | memoryview], left: int) -> Iterator[list[bytes | memoryview]]:
+        """What goes to one file, of which so much is left, and what to the next."""
+        parts = list[bytes | memoryview]()
         for part in data:
             while len(part) > left:
                 yield [*parts, part[:left]]

@@ -47,7 +47,9 @@ class DirectoryFile:
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         with self._writing:
-            self._write_rest(data, offset, os.pwrite(self._fd, data, offset))
+            done = os.pwrite(self._fd, data, offset)
+            if done < len(data):
+                self._write_rest(data, offset, done)
 
     def write_past(self, parts: Sequence[bytes | memoryview], offset: int) -> None:
         with self._writing:

@@ -96,7 +96,7 @@ class IndexFile:
             at = slot % _PAGE_SLOTS
             before = page[at]
             if not 0 < before < count:
-                before = self._counted(before)
+                before = self._counted(before) if before else 0
                 self._used += before == 0
             page[at] = count
             add(pack(code, offset, seconds, before))
