@@ -222,6 +222,16 @@ class Journal:
             raise
         finally:
             self._written()
+            if not self._in_turn:
+                self._bell.ring()
+
+    def begin_turn(self) -> None:
+        """Its task is not woken for what comes by ``append_raw`` and is confirmed before ``end_turn``."""
+        self._in_turn = True
+
+    def end_turn(self) -> None:
+        """Do at once what its task would do next: to wake that costs a small write more than the writing."""
+        if self._turn():
             self._bell.ring()
 
     def confirm(self, offset: int) -> None:

@@ -130,7 +130,11 @@ class Following(Copying[MessageT]):
     def _hear(self, data: bytes | memoryview) -> bool:
         self.read_ms = time.time_ns() // 1_000_000
         self._read_bytes += len(data)
-        goes_on = super()._hear(data)
+        self._journal.begin_turn()
+        try:
+            goes_on = super()._hear(data)
+        finally:
+            self._journal.end_turn()
         if goes_on:
             self._said = "", ""
         return goes_on
