@@ -296,8 +296,12 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     @property
     def is_isolated_first(self) -> bool:
         """A member that starts levels itself with those who live before clients are told of it."""
-        return (self.enable_slave_acting_master and self.total_replicas > 1 and not self.skip_pre_online
-                and not self.enable_controller_mode)
+        return self.slaves_may_act and self.total_replicas > 1 and not self.skip_pre_online
+
+    @property
+    def slaves_may_act(self) -> bool:
+        """For their master while it is away."""
+        return self.enable_slave_acting_master and not self.enable_controller_mode
 
     @property
     def name_servers(self) -> tuple[str, ...]:

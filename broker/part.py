@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from remoting.daemon.page import Metric, Page
 
 OWN_CODES: Final = range(61_000, 62_000)
-"""Request codes that RocketMQ does not have: its servers answer them with 3. 61,001 and on are controllers', 61,011 is
-what members ask each other."""
+"""Request codes that RocketMQ does not have: its servers answer them with 3. 61,001 and on are controllers', 61,011
+is what members ask each other, 61,021 asks for filters, 61,041 and on are the acting ledger's."""
 NEVER: Final = 1 << 63
 """A time that does not come, ns."""
 

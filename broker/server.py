@@ -28,6 +28,7 @@ from broker.ha.epochfile import EpochFile
 from broker.ha.mark import ConfirmMark
 from broker.haaddress import HaAddresses, MasterAddress
 from broker.journal import FlushDiskType, Journal
+from broker.ledger.part import HANDED_OVER, LedgerPart
 from broker.nameservers import known, lookups
 from broker.overload.part import OverloadPart
 from broker.part import Part, PartClass, Parts, Shared
@@ -209,11 +210,12 @@ class Broker:
         self.standing = Standing(
             config.broker_cluster_name, config.broker_name, config.address, _first_role(config))
         self.puts = Puts(journal, settings.quorum(config), sync_flush_timeout_ms=config.sync_flush_timeout)
-        self.parts = made = parts_of(Shared(
+        shared = Shared(
             config=config, files=world.store_files, journal=journal, puts=self.puts, standing=self.standing,
             rng=world.rng, now_ns=world.now_ns, wall_ms=world.wall_ms, run_sync=world.run_sync,
             queues_of=self._queues_of, ram_bytes=world.ram_bytes, disk_used=world.disk_used, log_used=world.log_used,
-            reigns=lambda: [each.epoch for each in self.roles.epochs() or ()]), parts)
+            reigns=lambda: [each.epoch for each in self.roles.epochs() or ()])
+        self.parts = made = parts_of(shared, parts)
         self.topics = made[TopicsPart]
         self.registration = Registration(
             pick(config, RegistrationConfig), known(config), client, self.standing,
@@ -226,27 +228,32 @@ class Broker:
         journal.needed.begin, journal.needed.make_way = made.keeps_from, made.make_way
         self.ha_addresses = HaAddresses(client, self._itself, self._told)
         self.forwarder = Forwarder(connector=world.connector, tls=world.client_tls, codes=passed_on(parts))
-        self.levelling = self._levels() if config.is_isolated_first else None
+        self.ledger = None if not config.slaves_may_act else LedgerPart(
+            shared, made, client, lambda: self.registration.members)
+        self.levelling = None if self.ledger is None or not config.is_isolated_first else self._levels(self.ledger)
         self.roles, more = self._roles()
         administration = Administration(
             config, config_path or config.config_store_path, world.files, self.standing, self._follow,
             self._version, made.runtime_info, self._replication, self.roles.epochs, lambda: journal.end,
             self._set_master_flushed)
         for part in (self.copies, self.registration, *lookups(config, self.registration.use), self.ha_addresses,
-                     administration, *self._succession()):
+                     administration, *self._succession(), *(() if self.ledger is None else (self.ledger,))):
             made.add(part)
         handlers = {**made.handlers(), **more}
         if self.levelling is not None and config.role is not BrokerRole.SLAVE:
             gate = self.levelling.gate
             copied = {*made.all_joins(), *made.copies()}
             handlers = {code: gate(handler) if code in copied else handler for code, handler in handlers.items()}
+        if self.ledger is not None:
+            handlers |= {code: self.ledger.gate(handlers[code]) for code in HANDED_OVER}
         self.handlers = self.forwarder.handlers(handlers)
 
-    def _levels(self) -> Levelling:
+    def _levels(self, ledger: LedgerPart) -> Levelling:
         config, world = self.config, self.world
         return Levelling(
             self.client, self.journal, settings.replication(config), world.connector,
-            broker_id=self.standing.role.broker_id, address=config.address, members=self.registration.ask_all)
+            broker_id=self.standing.role.broker_id, address=config.address, members=self.registration.ask_all,
+            collect=ledger.collect)
 
     def _roles(self) -> tuple[Roles, dict[int, Handler]]:
         """By the kind of group; with the handlers that it brings."""
@@ -387,7 +394,8 @@ class Broker:
     @property
     def _counts_members(self) -> bool:
         """Whether anybody here wants to know who lives in the group."""
-        return self.config.enable_controller_mode or self.config.role is not BrokerRole.SLAVE
+        config = self.config
+        return config.enable_controller_mode or config.role is not BrokerRole.SLAVE or config.slaves_may_act
 
     async def _stop(self, server: Server) -> None:
         config = self.config

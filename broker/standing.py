@@ -14,6 +14,9 @@ MASTER_ID: Final = 0
 REJECTED: Final = "[REJECTREQUEST]system busy, start flow control for a while"
 """What a slave answers, with code 2, to requests that only a master carries out."""
 
+COMES_BACK: Final = "the master of this group comes back: ask it"
+"""What a slave answers that learns nothing more in its place."""
+
 
 @attrs.frozen
 class Role:

@@ -28,16 +28,18 @@ class OffsetsPart(Part):
         self.table = OffsetTable(
             pick(config, OffsetsConfig), shared.wall_ms, load(shared.files, ConsumerOffsets))
         self._file = shared.table_file(self.table.snapshot, pause_ms=config.flush_consumer_offset_interval)
-        self._requests = OffsetRequests(
+        self.requests = OffsetRequests(
             self.table, groups=groups.table, topics=topics.table, messages=self._messages,
             queue_end=shared.journal.queue_end, standing=shared.standing, subscribers=before[ClientsPart].calls,
             veil=shared.journal.veil, memory=shared.memory_bytes)
         self.table.on_change = self._file.changed
+        self.saved = self._file.saved
+        """Returns when the table is on disk. Raises ``OSError``."""
         topics.table.on_delete.join("parts", self.table.forget_topic)
         groups.admin.on_clean = self.table.forget_group
 
     def handlers(self) -> Mapping[int, Handler]:
-        return self._requests.handlers()
+        return self.requests.handlers()
 
     def tables(self) -> Sequence[Table]:
         return (Table(self._file, RequestCode.GET_ALL_CONSUMER_OFFSET, self.table.copy, self._join),)

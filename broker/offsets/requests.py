@@ -8,12 +8,12 @@ Source: ``ConsumerManageProcessor``, ``AdminBrokerProcessor``, ``Broker2Client``
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol
 
 from broker.groups import GroupTable
 from broker.offsets.table import OffsetTable
-from broker.standing import Standing
+from broker.standing import COMES_BACK, Standing
 from broker.store.messages import StoredMessages
 from broker.topics import TopicTable
 from broker.veil import Veil
@@ -49,6 +49,8 @@ class OffsetRequests:
         self._offsets, self._groups, self._topics, self._messages = offsets, groups, topics, messages
         self._queue_end = queue_end
         self._standing, self._subscribers, self._veil, self._memory = standing, subscribers, veil, memory
+        self.when_kept: Callable[[Command], Command | Coroutine[Any, Any, Command]] = lambda answer: answer
+        """Gives the answer to a commit when it is kept."""
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -85,7 +87,7 @@ class OffsetRequests:
         return self._messages.min_offset(topic, queue_id) <= 0 and self._messages.is_recent(
             topic, queue_id, 0, self._memory)
 
-    def update(self, _: Connection, request: Command) -> Command:
+    def update(self, _: Connection, request: Command) -> Command | Coroutine[Any, Any, Command]:
         """15, mostly without an answer."""
         asked = UpdateConsumerOffsetRequest.from_ext(request.ext)
         group, name, queue_id = asked.consumer_group, asked.topic, asked.queue_id
@@ -100,8 +102,10 @@ class OffsetRequests:
                 f"topic {name} has {queues} queues, and none of id {queue_id}"))
         if self._offsets.config.use_server_side_reset_offset and self._offsets.is_reset(group, name, queue_id):
             return response(request, remark="Offset has been previously reset")
+        if self._offsets.frozen:
+            return response(request, ResponseCode.SYSTEM_ERROR, remark=COMES_BACK)
         self._offsets.commit(group, name, queue_id, asked.commit_offset)
-        return response(request)
+        return self.when_kept(response(request))
 
     # --- slaves ----------------------------------------------------------------------------------------------
 

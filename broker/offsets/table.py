@@ -40,6 +40,10 @@ class OffsetTable:
         """Called after each change, so it must be cheap."""
         self.on_reset: Callable[[str, str, int], None] = lambda group, topic, queue_id: None
         """Called with what was reset; ``on_change`` was called before."""
+        self.on_commit: Callable[[str, str, int, int], None] = lambda group, topic, queue_id, offset: None
+        """Called with what a client committed, or an administrator reset."""
+        self.frozen = False
+        """Nobody commits anything: another broker takes this table over."""
         kept = kept or ConsumerOffsets()
         self._version = kept.data_version
         self._offsets = {key: dict(queues) for key, queues in kept.offset_table.items()}
@@ -99,7 +103,7 @@ class OffsetTable:
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """As the client says, also backwards; below 0 is no offset."""
-        if offset < 0:
+        if offset < 0 or self.frozen:
             return
         key = f"{topic}@{group}"
         queues = self._offsets.get(key)
@@ -109,6 +113,12 @@ class OffsetTable:
         self._commits += 1
         if self._commits % self.config.consumer_offset_update_version_step == 0:
             self._version = DataVersion(self.state_version, self._now_ms(), self._version.counter + 1)
+        self.on_change()
+        self.on_commit(group, topic, queue_id, offset)
+
+    def take(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """As it was committed at another broker."""
+        self._offsets.setdefault(f"{topic}@{group}", {})[queue_id] = offset
         self.on_change()
 
     def pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
@@ -125,6 +135,7 @@ class OffsetTable:
         self._resets.setdefault(key, {})[queue_id] = offset
         self._offsets.setdefault(key, {})[queue_id] = offset
         self.on_change()
+        self.on_commit(group, topic, queue_id, offset)
         self.on_reset(group, topic, queue_id)
 
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:

@@ -10,7 +10,7 @@ of RocketMQ 5.5.0. It decides nothing: ``steps`` does, and parts join what they 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import Any, Final, Protocol
 
 import trio
@@ -53,6 +53,7 @@ NEEDED: Final = (RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.GET_ALL_DELAY_
 """Every member answers these; one that does not tell the rest, such as timers that it does not have, is not asked for
 it again."""
 
+Collect = Callable[[Collection[str]], Awaitable[None]]
 AskMembers = Callable[[], Awaitable[Mapping[int, str] | None]]
 """Who lives in the group, by id; None where no name server says it."""
 
@@ -81,12 +82,14 @@ class Levelling:
     """One start of one member. ``phase`` and ``problem`` say where it stands."""
 
     def __init__(self, client: Client, journal: Journal, ha: HaConfig, connector: Connector, *, broker_id: int,
-                 address: str, members: AskMembers) -> None:
+                 address: str, members: AskMembers, collect: Collect) -> None:
+        """``collect`` reads, as the last step of a master, what these members noted, and ends what they do for it."""
         self.phase = Phase.ASKING
         self.problem = ""
         """What hindered the last attempt."""
         self._client, self._journal, self._ha, self._connector = client, journal, ha, connector
         self._broker_id, self._address, self._ask_members = broker_id, address, members
+        self._collect = collect
         self._serves = False
         """The HA port does."""
 
@@ -129,6 +132,7 @@ class Levelling:
             await self._join(member, address, joins)
         if await self._others() != members:
             raise Hindered("other members live than before")
+        await self._collect(members.values())
 
     async def _join(self, member: int, address: str, joins: Mapping[int, Callable[[bytes], None]]) -> None:
         for code, join in joins.items():

@@ -32,6 +32,8 @@ class DelaysPart(DeliveringPart):
             wall_ms=shared.wall_ms, mends=shared.journal.mender.begins)
         self._file = shared.table_file(self._delivery.offsets)
         self._delivery.on_change = self._file.changed
+        self.saved = self._file.saved
+        """Returns when the positions are on disk. Raises ``OSError``."""
         self._delivery.expects = before[TopicsPart].expects
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -49,6 +51,14 @@ class DelaysPart(DeliveringPart):
     def metrics(self, page: Page) -> Iterator[Metric]:
         yield page.counter("broker_delayed_delivered", "Delayed messages that came due. Ours.",
                            [((), self._delivery.delivered)])
+
+    def delivered(self) -> Mapping[int, int]:
+        """Positions by level, while this broker delivers; {} otherwise."""
+        return self._delivery.offsets().offset_table if self._delivery.machine.started else {}
+
+    def join(self, positions: Mapping[int, int]) -> None:
+        """A member of the group delivered up to these."""
+        self._delivery.join(DelayOffsets({**positions}).to_json())
 
     # --- when it delivers ------------------------------------------------------------------------------------
 

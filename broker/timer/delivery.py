@@ -153,6 +153,10 @@ class TimerDelivery:
     # --- what is known ---------------------------------------------------------------------------------------
 
     @property
+    def delivers(self) -> bool:
+        return self._machine.started
+
+    @property
     def queue_end(self) -> int:
         return self._messages.max_offset(TOPIC, 0)
 

@@ -138,6 +138,15 @@ class TimersPart(DeliveringPart):
         return self._store.read_time_ms if self._keys.timer_wheel_enable else 0
 
     @property
+    def delivers(self) -> bool:
+        return self._delivery.delivers
+
+    def join(self, done_before_ms: int) -> None:
+        """A member of the group delivered what was due before."""
+        if self._keys.timer_wheel_enable:
+            self._join(TimerCheckpoint(done_before_ms).body())
+
+    @property
     def counters(self) -> TimerCounters:
         return self._delivery.counters
 

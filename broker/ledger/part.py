@@ -1,0 +1,254 @@
+"""The acting ledger of a member: what it learns without its master is kept, copied to other slaves, and handed over.
+
+A slave notes what clients commit here and how far it delivers; a commit is answered when it is synced. While there is
+no master each slave asks the others for what they noted. A master that comes back reads all of it last: then the slave
+commits nothing more for a while, and forgets what the master has kept. Java's members answer 3, and have none.
+It knows offsets, levels and timers as far as they are joined, and nothing of who acts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from broker.ledger.codes import (
+    LEDGER_IS_KEPT,
+    READ_LEDGER,
+    LedgerIsKeptRequest,
+    ReadLedgerRequest,
+    ReadLedgerResponse,
+)
+from broker.ledger.entries import FIRST, Entry, Ledger, Mark, Subject, Thing, decode
+from broker.ledger.file import LedgerFile
+from broker.offsets.part import OffsetsPart
+from broker.part import Part, Parts, Shared
+from broker.schedule.part import DelaysPart
+from broker.standing import COMES_BACK, MASTER_ID
+from broker.timer.part import TimersPart
+from remoting.client import Client, checked
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request, response
+from remoting.connection import Connection
+from remoting.endpoint import Handler
+from remoting.errors import BodyError, HeaderError, RemotingError
+
+if TYPE_CHECKING:
+    from remoting.daemon.page import Metric, Page
+
+logger = logging.getLogger("broker.ledger")
+
+HAND_OVER_MS: Final = 10_000
+"""A master that read all of it registers within that time, or its slave goes on."""
+HANDED_OVER: Final = (RequestCode.END_TRANSACTION, RequestCode.LOCK_BATCH_MQ)
+"""Codes that a slave refuses then, beside commits of offsets."""
+COPY_S: Final = 1.0
+"""Between two questions to another slave, while there is no master."""
+TIMEOUT_MS: Final = 3_000
+ANSWER_BYTES: Final = 1 << 20
+LOOK_NS: Final = 1_000_000_000
+FORGET_NS: Final = 30_000_000_000
+"""A slave that has followed a master for so long forgets what it noted: it was read, or would set the master back."""
+
+
+class LedgerPart(Part):
+    """Of a member of a group without controllers where slaves may act."""
+
+    def __init__(self, shared: Shared, parts: Parts, client: Client, members: Callable[[], Mapping[int, str]]) -> None:
+        """``members``: who lives in the group, by id. Raises ``OSError``."""
+        self.ledger = Ledger()
+        self._client, self._members, self._standing, self._now_ns = client, members, shared.standing, shared.now_ns
+        self._offsets, self._delays, self._timers = parts[OffsetsPart], parts[DelaysPart], parts[TimersPart]
+        self._messages = shared.journal.messages
+        self.file = LedgerFile(shared.files, shared.run_sync, self.ledger.whole)
+        for entry in self.file.load():
+            self.ledger.take(entry)
+        self._heard: dict[str, Mark] = {}
+        """How far each other slave's was read."""
+        self._handed_over_ns = 0
+        """Until then a master is about to lead; 0: none is."""
+        self._led_ns = 0
+        """Since then there is a master; 0: there is none."""
+        self._looked_ns = self.joined = 0
+        self._offsets.table.on_commit = self._committed
+        self._offsets.requests.when_kept = self._when_kept
+
+    # --- what is noted -----------------------------------------------------------------------------------------
+
+    @property
+    def _notes(self) -> bool:
+        role = self._standing.role
+        return role.broker_id != MASTER_ID and not role.leads
+
+    @property
+    def is_handed_over(self) -> bool:
+        """A master that comes back has read all of it: nothing is to be learned here now."""
+        return bool(self._handed_over_ns)
+
+    def note(self, thing: Thing, value: int) -> None:
+        """It is on disk when ``file.kept`` returns."""
+        entry = self.ledger.note(thing, value)
+        if entry is not None:
+            self.file.append(entry)
+
+    def _committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        if self._notes:
+            self.note(Thing(Subject.OFFSET, f"{topic}@{group}", queue_id), offset)
+
+    def _when_kept(self, answer: Command) -> Command | Coroutine[Any, Any, Command]:
+        async def later() -> Command:
+            await self.file.kept()
+            return answer
+
+        return later() if self._notes else answer
+
+    def due_ns(self) -> int:
+        return self._looked_ns
+
+    def tick(self, now_ns: int) -> None:
+        self._looked_ns = now_ns + LOOK_NS
+        if self._notes:
+            for level, offset in self._delays.delivered().items():
+                self.note(Thing(Subject.LEVEL, "", level), offset)
+            if self._timers.delivers:
+                self.note(Thing(Subject.TIMERS, "", 0), self._timers.done_before_ms)
+        if self._handed_over_ns and now_ns >= self._handed_over_ns:
+            if MASTER_ID not in self._members():
+                logger.warning("the master that read the ledger does not lead: this slave goes on")
+            self._handed_over_ns, self._offsets.table.frozen = 0, False
+
+    def gate(self, handler: Handler) -> Handler:
+        """What would be learned here is for the master that comes back."""
+        def answer(connection: Connection, command: Command) -> Command | Coroutine[Any, Any, Command | None] | None:
+            if not self.is_handed_over:
+                return handler(connection, command)
+            return response(command, ResponseCode.SYSTEM_ERROR, remark=COMES_BACK)
+
+        return answer
+
+    # --- those who read it -------------------------------------------------------------------------------------
+
+    def handlers(self) -> Mapping[int, Handler]:
+        return {READ_LEDGER: self._read, LEDGER_IS_KEPT: self._kept}
+
+    def _read(self, _: Connection, command: Command) -> Command | Coroutine[Any, Any, Command]:
+        """61041. What is told is on disk here. Raises ``HeaderError``."""
+        asked = ReadLedgerRequest.from_ext(command.ext)
+        if asked.hand_over and self._notes:
+            if not self._handed_over_ns:
+                logger.info("the master comes back, and reads the ledger: nothing more is committed here")
+                self.tick(self._now_ns())
+            self._handed_over_ns = self._now_ns() + HAND_OVER_MS * 1_000_000
+            self._offsets.table.frozen = True
+        end, entries = Mark(asked.term, asked.number), []
+        size = 0
+        for entry in self.ledger.after(end):
+            entries.append(entry.to_bytes())
+            size, end = size + len(entries[-1]), entry.mark
+            if size >= ANSWER_BYTES:
+                break
+        more = end < self.ledger.end and any(True for _ in self.ledger.after(end))
+        answer = response(command, header=ReadLedgerResponse(*end, more=more), body=b"".join(entries))
+        return self._when_kept(answer)
+
+    def _kept(self, _: Connection, command: Command) -> Command | Coroutine[Any, Any, Command]:
+        """61042: the master has what was noted up to there. Raises ``HeaderError``."""
+        asked = LedgerIsKeptRequest.from_ext(command.ext)
+        if self.ledger.forget(Mark(asked.term, asked.number)):
+            self.file.anew()
+        return self._when_kept(response(command))
+
+    # --- other slaves' -----------------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep it, and copy what other slaves have of it while there is no master."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.file.run)
+            task_status.started()
+            while True:
+                await trio.sleep(COPY_S)
+                await self._copy()
+
+    async def _copy(self) -> None:
+        members, role, now_ns = self._members(), self._standing.role, self._now_ns()
+        if MASTER_ID in members:
+            self._led_ns = self._led_ns or now_ns
+            if now_ns - self._led_ns >= FORGET_NS and self.ledger.forget(self.ledger.end):
+                self.file.anew()  # its tables came from the master by now
+            return
+        self._led_ns = 0
+        if not self._notes or not role.listed:
+            return
+        for member, address in members.items():
+            if member != role.broker_id and address != self._standing.address:
+                try:
+                    for entry in await self._all_of(address):
+                        self._take(entry)
+                except (RemotingError, BodyError, HeaderError) as error:
+                    logger.debug("the ledger of %s is not copied: %s", address, error)
+
+    def _take(self, entry: Entry) -> None:
+        if self.ledger.take(entry):
+            self.file.append(entry)
+            self._join(entry)
+
+    async def _all_of(self, address: str, *, hand_over: bool = False) -> list[Entry]:
+        """What is new there; [] where there is none. Raises ``RemotingError``, ``HeaderError``, ``BodyError``."""
+        found: list[Entry] = []
+        at = FIRST if hand_over else self._heard.get(address, FIRST)
+        while True:
+            answer = await self._client.call(
+                address, request(READ_LEDGER, ReadLedgerRequest(*at, hand_over=hand_over)), TIMEOUT_MS)
+            if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return []
+            told = ReadLedgerResponse.from_ext(checked(answer, address).ext)
+            entries, end = decode(answer.body)
+            if end < len(answer.body):
+                raise BodyError(f"the ledger of {address} is damaged behind {len(entries)} entries")
+            found += entries
+            before, at = at, Mark(told.term, told.number)
+            self._heard[address] = at
+            if not told.more or at <= before:
+                return found
+
+    def _join(self, entry: Entry) -> None:
+        """It is so here, too."""
+        thing = entry.thing
+        if thing.kind == Subject.OFFSET:
+            topic, _, group = thing.name.partition("@")
+            if 0 <= entry.value <= self._messages.max_offset(topic.encode(), thing.queue):
+                self._offsets.table.take(group, topic, thing.queue, entry.value)
+        elif thing.kind == Subject.LEVEL:
+            self._delays.join({thing.queue: entry.value})
+        elif thing.kind == Subject.TIMERS:
+            self._timers.join(entry.value)
+
+    # --- a master that comes back ------------------------------------------------------------------------------
+
+    async def collect(self, members: Iterable[str]) -> None:
+        """Become what these members' ledgers say, whose slaves stop acting; they forget it when it is on disk here.
+        Raises ``RemotingError``, ``HeaderError``, ``BodyError``, ``OSError``."""
+        addresses = list(members)
+        found = Ledger()
+        for address in addresses:
+            for entry in await self._all_of(address, hand_over=True):
+                found.take(entry)
+        entries = list(found.after())
+        for entry in entries:
+            self._join(entry)
+        self.joined += len(entries)
+        await self._offsets.saved()
+        await self._delays.saved()
+        for address in addresses if entries else ():
+            await self._client.call(
+                address, request(LEDGER_IS_KEPT, LedgerIsKeptRequest(*found.end)), TIMEOUT_MS)
+        if entries:
+            logger.info("what slaves learned meanwhile is known here", extra={"entries": len(entries)})
+
+    def metrics(self, page: Page) -> Iterable[Metric]:
+        yield page.gauge("broker_ledger_entries", "What this slave learned and no master has kept. Ours.",
+                         [((), len(self.ledger))])
+        yield page.counter("broker_ledger_joined", "Entries of slaves that this master read. Ours.",
+                           [((), self.joined)])

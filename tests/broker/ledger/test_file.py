@@ -1,0 +1,122 @@
+"""The ledger's file: nothing is said to be kept that a crash takes, and what it tore off is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from broker.ledger.entries import Ledger, Mark, Subject, Thing
+from broker.ledger.file import PATH, LedgerFile
+from broker.store.files import MemoryFiles
+from harness.simulation.worlds.brokers import inline
+
+
+def thing(number: int) -> Thing:
+    return Thing(Subject.OFFSET, f"T@G{number}", 0)
+
+
+def opened(files: MemoryFiles, run_sync: Callable[..., object] = inline) -> tuple[Ledger, LedgerFile]:
+    ledger = Ledger()
+    file = LedgerFile(files, run_sync, ledger.whole, slack_bytes=500)  # type: ignore[arg-type]
+    for entry in file.load():
+        ledger.take(entry)
+    return ledger, file
+
+
+def note(ledger: Ledger, file: LedgerFile, number: int, value: int) -> None:
+    entry = ledger.note(thing(number), value)
+    if entry is not None:
+        file.append(entry)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_what_is_kept_outlives_any_crash(seed: int, autojump_clock: MockClock) -> None:
+    rng, files = Random(seed), MemoryFiles()
+    sure: dict[int, int] = {}
+    marks = [Mark()]
+    for _ in range(5):
+        ledger, file = opened(files)
+        for number, value in sure.items():
+            found = ledger.get(thing(number))
+            assert found is not None and found >= value
+        assert ledger.end >= marks[-1], "terms never go back"
+        async with trio.open_nursery() as nursery:
+            await nursery.start(file.run)
+            for _ in range(rng.randrange(30)):
+                number, value = rng.randrange(6), 1 + max(sure.values(), default=0)
+                note(ledger, file, number, value)
+                if rng.random() < 0.4:
+                    await file.kept()
+                    sure[number] = value
+                    marks.append(ledger.end)
+                if rng.random() < 0.05:
+                    ledger.forget(ledger.end)
+                    sure.clear()
+                    file.anew()
+                    await file.kept()
+            files.crash(lambda size: rng.randrange(size + 1))
+            frozen = MemoryFiles()  # what a process that is killed would write at its end is not for this disk
+            frozen.content |= files.content
+            frozen._durable |= files._durable
+            nursery.cancel_scope.cancel()
+        files = frozen
+
+
+async def test_it_is_written_anew_when_most_counts_no_more(autojump_clock: MockClock) -> None:
+    files = MemoryFiles()
+    ledger, file = opened(files)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(file.run)
+        for value in range(1_000):
+            note(ledger, file, 0, value)
+            await file.kept()
+        assert len(files.content[PATH].data) < 700
+        nursery.cancel_scope.cancel()
+    again, _ = opened(files)
+    assert again.get(thing(0)) == 999 and again.end == ledger.end
+
+
+async def test_what_is_damaged_is_said_and_cut(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+    files = MemoryFiles()
+    ledger, file = opened(files)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(file.run)
+        for number in range(3):
+            note(ledger, file, number, 7)
+        await file.kept()
+        nursery.cancel_scope.cancel()
+    files.content[PATH].data[-1] ^= 1
+    ledger, file = opened(files)
+    assert [ledger.get(thing(number)) for number in range(3)] == [7, 7, None]
+    assert f"{PATH} is whole up to byte" in caplog.text
+    async with trio.open_nursery() as nursery:
+        await nursery.start(file.run)
+        note(ledger, file, 3, 8)
+        await file.kept()
+        nursery.cancel_scope.cancel()
+    again, _ = opened(files)
+    assert [again.get(thing(number)) for number in range(4)] == [7, 7, None, 8]
+
+
+async def test_a_disk_that_refuses_is_tried_again(autojump_clock: MockClock) -> None:
+    failures = [OSError(28, "No space left on device")] * 2
+
+    async def failing(work: Callable[[], None]) -> None:
+        await trio.lowlevel.checkpoint()
+        if failures:
+            raise failures.pop()
+        work()
+
+    files = MemoryFiles()
+    ledger, file = opened(files, failing)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(file.run)
+        note(ledger, file, 0, 7)
+        await file.kept()
+        assert not failures and trio.current_time() >= 2
+        nursery.cancel_scope.cancel()
+    assert opened(files)[0].get(thing(0)) == 7
