@@ -7,6 +7,7 @@ ours, which Java ignores, are marked so. Text and numbers only.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import Final, TypeVar, get_type_hints
@@ -384,8 +385,9 @@ def live_keys(kind: type[BrokerConfig] = BrokerConfig) -> frozenset[str]:
     return live_names(kind)
 
 
+@functools.cache
 def extended(config: type[BrokerConfig], keys: type[attrs.AttrsInstance]) -> type[BrokerConfig]:
-    """``config`` with the keys of another class, which it must not have yet."""
+    """``config`` with the keys of another class, which it must not have yet. Made once: making a class is slow."""
     kinds, fields = get_type_hints(keys), names(keys)
     assert not fields.keys() & names(config).keys(), "one key, one meaning"
     body: dict[str, object] = {"__annotations__": {field.name: kinds[field.name] for field in fields.values()}}

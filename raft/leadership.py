@@ -352,7 +352,8 @@ class Leadership:
         elif progress.state == REPLICATE and self._lost_some(progress, reply):
             self._to_probe(progress, progress.match + 1, "appends were lost")
         if moved:
-            self._count()
+            if progress.match > core.commit_index:  # else it makes no quorum that was none
+                self._count()
             if core.leadership is not self:
                 return
             self.transfer.advance()

@@ -218,7 +218,7 @@ class Life:
     def settle(self, kind: int) -> None:
         """Carry out what the input brought forth, let the checker look, and set the timer."""
         replica = self.replica
-        for output in replica.drain():
+        for output in replica.writes.drain(replica.now):
             if type(output) is Send:  # half of all outputs: worth a branch
                 if output.after > self.durable:
                     self.held.add(output)
@@ -226,19 +226,18 @@ class Life:
                     self._leave(output.peer, output.message)
             else:
                 self._handlers[type(output)](output)
-        ghost = self.ghost
-        if (replica.term != ghost.term or replica.commit_index != ghost.commit or replica.role is not ghost.role
+        ghost, log, term, commit = self.ghost, replica.log, replica.term, replica.commit_index
+        if (commit != ghost.commit or term != ghost.term or replica.role is not ghost.role
                 or replica.voted_for != ghost.vote):
             self.checker.stepped(self.name)
-        log = replica.log
-        self._fold(self._number, kind, replica.term, replica.commit_index, log.last_index, log.last_mark)
+        self._fold(self._number, kind, term, commit, log.last_index, log.last_mark)
         if self.queue:
             if self.node.promises:
                 self._promise(self.queue[-1].token)
             if not self.flying and not self.broken:
                 self._flush()
         # A follower's armed timer is early enough: hearing a leader only moves its deadline on.
-        if (self.timer > replica.election_deadline or replica.role is not FOLLOWER
+        if (replica.role is not FOLLOWER or self.timer > replica.election_deadline
                 or replica.following.handed_over is not None):
             leadership = replica.leadership
             due = replica.deadline if leadership is None or replica.faulted else leadership.deadline()
@@ -525,13 +524,23 @@ class Life:
             frames = self._read(start + 1, self.config.append_bytes_max)
             if frames is None:
                 return
-        if len(frames) > APPLY_FRAMES_MAX:
-            frames = frames[:APPLY_FRAMES_MAX]
+        del frames[APPLY_FRAMES_MAX:]
+        apply, applied, name, proposals = machine.apply, self.checker.applied, self.name, self.proposals
         for frame in frames:
             if frame.first + frame.count - 1 > commit:
                 break
-            if not self._apply_frame(frame):
+            try:
+                results = apply(frame)
+            except Exception as error:  # noqa: BLE001  whatever a user's machine raises stops this node, visibly
+                self._raised(error)
                 return
+            self.log_bytes += len(frame.data)
+            applied(name, frame, machine.digest)
+            while proposals and proposals[0].first <= machine.index:
+                self._resolve(proposals[0], frame, results)
+                if proposals[0].last > machine.index:
+                    break
+                proposals.popleft()
         if machine.index == start:
             return
         self.replica.applied(self.clock.local(self.world.now), machine.index)
@@ -543,24 +552,11 @@ class Life:
         if self.log_bytes > self.config.snapshot_log_bytes > 0:
             self.snapshot()
 
-    def _apply_frame(self, frame: Frame) -> bool:
-        machine = self.machine
-        try:
-            results = machine.apply(frame)
-        except Exception as error:  # noqa: BLE001  whatever a user's machine raises stops this node, visibly
-            self.replica.fault(self.now, f"the state machine raised: {error!r}")
-            self.settle(E_FAULT)
-            self.abandon(f"the state machine raised {error!r}")
-            return False
-        self.log_bytes += len(frame.data)
-        self.checker.applied(self.name, frame, machine.digest)
-        proposals = self.proposals
-        while proposals and proposals[0].first <= machine.index:
-            self._resolve(proposals[0], frame, results)
-            if proposals[0].last > machine.index:
-                break
-            proposals.popleft()
-        return True
+    def _raised(self, error: Exception) -> None:
+        """The state machine gave up, and with it this node."""
+        self.replica.fault(self.now, f"the state machine raised: {error!r}")
+        self.settle(E_FAULT)
+        self.abandon(f"the state machine raised {error!r}")
 
     def _resolve(self, proposal: Proposal, frame: Frame, results: list[object]) -> None:
         """The part of a proposal that this frame holds."""
