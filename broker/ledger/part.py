@@ -69,6 +69,8 @@ class LedgerPart(Part):
         """How far each other slave's was read."""
         self._handed_over_ns = 0
         """Until then a master is about to lead; 0: none is."""
+        self._was_led = False
+        """When the ledger was handed over, its former process was still listed."""
         self._led_ns = 0
         """Since then there is a master; 0: there is none."""
         self._looked_ns = self.joined = 0
@@ -114,10 +116,12 @@ class LedgerPart(Part):
                 self.note(Thing(Subject.LEVEL, "", level), offset)
             if self._timers.delivers:
                 self.note(Thing(Subject.TIMERS, "", 0), self._timers.done_before_ms)
-        if self._handed_over_ns and now_ns >= self._handed_over_ns:
-            if MASTER_ID not in self._members():
+        if self._handed_over_ns:
+            leads = not self._was_led and MASTER_ID in self._members()
+            if not leads and now_ns >= self._handed_over_ns:
                 logger.warning("the master that read the ledger does not lead: this slave goes on")
-            self._handed_over_ns, self._offsets.table.frozen = 0, False
+            if leads or now_ns >= self._handed_over_ns:
+                self._handed_over_ns, self._offsets.table.frozen = 0, False
 
     def gate(self, handler: Handler) -> Handler:
         """What would be learned here is for the master that comes back."""
@@ -140,6 +144,7 @@ class LedgerPart(Part):
             if not self._handed_over_ns:
                 logger.info("the master comes back, and reads the ledger: nothing more is committed here")
                 self.tick(self._now_ns())
+                self._was_led = MASTER_ID in self._members()
             self._handed_over_ns = self._now_ns() + HAND_OVER_MS * 1_000_000
             self._offsets.table.frozen = True
         end, entries = Mark(asked.term, asked.number), []

@@ -103,3 +103,17 @@ async def test_offsets_beyond_the_queue_are_not_taken(autojump_clock: MockClock)
         await master.start()
         await until(lambda: master.serves)
         assert master.offsets.query("G", "T", 0) is None
+
+
+async def test_a_slave_goes_on_when_the_master_that_came_back_is_lost_again(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        master, slave = await pair(made)
+        await trio.sleep(15)
+        for offset in (4, 6):
+            await master.kill()
+            await commit(made, slave, offset)
+            await master.start()
+            await until(lambda: master.serves)
+            assert master.offsets.query("G", "T", 0) == offset
+            await trio.sleep(3)  # name servers are asked by then
+            assert not ledger(slave).is_handed_over
