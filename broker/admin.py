@@ -27,6 +27,7 @@ from remoting.daemon.changing import change_config
 from remoting.daemon.files import Files
 from remoting.endpoint import Handler
 from remoting.headers.broker import GetBrokerConfigResponse, ResetMasterFlushOffsetRequest
+from remoting.headers.namesrv import NotifyMinBrokerIdChangeRequest
 
 logger = logging.getLogger("broker.admin")
 
@@ -57,6 +58,8 @@ class Administration(Part):
     """None: no controller rules this broker."""
     _log_end: Callable[[], int]
     _set_master_flushed: Callable[[int], None]
+    _least_id_changed: Callable[[], None]
+    """A name server says that the group's smallest id is another."""
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -98,7 +101,10 @@ class Administration(Part):
     # --- what means little here ------------------------------------------------------------------------------
 
     def least_id_changed(self, _: Connection, request: Command) -> Command:
-        """905: taken. Who is in the group is asked of the name servers each second, and nobody acts for a master."""
+        """905: where slaves may act, name servers are asked now who lives; else it is taken. Raises ``HeaderError``."""
+        if NotifyMinBrokerIdChangeRequest.from_ext(request.ext).broker_name in (
+                None, "", self._standing.broker_name):
+            self._least_id_changed()
         return response(request)
 
     def tables_as_json(self, _: Connection, request: Command) -> Command:

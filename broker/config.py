@@ -14,6 +14,7 @@ from typing import Final, TypeVar, get_type_hints
 
 import attrs
 
+from broker.acting.keys import ActingKeys
 from broker.ha.acks import BrokerRole
 from broker.idle_keys import IDLE, INSTEAD, NOT_OFFERED
 from remoting.address import is_host, join_address, split_address
@@ -56,7 +57,7 @@ def _count(default: int, about: str, *, least: int = 1, most: int = _INT_MAX, li
 
 
 @attrs.frozen(kw_only=True)
-class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
+class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys, ActingKeys):
     """Every key that has a meaning here. Times in milliseconds unless the key says otherwise."""
 
     # --- who and where -----------------------------------------------------------------------------------------
@@ -108,14 +109,12 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     compressed_register: bool = key(False, "send registrations compressed")
     broker_heartbeat_interval: int = _ms(1_000, "between heartbeats", least=10)
     broker_not_active_timeout_millis: int = _ms(
-        10_000, "controller mode: silence after which name servers forget this broker", least=1_000)
+        10_000, "silence after which name servers forget this broker", least=1_000)
     send_heartbeat_timeout_millis: int = _ms(1_000, "for a heartbeat to a name server")
     sync_broker_member_group_period: int = _ms(1_000, "between two looks at who lives in the group", least=10)
     skip_pre_online: bool = key(
         False, "with enableSlaveActingMaster and totalReplicas above 1: a member that starts is for clients at once, "
         "and does not ask those who live first")
-    enable_slave_acting_master: bool = key(
-        False, "refuse writes as RIP-34 says where too few replicas live; acting itself is not offered")
 
     # --- controllers -------------------------------------------------------------------------------------------
     detection_profile: str = key(
@@ -469,6 +468,13 @@ def _check_plain(config: BrokerConfig) -> None:
     if (config.role is BrokerRole.SLAVE) != (config.broker_id > MASTER_ID):
         raise ConfigError("brokerId", str(config.broker_id),
                           f"does not go with brokerRole = {config.broker_role}: 0 is the master, slaves have more")
+    if config.enable_slave_acting_master:
+        if config.acting_right_ms <= 2 * config.sync_broker_member_group_period:
+            raise ConfigError("actingRightMs", str(config.acting_right_ms),
+                              "must be more than twice syncBrokerMemberGroupPeriod: one lost question would end it")
+        if config.acting_right_ms >= config.broker_not_active_timeout_millis:
+            raise ConfigError("actingRightMs", str(config.acting_right_ms),
+                              "must be below brokerNotActiveTimeoutMillis: a slave that is lost may act until then")
     for where in ("async_learner", "all_ack_in_sync_state_set"):
         if getattr(config, where):
             raise ConfigError("asyncLearner" if where == "async_learner" else "allAckInSyncStateSet", "true",

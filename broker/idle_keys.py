@@ -35,7 +35,7 @@ commercialBaseCount=1 commercialSizePerMsg=4096 commitCommitLogLeastPages=4 comm
 commitIntervalCommitLog=200 commitLogForceSwapMapInterval=43200000 commitLogRecoverMaxNum=10
 commitLogSwapMapInterval=3600000 commitLogSwapMapReserveFileNum=100 compactionCqMappedFileSize=10485760
 compactionMappedFileSize=104857600 compactionScheduleInternal=900000 compactionThreadNum=6
-compatibleWithOldNameSrv=true configManagerVersion=v1 configName= connectTimeoutMillis=3000
+configManagerVersion=v1 configName= connectTimeoutMillis=3000
 consumerManagerThreadPoolQueueCapacity=1000000 consumerManageThreadPoolNums=32
 correctLogicMinOffsetForceInterval=300000 correctLogicMinOffsetSleepInterval=1 dataReadAheadEnable=true
 debugLockEnable=false delayOffsetUpdateVersionStep=200
@@ -52,7 +52,7 @@ enableLmqStats=false enableLogConsumeQueueRepeatedlyBuildWhenRecover=false enabl
 enableMultiDispatch=false enableNetWorkFlowControl=false
 enableNotifyAfterPopOrderLockRelease=true enableNotifyBeforePopCalculateLag=true enablePopBatchAck=false
 enablePopBufferMerge=false enablePopLog=false enablePopMessageThreshold=false enablePopMetrics=true
-enableReconnectForGoAway=true enableRegisterProducer=true enableRemoteEscape=false
+enableReconnectForGoAway=true enableRegisterProducer=true
 enableRemotingMetrics=true enableRequestMetrics=true enableRocksDBLog=false
 enableRunningFlagsInFlush=false enableScheduleAsyncDeliver=false enableScheduleMessageStats=true
 enableSingleTopicRegister=false enableSkipLongAwaitingAck=false
@@ -167,7 +167,6 @@ FEATURES: Final[Mapping[str, Missing]] = {
     "duplicationEnable": Missing("duplication"),
     "coldCtrStrategyEnable": Missing("flow control of cold reads"),
     "coldDataFlowControlEnable": Missing("flow control of cold reads"),
-    "compatibleWithOldNameSrv": Missing("heartbeats for name servers of RocketMQ 5 alone", "true"),
     "enableBroadcastOffsetStore": Missing("offsets of broadcasting consumers behind proxies"),
     "enableCleanExpiredOffset": Missing("deletion of offsets that nobody uses"),
     "enableCompaction": Missing("compaction of topics"),
@@ -175,7 +174,6 @@ FEATURES: Final[Mapping[str, Missing]] = {
     "enableLmq": Missing("light message queues"),
     "enableMultiDispatch": Missing("light message queues"),
     "enableNetWorkFlowControl": Missing("flow control of the network"),
-    "enableRemoteEscape": Missing("escape to another group's master"),
     "fetchControllerAddrByDnsLookup": Missing("controllers by DNS"),
     "forceVerifyPropCRC": Missing("checksums of properties"),
     "indexRocksDBEnable": Missing("an index in RocksDB"),

@@ -71,6 +71,11 @@ ORDERS: Final[Mapping[str, Order]] = {
             "role": "the next start is told to doubt the log",
             "server": "the broker ends",
         }, "what the next start must know is written before this process goes"),
+    "Group.changed": Order(
+        "name servers list other members of the group, where slaves may act for the master", {
+            "role": "a slave knows whose tables it copies, and whether it acts; a master how many live",
+            "parts": "parts hear who lives",
+        }, "who hears of members may ask for the role that follows from them"),
     "TopicTable.on_delete": Order(
         "a topic is deleted, before `on_change`", {
             "queues": "its queues go",

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 import attrs
 import trio
 
+from broker.acting.members import Group
+from broker.acting.right import Always, Right
 from broker.config import BrokerConfig
 from broker.journal import Journal
-from broker.puts import Puts
+from broker.puts import Outlet, Puts
 from broker.rules import Rule
 from broker.standing import Role, Standing
 from broker.store.files import Files
@@ -68,6 +70,17 @@ class Shared:
     """Share of the store's disk that is in use, 0 to 1."""
     log_used: Callable[[], Mapping[str, float]] = dict
     """The same of the log's, by directory, where those are others."""
+    group: Group = attrs.field(factory=Group)
+    """Who lives in it, where slaves may act for the master."""
+    right: Right = attrs.field(factory=Always)
+    """To deliver what is due, beside the role."""
+    deliver_to: Outlet | None = None
+    """Where what is due goes, if not to ``puts``."""
+
+    @property
+    def outlet(self) -> Outlet:
+        """Where what is due goes."""
+        return self.puts if self.deliver_to is None else self.deliver_to
 
     @property
     def memory_bytes(self) -> int:
@@ -166,6 +179,9 @@ class Part:
     def stopping(self) -> None:
         """The broker stops: who waits here is to be answered, and nobody is to wait any more."""
 
+    def right_changed(self) -> None:
+        """``Shared.right`` says something else, or the role whether this broker acts."""
+
     # --- what it does by itself ------------------------------------------------------------------------------
 
     def due_ns(self) -> int:
@@ -212,6 +228,33 @@ class DeliveringPart(Part):
     def writes_closed(self) -> None:
         self._writes_open = False
         self.end()
+
+
+class SpecialService(DeliveringPart):
+    """One that a slave runs in its master's place: it has a right to deliver, which is asked for again and again."""
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._right, self._clock_ns = shared.right, shared.now_ns
+        self._runs = False
+
+    def _may(self) -> bool:
+        return self._standing.role.acts or (self._writes_open and not self._veil.on)
+
+    def _begin(self) -> None:
+        if not self._runs and self._may() and not self._right.why_not(self._clock_ns()):
+            self._runs = self._standing.role.delivers
+            super()._begin()
+
+    def right_changed(self) -> None:
+        if self._runs and (not self._may() or self._right.why_not(self._clock_ns())):
+            self._runs = False
+            self.end()
+        self._begin()
+
+    def writes_closed(self) -> None:
+        self._runs = False
+        super().writes_closed()
 
 
 P = TypeVar("P", bound=Part)
@@ -298,6 +341,10 @@ class Parts:
     def connection_closed(self, connection: Connection, reason: str) -> None:
         for part in self:
             part.connection_closed(connection, reason)
+
+    def right_changed(self) -> None:
+        for part in self:
+            part.right_changed()
 
     def stopping(self) -> None:
         for part in self:

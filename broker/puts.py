@@ -89,6 +89,30 @@ def _always(now_ns: int) -> bool:
     return True
 
 
+class Outlet(Protocol):
+    """Where a part puts what it delivers by itself."""
+
+    def put(self, messages: Sequence[Message], done: Done) -> None:
+        """All of ``messages``, one at least; ``done`` is called once, perhaps before this returns."""
+        ...
+
+
+class Rightful:
+    """An outlet for as long as its owner may deliver, asked at each put: a process may have been stopped since it was
+    last asked."""
+
+    def __init__(self, outlet: Outlet, why_not: Callable[[int], str], now_ns: Callable[[], int]) -> None:
+        """``why_not`` is asked with the time; "": it may."""
+        self._outlet, self._why_not, self._now_ns = outlet, why_not, now_ns
+
+    def put(self, messages: Sequence[Message], done: Done) -> None:
+        why = self._why_not(self._now_ns())
+        if why:
+            done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=why))
+        else:
+            self._outlet.put(messages, done)
+
+
 class Puts:
     """Closed until ``serve``. Lives as long as ``journal``."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
@@ -24,7 +25,7 @@ from remoting.bodies.consumers import MessageQueue
 from remoting.bodies.controller import GetBrokerMemberGroupResponseBody
 from remoting.bodies.namesrv import KVTable, RegisterBrokerBody, TopicConfigSerializeWrapper, TopicRouteData
 from remoting.client import Client, checked
-from remoting.codes import RequestCode
+from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
 from remoting.connection import Connection
 from remoting.errors import BodyError, RemotingError
@@ -44,6 +45,8 @@ logger = logging.getLogger("broker.registration")
 
 FAREWELL_TIMEOUT_MS: Final = 1_000
 MEMBERS_TIMEOUT_MS: Final = 1_000
+SYNC_MEMBERS: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
+"""A topic of that name and the group's, whose route has the group's members: for name servers before RocketMQ 5."""
 RETRY_S: Final = 1.0
 """After a registration that did not succeed."""
 
@@ -61,6 +64,13 @@ class RegistrationConfig:
     send_heartbeat_timeout_millis: int = 1_000
     sync_broker_member_group_period: int = 1_000
     enable_controller_mode: bool = False
+    enable_slave_acting_master: bool = False
+    compatible_with_old_name_srv: bool = True
+
+    @property
+    def acting(self) -> bool:
+        """Heartbeats are answered: who may deliver counts them."""
+        return self.enable_slave_acting_master and not self.enable_controller_mode
 
 
 async def ask_members(
@@ -73,6 +83,20 @@ async def ask_members(
     return {} if group is None else group.broker_addrs
 
 
+async def ask_members_by_route(
+    client: Client, name_server: str, broker_name: str, timeout_ms: int,
+) -> dict[int, str]:
+    """The same of a name server before RocketMQ 5, by the route of a topic that each broker has. Raises
+    ``RemotingError``, ``BodyError``."""
+    header = GetRouteInfoRequest(f"{SYNC_MEMBERS}{broker_name}")
+    answer = await client.call(name_server, request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header), timeout_ms)
+    if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+        return {}
+    route = TopicRouteData.from_json(checked(answer, name_server).body)
+    return {broker_id: address for group in route.broker_datas if group.broker_name == broker_name
+            for broker_id, address in group.broker_addrs.items()}
+
+
 class Registration(Part):
     """``changed`` says that there is something new to register."""
 
@@ -82,6 +106,7 @@ class Registration(Part):
         found: Callable[[MasterAddress], None] = lambda _: None,
         ordered: Callable[[Iterable[str]], None] = lambda _: None,
         grouped: Callable[[Mapping[int, str]], None] = lambda _: None, members: bool = False,
+        now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """``found`` hears of a live master, as name servers tell slaves; ``ordered`` which topics they keep ordered.
         ``members``: also ask who lives in the group; ``grouped`` hears of it when they are others."""
@@ -89,8 +114,8 @@ class Registration(Part):
         """Addresses of the group's brokers by id, as a name server last said."""
         self._config, self._client, self._standing, self._ha_address = config, client, standing, ha_address
         self._topics, self._found, self._ordered, self._grouped = topics, found, ordered, grouped
-        self._servers = [_Server(address) for address in name_servers]
-        self._wants_members, self._asks_members = members, False
+        self._servers = [NameServer(address) for address in name_servers]
+        self._wants_members, self._asks_members, self._now_ns = members, False, now_ns
         self._nursery: trio.Nursery | None = None
         self._open = False
         self._told: Role | None = None
@@ -120,6 +145,11 @@ class Registration(Part):
         return self._open
 
     @property
+    def name_servers(self) -> tuple[NameServer, ...]:
+        """All that this broker registers with."""
+        return tuple(self._servers)
+
+    @property
     def registered(self) -> list[str]:
         """Name servers that have taken this broker's latest registration."""
         return [server.address for server in self._servers if server.taken]
@@ -138,11 +168,11 @@ class Registration(Part):
             self._servers.remove(server)
             server.scope.cancel()
         there = {server.address for server in self._servers}
-        new = [_Server(address, changed=self._open) for address in addresses if address not in there]
+        new = [NameServer(address, changed=self._open) for address in addresses if address not in there]
         self._servers += new
         self._look_after(new)
 
-    def _look_after(self, servers: Sequence[_Server]) -> None:
+    def _look_after(self, servers: Sequence[NameServer]) -> None:
         if self._nursery is None:
             return
         for server in servers:
@@ -151,13 +181,13 @@ class Registration(Part):
             self._asks_members = True
             self._nursery.start_soon(self._ask_members)
 
-    async def _serve(self, server: _Server) -> None:
+    async def _serve(self, server: NameServer) -> None:
         with server.scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._register, server)
                 nursery.start_soon(self._beat, server)
 
-    async def _register(self, server: _Server) -> None:
+    async def _register(self, server: NameServer) -> None:
         due = 0.0
         while True:
             if not self._open or (not server.changed and trio.current_time() < due):
@@ -177,51 +207,69 @@ class Registration(Part):
                 server.report("")
             due = trio.current_time() + (self._config.register_name_server_period / 1e3 if server.taken else RETRY_S)
 
-    async def _register_once(self, server: _Server) -> None:
+    async def _register_once(self, server: NameServer) -> None:
         config, standing = self._config, self._standing
         body = RegisterBrokerBody(self._topics()).encode(compressed=config.compressed_register)
         header = RegisterBrokerRequest(
             standing.broker_name, standing.address, standing.cluster_name, standing.role.broker_id, self._ha_address,
-            config.broker_not_active_timeout_millis if config.enable_controller_mode else None,
-            enable_acting_master=False, compressed=config.compressed_register,
-            body_crc32=zlib.crc32(body) & 0x7FFFFFFF)
+            config.broker_not_active_timeout_millis, enable_acting_master=config.acting,
+            compressed=config.compressed_register, body_crc32=zlib.crc32(body) & 0x7FFFFFFF)
         answer = checked(await self._client.call(
             server.address, request(RequestCode.REGISTER_BROKER, header, body),
             timeout_ms=config.register_broker_timeout_mills), server.address)
-        server.connection = self._client.connection(server.address)
+        server.connection, server.is_old = self._client.connection(server.address), False
         told = RegisterBrokerResponse.from_ext(answer.ext)
         if not self._standing.role.leads and told.master_addr and told.ha_server_addr:
             self._found(MasterAddress(told.master_addr, told.ha_server_addr))
         if answer.body:
             self._ordered(KVTable.from_json(answer.body).table)
 
-    async def _differs(self, server: _Server) -> bool:
+    async def _differs(self, server: NameServer, timeout_ms: int | None = None) -> bool:
+        """322, which older name servers take for a sign of life, too."""
         standing = self._standing
         header = QueryDataVersionRequest(
             standing.broker_name, standing.address, standing.cluster_name, standing.role.broker_id)
         answer = checked(await self._client.call(
             server.address, request(RequestCode.QUERY_DATA_VERSION, header, self._topics().data_version.to_json()),
-            timeout_ms=self._config.register_broker_timeout_mills), server.address)
+            timeout_ms=timeout_ms or self._config.register_broker_timeout_mills), server.address)
         return QueryDataVersionResponse.from_ext(answer.ext).changed
 
-    async def _beat(self, server: _Server) -> None:
+    async def _beat(self, server: NameServer) -> None:
         """A sign of life; over a connection that this broker is not registered on, a registration."""
-        config, standing = self._config, self._standing
+        config = self._config
         while True:
             await trio.sleep(config.broker_heartbeat_interval / 1e3)
             if not (self._open and server.taken):
                 continue
-            header = BrokerHeartbeatRequest(
-                standing.cluster_name, standing.address, standing.broker_name, standing.role.broker_id,
-                heartbeat_timeout_ms=config.broker_not_active_timeout_millis if config.enable_controller_mode else None)
             try:
                 with trio.fail_after(config.send_heartbeat_timeout_millis / 1e3):
-                    await self._client.send_oneway(server.address, request(RequestCode.BROKER_HEARTBEAT, header))
+                    await self._sign_of_life(server)
             except (RemotingError, trio.TooSlowError) as error:
                 server.report(f"no sign of life sent: {error}")
             else:
                 if self._client.connection(server.address) is not server.connection:
                     server.tell()
+
+    async def _sign_of_life(self, server: NameServer) -> None:
+        """One heartbeat, answered where slaves may act. Raises ``RemotingError``."""
+        config, standing = self._config, self._standing
+        beat = request(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatRequest(
+            standing.cluster_name, standing.address, standing.broker_name, standing.role.broker_id,
+            heartbeat_timeout_ms=config.broker_not_active_timeout_millis))
+        if not config.acting:
+            await self._client.send_oneway(server.address, beat)
+            return
+        left_ns, connection = self._now_ns(), server.connection
+        if not server.is_old:
+            answer = await self._client.call(server.address, beat, config.send_heartbeat_timeout_millis)
+            server.is_old = (answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+                             and config.compatible_with_old_name_srv)
+            if not server.is_old:
+                checked(answer, server.address)
+        if server.is_old:
+            await self._differs(server, config.send_heartbeat_timeout_millis)
+        if server.connection is connection:
+            server.beaten_ns = left_ns
 
     # --- the group ---------------------------------------------------------------------------------------------
 
@@ -232,7 +280,7 @@ class Registration(Part):
                     break
             await trio.sleep(self._config.sync_broker_member_group_period / 1e3)
 
-    async def _members_of(self, server: _Server) -> bool:
+    async def _members_of(self, server: NameServer) -> bool:
         standing = self._standing
         try:
             members = await ask_members(
@@ -260,17 +308,21 @@ class Registration(Part):
 
     async def queues_of(self, topic: str) -> list[MessageQueue] | None:
         """Queues of the topic that can be read, on all brokers, as a name server says; None: it says nothing."""
+        route = await self.route_of(topic)
+        return None if route is None else [
+            MessageQueue(topic, queues.broker_name, number) for queues in route.queue_datas
+            if queues.perm & READ for number in range(queues.read_queue_nums)]
+
+    async def route_of(self, topic: str) -> TopicRouteData | None:
+        """As the first name server says that knows it; None: none does."""
         for server in list(self._servers):
             try:
                 answer = checked(await self._client.call(
                     server.address, request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest(topic)),
                     timeout_ms=MEMBERS_TIMEOUT_MS))
-                route = TopicRouteData.from_json(answer.body)
+                return TopicRouteData.from_json(answer.body)
             except (RemotingError, BodyError) as error:
                 logger.debug("%s tells no route of %s: %s", server.address, topic, error)
-                continue
-            return [MessageQueue(topic, queues.broker_name, number) for queues in route.queue_datas
-                    if queues.perm & READ for number in range(queues.read_queue_nums)]
         return None
 
     async def leave(self) -> None:
@@ -295,7 +347,7 @@ class Registration(Part):
 
 
 @attrs.define(eq=False)
-class _Server:
+class NameServer:
     """One name server: whether it has taken the latest registration, and over which connection."""
 
     address: str
@@ -306,6 +358,10 @@ class _Server:
     """What it was last told is old."""
     taken: bool = False
     connection: Connection | None = None
+    is_old: bool = False
+    """It is of a RocketMQ before 5, and knows neither heartbeats nor groups; 105 and 322 serve instead."""
+    beaten_ns: int | None = None
+    """When the last heartbeat left that it answered; counted where slaves may act."""
     _problem: str | None = None
 
     def tell(self) -> None:

@@ -15,6 +15,7 @@ import attrs
 import trio
 from trio.abc import Listener, Stream
 
+from broker.acting.members import Members
 from broker.ha.acks import QuorumConfig
 from broker.ha.autoswitch import AutoSwitch
 from broker.ha.taking import Become, BecomeMaster, BecomeSlave
@@ -45,8 +46,8 @@ class Roles(Protocol):
     def told(self, master: MasterAddress) -> None:
         """Somebody said where that master is."""
 
-    def members_changed(self, members: int) -> None:
-        """So many brokers live in the group, as a name server sees it."""
+    def members_changed(self, members: Members) -> None:
+        """These brokers live in the group, as name servers see it."""
 
     def runtime_info(self) -> HARuntimeInfo:
         """Answer to 907."""
@@ -113,8 +114,8 @@ class PlainMasterRole(Bearer):
         logger.warning("another broker says that it is this group's master",
                        extra={"address": master.address, "ha_address": master.ha_address})
 
-    def members_changed(self, members: int) -> None:
-        self._replication.alive = max(1, members)
+    def members_changed(self, members: Members) -> None:
+        self._replication.alive = max(1, len(members.ids))
         self._puts.advanced()
 
     def runtime_info(self) -> HARuntimeInfo:
@@ -141,12 +142,13 @@ class PlainSlaveRole(Bearer):
     """Slave because it is configured so; name servers say whose, where the configuration does not."""
 
     def __init__(self, parts: Parts, standing: Standing, replication: PlainSlave, ha_address: str,
-                 lender: Lender | None, levelling: Levelling | None, copies: Copies) -> None:
+                 lender: Lender | None, levelling: Levelling | None, copies: Copies, *, may_act: bool = False) -> None:
         """``ha_address``: the master's, where it is configured. ``lender``: for masters that come back; ``levelling``:
-        what comes first, with the tables' ``copies``."""
+        what comes first, with the tables' ``copies``. ``may_act``: ``members_changed`` says who is master."""
         super().__init__(parts, standing)
         self._replication, self._ha_address, self._lender = replication, ha_address, lender
-        self.levelling, self._copies = levelling, copies
+        self.levelling, self._copies, self._may_act = levelling, copies, may_act
+        self._members = Members()
 
     async def run(self, listeners: Sequence[Listener[Stream]], *,
                   task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -163,17 +165,39 @@ class PlainSlaveRole(Bearer):
             task_status.started()
             if self.levelling is not None:
                 await self.levelling.slave(self.told, lambda: self._replication.connected, self._copies)
-                self._be(attrs.evolve(self._standing.role, listed=True))
+                self._fit(listed=True)
 
     def told(self, master: MasterAddress) -> None:
         if not self._ha_address:
             self._replication.follow(master.ha_address)
         role = self._standing.role
-        if master.address and master.address != role.master_address:
+        if master.address and master.address != role.master_address and not self._may_act:
             self._be(attrs.evolve(role, master_address=master.address))
 
-    def members_changed(self, members: int) -> None:
-        """Nothing here is counted."""
+    @property
+    def hears_master(self) -> bool:
+        """Whether there is a connection to its replication port."""
+        return self._replication.connected
+
+    def members_changed(self, members: Members) -> None:
+        """Where slaves may act: nothing is copied from a master that is away, which may come back with less."""
+        self._members = members
+        self._fit(listed=self._standing.role.listed)
+
+    def _fit(self, *, listed: bool) -> None:
+        """Who acts is for clients, and so not isolated."""
+        now, members = self._standing.role, self._members
+        role = attrs.evolve(now, listed=listed)
+        if self._may_act and members.ids:
+            role = Role.slave(now.broker_id, master_address=members.master or "")
+            if members.least == now.broker_id and listed:
+                role = Role.acting(now.broker_id)
+            role = attrs.evolve(role, listed=listed)
+        if role != now:
+            if role.acts != now.acts:
+                logger.info("acts for its master" if role.acts else "acts no more", extra={
+                    "broker_id": now.broker_id, "master": role.master_address})
+            self._be(role)
 
     def runtime_info(self) -> HARuntimeInfo:
         return self._replication.runtime_info()
@@ -320,7 +344,7 @@ class ControlledRole(Bearer):
             self._finding.cancel()
             self._replication.follow(master.ha_address)
 
-    def members_changed(self, members: int) -> None:
+    def members_changed(self, members: Members) -> None:
         """The SyncStateSet counts here."""
 
     def runtime_info(self) -> HARuntimeInfo:

@@ -19,9 +19,11 @@ import trio
 from trio.abc import Listener, Stream
 
 from broker import settings
+from broker.acting.members import Group, Members
 from broker.admin import Administration
 from broker.boot import boot_id
 from broker.config import MASTER_ID, BrokerConfig, check, pick
+from broker.escape.part import EscapePart
 from broker.ha.acks import BrokerRole
 from broker.ha.autoswitch import AutoSwitch
 from broker.ha.epochfile import EpochFile
@@ -35,13 +37,14 @@ from broker.part import Part, PartClass, Parts, Shared
 from broker.parts import PARTS, parts_of, passed_on
 from broker.plain.roles import Lender, PlainMaster, PlainSlave
 from broker.preonline.levelling import Levelling
-from broker.puts import Puts
+from broker.puts import Puts, Rightful
 from broker.registration import Registration, RegistrationConfig
 from broker.relay.finding import Listed, MasterFinder
 from broker.relay.forwarding import Forwarder
 from broker.relay.succession import SuccessionPart
 from broker.replicas.shell import Member
 from broker.roles import ControlledRole, PlainMasterRole, PlainSlaveRole, Roles
+from broker.standin.part import ActingConfig, ActingPart
 from broker.standing import Role, Standing
 from broker.store.disk import Disk
 from broker.store.errors import StoreFailed
@@ -55,7 +58,7 @@ from broker.tablefile import RunSync
 from broker.topics.part import TopicsPart
 from remoting.bodies.broker import HARuntimeInfo
 from remoting.bodies.consumers import MessageQueue
-from remoting.bodies.namesrv import TopicConfigSerializeWrapper
+from remoting.bodies.namesrv import TopicConfigSerializeWrapper, TopicRouteData
 from remoting.client import Client, open_client
 from remoting.config import ServerConfig, TLSMode
 from remoting.connection import Connection
@@ -210,18 +213,23 @@ class Broker:
         self.standing = Standing(
             config.broker_cluster_name, config.broker_name, config.address, _first_role(config))
         self.puts = Puts(journal, settings.quorum(config), sync_flush_timeout_ms=config.sync_flush_timeout)
+        self.group = Group(config.broker_id)
+        self.right = settings.right(config, self._hears_master, self._hands_over)
+        self.acting: ActingPart | None = None
+        self.escape = self._escape()
         shared = Shared(
             config=config, files=world.store_files, journal=journal, puts=self.puts, standing=self.standing,
             rng=world.rng, now_ns=world.now_ns, wall_ms=world.wall_ms, run_sync=world.run_sync,
             queues_of=self._queues_of, ram_bytes=world.ram_bytes, disk_used=world.disk_used, log_used=world.log_used,
-            reigns=lambda: [each.epoch for each in self.roles.epochs() or ()])
+            reigns=lambda: [each.epoch for each in self.roles.epochs() or ()], group=self.group, right=self.right,
+            deliver_to=Rightful(self.escape or self.puts, self.right.why_not, world.now_ns))
         self.parts = made = parts_of(shared, parts)
         self.topics = made[TopicsPart]
         self.registration = Registration(
             pick(config, RegistrationConfig), known(config), client, self.standing,
             ha_address=config.ha_address, topics=self._registered, found=self._told,
             ordered=self.topics.table.set_ordered, members=self._counts_members,
-            grouped=lambda members: self.roles.members_changed(len(members)))
+            grouped=lambda members: self.roles.members_changed(Members(members)), now_ns=world.now_ns)
         self.topics.table.on_change.join("name servers", self.registration.changed)
         self.copies = TableCopies(client, {table.code: table.copy for table in made.tables()}, made.copies())
         journal.on_new_queue.call = self._new_queue
@@ -229,15 +237,16 @@ class Broker:
         self.ha_addresses = HaAddresses(client, self._itself, self._told)
         self.forwarder = Forwarder(connector=world.connector, tls=world.client_tls, codes=passed_on(parts))
         self.ledger = None if not config.slaves_may_act else LedgerPart(
-            shared, made, client, lambda: self.registration.members)
+            shared, made, client, lambda: self.group.members.addresses)
         self.levelling = None if self.ledger is None or not config.is_isolated_first else self._levels(self.ledger)
         self.roles, more = self._roles()
         administration = Administration(
             config, config_path or config.config_store_path, world.files, self.standing, self._follow,
             self._version, made.runtime_info, self._replication, self.roles.epochs, lambda: journal.end,
-            self._set_master_flushed)
+            self._set_master_flushed, self._least_id_changed)
         for part in (self.copies, self.registration, *lookups(config, self.registration.use), self.ha_addresses,
-                     administration, *self._succession(), *(() if self.ledger is None else (self.ledger,))):
+                     administration, *self._succession(), *self._acting(),
+                     *(() if self.ledger is None else (self.ledger,))):
             made.add(part)
         handlers = {**made.handlers(), **more}
         if self.levelling is not None and config.role is not BrokerRole.SLAVE:
@@ -279,7 +288,7 @@ class Broker:
             slave = PlainSlave(journal, ha, connector=world.connector)
             lender = Lender(journal, ha) if config.enable_slave_acting_master else None
             return PlainSlaveRole(self.parts, self.standing, slave, config.ha_master_address, lender, self.levelling,
-                                  self.copies), {}
+                                  self.copies, may_act=config.slaves_may_act), {}
         master = PlainMaster(
             journal, ha, settings.quorum(config), settings.mode(config), ha_address=config.ha_address)
         return PlainMasterRole(self.parts, self.standing, self.puts, master, self.levelling, MasterAddress(
@@ -293,6 +302,44 @@ class Broker:
             finder = MasterFinder(self.client, config.controllers, config.broker_name, listed)
             yield SuccessionPart(finder, self.forwarder, config.address)
 
+    def _acting(self) -> Iterator[Part]:
+        """Only without controllers do slaves act for their master."""
+        config = self.config
+        for remark in settings.acting_remarks(config):
+            logger.warning(remark)
+        if config.slaves_may_act:
+            self.group.changed.join("role", self._grouped)
+            self.acting = ActingPart(
+                pick(config, ActingConfig), self.group, self.right, self.registration, self.client, self.standing,
+                self.parts.right_changed, self.world.now_ns)
+            yield self.acting
+
+            if self.escape is not None:
+                yield self.escape
+
+    def _escape(self) -> EscapePart | None:
+        """Of a slave that may act."""
+        config = self.config
+        if not config.slaves_may_act or config.role is not BrokerRole.SLAVE:
+            return None
+        return EscapePart(config, self.client, self.standing, self._route_of)
+
+    def _grouped(self, members: Members) -> None:
+        role = self.standing.role
+        if members.master is not None and not role.leads and not role.master_address:
+            self.registration.changed()  # the answer says where it replicates from
+        self.roles.members_changed(members)
+
+    def _hands_over(self) -> bool:
+        return self.ledger is not None and self.ledger.is_handed_over
+
+    def _least_id_changed(self) -> None:
+        if self.acting is not None:
+            self.acting.least_id_changed()
+
+    def _hears_master(self) -> bool:
+        return isinstance(self.roles, PlainSlaveRole) and self.roles.hears_master
+
     def _least_epoch(self) -> int | None:
         """Of whoever can be master in this broker's place, as far as it knows."""
         role, epochs = self.standing.role, self.roles.epochs()
@@ -303,6 +350,9 @@ class Broker:
     def _registered(self) -> TopicConfigSerializeWrapper:
         table = self.topics.registered()
         return TopicConfigSerializeWrapper(table.topic_config_table, table.data_version)
+
+    async def _route_of(self, topic: str) -> TopicRouteData | None:
+        return await self.registration.route_of(topic)
 
     async def _queues_of(self, topic: str) -> list[MessageQueue] | None:
         return await self.registration.queues_of(topic)
@@ -395,7 +445,8 @@ class Broker:
     def _counts_members(self) -> bool:
         """Whether anybody here wants to know who lives in the group."""
         config = self.config
-        return config.enable_controller_mode or config.role is not BrokerRole.SLAVE or config.slaves_may_act
+        return config.enable_controller_mode or (
+            config.role is not BrokerRole.SLAVE and not config.slaves_may_act)  # who may act asks all of them
 
     async def _stop(self, server: Server) -> None:
         config = self.config

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from broker.acting.right import ActingRight, Always, MasterRight, Right
 from broker.config import BrokerConfig, pick
 from broker.ha.acks import BrokerRole, Mode, QuorumConfig
 from broker.ha.config import HaConfig
@@ -11,6 +15,8 @@ from broker.schedule import levels
 from broker.store.retention import RetentionConfig
 from broker.store.store import StoreConfig
 from remoting.daemon.keys import ConfigError
+
+NS_PER_MS: Final = 1_000_000
 
 
 def store(config: BrokerConfig) -> StoreConfig:
@@ -52,6 +58,39 @@ def mode(config: BrokerConfig) -> Mode:
     """Of the group, with this broker as its master."""
     role = BrokerRole.SYNC_MASTER if config.enable_controller_mode else config.role
     return Mode(role, config.enable_controller_mode, config.enable_slave_acting_master)
+
+
+def is_leased(config: BrokerConfig) -> bool:
+    """Whether name servers say who delivers what is due; else the role alone does, as in Java."""
+    finds = (config.name_servers or config.fetch_name_srv_addr_by_dns_lookup
+             or config.fetch_namesrv_addr_by_address_server)
+    return config.slaves_may_act and config.total_replicas > 1 and bool(finds)
+
+
+def right(config: BrokerConfig, hears_master: Callable[[], bool], hands_over: Callable[[], bool]) -> Right:
+    """To deliver what is due; as ``ActingRight`` asks."""
+    if not is_leased(config):
+        return Always()
+    timeout_ns = config.broker_not_active_timeout_millis * NS_PER_MS
+    right_ns = config.acting_right_ms * NS_PER_MS
+    if config.role is BrokerRole.SLAVE:
+        return ActingRight(config.broker_id, config.address, timeout_ns=timeout_ns, right_ns=right_ns,
+                           hears_master=hears_master, hands_over=hands_over)
+    return MasterRight(config.address, timeout_ns=timeout_ns, right_ns=right_ns)
+
+
+def acting_remarks(config: BrokerConfig) -> Iterator[str]:
+    """What an operator may not expect of ``enableSlaveActingMaster``."""
+    if not config.enable_slave_acting_master:
+        return
+    if config.enable_controller_mode:
+        yield ("enableSlaveActingMaster has no slave act here: with enableControllerMode a slave becomes master "
+               "instead; it only refuses writes where too few replicas live")
+    elif config.total_replicas == 1:
+        yield ("enableSlaveActingMaster with totalReplicas=1: no right to deliver is asked for, so a master and its "
+               "slave may both deliver what is due; give the group's real totalReplicas")
+    elif not is_leased(config):
+        yield "enableSlaveActingMaster without name servers: nobody tells a slave that its master is away"
 
 
 def check_parts(config: BrokerConfig) -> None:

@@ -38,6 +38,8 @@ class Role:
     """Name servers tell clients of this broker."""
     master_address: str = ""
     """Of a slave that knows it: whose tables it copies."""
+    acts: bool = False
+    """It stands in for a master that is away. It writes nothing to its log: what is due goes to other masters."""
 
     @classmethod
     def master(cls, epoch: int = 0) -> Role:
@@ -47,6 +49,11 @@ class Role:
     def slave(cls, broker_id: int, epoch: int = 0, master_address: str = "") -> Role:
         return cls(broker_id, epoch, leads=False, takes_puts=False, serves_pulls=False, delivers=False,
                    master_address=master_address)
+
+    @classmethod
+    def acting(cls, broker_id: int) -> Role:
+        """A slave whose group has no master now."""
+        return attrs.evolve(cls.slave(broker_id), serves_pulls=True, delivers=True, acts=True)
 
     @classmethod
     def vacant(cls, broker_id: int, epoch: int = 0) -> Role:

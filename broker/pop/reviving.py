@@ -21,18 +21,19 @@ import trio
 from broker.config import BrokerConfig, pick
 from broker.groups.part import GroupsPart
 from broker.groups.table import GroupTable
+from broker.ha.acks import PutStatus
 from broker.journal import Journal
 from broker.noted import Noted, shows_all
 from broker.offsets.part import OffsetsPart
 from broker.offsets.table import OffsetTable
-from broker.part import DeliveringPart, Parts, Shared
+from broker.part import Parts, Shared, SpecialService
 from broker.pop import records
 from broker.pop.records import Records
 from broker.pop.retained import Retained
 from broker.pop.returning import Revived, retry_topic_of, returned
 from broker.pop.revive import BACK_OFF_S, Outstanding, ReviveQueue, put_again
 from broker.properties import TIMER_DONE, TIMER_OUT_MS
-from broker.puts import PutResult, Puts
+from broker.puts import Outlet, PutResult
 from broker.rules import Chain, Refusal
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE, ConsumeQueue
 from broker.store.errors import OffsetGone
@@ -168,7 +169,7 @@ class _Attempt:
 class Reviving:
     """``start`` when this broker is master and has seen all, ``tick`` then."""
 
-    def __init__(self, journal: Journal, puts: Puts, topics: TopicTable, groups: GroupTable, offsets: OffsetTable,
+    def __init__(self, journal: Journal, puts: Outlet, topics: TopicTable, groups: GroupTable, offsets: OffsetTable,
                  made: Records, revived: Revived, *, done_before_ms: Callable[[], int],
                  wall_ms: Callable[[], int]) -> None:
         """``done_before_ms``: all timers that were due before are stored in their topics."""
@@ -473,6 +474,10 @@ class Reviving:
             self._written.append((result.puts[-1].offset + result.puts[-1].size, queue, waiting, offsets))
             self._why = f"stored, and not confirmed yet: {result.status.name} {result.remark}".rstrip()
             return
+        if result.status is PutStatus.PUT_OK:  # in another master's log
+            for offset in offsets:
+                queue.core.done(waiting, offset)
+            return
         why = f"{result.status.name} {result.remark}".rstrip()
         if result.status not in ILLEGAL:
             self._again(queue, waiting, offsets, pause_ms, why)
@@ -516,7 +521,7 @@ def _due_ms(record: Record) -> int:
     return record.store_time_ms if due_ms is None else min(due_ms, record.store_time_ms)
 
 
-class RevivePart(DeliveringPart):
+class RevivePart(SpecialService):
     """What was popped and not acknowledged in time comes back."""
 
     keys = ReviveKeys
@@ -530,7 +535,7 @@ class RevivePart(DeliveringPart):
         made = Records(config.broker_cluster_name, config.store_host, shared.wall_ms, Chain(*timers.rules()))
         self._revived = Revived(self._processed)
         self.reviving = Reviving(
-            journal, shared.puts, before[TopicsPart].table, before[GroupsPart].table, before[OffsetsPart].table, made,
+            journal, shared.outlet, before[TopicsPart].table, before[GroupsPart].table, before[OffsetsPart].table, made,
             self._revived, done_before_ms=lambda: timers.done_before_ms, wall_ms=shared.wall_ms)
         self._messages, self._log, self._done_at_ns = journal.messages, journal.log, 0
         kept = load(shared.files, KeptRevived, HEARD)

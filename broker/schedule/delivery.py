@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from broker.ha.acks import PutStatus
-from broker.puts import PutResult, Puts
+from broker.puts import Outlet, PutResult
 from broker.schedule import levels
 from broker.schedule.machine import Delivery, Machine
 from broker.store.consumequeue import ENTRY
@@ -69,7 +69,7 @@ class _StoreQueues:
 class DelayedDelivery:
     """``tick`` is for ``Journal.ticks``. ``on_change`` is called when ``offsets`` are to be written."""
 
-    def __init__(self, config: ScheduleConfig, messages: StoredMessages, puts: Puts,
+    def __init__(self, config: ScheduleConfig, messages: StoredMessages, puts: Outlet,
                  kept: DelayOffsets | None = None, *, now_ns: Callable[[], int], wall_ms: Callable[[], int],
                  mends: Callable[[bytes, int], bool]) -> None:
         """``mends``: whether this queue, which is damaged, is being built again. Raises ``ValueError`` for levels that

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from broker.part import NEVER, DeliveringPart, Parts, Shared, Table
+from broker.part import NEVER, Parts, Shared, SpecialService, Table
 from broker.rules import Rule
 from broker.schedule import levels
 from broker.schedule.delivery import DelayedDelivery, ScheduleConfig
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from remoting.daemon.page import Metric, Page
 
 
-class DelaysPart(DeliveringPart):
+class DelaysPart(SpecialService):
     def __init__(self, shared: Shared, before: Parts) -> None:
         super().__init__(shared)
         config = shared.config
@@ -28,7 +28,7 @@ class DelaysPart(DeliveringPart):
         self._delivery = DelayedDelivery(
             ScheduleConfig(message_delay_level=config.message_delay_level,
                            flush_delay_offset_interval_ms=config.flush_delay_offset_interval),
-            shared.journal.messages, shared.puts, load(shared.files, DelayOffsets), now_ns=shared.now_ns,
+            shared.journal.messages, shared.outlet, load(shared.files, DelayOffsets), now_ns=shared.now_ns,
             wall_ms=shared.wall_ms, mends=shared.journal.mender.begins)
         self._file = shared.table_file(self._delivery.offsets)
         self._delivery.on_change = self._file.changed

@@ -18,7 +18,7 @@ import attrs
 from broker.ha.acks import PutStatus
 from broker.journal import Journal
 from broker.properties import REAL_QID
-from broker.puts import PutResult, Puts
+from broker.puts import Outlet, PutResult
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE
 from broker.store.errors import OffsetGone
 from broker.timer.delivered import Delivered
@@ -97,7 +97,7 @@ class _Attempt:
 class TimerDelivery:
     """``tick`` is for the ticks of its part."""
 
-    def __init__(self, keys: TimerKeys, machine: TimerMachine, delivered: Delivered, journal: Journal, puts: Puts, *,
+    def __init__(self, keys: TimerKeys, machine: TimerMachine, delivered: Delivered, journal: Journal, puts: Outlet, *,
                  wall_ms: Callable[[], int]) -> None:
         self.keys = keys
         self.came: Callable[[str], None] = lambda topic: None

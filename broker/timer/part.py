@@ -12,7 +12,7 @@ import trio
 
 from broker.config import BrokerConfig, pick
 from broker.noted import Noted
-from broker.part import NEVER, DeliveringPart, Parts, Shared
+from broker.part import NEVER, Parts, Shared, SpecialService
 from broker.rate import Rate
 from broker.rules import Rule
 from broker.standing import Role
@@ -63,7 +63,7 @@ class HeardUpTo(Body):
     offset: Int64 = -1
 
 
-class TimersPart(DeliveringPart):
+class TimersPart(SpecialService):
     keys = TimerKeys
     slots: ClassVar[int] = SLOTS
     """Of the wheel: two weeks of seconds, as Java's has."""
@@ -95,7 +95,7 @@ class TimersPart(DeliveringPart):
             self._heard_file.changed()
         self._noted = Noted(journal, self._heard, self._known.hear, self._known.cut)
         self._delivery = TimerDelivery(
-            keys, machine, self._known, journal, shared.puts, wall_ms=shared.wall_ms)
+            keys, machine, self._known, journal, shared.outlet, wall_ms=shared.wall_ms)
         self._delivery.expects = before[TopicsPart].expects
         self._waiting = Waiting(load(shared.files, TimerMetrics, METRICS), shared.wall_ms)
         self._metrics_file = shared.table_file(self._waiting.table, path=METRICS, pause_ms=METRICS_PAUSE_MS)

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import attrs
 
 from broker.consumers.members import Producers
-from broker.puts import PutResult, Puts
+from broker.puts import Outlet, PutResult
 from broker.sending.answers import STORED
 from broker.store.errors import OffsetGone
 from broker.store.log import Log
@@ -79,7 +79,7 @@ class AskCounters:
 class Asking:
     """``start`` when this broker knows what is decided and may write; then ``tick``."""
 
-    def __init__(self, feed: Feed, log: Log, puts: Puts, author: Author, ending: Ending, producers: Producers,
+    def __init__(self, feed: Feed, log: Log, puts: Outlet, author: Author, ending: Ending, producers: Producers,
                  progress: CheckProgress, make_topic: Callable[[], None]) -> None:
         """``make_topic``: that of halves that are given up."""
         self.config, self.limits = AskingConfig(), CheckLimits()

@@ -113,8 +113,9 @@ class TransactionsPart(Part):
                         lambda: f"{shared.rng.getrandbits(128):032X}")
         delays = [rule for part in before if not isinstance(part, HalvesPart) for rule in part.rules()]
         self._ending = Ending(self.feed, journal.log, journal.messages, shared.puts, author, delays)
-        self._asking = Asking(self.feed, journal.log, shared.puts, author, self._ending, before[ClientsPart].producers,
-                              self._offsets, self._make_topic)
+        self._asking = Asking(
+            self.feed, journal.log, shared.outlet, author, self._ending, before[ClientsPart].producers, self._offsets,
+            self._make_topic)
         self._resuming = Resuming(self.feed, journal.log, shared.puts, author)
         self._file = shared.table_file(self.feed.checkpoint, path=PATH, pause_ms=SAVED_EVERY_MS)
         self.feed.on_change = self._file.changed
@@ -122,6 +123,7 @@ class TransactionsPart(Part):
         self._metrics_version = DataVersion()
         self._metrics_file = shared.table_file(self._transaction_metrics, path=METRICS_PATH,
                                                pause_ms=pick(config, MetricsConfig).transaction_metric_flush_interval)
+        self._right = shared.right
         self._writes_open = self._open = False
         self._feed_after_ns = self._end = 0
         """What this broker held when it became master."""
@@ -204,7 +206,11 @@ class TransactionsPart(Part):
             for each in self.feed.halves:
                 self._topics.expects(each.half.topic, each.half.queue_id, each.half.stored_ms)
             self._ending.opened()
+        asks = self._open and not self._right.why_not(now_ns)
+        if asks and not self._asking.started:
             self._asking.start(now_ns)
+        elif not asks and self._asking.started:
+            self._asking.stop()
         self._asking.tick(now_ns, self._visible.offset)
         self._count()
 

@@ -33,6 +33,7 @@ def test_the_orders() -> None:
         "Journal.was_cut": ["parts"],
         "Journal.disk_changed": ["role", "copying"],
         "Journal.on_failure": ["role", "server"],
+        "Group.changed": ["role", "parts"],
         "TopicTable.on_delete": ["queues", "parts"],
         "TopicTable.on_change": ["file", "sends", "name servers"],
     }

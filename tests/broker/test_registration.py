@@ -144,7 +144,7 @@ async def test_nothing_is_registered_before_there_is_a_role(autojump_clock: trio
         _, header, body = here["n:1"].seen[0]
         assert (header.broker_name, header.broker_addr, header.broker_id) == ("a", "10.0.0.1:10911", 0)
         assert (header.ha_server_addr, header.enable_acting_master) == ("10.0.0.1:10912", False)
-        assert header.heartbeat_timeout_millis is None
+        assert header.heartbeat_timeout_millis == 10_000
         assert body.topic_config_serialize_wrapper == here.wrapper
 
 

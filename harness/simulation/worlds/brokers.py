@@ -46,6 +46,7 @@ from remoting.headers.namesrv import GetRouteInfoRequest
 from remoting.headers.pulling import PullMessageRequest
 
 NAMESRV = "10.0.9.9:9876"
+NAMESRV_CONFIG = NamesrvConfig()
 CLUSTER = "c"
 EPOCH_MS = 1_700_000_000_000
 SMALL = {
@@ -170,7 +171,9 @@ class Node:
 class Cluster:
     """``node`` adds a machine; requests go through ``client``."""
 
-    def __init__(self, nursery: trio.Nursery, network: MemoryNetwork, client: Client) -> None:
+    def __init__(self, nursery: trio.Nursery, network: MemoryNetwork, client: Client,
+                 namesrv_config: NamesrvConfig) -> None:
+        self.namesrv_config = namesrv_config
         self.nursery, self.network, self.client = nursery, network, client
         self.nodes: list[Node] = []
         self.controllers: Controllers | None = None
@@ -183,7 +186,7 @@ class Cluster:
 
         async def run(*, task_status: trio.TaskStatus[RunningNamesrv]) -> None:
             with self._namesrv_scope:
-                await serve_namesrv(NamesrvConfig(), clock=now_ns, files=MemoryFiles(), listeners=[listener],
+                await serve_namesrv(self.namesrv_config, clock=now_ns, files=MemoryFiles(), listeners=[listener],
                                     connector=self.network.connector(NAMESRV), task_status=task_status)
 
         self.namesrv = await self.nursery.start(run)
@@ -245,23 +248,26 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(*, controllers: int = 0, reads: int | None = None) -> AsyncGenerator[Cluster, None]:
+async def cluster(
+    *, controllers: int = 0, reads: int | None = None, namesrv: NamesrvConfig = NAMESRV_CONFIG,
+) -> AsyncGenerator[Cluster, None]:
     """With a name server; under ``controllers``, n0 and on, give ``controlled()`` to the nodes."""
     if controllers:
-        async with controllers_of(controllers, reads=reads) as made, _with(made.nursery, made.network) as found:
+        async with controllers_of(controllers, reads=reads) as made, _with(
+                made.nursery, made.network, namesrv) as found:
             found.controllers = made
             yield found
     else:
         async with trio.open_nursery() as nursery:
-            async with _with(nursery, MemoryNetwork()) as found:
+            async with _with(nursery, MemoryNetwork(), namesrv) as found:
                 yield found
             nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
-async def _with(nursery: trio.Nursery, network: MemoryNetwork) -> AsyncGenerator[Cluster, None]:
+async def _with(nursery: trio.Nursery, network: MemoryNetwork, namesrv: NamesrvConfig) -> AsyncGenerator[Cluster, None]:
     async with open_client(connector=network.connector("10.0.9.1:1")) as client:
-        made = Cluster(nursery, network, client)
+        made = Cluster(nursery, network, client, namesrv)
         await made.start_namesrv()
         yield made
 

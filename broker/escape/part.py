@@ -1,0 +1,223 @@
+"""The outlet of a slave that acts: each message is sent to another group's master, and answered for when that stored
+it.
+
+A put counts as stored when all of its messages are. What was stored of one that was not is remembered, so that it is
+not sent again with the rest. An unknown outcome is sent again, and counted. Nothing is refused for good: whoever puts
+keeps what was not stored, and tries again. Source: ``EscapeBridge.putMessage`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from broker.config import BrokerConfig
+from broker.escape.letters import Parcel, Refuge, in_turn, parcel, places
+from broker.ha.acks import PutStatus
+from broker.part import Part
+from broker.puts import Done, PutResult
+from broker.standing import Standing
+from broker.topics.names import RETRY_PREFIX, SYSTEM_PREFIX
+from remoting.bodies.namesrv import TopicRouteData
+from remoting.client import Client
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
+from remoting.errors import ConnectFailed, RemotingError
+from remoting.record import Message
+
+if TYPE_CHECKING:
+    from remoting.daemon.page import Metric, Page
+
+logger = logging.getLogger("broker.escape")
+
+SEND_TIMEOUT_MS: Final = 3_000
+ROUTE_S: Final = 30.0
+"""For so long a route is gone by that nothing speaks against, as Java's is."""
+NO_ROUTE_S: Final = 1.0
+ROUTES_MAX: Final = 10_000
+STORED_MAX: Final = 100_000
+"""Keys of messages whose put is to be made again."""
+UNDER_WAY_MAX: Final = 64
+BYTES_MAX: Final = 32 << 20
+REFUSED_S: Final = 5.0
+"""A broker that did not take a message is the last to be tried for so long."""
+TRIES_MAX: Final = 3
+_STORED: Final = frozenset({
+    ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE})
+"""The master has it in its log; all but the first without what its group was to do for it."""
+
+
+@attrs.define
+class _Route:
+    places: list[Refuge]
+    until: float
+
+
+@attrs.define
+class EscapeCounters:
+    """Sums since this process began; they only ever rise."""
+
+    sent: int = 0
+    """Messages that another master stored."""
+    again: int = 0
+    """Sends whose outcome nobody knows: the message was sent again, and may be there twice."""
+    kept: int = 0
+    """Messages that nobody took: they are tried again."""
+    unsure: int = 0
+    """Of ``sent``: stored, and not known to be held as their group is configured."""
+
+
+class EscapePart(Part):
+    """``put`` as ``broker.puts.Outlet`` has it."""
+
+    def __init__(self, config: BrokerConfig, client: Client, standing: Standing,
+                 route: Callable[[str], Awaitable[TopicRouteData | None]]) -> None:
+        """``route``: of a topic, as name servers say."""
+        self.counters = EscapeCounters()
+        self._client, self._standing, self._route = client, standing, route
+        self._group = f"InnerProducerGroup_{config.broker_name}_{config.broker_id}"
+        self._enabled = config.enable_remote_escape
+        self._routes: dict[str, _Route] = {}
+        self._stored: dict[str, None] = {}
+        self._refused: dict[str, float] = {}
+        self._under_way = self._bytes = 0
+        self._why = ""
+        """Of the last message that nobody took."""
+        self._nursery: trio.Nursery | None = None
+
+    def configure(self, config: BrokerConfig) -> None:
+        self._enabled = config.enable_remote_escape
+
+    def runtime_info(self) -> Mapping[str, str]:
+        return {"escapeWaitsFor": self._why}
+
+    def metrics(self, page: Page) -> Iterable[Metric]:
+        counters = self.counters
+        for name, about in (("sent", "that another group's master stored"),
+                            ("again", "sent once more, as nobody knows whether they are stored"),
+                            ("kept", "that no master took, and are tried again"),
+                            ("unsure", "stored, and not known to be held as their group is to")):
+            yield page.counter(f"broker_escape_{name}", f"Messages of an acting slave {about}. Ours.",
+                               [((), getattr(counters, name))])
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            await trio.sleep_forever()
+
+    # --- puts ------------------------------------------------------------------------------------------------
+
+    def put(self, messages: Sequence[Message], done: Done) -> None:
+        size = sum(len(message.body) for message in messages)
+        if not self._enabled:
+            self._keep(len(messages), done, "enableRemoteEscape is false: what is due waits for the master")
+        elif self._nursery is None:
+            self._keep(len(messages), done, "the escape does not run")
+        elif self._under_way >= UNDER_WAY_MAX or (self._bytes and self._bytes + size > BYTES_MAX):
+            self._keep(len(messages), done, f"{self._under_way} puts are under way to other masters")
+        else:
+            self._under_way += 1
+            self._bytes += size
+            self._nursery.start_soon(self._put, [parcel(message, self._group) for message in messages], size, done)
+
+    def _keep(self, count: int, done: Done, why: str) -> None:
+        if why != self._why:
+            logger.warning("what is due is kept", extra={"why": why})
+        self._why = why
+        self.counters.kept += count
+        done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=why))
+
+    async def _put(self, parcels: Sequence[Parcel], size: int, done: Done) -> None:
+        """Messages of one queue one after the other, so that they keep their order."""
+        queues: dict[tuple[str, int], list[Parcel]] = {}
+        for each in parcels:
+            queues.setdefault((each.topic, each.queue), []).append(each)
+        whys: list[str] = []
+        stored: list[Parcel] = []
+
+        async def send_all(of_queue: list[Parcel]) -> None:
+            for each in of_queue:
+                why = "" if each.key and each.key in self._stored else await self._send(each)
+                if why:
+                    whys.append(why)
+                    break
+                stored.append(each)
+
+        try:
+            async with trio.open_nursery() as nursery:
+                for of_queue in queues.values():
+                    nursery.start_soon(send_all, of_queue)
+        finally:
+            self._under_way -= 1
+            self._bytes -= size
+        for each in stored:
+            self._stored.pop(each.key, None)
+        if whys:
+            for each in stored:
+                if each.key:
+                    self._stored[each.key] = None
+            while len(self._stored) > STORED_MAX:
+                del self._stored[next(iter(self._stored))]
+            self._keep(len(parcels) - len(stored), done, whys[0])
+        else:
+            self._why = ""
+            done(PutResult(PutStatus.PUT_OK))
+
+    async def _send(self, each: Parcel) -> str:
+        """Why nobody took it; ""."""
+        if each.topic.startswith(SYSTEM_PREFIX):
+            return f"{each.topic}: what this broker keeps for itself waits for its master"
+        why, tried, fresh = "", 0, False
+        while tried < TRIES_MAX:
+            found, fresh = await self._places(each.topic, anew=tried > 0)
+            now = trio.current_time()
+            refused = {name for name, until in self._refused.items() if until > now}
+            for place in in_turn(found, each, refused):
+                tried += 1
+                problem = await self._send_to(place, each)
+                if not problem:
+                    self._refused.pop(place.broker_name, None)
+                    return ""
+                why = f"{each.topic}: {place.broker_name}, {place.address}: {problem}"
+                self._refused[place.broker_name] = trio.current_time() + REFUSED_S
+                if tried >= TRIES_MAX:
+                    break
+            if fresh or not found:
+                break
+        return why or f"{each.topic}: no other group of the cluster has a master that takes it"
+
+    async def _send_to(self, place: Refuge, each: Parcel) -> str:
+        command = Command(RequestCode.SEND_MESSAGE_V2, 0, 0, {
+            **each.fields, "e": str(place.queue_id), "n": place.broker_name}, each.body)
+        try:
+            answer = await self._client.call(place.address, command, SEND_TIMEOUT_MS)
+        except RemotingError as error:
+            self.counters.again += not isinstance(error, ConnectFailed)
+            return str(error)
+        if answer.code not in _STORED:
+            return f"answered {answer.code}: {answer.remark or 'no remark'}"
+        self.counters.sent += 1
+        self.counters.unsure += answer.code != ResponseCode.SUCCESS
+        return ""
+
+    async def _places(self, topic: str, *, anew: bool) -> tuple[list[Refuge], bool]:
+        """Where the topic may be written, and whether that was asked for now."""
+        known, now = self._routes.get(topic), trio.current_time()
+        if known is not None and known.until > now and not anew:
+            return known.places, False
+        found = await self._ask(topic)
+        if not found and topic.startswith(RETRY_PREFIX):  # each broker makes it when the first message comes
+            found = [attrs.evolve(place, queue_id=0) for place in await self._ask(self._standing.cluster_name)]
+        if len(self._routes) >= ROUTES_MAX:
+            self._routes.clear()
+        self._routes[topic] = _Route(found, trio.current_time() + (ROUTE_S if found else NO_ROUTE_S))
+        return found, True
+
+    async def _ask(self, topic: str) -> list[Refuge]:
+        route, standing = await self._route(topic), self._standing
+        return [] if route is None else places(route, standing.cluster_name, standing.broker_name)

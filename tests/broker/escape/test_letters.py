@@ -1,0 +1,68 @@
+"""What is sent to another master, and to which."""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.escape.letters import in_turn, parcel, places
+from remoting.bodies.namesrv import BrokerData, QueueData, TopicRouteData
+from remoting.record import COMPRESSED, NOTED, Message, decode_properties, encode_properties
+
+MESSAGE = Message(b"T", b"body", 3, encode_properties({
+    "UNIQ_KEY": "u1", "DELAY": "3", "REAL_TOPIC": "T", "REAL_QID": "3", "TAGS": "a", "__QUORATE_TIMER": "77"}),
+    flag=5, sys_flag=COMPRESSED | NOTED | 8, born_time_ms=1_000, reconsume_times=2)
+
+
+def values(text: str) -> dict[str, str]:
+    return decode_properties(text.encode())
+
+
+def test_what_says_something_of_this_log_stays_here() -> None:
+    made = parcel(MESSAGE, "own")
+    assert (made.topic, made.queue, made.body) == ("T", 3, b"body")
+    assert values(made.fields["i"]) == {"UNIQ_KEY": "u1", "TAGS": "a"}
+    assert {made.fields[name] for name in "fghj"} == {"1", "1000", "5", "2"}
+    assert made.fields["a"] == "own"
+    named = attrs.evolve(MESSAGE, properties=encode_properties({"PGROUP": "P"}))
+    assert parcel(named, "own").fields["a"] == "P"
+
+
+def test_a_timer_that_would_wait_on_here_waits_there() -> None:
+    waits = attrs.evolve(MESSAGE, topic=b"rmq_sys_wheel_timer", queue_id=0, properties=encode_properties({
+        "REAL_TOPIC": "T", "REAL_QID": "2", "TIMER_OUT_MS": "9000", "TIMER_DELAY_SEC": "5"}))
+    made = parcel(waits, "own")
+    assert (made.topic, made.queue) == ("T", 2)
+    assert values(made.fields["i"]) == {"TIMER_DELIVER_MS": "9000"}
+    due = attrs.evolve(waits, topic=b"T")
+    assert values(parcel(due, "own").fields["i"]) == {}
+
+
+def test_a_key_tells_messages_apart_and_is_the_same_for_one() -> None:
+    keys = {parcel(each, "own").key for each in (
+        MESSAGE, attrs.evolve(MESSAGE, topic=b"U"), attrs.evolve(MESSAGE, queue_id=4),
+        attrs.evolve(MESSAGE, properties=encode_properties({"UNIQ_KEY": "u2"})),
+        attrs.evolve(MESSAGE, properties=encode_properties({"UNIQ_KEY": "u2", "__QUORATE_TIMER": "78"})))}
+    assert len(keys) == 5
+    again = encode_properties({**decode_properties(MESSAGE.properties), "TIMER_DEQUEUE_MS": "4"})
+    assert parcel(attrs.evolve(MESSAGE, properties=again), "own").key in keys
+    assert parcel(Message(b"T", b""), "own").key == ""
+
+
+ROUTE = TopicRouteData(
+    [QueueData("a", 4, 4, 6), QueueData("b", 1, 2, 6), QueueData("d", 1, 1, 6), QueueData("e", 4, 4, 4),
+     QueueData("f", 1, 1, 6), QueueData("g", 1, 1, 6)],
+    [BrokerData("a", "c", {0: "a:1"}), BrokerData("b", "c", {0: "b:1", 1: "b:2"}), BrokerData("d", "c", {0: "d:1"}),
+     BrokerData("e", "c", {0: "e:1"}), BrokerData("f", "other", {0: "f:1"}), BrokerData("g", "c", {1: "g:2"})])
+
+
+def test_only_masters_of_this_cluster_that_may_be_written_to_and_never_the_own_group() -> None:
+    assert [(each.broker_name, each.queue_id, each.address) for each in places(ROUTE, "c", "a")] == [
+        ("b", 0, "b:1"), ("b", 1, "b:1"), ("d", 0, "d:1")]
+
+
+def test_a_queue_goes_to_one_queue_and_to_another_broker_where_that_one_refused() -> None:
+    found = places(ROUTE, "c", "a")
+    one = attrs.evolve(parcel(MESSAGE, "own"), queue=4)
+    assert [(each.broker_name, each.queue_id) for each in in_turn(found, one, ())] == [("b", 1), ("d", 0)]
+    assert [each.broker_name for each in in_turn(found, one, ("b",))] == ["d", "b"]
+    assert list(in_turn([], one, ())) == []

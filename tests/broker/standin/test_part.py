@@ -1,0 +1,131 @@
+"""A master and its slaves without controllers, whole: who acts when the master is gone, and what clients find."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from broker.config import from_properties
+from broker.settings import acting_remarks
+from controller.namesrv.config import NamesrvConfig
+from harness.simulation.worlds.brokers import Cluster, Node, cluster, until
+from remoting.codes import RequestCode, ResponseCode
+from remoting.daemon.keys import ConfigError
+from remoting.headers.namesrv import NotifyMinBrokerIdChangeRequest
+
+ACTING = {"enableSlaveActingMaster": "true", "totalReplicas": "3", "brokerRole": "ASYNC_MASTER"}
+
+
+@asynccontextmanager
+async def group(slaves: int = 2, **settings: str) -> AsyncGenerator[tuple[Cluster, list[Node]], None]:
+    """The master first; all know each other."""
+    async with cluster(namesrv=NamesrvConfig(support_acting_master=True)) as made:
+        nodes = [await made.node(**{**ACTING, **settings})]
+        for number in range(1, slaves + 1):
+            nodes.append(await made.node(**{**ACTING, **settings, "brokerRole": "SLAVE", "brokerId": str(number)}))
+        await made.send(nodes[0].address, b"before")
+        await made.wait_route("T", {number: node.address for number, node in enumerate(nodes)})
+        await until(lambda: may_deliver(nodes[0]), within_s=200)
+        await until(lambda: all(node.broker.journal.confirm_offset == nodes[0].broker.journal.end for node in nodes))
+        yield made, nodes
+
+
+def info(node: Node) -> dict[str, str]:
+    return node.broker.parts.runtime_info()
+
+
+def may_deliver(node: Node) -> bool:
+    return info(node)["deliveryWaitsFor"] == ""
+
+
+async def test_the_smallest_slave_acts_until_the_master_is_back(autojump_clock: trio.abc.Clock) -> None:
+    async with group() as (made, (master, first, second)):
+        assert not may_deliver(first)
+        assert info(second)["groupMembers"] == f"0={master.address};1={first.address};2={second.address}"
+        assert first.broker.standing.role.master_address == master.address
+        killed = trio.current_time()
+        await master.kill()
+        await until(lambda: may_deliver(first))
+        assert trio.current_time() - killed < 2.5
+        assert first.broker.standing.role.acts
+        assert first.broker.standing.role.master_address == "", "nothing is copied from it when it comes back"
+        assert not may_deliver(second)
+        assert not second.broker.standing.role.acts
+        await made.wait_route("T", {0: first.address, 2: second.address})
+        assert (await made.pull(first.address)).code == ResponseCode.SUCCESS, "whatever slaveReadEnable says"
+        assert (await made.pull(second.address)).code == ResponseCode.SYSTEM_BUSY
+        refused = await made.send(first.address, b"not now")
+        assert (refused.code, refused.remark) == (
+            ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now. this broker is not the master of its group")
+
+        await first.kill()
+        await until(lambda: may_deliver(second))
+        await first.start()
+        await until(lambda: may_deliver(first))
+        assert not second.broker.standing.role.acts
+
+        await master.start()
+        await until(lambda: master.broker.standing.role.listed)
+        back = trio.current_time()
+        await until(lambda: not first.broker.standing.role.acts, within_s=2)
+        assert not may_deliver(master)
+        await until(lambda: may_deliver(master))
+        assert 3 <= trio.current_time() - back < 6
+        await until(lambda: first.broker.standing.role.master_address == master.address)
+        assert not may_deliver(first)
+
+
+async def test_a_notice_has_the_name_servers_asked_at_once(autojump_clock: trio.abc.Clock) -> None:
+    async with group(syncBrokerMemberGroupPeriod="30000", actingRightMs="70000",
+                     brokerNotActiveTimeoutMillis="80000") as (made, (master, first, _)):
+        await master.kill()
+        await trio.sleep(2)
+        assert not first.broker.standing.role.acts
+        notice = NotifyMinBrokerIdChangeRequest(min_broker_id=1, min_broker_addr=first.address)
+        await made.ask(first.address, RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, notice)
+        await until(lambda: first.broker.standing.role.acts, within_s=1)
+
+
+async def test_who_is_no_longer_listed_registers_again_at_once(autojump_clock: trio.abc.Clock) -> None:
+    async with group() as (made, (master, first, _)):
+        await made.kill_namesrv()
+        await made.start_namesrv()
+        await until(lambda: not first.broker.standing.role.acts and may_deliver(master))
+        await trio.sleep(20)
+        assert may_deliver(master)
+        assert not may_deliver(first), "it heard its master all the time"
+
+
+async def test_without_name_servers_nobody_delivers_for_long(autojump_clock: trio.abc.Clock) -> None:
+    async with group() as (made, (master, first, _)):
+        await made.kill_namesrv()
+        await trio.sleep(7.5)
+        assert may_deliver(master)
+        await trio.sleep(4)
+        assert not may_deliver(master)
+        assert "0 of 1 name servers" in info(master)["deliveryWaitsFor"]
+        assert not may_deliver(first)
+        assert not first.broker.standing.role.acts, "nobody said that the master is gone"
+
+
+@pytest.mark.parametrize(("settings", "words"), [
+    ({"enableControllerMode": "true"}, "a slave becomes master instead"),
+    ({}, "give the group's real totalReplicas"),
+    ({"totalReplicas": "2"}, "without name servers"),
+    ({"totalReplicas": "2", "namesrvAddr": "n:1"}, ""),
+])
+def test_what_is_said_at_the_start(settings: dict[str, str], words: str) -> None:
+    said = list(acting_remarks(from_properties({"enableSlaveActingMaster": "true", **settings})))
+    assert len(said) == bool(words)
+    assert words in "".join(said)
+    assert not list(acting_remarks(from_properties(settings)))
+
+
+@pytest.mark.parametrize("right_ms", ["2000", "10000"])
+async def test_a_right_that_would_not_do(right_ms: str) -> None:
+    async with cluster() as made:
+        with pytest.raises(ConfigError, match="actingRightMs"):
+            await made.node(**ACTING, actingRightMs=right_ms)
