@@ -71,7 +71,7 @@ liteLagCountMetricsEnable=false liteLagLatencyCollectEnable=false liteLagLatency
 liteLagLatencyTopK=50 litePullMessageThreadPoolNums=20
 litePullThreadPoolQueueCapacity=100000 liteSubscriptionCheckInterval=120000 liteSubscriptionCheckTimeoutMills=180000
 liteTtlCheckInterval=120000 loadBalancePollNameServerInterval=30000 loadBalanceProcessorThreadPoolNums=32
-loadBalanceThreadPoolQueueCapacity=100000 lockInStrictMode=false logicalDiskSpaceCleanForciblyThreshold=0.8
+loadBalanceThreadPoolQueueCapacity=100000 logicalDiskSpaceCleanForciblyThreshold=0.8
 logicQueueForceSwapMapInterval=43200000 logicQueueSwapMapInterval=3600000 logicQueueSwapMapReserveFileNum=20
 mappedFileSizeConsumeQueueExt=50331648 mappedFileSwapEnable=true
 mapperFileSizeBatchConsumeQueue=13800000 maxAsyncPutMessageRequests=5000 maxBatchDeleteFilesNum=50
@@ -178,7 +178,6 @@ FEATURES: Final[Mapping[str, Missing]] = {
     "forceVerifyPropCRC": Missing("checksums of properties"),
     "indexRocksDBEnable": Missing("an index in RocksDB"),
     "innerClientAuthenticationCredentials": Missing("to authenticate itself to others", ""),
-    "lockInStrictMode": Missing("locks of queues on a quorum of replicas"),
     "readUnCommitted": Missing("reading what is not confirmed"),
     "rejectPullConsumerEnable": Missing("refusal of pull consumers"),
     "rocksdbCQDoubleWriteEnable": Missing("queues in RocksDB"),

@@ -16,6 +16,7 @@ import trio
 from broker.acting.members import Group
 from broker.acting.right import Always, Right
 from broker.config import BrokerConfig
+from broker.fellows import Alone, Fellows
 from broker.journal import Journal
 from broker.puts import Outlet, Puts
 from broker.rules import Rule
@@ -62,6 +63,8 @@ class Shared:
     run_sync: RunSync
     """Where tables are written."""
     queues_of: QueuesOf
+    fellows: Fellows = attrs.field(factory=Alone)
+    """The other brokers of the group."""
     ram_bytes: int = 1 << 62
     """Of the whole machine."""
     reigns: Callable[[], Collection[int]] = tuple

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Final
 
 from broker.config import BrokerConfig, extended
 from broker.consumers.part import ClientsPart
 from broker.filters.part import FiltersPart
 from broker.groups.part import GroupsPart
+from broker.locks.part import LocksPart
 from broker.offsets.part import OffsetsPart
 from broker.overload.part import OverloadPart
 from broker.part import PartClass, Parts, Shared
@@ -31,6 +33,7 @@ PARTS: Final[tuple[PartClass, ...]] = (
     GroupsPart,
     FiltersPart,
     ClientsPart,
+    LocksPart,
     OffsetsPart,
     HalvesPart,
     TimersPart,
@@ -51,6 +54,11 @@ PARTS: Final[tuple[PartClass, ...]] = (
 
 def configuration(kinds: Iterable[PartClass] = PARTS) -> type[BrokerConfig]:
     """The broker's configuration, with the keys that these parts bring."""
+    return _configuration(tuple(kinds))
+
+
+@cache  # a class takes as long to make as a broker to start
+def _configuration(kinds: tuple[PartClass, ...]) -> type[BrokerConfig]:
     made = BrokerConfig
     for keys in (kind.keys for kind in kinds if kind.keys is not None):
         made = extended(made, keys)

@@ -24,6 +24,7 @@ from broker.admin import Administration
 from broker.boot import boot_id
 from broker.config import MASTER_ID, BrokerConfig, check, pick
 from broker.escape.part import EscapePart
+from broker.fellows import GroupFellows
 from broker.ha.acks import BrokerRole
 from broker.ha.autoswitch import AutoSwitch
 from broker.ha.epochfile import EpochFile
@@ -220,7 +221,8 @@ class Broker:
         shared = Shared(
             config=config, files=world.store_files, journal=journal, puts=self.puts, standing=self.standing,
             rng=world.rng, now_ns=world.now_ns, wall_ms=world.wall_ms, run_sync=world.run_sync,
-            queues_of=self._queues_of, ram_bytes=world.ram_bytes, disk_used=world.disk_used, log_used=world.log_used,
+            queues_of=self._queues_of, fellows=GroupFellows(client, config.address, self._ask_all),
+            ram_bytes=world.ram_bytes, disk_used=world.disk_used, log_used=world.log_used,
             reigns=lambda: [each.epoch for each in self.roles.epochs() or ()], group=self.group, right=self.right,
             deliver_to=Rightful(self.escape or self.puts, self.right.why_not, world.now_ns))
         self.parts = made = parts_of(shared, parts)
@@ -356,6 +358,9 @@ class Broker:
 
     async def _queues_of(self, topic: str) -> list[MessageQueue] | None:
         return await self.registration.queues_of(topic)
+
+    async def _ask_all(self) -> Mapping[int, str] | None:
+        return self.group.members.addresses or await self.registration.ask_all()
 
     def _version(self) -> bytes:
         return self.topics.table.version.to_json()

@@ -1,90 +1,114 @@
-"""Locks on queues: one member of a group reads an ordered queue. Codes 41 and 42.
+"""Locks on queues: one member of a group reads an ordered queue. What one broker knows of them.
 
-A lock is held for a minute, and as long as its holder asks for it again. Each broker has locks of its own.
-Source: ``RebalanceLockManager`` of RocketMQ 5.5.0.
+A lock is held for a minute, and as long as its holder asks for it again. Each broker has locks of its own; what brokers
+of a group tell each other of theirs is ``broker.locks``' business. Source: ``RebalanceLockManager`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
-from remoting.bodies.consumers import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
-from remoting.codes import RequestCode
-from remoting.command import Command, response
+import attrs
 
-if TYPE_CHECKING:
-    from remoting.connection import Connection
-    from remoting.endpoint import Handler
+from remoting.bodies.consumers import MessageQueue
 
 HELD_MS: Final = 60_000
 HELD_MAX: Final = 200_000
 """Queues; beyond so many nobody gets another."""
 
 
-class Locks:
-    """``now_ns`` is monotonic."""
+@attrs.frozen
+class _Held:
+    holder: str
+    deadline_ns: int
+    grant: int
+    """Which grant it was: another one each time, renewals too."""
+    copied: bool
+    """Another broker of the group granted it, and said so."""
 
-    def __init__(self, now_ns: Callable[[], int]) -> None:
+
+@attrs.frozen
+class Granted:
+    """What a request came to: each queue that the client holds now, with the number of its grant."""
+
+    grants: Mapping[MessageQueue, int]
+    fresh: frozenset[MessageQueue]
+    """Those that it did not hold before."""
+
+
+class Locks:
+    """``now_ns`` is monotonic. ``first_grant``: numbers of grants count on from there; another one for each life."""
+
+    def __init__(self, now_ns: Callable[[], int], first_grant: int = 1) -> None:
         self._now_ns = now_ns
-        self._groups: dict[str, dict[MessageQueue, tuple[str, int]]] = {}
-        """Holder and deadline by group and queue."""
+        self._groups: dict[str, dict[MessageQueue, _Held]] = {}
         self._count = 0
         """Of all queues of all groups."""
+        self._grant = first_grant
+        self.overlaps = 0
+        """Queues that another broker of the group granted while this one's own grant to another client lasted."""
 
     def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> list[MessageQueue]:
         """Those that the client holds now, for a minute from now."""
+        return list(self.grant(group, queues, client_id).grants)
+
+    def grant(self, group: str, queues: Iterable[MessageQueue], client_id: str, *, copied: bool = False) -> Granted:
+        """As ``lock``. ``copied``: another broker of the group has granted them; it is believed, but not against what
+        this broker itself granted."""
         now_ns = self._now_ns()
         held = self._groups.setdefault(group, {})
-        mine = []
+        mine: dict[MessageQueue, int] = {}
+        fresh: set[MessageQueue] = set()
         for queue in queues:
-            holder, deadline_ns = held.get(queue, (client_id, -1))
-            if deadline_ns < 0:
+            there = held.get(queue)
+            if there is None:
                 if self._count >= HELD_MAX:
                     continue
                 self._count += 1
-            if holder == client_id or deadline_ns < now_ns:
-                held[queue] = client_id, now_ns + HELD_MS * 1_000_000
-                mine.append(queue)
+            lasts = there is not None and there.deadline_ns >= now_ns
+            if there is not None and lasts and there.holder != client_id and not (copied and there.copied):
+                self.overlaps += copied
+                continue
+            renewed = there is not None and lasts and there.holder == client_id
+            if not renewed:
+                fresh.add(queue)
+            own = not copied or (there is not None and renewed and not there.copied)
+            held[queue] = _Held(client_id, now_ns + HELD_MS * 1_000_000, self._grant, not own)
+            mine[queue] = self._grant
+            self._grant += 1
         if not held:
             del self._groups[group]
-        return mine
+        return Granted(mine, frozenset(fresh))
 
     def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
         held = self._groups.get(group, {})
         for queue in queues:
-            if queue in held and held[queue][0] == client_id:
-                del held[queue]
-                self._count -= 1
+            if queue in held and held[queue].holder == client_id:
+                self._forget(group, queue)
+
+    def give_back(self, group: str, grants: Mapping[MessageQueue, int]) -> None:
+        """As if these grants had not been. One that was renewed since is another one, and stays."""
+        held = self._groups.get(group, {})
+        for queue, grant in grants.items():
+            if queue in held and held[queue].grant == grant:
+                self._forget(group, queue)
+
+    def _forget(self, group: str, queue: MessageQueue) -> None:
+        held = self._groups[group]
+        del held[queue]
+        self._count -= 1
         if not held:
-            self._groups.pop(group, None)
+            del self._groups[group]
 
     def held_by_group(self, group: str) -> bool:
         """Whether any of its members holds any queue: it consumes in order."""
         held, now_ns = self._groups.get(group), self._now_ns()
-        return held is not None and any(deadline_ns >= now_ns for _, deadline_ns in held.values())
+        return held is not None and any(each.deadline_ns >= now_ns for each in held.values())
 
     def expire(self) -> None:
         """Forget locks that nobody holds any more."""
         now_ns = self._now_ns()
         for group, held in list(self._groups.items()):
-            for queue in [queue for queue, (_, deadline_ns) in held.items() if deadline_ns < now_ns]:
-                del held[queue]
-                self._count -= 1
-            if not held:
-                del self._groups[group]
-
-    # --- requests --------------------------------------------------------------------------------------------
-
-    def handlers(self) -> dict[int, Handler]:
-        return {RequestCode.LOCK_BATCH_MQ: self._lock, RequestCode.UNLOCK_BATCH_MQ: self._unlock}
-
-    def _lock(self, _: Connection, request: Command) -> Command:
-        asked = LockBatchRequestBody.from_json(request.body)
-        mine = self.lock(asked.consumer_group, asked.mq_set, asked.client_id)
-        return response(request, body=LockBatchResponseBody(mine).to_json())
-
-    def _unlock(self, _: Connection, request: Command) -> Command:
-        asked = LockBatchRequestBody.from_json(request.body)
-        self.unlock(asked.consumer_group, asked.mq_set, asked.client_id)
-        return response(request)
+            for queue in [queue for queue, each in held.items() if each.deadline_ns < now_ns]:
+                self._forget(group, queue)

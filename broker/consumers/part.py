@@ -35,7 +35,7 @@ class ClientsPart(Part):
         topics, groups, standing = before[TopicsPart].table, before[GroupsPart].table, shared.standing
         self.consumers = Consumers(pick(shared.config, ClientsConfig))
         self.producers = Producers(self.consumers.config)
-        self.locks = Locks(shared.now_ns)
+        self.locks = Locks(shared.now_ns, 1 + shared.rng.getrandbits(62))
         self.calls = ClientCalls(
             self.consumers, groups=groups, topics=topics, log=shared.journal.log, standing=standing)
         self._heartbeats = Heartbeats(self.consumers, self.producers, self.locks, groups=groups, topics=topics,
@@ -46,7 +46,7 @@ class ClientsPart(Part):
         self._assignments.on_change = self._modes_file.changed
 
     def handlers(self) -> Mapping[int, Handler]:
-        return {**self._heartbeats.handlers(), **self.locks.handlers(), **self._assignments.handlers(),
+        return {**self._heartbeats.handlers(), **self._assignments.handlers(),
                 **self.calls.handlers()}
 
     def tables(self) -> Sequence[Table]:

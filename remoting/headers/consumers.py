@@ -1,5 +1,5 @@
 """Headers of the codes about consumer groups, their members and what those know. 34, 41, 42, 46, 328, 400 and 401 have
-bodies alone. Field names are those of the Java classes."""
+bodies alone, but for what brokers of ours tell each other. Field names are those of the Java classes."""
 
 from __future__ import annotations
 
@@ -142,3 +142,21 @@ class ConsumerClientRequest(Header):
     topic: str | None = None
     msg_id: str | None = None
     jstack_enable: bool | None = None
+
+
+@header
+class LockBatchRequest(Header):
+    """41 and 42, with ``onlyThisBroker``, between brokers of ours; Java's pass these fields over."""
+
+    copied: bool = False
+    """41: the sender has granted these queues: this is word of it, and no question."""
+    given_back: str | None = None
+    """42: which grants (``broker.locks.quorum.written``) are as if they had not been; other locks stay."""
+
+
+@header
+class LockBatchResponse(Header):
+    """Answer to 41 with ``onlyThisBroker``, between brokers of ours."""
+
+    newly_locked: str | None = None
+    """Which of the queues the client did not hold before, each with its grant: ``broker.locks.quorum.written``."""

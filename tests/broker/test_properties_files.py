@@ -132,7 +132,7 @@ async def test_a_file_of_rocketmq_4_starts_and_is_told_what_means_nothing(tmp_pa
     warned = {word.removeprefix("key=") for line in lines if " WARNING " in line for word in line.split()
               if word.startswith("key=")}
     assert warned == {"mapedFileSizeCommitLog", "mapedFileSizeConsumeQueue", "checkTransactionMessageEnable",
-                      "haSlaveFallbehindMax", "storePathConsumerQueue", "transientStorePoolEnable", "lockInStrictMode"}
+                      "haSlaveFallbehindMax", "storePathConsumerQueue", "transientStorePoolEnable"}
     assert any("perhaps_meant=mappedFileSizeCommitLog" in line for line in lines)
     assert any("INFO" in line and "key=sendMessageThreadPoolNums" in line for line in lines)
     port = broker.address.rpartition(":")[2]

@@ -102,7 +102,8 @@ PAGE = Page("docs/reference/consuming.md", (
     answer("A member whose last heartbeat", LATER, SINGLE),
     answer("A heartbeat without subscriptions", tests_of(
         "broker/consumers", "heartbeats", "heartbeats_without_subscriptions_are_taken_where_those_are_known")),
-    answer("Locks on queues (41, 42)", tests_of("broker/consumers", "locks", "over_the_wire"), JAVA_CLIENTS),
+    answer("[Locks on queues](locks.md) (41, 42)", tests_of(
+        "broker/locks", "part", "one_broker_grants_a_queue_to_one_client"), JAVA_CLIENTS),
     answer("What asks a client", tests_of(
         "broker/consumers", "clientcalls", "a_client_is_asked_and_its_answer_goes_back"), TOOLS),
     answer("With `clientRebalance=false`", tests_of("broker/consumers", "assignment", "every_member_gets_its_share",

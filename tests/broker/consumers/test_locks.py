@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from trio.testing import MockClock
 
 from broker.consumers.locks import HELD_MS, Locks
-from remoting.bodies.consumers import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
-from remoting.codes import RequestCode
-from tests.broker.consumers.world import running
+from remoting.bodies.consumers import MessageQueue
 
 QUEUES = [MessageQueue("t", "b", number) for number in range(3)]
 GROUP = st.sampled_from(["g", "h"])
@@ -60,14 +57,26 @@ class Machine(RuleBasedStateMachine):
 TestMachine = Machine.TestCase
 
 
-async def test_over_the_wire(autojump_clock: MockClock) -> None:
-    async with running() as world:
-        mine = LockBatchRequestBody("g", "c1", QUEUES[:2])
-        answer = await world.ask(RequestCode.LOCK_BATCH_MQ, body=mine.to_json())
-        assert LockBatchResponseBody.from_json(answer.body).lock_ok_mq_set == QUEUES[:2]
-        theirs = LockBatchRequestBody("g", "c2", QUEUES, only_this_broker=True)
-        answer = await world.ask(RequestCode.LOCK_BATCH_MQ, body=theirs.to_json())
-        assert answer.body == b'{"lockOKMQSet":[{"brokerName":"b","queueId":2,"topic":"t"}]}'
-        await world.ask(RequestCode.UNLOCK_BATCH_MQ, body=mine.to_json())
-        answer = await world.ask(RequestCode.LOCK_BATCH_MQ, body=theirs.to_json())
-        assert LockBatchResponseBody.from_json(answer.body).lock_ok_mq_set == QUEUES
+def test_a_copied_grant_is_believed_but_not_against_a_grant_of_this_broker() -> None:
+    now_ms = 0
+    locks = Locks(lambda: now_ms * 1_000_000)
+    one, other, third = QUEUES
+    assert set(locks.grant("g", [one], "c1", copied=True).grants) == {one}
+    assert locks.lock("g", [one], "c2") == [], "its former holder keeps it"
+    assert set(locks.grant("g", [one], "c2", copied=True).grants) == {one}, "the granting broker knows better"
+    assert locks.lock("g", [other], "c1") == [other]
+    assert not locks.grant("g", [other], "c2", copied=True).grants
+    assert locks.overlaps == 1
+    now_ms = HELD_MS + 1
+    assert set(locks.grant("g", QUEUES, "c2", copied=True).grants) == set(QUEUES)
+    assert locks.lock("g", [third], "c2") == [third] and locks.overlaps == 1
+
+
+def test_a_grant_that_was_renewed_is_not_given_back() -> None:
+    locks = Locks(lambda: 0)
+    first = locks.grant("g", QUEUES[:2], "c1")
+    assert first.fresh == set(QUEUES[:2])
+    again = locks.grant("g", QUEUES[:1], "c1")
+    assert again.fresh == frozenset()
+    locks.give_back("g", first.grants)
+    assert locks.lock("g", QUEUES[:2], "c2") == [QUEUES[1]]

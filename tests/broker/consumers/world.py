@@ -115,7 +115,7 @@ async def running(
     clients: ClientsConfig | None = None, groups: GroupsConfig | None = None, offsets: OffsetsConfig | None = None,
     memory: int = 1 << 62, filters: FilterKeys | None = None,
 ) -> AsyncGenerator[World, None]:
-    """Serves pulls, heartbeats and locks."""
+    """Serves pulls and heartbeats."""
     def now_ns() -> int:
         return int(trio.current_time() * 1e9)
 
@@ -138,7 +138,7 @@ async def running(
                       offsets=offset_table, consumers=consumers, filters=filter_table, standing=standing,
                       now_ns=now_ns, memory=memory)
     journal.veil.lifted = pulling.all_seen
-    served = {**pulling.handlers(), **heartbeats.handlers(), **locks.handlers()}
+    served = {**pulling.handlers(), **heartbeats.handlers()}
 
     def handle(connection: Connection, command: Command) -> Any:
         return served[command.code](connection, command)
