@@ -1,0 +1,203 @@
+"""``chaos check HISTORY``: the verdict on what clients saw, in whatever format they wrote it down.
+
+Knows files and the command line; what judges is ``harness.checkers``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import orjson
+
+from harness.chaos.subcommand import CODES, Refused
+from harness.checkers import chosen, linearizability, queues, recovery, verdict
+from harness.checkers.models import UnknownOperation
+from harness.checkers.verdict import Valid, Verdict
+from harness.histories.events import APART, INVOKE, Event, HistoryError
+from harness.histories.reading import EVENTS_MAX, FORMATS, OPENCHAOS, Source, open_history
+
+NAME: Final = "check"
+ABOUT: Final = "judge a history: ours, Jepsen's, OpenChaos', or a table"
+LINEARIZABLE: Final = "linearizable"
+RECOVERY: Final = "recovery"
+_WORDS: Final = {Valid.TRUE: "holds", Valid.FALSE: "BROKEN", Valid.UNKNOWN: "UNKNOWN"}
+_UNITS: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what it takes."""
+    parser.add_argument("history", type=Path, metavar="HISTORY",
+                        help="JSON lines, Jepsen's EDN or text, OpenChaos' file, a CSV, each also with .gz; or a run's "
+                             "directory")
+    parser.add_argument("--format", choices=FORMATS, help="default: as the file looks")
+    parser.add_argument("--checker", action="append", metavar="NAME",
+                        help=f"{LINEARIZABLE}, {chosen.QUEUE}, {RECOVERY}, or FILE.py:FUNCTION; may be given again; "
+                             "default: what fits")
+    parser.add_argument("--model", metavar="NAME",
+                        help="register, set, log, kv, fifo, mutex, or FILE.py:CLASS; default: what fits")
+    parser.add_argument("--keyed", action=argparse.BooleanOptionalAction,
+                        help="Jepsen's values are [key value]; default: as they look")
+    parser.add_argument("--ordered", action="store_true", help="queues keep order, by key")
+    parser.add_argument("--no-duplicates", action="store_true", help="nothing may come twice")
+    parser.add_argument("--drained", action="store_true",
+                        help="consumers had received all there was when the history ended, though no drain says so")
+    parser.add_argument("--late-ms", type=int, metavar="MS", help="a delayed message that comes later is a fault")
+    parser.add_argument("--memory", type=_bytes, default=linearizability.MEMORY_BYTES, metavar="SIZE",
+                        help="of a checker, as 512M; beyond it the verdict is unknown; default: 2G")
+    parser.add_argument("--steps-max", type=int, default=linearizability.STEPS_MAX, metavar="N",
+                        help="of the search for an order; beyond it the verdict is unknown; default: %(default)s")
+    parser.add_argument("--events-max", type=int, default=EVENTS_MAX, metavar="N", help="default: %(default)s")
+    parser.add_argument("--json", action="store_true", help="the verdict as JSON")
+
+
+def _bytes(text: str) -> int:
+    size = _UNITS.get(text[-1:].lower(), 0)
+    number = int(text[:-1] if size else text) * (size or 1)
+    if number <= 0:
+        raise argparse.ArgumentTypeError("a size is a positive number, with K, M or G or none")
+    return number
+
+
+@attrs.define
+class _Seen:
+    """What went by."""
+
+    events: int = 0
+    types: Counter[str] = attrs.field(factory=Counter)
+    functions: Counter[str] = attrs.field(factory=Counter)
+    processes: set[Any] = attrs.field(factory=set)
+    end_ns: int = 0
+
+    def through(self, events: Iterable[Event]) -> Iterator[Event]:
+        for event in events:
+            self.events += 1
+            self.end_ns = event.time_ns
+            if event.process not in APART:
+                self.types[event.type] += 1
+                self.processes.add(event.process)
+                if event.type == INVOKE:
+                    self.functions[event.f] += 1
+            yield event
+
+    def words(self) -> str:
+        unknown = self.types[INVOKE] - self.types["ok"] - self.types["fail"]
+        return (f"{self.types[INVOKE]:,} operations ({self.types['ok']:,} ok, {self.types['fail']:,} failed, "
+                f"{unknown:,} unknown) of {len(self.processes):,} processes: "
+                f"{', '.join(sorted(self.functions)) or 'none'}")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do it."""
+    source = open_history(options.history, options.format, keyed=options.keyed, events_max=options.events_max)
+    seen = _Seen()
+    try:
+        verdicts = judged(source, seen.through(source.events), options)
+    except (chosen.NotChosen, UnknownOperation) as error:
+        raise Refused(str(error)) from None
+    if options.json:
+        print(orjson.dumps(verdict.as_json(verdicts), default=str, option=orjson.OPT_INDENT_2).decode())
+    else:
+        print(f"{source.path}: {FORMATS[source.format]}, {seen.words()}")
+        for each in verdicts:
+            print("\n".join(told(each)))
+    return CODES[verdict.merged(verdicts)]
+
+
+def judged(source: Source, events: Iterator[Event], options: argparse.Namespace) -> list[Verdict]:
+    """What each checker says. A queue's alone is one pass; else the whole history is held."""
+    rules = queues.Rules(
+        ordered=options.ordered, once=options.no_duplicates, drained=options.drained or source.format == OPENCHAOS,
+        late_ms=options.late_ms, memory_bytes=options.memory)
+    names = options.checker or []
+    if names == [chosen.QUEUE]:
+        return [queues.check(events, rules)]
+    held = list(events)
+    if not names:
+        fits = LINEARIZABLE if options.model else chosen.fitting(chosen.functions(held))
+        names = [fits if fits == chosen.QUEUE else LINEARIZABLE]
+    made = []
+    for name in names:
+        if name == chosen.QUEUE:
+            made.append(queues.check(held, rules))
+        elif name == RECOVERY:
+            made.append(_recovery(held, _faults(options.history, held)))
+        elif name == LINEARIZABLE:
+            made.append(_linearizable(held, options))
+        else:
+            made.append(chosen.checker(name)(held))
+    if not options.checker:  # what is not asked for is told where it says something
+        figures = _recovery(held, _faults(options.history, held))
+        made += [figures] if figures.valid is not Valid.UNKNOWN else []
+    return made
+
+
+def _linearizable(held: Sequence[Event], options: argparse.Namespace) -> Verdict:
+    model = options.model or chosen.fitting(chosen.functions(held))
+    if model == chosen.QUEUE:
+        model = "fifo"
+    limits = linearizability.Limits(options.steps_max, options.memory)
+    progress = partial(_progress, model) if sys.stderr.isatty() else None
+    return linearizability.check(held, chosen.model(model), limits=limits, name=f"{LINEARIZABLE} {model}",
+                                 progress=progress)
+
+
+def _progress(model: str, decided: int, keys: int) -> None:
+    sys.stderr.write(f"\r{model}: {decided:,} of {keys:,} keys decided" + ("\n" if decided == keys else ""))
+
+
+def _faults(path: Path, held: Iterable[Event]) -> list[recovery.Fault]:
+    """From a run's ``nemesis.jsonl``, else from the history. Raises ``HistoryError``."""
+    file = path / "nemesis.jsonl"
+    if not path.is_dir() or not file.exists():
+        return recovery.faults_of(held)
+    rows = []
+    for line, text in enumerate(file.read_bytes().splitlines(), 1):
+        try:
+            row = orjson.loads(text)
+            recovery.faults_from_json([row])
+            rows.append(row)
+        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            raise HistoryError(line, f"{file.name}: no fault ({error}): it has fault, phase and time_ns") from None
+    return recovery.faults_from_json(rows)
+
+
+def _recovery(held: Sequence[Event], faults: Sequence[recovery.Fault]) -> Verdict:
+    """Figures; they hold where after each fault and for each key something was accepted again."""
+    found = recovery.recoveries(held, faults)
+    asked = {"faults": len(faults), "recoveries": len(found)}
+    if not faults or not found:
+        return Verdict(RECOVERY, Valid.UNKNOWN, "no fault with sends after it: nothing was asked", asked)
+    words = []
+    for name in recovery.DEFINITIONS:
+        figures = recovery.figures(found, name)
+        if figures is not None:
+            words.append(f"{name} p50 {figures.p50:,.0f}, p99 {figures.p99:,.0f}, most {figures.most:,.0f} ms "
+                         f"({figures.seen} of {figures.seen + figures.missing})")
+    never = [each for each in found if each.accepted is None]
+    broken = [verdict.Broken("recovered", f"{each.key} accepted nothing after {each.fault.name} at "
+                                          f"{each.fault.start_ns / 1e9:.1f} s, before the next fault or the end")
+              for each in never[:verdict.SHOWN]]
+    return Verdict(RECOVERY, Valid.FALSE if never else Valid.TRUE, "; ".join(words) or "it accepted nothing", asked,
+                   broken=broken)
+
+
+def told(each: Verdict) -> Iterator[str]:
+    """A verdict in lines for people."""
+    yield f"{each.checker}: {_WORDS[each.valid]}"
+    yield f"  {each.why}"
+    for broken in each.broken:
+        yield f"  {broken.promise}: {broken.words}"
+    if each.prefix:
+        yield f"  the shortest beginning that fails: {each.prefix:,} events"
+    if each.states:
+        yield f"  just before, it could be: {', '.join(each.states)}"
+    if each.counts:
+        yield f"  also: {', '.join(f'{what} {count:,}' for what, count in each.counts.items())}"
+    yield f"  asked: {', '.join(f'{what} {count:,}' for what, count in each.asked.items())}"

@@ -1,0 +1,363 @@
+"""Models: what one system that does one operation after the other would answer. Knows no history and no search.
+
+A state is any hashable value. ``step`` is asked for operations that were told ``ok``, with what they were told, and for
+those of unknown outcome, with UNKNOWN: what they were told is free then. A user's own model is a class with the same
+three methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Protocol
+
+import attrs
+
+
+class _Nothing:
+    """A value that is nothing else."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    def __repr__(self) -> str:
+        return self._words
+
+
+ILLEGAL: Final = _Nothing("ILLEGAL")
+"""In the place of a state: no such answer is possible there."""
+UNKNOWN: Final = _Nothing("UNKNOWN")
+"""In the place of a result: nobody was told it."""
+
+State = Hashable
+
+
+@attrs.frozen
+class Asked:
+    """``result`` is UNKNOWN where nobody knows whether it happened."""
+
+    f: str
+    value: Any
+    result: Any
+
+
+class Model(Protocol):
+    """One object, that of one key. ``reads`` tells operations that change no state in which they are possible."""
+
+    def begin(self) -> State:
+        """Before the first operation."""
+        ...
+
+    def step(self, state: State, asked: Asked) -> State:
+        """The state after it; ILLEGAL if it cannot be answered so. Raises ``UnknownOperation``."""
+        ...
+
+    def reads(self, asked: Asked) -> bool:
+        """False is always right, and slower."""
+        ...
+
+
+class UnknownOperation(ValueError):
+    """A model does not know such an operation."""
+
+
+class Base:
+    """What models share. ``functions`` are those that ``step`` knows, in any of their names."""
+
+    functions: ClassVar[Mapping[str, str]] = {}
+
+    def begin(self) -> State:
+        """Before the first operation."""
+        raise NotImplementedError
+
+    def step(self, state: State, asked: Asked) -> State:
+        """The state after it, or ILLEGAL."""
+        raise NotImplementedError
+
+    def known(self, asked: Asked) -> str:
+        """The name that ``step`` goes by. Raises ``UnknownOperation``."""
+        found = self.functions.get(asked.f)
+        if found is None:
+            raise UnknownOperation(f"{type(self).__name__.lower()} knows {', '.join(dict.fromkeys(self.functions))}, "
+                                   f"not {asked.f}")
+        return found
+
+    def reads(self, asked: Asked) -> bool:
+        """Whether it changes nothing."""
+        return self.known(asked) == "read"
+
+    def words(self, state: State) -> str:
+        """A state, for people."""
+        return repr(thawed(state))
+
+    def idle(self, unknown: Sequence[Asked], known: Sequence[Asked]) -> Iterable[int]:
+        """Places in ``unknown`` of what nobody saw: whatever order there is, there is one without them."""
+        return ()
+
+
+_READ: Final = {"read": "read", "get": "read", "r": "read"}
+_WRITE: Final = {"write": "write", "put": "write", "set": "write", "w": "write"}
+_CAS: Final = {"cas": "cas", "compare-and-set": "cas"}
+
+
+class Register(Base):
+    """One value: read, write, and cas of [old, new]. It begins with nothing.
+
+    A cas that was told ``ok`` changed it; one that was told ``ok`` with the result false found another value.
+    """
+
+    functions: ClassVar[Mapping[str, str]] = {
+        **_READ, **_WRITE, **_CAS}
+
+    def __init__(self, initial: Any = None) -> None:
+        self._initial = frozen(initial)
+
+    def begin(self) -> State:
+        return self._initial
+
+    def step(self, state: State, asked: Asked) -> State:
+        does = self.known(asked)
+        if does == "read":
+            return state if asked.result is UNKNOWN or frozen(asked.result) == state else ILLEGAL
+        if does == "write":
+            return frozen(asked.value)
+        old, new = _pair(asked)
+        if asked.result is False:
+            return ILLEGAL if frozen(old) == state else state
+        return frozen(new) if frozen(old) == state else ILLEGAL
+
+    def reads(self, asked: Asked) -> bool:
+        return self.known(asked) == "read" or (self.known(asked) == "cas" and asked.result is False)
+
+    def idle(self, unknown: Sequence[Asked], known: Sequence[Asked]) -> Iterable[int]:
+        if any(each.result is False for each in known):
+            return ()  # that a cas failed may be what shows a write
+        seen = {frozen(each.result) for each in known if self.known(each) == "read"}
+        seen |= {frozen(_pair(each)[0]) for each in (*known, *unknown) if self.known(each) == "cas"}
+        return [place for place, each in enumerate(unknown) if _left(self.known(each), each) not in seen]
+
+
+def _left(does: str, asked: Asked) -> State:
+    """The value that a write or a cas leaves."""
+    return frozen(_pair(asked)[1] if does == "cas" else asked.value)
+
+
+def _pair(asked: Asked) -> tuple[Any, Any]:
+    if not isinstance(asked.value, list | tuple) or len(asked.value) != 2:
+        raise UnknownOperation(f"the value of {asked.f} is [old, new], not {asked.value!r}")
+    old, new = asked.value
+    return old, new
+
+
+class Sets(Base):
+    """A set: add and remove an element, read all of them, or contains."""
+
+    functions: ClassVar[Mapping[str, str]] = {
+        **_READ, "add": "add", "insert": "add", "remove": "remove", "contains": "contains"}
+
+    def __init__(self) -> None:
+        self._bits: dict[State, int] = {}
+
+    def begin(self) -> State:
+        return 0
+
+    def _bit(self, element: Any) -> int:
+        return 1 << self._bits.setdefault(frozen(element), len(self._bits))
+
+    def step(self, state: State, asked: Asked) -> State:
+        assert isinstance(state, int)
+        does = self.known(asked)
+        if does == "read":
+            return state if asked.result is UNKNOWN or self._all(asked.result or ()) == state else ILLEGAL
+        bit = self._bit(asked.value)
+        if does == "contains":
+            return state if asked.result is UNKNOWN or bool(state & bit) == bool(asked.result) else ILLEGAL
+        return state | bit if does == "add" else state & ~bit
+
+    def _all(self, elements: Iterable[Any]) -> int:
+        found = 0
+        for element in elements:
+            found |= self._bit(element)
+        return found
+
+    def reads(self, asked: Asked) -> bool:
+        return self.known(asked) in ("read", "contains")
+
+    def words(self, state: State) -> str:
+        assert isinstance(state, int)
+        return "{" + ", ".join(repr(thawed(each)) for each, place in self._bits.items() if state >> place & 1) + "}"
+
+    def idle(self, unknown: Sequence[Asked], known: Sequence[Asked]) -> Iterable[int]:
+        if any(self.known(each) in ("remove", "contains") for each in (*known, *unknown)):
+            return ()
+        seen = {frozen(element) for each in known if self.known(each) == "read" for element in each.result or ()}
+        return [place for place, each in enumerate(unknown) if frozen(each.value) not in seen]
+
+
+class Log(Base):
+    """A list that grows: append an element, read all of them in their order. An append may be told its place."""
+
+    functions: ClassVar[Mapping[str, str]] = {
+        **_READ, "append": "append"}
+
+    def __init__(self) -> None:
+        self._after: dict[tuple[int, State], int] = {}
+        self._length = [0]
+
+    def begin(self) -> State:
+        return 0
+
+    def _next(self, state: int, element: Any) -> int:
+        made = self._after.setdefault((state, frozen(element)), len(self._length))
+        if made == len(self._length):
+            self._length.append(self._length[state] + 1)
+        return made
+
+    def step(self, state: State, asked: Asked) -> State:
+        assert isinstance(state, int)
+        if self.known(asked) == "append":
+            placed = asked.result is not UNKNOWN and asked.result != asked.value and isinstance(asked.result, int)
+            return ILLEGAL if placed and asked.result != self._length[state] else self._next(state, asked.value)
+        if asked.result is UNKNOWN:
+            return state
+        found = 0
+        for element in asked.result or ():
+            found = self._next(found, element)
+        return state if found == state else ILLEGAL
+
+    def words(self, state: State) -> str:
+        before: dict[State, tuple[int, State]] = {made: at for at, made in self._after.items()}
+        found = []
+        while state != 0:
+            state, element = before[state]
+            found.append(thawed(element))
+        return repr(found[::-1])
+
+    def idle(self, unknown: Sequence[Asked], known: Sequence[Asked]) -> Iterable[int]:
+        if any(self.known(each) == "append" and isinstance(each.result, int) and each.result != each.value
+               for each in known):
+            return ()  # a place that was told may show what stands before it
+        seen = {frozen(element) for each in known if self.known(each) == "read" for element in each.result or ()}
+        return [place for place, each in enumerate(unknown) if frozen(each.value) not in seen]
+
+
+class KeyValue(Base):
+    """The value of one key: get, put, delete, cas of [old, new], append to a string or list, and txn.
+
+    A txn is a list of [f, key, value] that happen at once, all of one key: r, w and append.
+    """
+
+    functions: ClassVar[Mapping[str, str]] = {
+        **_READ, **_WRITE, **_CAS, "delete": "delete", "append": "append", "txn": "txn"}
+
+    def __init__(self) -> None:
+        self._register = Register()
+
+    def begin(self) -> State:
+        return None
+
+    def step(self, state: State, asked: Asked) -> State:
+        does = self.known(asked)
+        if does == "txn":
+            return self._txn(state, asked)
+        if does == "delete":
+            return None
+        if does == "append":
+            return _appended(state, asked.value)
+        if does == "read" and state is None and asked.result in ("", None):
+            return state  # stores differ in how they say that nothing is there
+        return self._register.step(state, asked)
+
+    def _txn(self, state: State, asked: Asked) -> State:
+        told = [UNKNOWN] * len(asked.value) if asked.result is UNKNOWN else [result for _, _, result in asked.result]
+        for (f, _, value), result in zip(asked.value, told, strict=True):
+            state = self.step(state, Asked(str(f), value, result))
+            if state is ILLEGAL:
+                break
+        return state
+
+    def reads(self, asked: Asked) -> bool:
+        does = self.known(asked)
+        if does == "txn":
+            return all(self.known(Asked(str(f), None, None)) == "read" for f, _, _ in asked.value)
+        return does == "read" or (does == "cas" and asked.result is False)
+
+    def idle(self, unknown: Sequence[Asked], known: Sequence[Asked]) -> Iterable[int]:
+        does = {self.known(each) for each in (*known, *unknown)}
+        return self._register.idle(unknown, known) if does <= {"read", "write", "cas"} else ()
+
+
+def _appended(state: State, value: Any) -> State:
+    if isinstance(value, str) and (state is None or isinstance(state, str)):
+        return (state or "") + value
+    if state is None or isinstance(state, tuple):
+        return (*(state or ()), frozen(value))
+    return ILLEGAL
+
+
+class Fifo(Base):
+    """A queue: enqueue at its end, dequeue at its head; a dequeue told nothing found it empty."""
+
+    functions: ClassVar[Mapping[str, str]] = {
+        "enqueue": "enqueue", "push": "enqueue", "send": "enqueue", "dequeue": "dequeue", "pop": "dequeue",
+        "receive": "dequeue"}
+
+    def begin(self) -> State:
+        return ()
+
+    def step(self, state: State, asked: Asked) -> State:
+        assert isinstance(state, tuple)
+        if self.known(asked) == "enqueue":
+            return (*state, frozen(asked.value))
+        if asked.result is UNKNOWN:
+            return state[1:]
+        if asked.result is None:
+            return ILLEGAL if state else state
+        return state[1:] if state and state[0] == frozen(asked.result) else ILLEGAL
+
+    def reads(self, asked: Asked) -> bool:
+        return self.known(asked) == "dequeue" and asked.result is None
+
+    def idle(self, unknown: Sequence[Asked], known: Sequence[Asked]) -> Iterable[int]:
+        seen = {frozen(each.result) for each in known if self.known(each) == "dequeue"}
+        return [place for place, each in enumerate(unknown)
+                if self.known(each) == "enqueue" and frozen(each.value) not in seen]
+
+
+class Mutex(Base):
+    """A lock: acquire and release."""
+
+    functions: ClassVar[Mapping[str, str]] = {
+        "acquire": "acquire", "lock": "acquire", "release": "release", "unlock": "release"}
+
+    def begin(self) -> State:
+        return False
+
+    def step(self, state: State, asked: Asked) -> State:
+        held = self.known(asked) == "acquire"
+        return ILLEGAL if state is held else held
+
+
+MODELS: Final[Mapping[str, type[Base]]] = {
+    "register": Register, "set": Sets, "log": Log, "kv": KeyValue, "fifo": Fifo, "mutex": Mutex}
+
+
+def frozen(value: Any) -> State:
+    """A hashable value that is equal where ``value`` is. Numbers stay apart from truth values."""
+    if isinstance(value, bool):
+        return ("bool", value)
+    if isinstance(value, list | tuple):
+        return tuple(map(frozen, value))
+    if isinstance(value, dict):
+        return frozenset((frozen(name), frozen(of)) for name, of in value.items())
+    if isinstance(value, set | frozenset):
+        return frozenset(map(frozen, value))
+    made: State = value
+    return made
+
+
+def thawed(state: State) -> Any:
+    """As people wrote it, of what ``frozen`` made."""
+    if isinstance(state, tuple):
+        is_bool = len(state) == 2 and state[0] == "bool" and isinstance(state[1], bool)
+        return state[1] if is_bool else [*map(thawed, state)]
+    return state

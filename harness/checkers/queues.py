@@ -1,0 +1,378 @@
+"""Queues, by values sent once: nothing lost, from nowhere, unseen, two at one place, out of order or too early.
+
+    send, enqueue       value; told ok, with its place or without: {"body", "offset", "due_ms"}, or the body alone
+    receive, poll       value of the answer: a message or a list of them; nothing is taken away by asking
+    dequeue             the same, and who asked has taken what comes, though the answer may be lost
+    drain               ok: all that was left of the key, or of everything
+    read-all            ok: the whole queue of the key, from its beginning, with places
+
+``key`` is the queue, or the key by which order is kept. One pass, with a bound on what is held. Knows no file.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import attrs
+
+from harness.checkers.models import State, frozen
+from harness.checkers.verdict import SHOWN, Broken, Valid, Verdict
+from harness.histories.events import APART, FAIL, INFO, INVOKE, OK, Event, Process, place, short
+
+NS_PER_MS: Final = 1_000_000
+SENDS: Final = frozenset({"send", "enqueue", "push", "produce"})
+TAKES: Final = frozenset({"dequeue", "pop"})
+RECEIVES: Final = frozenset({"receive", "poll", "consume"}) | TAKES
+DRAIN: Final = "drain"
+READ_ALL: Final = "read-all"
+FUNCTIONS: Final = SENDS | RECEIVES | {DRAIN, READ_ALL}
+MEMORY_BYTES: Final = 2 << 30
+VALUE_BYTES: Final = 400
+"""That a value and its place take, at most, if its text is short."""
+_NEVER: Final = -1
+
+
+@attrs.frozen
+class Rules:
+    """What is promised beside the rest. ``late_ms`` and ``early_ms`` are bounds of delayed messages; None: no bound."""
+
+    ordered: bool = False
+    """By key: of two values of which one was acknowledged before the other was sent, it comes first."""
+    once: bool = False
+    """No value comes twice."""
+    drained: bool = False
+    """Whoever made the history says that consumers had received all there was."""
+    early_ms: int = 0
+    late_ms: int | None = None
+    memory_bytes: int = MEMORY_BYTES
+
+
+@attrs.define
+class _Sent:
+    """By the number of a value: the event with which its send began, and was acknowledged; how often it came.
+
+    ``_NEVER`` stands for an event that was not.
+    """
+
+    begun: array[int] = attrs.field(factory=lambda: array("q"))
+    acked: array[int] = attrs.field(factory=lambda: array("q"))
+    came: array[int] = attrs.field(factory=lambda: array("l"))
+
+
+@attrs.define
+class _Order:
+    """Of one key: what had come when. ``latest`` is the largest beginning among sends of what had come by then."""
+
+    ends: array[int] = attrs.field(factory=lambda: array("q"))
+    latest: array[int] = attrs.field(factory=lambda: array("q"))
+    whose: array[int] = attrs.field(factory=lambda: array("q"))
+    answer: int = _NEVER
+    """The event of the last answer, and the same of what had come in it."""
+    in_answer: int = _NEVER
+    whose_in_answer: int = _NEVER
+
+
+@attrs.define
+class QueueCheck:
+    """One pass over a history: ``add`` each event in order, then ask for the ``verdict``."""
+
+    rules: Rules = attrs.field(factory=Rules)
+    _numbers: dict[State, int] = attrs.field(factory=dict)
+    _bodies: list[Any] = attrs.field(factory=list)
+    _sent: _Sent = attrs.field(factory=_Sent)
+    _keys: array[int] = attrs.field(factory=lambda: array("l"))
+    _key_numbers: dict[State, int] = attrs.field(factory=dict)
+    _key_names: list[Any] = attrs.field(factory=list)
+    _failed: set[int] = attrs.field(factory=set)
+    _due_ms: dict[int, int] = attrs.field(factory=dict)
+    _places: dict[tuple[int, int], int] = attrs.field(factory=dict)
+    _acked_places: dict[int, tuple[int, int]] = attrs.field(factory=dict)
+    _orders: dict[int, _Order] = attrs.field(factory=dict)
+    _open: dict[Process, Event] = attrs.field(factory=dict)
+    _drained: dict[int, int] = attrs.field(factory=dict)
+    """By key, _NEVER for all: the event with which the last drain began."""
+    _whole: dict[int, tuple[int, set[int]]] = attrs.field(factory=dict)
+    """By key: the event with which the last whole reading began, and the places it found."""
+    _held_bytes: int = 0
+    _full: bool = False
+    counts: Counter[str] = attrs.field(factory=Counter)
+    _broken: list[Broken] = attrs.field(factory=list)
+    _breaks: Counter[str] = attrs.field(factory=Counter)
+
+    def add(self, event: Event) -> None:
+        """The next event. After the bound on memory none is looked at."""
+        if self._full or event.process in APART:
+            return
+        if event.type == INVOKE:
+            self._open[event.process] = event
+            if event.f in SENDS:
+                self._begin(event)
+            return
+        asked = self._open.pop(event.process, event)
+        if event.f in SENDS:
+            self._told(asked, event)
+        elif event.f in FUNCTIONS:
+            self._received(asked, event)
+
+    def _number(self, body: Any) -> int:
+        name = body if isinstance(body, str | int) else frozen(body)
+        found = self._numbers.get(name)
+        if found is None:
+            found = self._numbers[name] = len(self._bodies)
+            self._bodies.append(body)
+            for column in (self._sent.begun, self._sent.acked):
+                column.append(_NEVER)
+            self._sent.came.append(0)
+            self._keys.append(0)
+            self._held_bytes += VALUE_BYTES + (len(body) if isinstance(body, str) else 0)
+            self._full = self._held_bytes > self.rules.memory_bytes
+        return found
+
+    def _key(self, key: Any) -> int:
+        name = key if isinstance(key, str | int) or key is None else frozen(key)
+        found = self._key_numbers.setdefault(name, len(self._key_names))
+        if found == len(self._key_names):
+            self._key_names.append(key)
+        return found
+
+    # --- sends -----------------------------------------------------------------------------------------------
+
+    def _begin(self, event: Event) -> None:
+        body, _, due_ms = _message(event.value)
+        number = self._number(body)
+        self.counts["sent"] += 1
+        if self._sent.begun[number] != _NEVER:
+            self._break("unique", f"{short(body)} was sent twice ({place(event)}): values must be unique", event)
+            return
+        self._sent.begun[number] = event.index
+        self._keys[number] = self._key(event.key)
+        if due_ms is not None:
+            self._due_ms[number] = due_ms
+
+    def _told(self, asked: Event, event: Event) -> None:
+        number = self._number(_message(asked.value)[0])
+        if event.type == FAIL:
+            self._failed.add(number)
+            self.counts["refused"] += 1
+            if self._sent.came[number]:
+                self._denied(number, event)
+            return
+        if event.type == INFO:
+            self.counts["unknown"] += 1
+            return
+        self.counts["acknowledged"] += 1
+        self._sent.acked[number] = event.index
+        body, offset, due_ms = _message(event.value)
+        if due_ms is not None:
+            self._due_ms[number] = due_ms
+        if offset is not None and (body is None or self._numbers.get(body if isinstance(body, str | int) else frozen(
+                body)) == number):
+            at = self._key(event.key if event.key is not None else asked.key), offset
+            self._acked_places[number] = at
+            self._at(at, number, event, "acknowledged")
+
+    def _at(self, at: tuple[int, int], number: int, event: Event, how: str) -> None:
+        before = self._places.setdefault(at, number)
+        if before != number:
+            self._break("place", f"{self._key_words(at)}: {short(self._bodies[before])} was there, and then "
+                                 f"{short(self._bodies[number])} was {how} there ({place(event)})", event)
+
+    def _key_words(self, at: tuple[int, int]) -> str:
+        key = self._key_names[at[0]]
+        return f"offset {at[1]}" if key is None else f"{short(key)}, offset {at[1]}"
+
+    # --- receives --------------------------------------------------------------------------------------------
+
+    def _received(self, asked: Event, event: Event) -> None:
+        if event.type == INFO:
+            self.counts["receives unknown"] += 1
+            self.counts["taken unseen"] += event.f in TAKES
+            return
+        found = [*_messages(event.value)] if event.type == OK else []
+        if event.f == READ_ALL or event.f == DRAIN:
+            if event.type == FAIL:
+                return
+            key = _NEVER if asked.key is None else self._key(asked.key)
+            self._drained[key] = asked.index
+            self.counts["whole readings"] += 1
+        key_number = self._key(event.key if event.key is not None else asked.key)
+        if event.f == READ_ALL:
+            self._read_all(key_number, found, asked, event)
+            return
+        for body, offset, _ in found:
+            self._one(self._number(body), key_number, offset, asked, event)
+
+    def _one(self, number: int, key: int, offset: int | None, asked: Event, event: Event) -> None:
+        self.counts["received"] += 1
+        times = self._sent.came[number] = self._sent.came[number] + 1
+        if offset is not None:
+            self._at((key, offset), number, event, "received")
+        if times > 1:
+            self.counts["received again"] += 1
+            if self.rules.once:
+                self._break("once", f"{short(self._bodies[number])} came {times} times ({place(event)})", event)
+            return
+        if self._sent.begun[number] == _NEVER:
+            self._break("phantom", f"{short(self._bodies[number])} came, and nobody sent it ({place(event)})", event)
+            return
+        if number in self._failed:
+            self._denied(number, event)
+        if self._due_ms:
+            self._on_time(number, event)
+        if self.rules.ordered:
+            self._in_order(number, asked, event)
+
+    def _denied(self, number: int, event: Event) -> None:
+        self._break("denied", f"{short(self._bodies[number])} came, and its sender was told that it is nowhere "
+                              f"({place(event)})", event)
+
+    def _on_time(self, number: int, event: Event) -> None:
+        due_ms = self._due_ms.get(number)
+        if due_ms is None:
+            return
+        late_ms = event.time_ns // NS_PER_MS - due_ms
+        self.counts["delayed"] += 1
+        if late_ms < -self.rules.early_ms:
+            self._break("early", f"{short(self._bodies[number])} came {-late_ms} ms before it was due "
+                                 f"({place(event)})", event)
+        if self.rules.late_ms is not None and late_ms > self.rules.late_ms:
+            self._break("late", f"{short(self._bodies[number])} came {late_ms} ms after it was due, more than "
+                                f"{self.rules.late_ms} ({place(event)})", event)
+
+    def _in_order(self, number: int, asked: Event, event: Event) -> None:
+        """Something that was sent after this had been acknowledged must not have come before this was asked for.
+
+        What one answer brings is in the order of the answer.
+        """
+        order = self._orders.setdefault(self._keys[number], _Order())
+        begun, acked = self._sent.begun[number], self._sent.acked[number]
+        end = bisect_left(order.ends, asked.index)
+        latest, whose = (order.latest[end - 1], order.whose[end - 1]) if end else (_NEVER, _NEVER)
+        if order.answer == event.index and order.in_answer > latest:
+            latest, whose = order.in_answer, order.whose_in_answer
+        if acked != _NEVER and acked < latest:
+            self._break("order", f"{short(self._bodies[whose])} came before {short(self._bodies[number])} "
+                                 f"({place(event)}), which was acknowledged before the former was sent", event)
+        if order.answer != event.index or begun > order.in_answer:
+            order.answer, order.in_answer, order.whose_in_answer = event.index, begun, number
+        if not order.ends or begun > order.latest[-1]:
+            order.ends.append(event.index)
+            order.latest.append(begun)
+            order.whose.append(number)
+
+    def _read_all(self, key: int, found: list[tuple[Any, int | None, int | None]], asked: Event, event: Event) -> None:
+        places = set()
+        for body, offset, _ in found:
+            number = self._number(body)
+            self._sent.came[number] += 1
+            self.counts["read at the end"] += 1
+            if self._sent.begun[number] == _NEVER:
+                self._break("phantom", f"{short(body)} is there, and nobody sent it ({place(event)})", event)
+            elif number in self._failed:
+                self._denied(number, event)
+            if offset is not None:
+                places.add(offset)
+                self._at((key, offset), number, event, "read")
+        self._whole[key] = asked.index, places
+
+    # --- the end ---------------------------------------------------------------------------------------------
+
+    def _break(self, promise: str, words: str, event: Event | None = None) -> None:
+        self._breaks[promise] += 1
+        if self._breaks[promise] <= SHOWN:
+            self._broken.append(Broken(promise, words, event.index + 1 if event is not None else 0))
+
+    def verdict(self, name: str = "queue") -> Verdict:
+        """Asked once, after the last event."""
+        waiting = self._lost()
+        self._unseen()
+        asked = {each: self.counts[each] for each in ("acknowledged", "received", "read at the end")}
+        if self.rules.ordered:
+            asked["orders"] = len(self._orders)
+        counts = {each: of for each, of in self.counts.items() if of and each not in asked}
+        if self._breaks:
+            words = ", ".join(f"{promise} {count:,} times" if count > 1 else f"{promise} once"
+                              for promise, count in self._breaks.items())
+            first = min((each.prefix for each in self._broken if each.prefix), default=0)
+            return Verdict(name, Valid.FALSE, f"broken: {words}", asked, None, first, self._broken, counts)
+        unknown = self._doubts(waiting)
+        if unknown:
+            return Verdict(name, Valid.UNKNOWN, unknown, asked, counts=counts)
+        return Verdict(name, Valid.TRUE, "everything acknowledged came, and nothing else", asked, counts=counts)
+
+    def _doubts(self, waiting: int) -> str:
+        if self._full:
+            return (f"more than {self.rules.memory_bytes:,} bytes of values: only the first {self.counts['sent']:,} "
+                    "sends were looked at")
+        if not self.counts["acknowledged"]:
+            return "no send was ever acknowledged: nothing was asked"
+        if not self.counts["received"] + self.counts["read at the end"]:
+            return "nothing was ever received: nothing was asked"
+        if waiting:
+            taken = self.counts["taken unseen"]
+            return f"{waiting:,} acknowledged values never came" + (
+                f"; {taken:,} receives of unknown outcome may have taken them" if taken else
+                ", and no drain says that the queue was empty (--drained, if it was)")
+        return ""
+
+    def _lost(self) -> int:
+        """Tell what is lost; how many acknowledged values never came and may be waiting still."""
+        waiting: list[int] = []
+        lost: list[int] = []
+        for number, acked in enumerate(self._sent.acked):
+            if acked == _NEVER:
+                continue
+            at = self._acked_places.get(number)
+            key = self._keys[number] if at is None else at[0]
+            reading = self._whole.get(key)
+            if reading is not None and at is not None and acked < reading[0] and at[1] not in reading[1]:
+                self._break("lost", f"{short(self._bodies[number])} was acknowledged at {self._key_words(at)}, and "
+                                    "the last reading finds nothing there")
+            elif not self._sent.came[number]:
+                drained = max(self._drained.get(key, _NEVER), self._drained.get(_NEVER, _NEVER))
+                (lost if self.rules.drained or acked < drained else waiting).append(number)
+        if lost and len(lost) <= self.counts["taken unseen"]:
+            return len(waiting) + len(lost)
+        for number in lost:
+            self._break("lost", f"{short(self._bodies[number])} was acknowledged (event {self._sent.acked[number]}), "
+                                "and never came")
+        return len(waiting)
+
+    def _unseen(self) -> None:
+        """What was once at a place is there in the last whole reading."""
+        for (key, offset), number in self._places.items():
+            reading = self._whole.get(key)
+            if reading is None or offset in reading[1] or self._acked_places.get(number) == (key, offset):
+                continue  # the last would be told as lost
+            self._break("unseen", f"{short(self._bodies[number])} was received at {self._key_words((key, offset))}, "
+                                  "and the last reading finds nothing there")
+
+
+def _message(value: Any) -> tuple[Any, int | None, int | None]:
+    """(body, offset, due_ms) of a value."""
+    if isinstance(value, dict) and "body" in value:
+        return value["body"], value.get("offset"), value.get("due_ms")
+    if isinstance(value, dict) and "offset" in value:
+        return None, value["offset"], value.get("due_ms")
+    return value, None, None
+
+
+def _messages(value: Any) -> Iterator[tuple[Any, int | None, int | None]]:
+    if value is None:
+        return
+    if isinstance(value, list):
+        yield from map(_message, value)
+    else:
+        yield _message(value)
+
+
+def check(events: Iterable[Event], rules: Rules | None = None, *, name: str = "queue") -> Verdict:
+    """The verdict on a whole history."""
+    made = QueueCheck(rules or Rules())
+    for event in events:
+        made.add(event)
+    return made.verdict(name)

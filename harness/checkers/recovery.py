@@ -1,0 +1,192 @@
+"""How long until it served again after each fault (RTO, by four definitions), and what was lost (RPO). Knows no file.
+
+    refused   the first send that failed, or whose outcome nobody knows, until the first acknowledged one after it
+    elected   the fault, until an observer sees another master: process observer, f elected, key, value the epoch
+    accepted  the fault, until a send that began after it is acknowledged
+    consumed  the fault, until somebody receives a message that was sent after it
+
+Each is asked of each fault and key, up to the next fault. What was lost (RPO) is what ``queues`` tells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import attrs
+
+from harness.checkers.models import State, frozen
+from harness.checkers.queues import NS_PER_MS, RECEIVES, SENDS
+from harness.histories.events import INVOKE, NEMESIS, OK, Event
+
+DEFINITIONS: Final = ("refused", "elected", "accepted", "consumed")
+ELECTED: Final = "elected"
+WRITES: Final = SENDS | {"write", "put", "set", "append", "cas", "add"}
+READS: Final = RECEIVES | {"read", "get"}
+
+
+@attrs.frozen
+class Fault:
+    """``end_ns`` is None for one that happened at once, or never ended."""
+
+    name: str
+    start_ns: int
+    end_ns: int | None = None
+    on: tuple[str, ...] = ()
+
+
+@attrs.define
+class Recovery:
+    """Of one fault and key, in ms; None: it did not happen, or was not seen before the next fault."""
+
+    fault: Fault
+    key: Any
+    refused: float | None = None
+    elected: float | None = None
+    accepted: float | None = None
+    consumed: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """For ``verdict.json``."""
+        return {"fault": self.fault.name, "on": list(self.fault.on), "at_ms": self.fault.start_ns / NS_PER_MS,
+                "key": self.key} | {name: getattr(self, name) for name in DEFINITIONS}
+
+
+def faults_of(events: Iterable[Event]) -> list[Fault]:
+    """From the nemesis' events in a history: f is the fault, value is start, end or anything else for once."""
+    open_now: dict[str, int] = {}
+    found: list[Fault] = []
+    for event in events:
+        if event.process != NEMESIS:
+            continue
+        name, phase = _phase(event)
+        if phase == "end":
+            place = open_now.pop(name, None)
+            if place is not None:
+                found[place] = attrs.evolve(found[place], end_ns=event.time_ns)
+        else:
+            if phase == "start":
+                open_now[name] = len(found)
+            found.append(Fault(name, event.time_ns))
+    return found
+
+
+def _phase(event: Event) -> tuple[str, str]:
+    """(fault, start, end or once). Jepsen's own have :start and :stop, alone or with the fault's name."""
+    if event.value in ("start", "end"):
+        return event.f, event.value
+    for word, phase in (("start", "start"), ("stop", "end")):
+        if event.f == word or event.f.startswith(f"{word}-"):
+            return event.f.removeprefix(word).removeprefix("-") or "fault", phase
+    return event.f, "once"
+
+
+def faults_from_json(rows: Iterable[dict[str, Any]]) -> list[Fault]:
+    """From the objects of ``nemesis.jsonl``. Raises ``KeyError`` for one without fault, phase or time."""
+    open_now: dict[tuple[str, tuple[str, ...]], int] = {}
+    found: list[Fault] = []
+    for row in rows:
+        on = tuple(row.get("on") or ())
+        if row["phase"] == "end":
+            place = open_now.pop((row["fault"], on), None)
+            if place is not None:
+                found[place] = attrs.evolve(found[place], end_ns=row["time_ns"])
+            continue
+        if row["phase"] == "start":
+            open_now[row["fault"], on] = len(found)
+        found.append(Fault(row["fault"], row["time_ns"], None, on))
+    return found
+
+
+@attrs.define
+class _Watch:
+    """What one fault has seen of one key, by the moments of events."""
+
+    recovery: Recovery
+    refused_ns: int | None = None
+
+
+def recoveries(events: Iterable[Event], faults: Sequence[Fault]) -> list[Recovery]:
+    """For each fault and key with sends after it, in the order of faults. ``events`` are in the order of time."""
+    starts = sorted(faults, key=lambda fault: fault.start_ns)
+    found: list[Recovery] = []
+    watches: dict[State, _Watch] = {}
+    current = -1
+    asked: dict[Any, Event] = {}
+    sent: dict[State, State] = {}
+    """By what was sent after the fault: its key. Readers need not say it."""
+    for event in events:
+        while current + 1 < len(starts) and starts[current + 1].start_ns <= event.time_ns:
+            current += 1
+            watches, sent = {}, {}
+        if current < 0 or event.process == NEMESIS:
+            continue
+        if event.type == INVOKE:
+            asked[event.process] = event
+            if event.f in WRITES:
+                sent[frozen(_body(event.value))] = frozen(event.key)
+            continue
+        begun = asked.pop(event.process, event)
+        if begun.f in READS:
+            if event.type == OK:
+                _consumed(watches, sent, event)
+        elif begun.f in WRITES or event.f == ELECTED:
+            watch = watches.get(frozen(begun.key))
+            if watch is None:
+                watch = watches[frozen(begun.key)] = _Watch(Recovery(starts[current], begun.key))
+                found.append(watch.recovery)
+            _see(watch, begun, event)
+    return found
+
+
+def _consumed(watches: dict[State, _Watch], sent: dict[State, State], event: Event) -> None:
+    for value in event.value if isinstance(event.value, list) else [event.value]:
+        body = frozen(_body(value))
+        watch = watches.get(sent[body]) if body in sent else None
+        if watch is not None and watch.recovery.consumed is None:
+            watch.recovery.consumed = (event.time_ns - watch.recovery.fault.start_ns) / NS_PER_MS
+
+
+def _see(watch: _Watch, begun: Event, event: Event) -> None:
+    recovery, start_ns = watch.recovery, watch.recovery.fault.start_ns
+    since_ms = (event.time_ns - start_ns) / NS_PER_MS
+    if event.f == ELECTED:
+        if recovery.elected is None:
+            recovery.elected = since_ms
+    elif event.type == OK:
+        if recovery.accepted is None and begun.time_ns >= start_ns:
+            recovery.accepted = since_ms
+        if watch.refused_ns is not None and recovery.refused is None:
+            recovery.refused = (event.time_ns - watch.refused_ns) / NS_PER_MS
+    elif watch.refused_ns is None:
+        watch.refused_ns = max(begun.time_ns, start_ns)
+
+
+def _body(value: Any) -> Any:
+    return value["body"] if isinstance(value, dict) and "body" in value else value
+
+
+@attrs.frozen
+class Figures:
+    """Of one definition over many recoveries, in ms. ``missing``: how often it was not seen."""
+
+    seen: int
+    missing: int
+    p50: float
+    p99: float
+    most: float
+
+
+def figures(of: Iterable[Recovery], definition: str) -> Figures | None:
+    """None if it was never seen."""
+    values = [getattr(each, definition) for each in of]
+    found = sorted(value for value in values if value is not None)
+    if not found:
+        return None
+    return Figures(len(found), len(values) - len(found), percentile(found, 50), percentile(found, 99), found[-1])
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """The nearest rank, of values that are in order."""
+    return ordered[max(math.ceil(percent / 100 * len(ordered)) - 1, 0)]

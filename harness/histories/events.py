@@ -1,0 +1,133 @@
+"""An event of a history, what a history must be, and the operations in it. Knows no file and no format.
+
+An operation is an ``invoke`` and what came of it: ``ok``, it happened; ``fail``, it surely did not; ``info``, nobody
+knows. One without an end is as one with ``info``: it may happen at any later time, or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+INVOKE: Final = "invoke"
+OK: Final = "ok"
+FAIL: Final = "fail"
+INFO: Final = "info"
+TYPES: Final = frozenset({INVOKE, OK, FAIL, INFO})
+NEMESIS: Final = "nemesis"
+"""The process of who does harm; its events are ``info``, and stand alone."""
+OBSERVER: Final = "observer"
+"""The process of who watches; its events are ``info``, and stand alone."""
+APART: Final = frozenset({NEMESIS, OBSERVER})
+
+Process = int | str
+
+
+class HistoryError(ValueError):
+    """A file or its events are no history. ``line`` counts from 1; 0: no single line is at fault."""
+
+    def __init__(self, line: int, words: str) -> None:
+        super().__init__(f"line {line}: {words}" if line else words)
+        self.line = line
+
+
+class Event(NamedTuple):
+    """``time_ns`` counts from the run's begin. ``line`` is where it stands in its file, from 1; 0: in none."""
+
+    index: int  # type: ignore[assignment]  # which hides a method of tuples that nobody asks here
+    type: str
+    process: Process
+    f: str
+    key: Any
+    value: Any
+    time_ns: int
+    error: Any = None
+    line: int = 0
+
+
+class Operation(NamedTuple):
+    """``ended`` is None while nobody knows what came of it."""
+
+    invoked: Event
+    ended: Event | None
+
+    def words(self) -> str:
+        """For people: who did what, and what came of it."""
+        asked, end = self.invoked, self.ended
+        of = "" if asked.key is None else f" of {short(asked.key)}"
+        told = f" {short(asked.value)}" if asked.value is not None else ""
+        came = "unknown" if end is None or end.type == INFO else end.type
+        if end is not None and end.type == OK and end.value is not None and end.value != asked.value:
+            came += f" {short(end.value)}"
+        return f"process {asked.process}: {asked.f}{of}{told}, {came} ({place(end if end is not None else asked)})"
+
+
+def place(event: Event) -> str:
+    """Where an event stands, for people."""
+    return f"line {event.line}" if event.line else f"event {event.index}"
+
+
+def short(value: Any, most: int = 80) -> str:
+    """A value in words, cut where it is long."""
+    words = value if isinstance(value, str) and value else repr(value)
+    return words if len(words) <= most else words[:most - 1] + "…"
+
+
+def checked(events: Iterable[Event]) -> Iterator[Event]:
+    """The same events, numbered from 0. Raises ``HistoryError`` at the first that no history can have.
+
+    A process does one thing at a time; one whose operation ended with ``info`` does nothing any more, as nobody knows
+    whether it still does the former; time does not run back, and no number is left out.
+    """
+    open_at: dict[Process, int] = {}
+    gone: set[Process] = set()
+    before, number, first = -1, None, 0
+    for event in events:
+        line = event.line or event.index
+        if number is None:
+            first = number = event.index
+        if event.index != number:
+            raise HistoryError(line, f"its index is {event.index} where {number} follows: events are missing, doubled "
+                                     "or out of order")
+        number += 1
+        if first:
+            event = event._replace(index=event.index - first)
+        if event.time_ns < before:
+            raise HistoryError(line, f"its time, {event.time_ns} ns, is before that of the event above, {before} ns: "
+                                     "sort the events by time")
+        before = event.time_ns
+        if event.process in APART:
+            yield event
+            continue
+        if event.type == INVOKE:
+            if event.process in open_at:
+                raise HistoryError(line, f"process {event.process} begins {event.f} before what it began at line "
+                                         f"{open_at[event.process]} has ended: give each concurrent client a process "
+                                         "of its own")
+            if event.process in gone:
+                raise HistoryError(line, f"process {event.process} goes on after an unknown outcome (info): the client "
+                                         "must go on as a new process, since the old operation may still happen")
+            open_at[event.process] = line
+        elif event.process not in open_at:
+            raise HistoryError(line, f"process {event.process} ends {event.f} ({event.type}), which it has not begun: "
+                                     "the beginning of the history is missing, or an end is doubled")
+        else:
+            del open_at[event.process]
+            if event.type == INFO:
+                gone.add(event.process)
+        yield event
+
+
+def operations(events: Iterable[Event]) -> list[Operation]:
+    """In the order of their beginnings. Events of processes that stand apart are no operations."""
+    began: dict[Process, int] = {}
+    found: list[Operation] = []
+    for event in events:
+        if event.process in APART:
+            continue
+        if event.type == INVOKE:
+            began[event.process] = len(found)
+            found.append(Operation(event, None))
+        elif (place := began.pop(event.process, None)) is not None:
+            found[place] = Operation(found[place].invoked, event)
+    return found

@@ -1,0 +1,120 @@
+"""Jepsen's histories: EDN maps, one a line or in one vector, and its text of tab-separated fields. Read and written.
+
+    {:index 0, :type :invoke, :process 0, :f :write, :value 3, :time 1200}
+    0	:invoke	:write	3                                  also with a logger's words before it
+
+An independent key stands in the value, as [key value], or in :key. Knows no file.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from harness.histories.edn import Keyword, forms, text_of
+from harness.histories.events import APART, INFO, INVOKE, NEMESIS, OK, TYPES, Event, HistoryError, short
+
+SAMPLE: Final = 2_000
+"""Events that are looked at before the first is given, to tell keys from values."""
+_READS: Final = frozenset({"read", "get", "r"})
+_LINE: Final = re.compile(r"(?:.*?\s)?:?(nemesis|\d+)\s+:(invoke|ok|fail|info)\s+:([^\s,]+)(?:\s+(.*))?", re.DOTALL)
+
+
+def parse(lines: Iterable[str], keyed: bool | None = None) -> Iterator[Event]:
+    """``keyed``: whether values are [key value]; None: told from the first reads. Raises ``HistoryError``."""
+    return _keyed(map(_event, itertools.count(), forms(lines, unwrap=True)), keyed)
+
+
+def parse_text(lines: Iterable[str], keyed: bool | None = None) -> Iterator[Event]:
+    """Of ``history.txt``, and of logs in which its lines stand. Raises ``HistoryError``."""
+    return _keyed(_of_text(lines), keyed)
+
+
+def is_text(line: str) -> bool:
+    """Whether a line is one of Jepsen's text."""
+    return _LINE.fullmatch(line) is not None
+
+
+def _event(number: int, form: tuple[int, Any]) -> Event:
+    line, found = form
+    if not isinstance(found, dict):
+        raise HistoryError(line, f"an operation of Jepsen is a map; this is {short(found)}")
+    missing = [f":{name}" for name in ("type", "process", "f") if name not in found]
+    if missing:
+        raise HistoryError(line, f"an operation of Jepsen has {', '.join(missing)}; this is {short(found)}")
+    kind, process, error = str(found["type"]), found["process"], found.get("error", found.get("exception"))
+    if kind not in TYPES:
+        raise HistoryError(line, f":type is :invoke, :ok, :fail or :info, not {short(kind)}")
+    if not isinstance(process, int | str):
+        raise HistoryError(line, f":process is a number or :nemesis, not {short(process)}")
+    value, index, time_ns = found.get("value"), found.get("index", number), found.get("time", number)
+    if not isinstance(index, int) or not isinstance(time_ns, int):
+        raise HistoryError(line, f":index and :time are whole numbers; here {short(index)} and {short(time_ns)}")
+    return _plain(Event(index, kind, process, str(found["f"]), found.get("key"), value, time_ns, error, line))
+
+
+def _of_text(lines: Iterable[str]) -> Iterator[Event]:
+    number = 0
+    for line, text in enumerate(lines, 1):
+        if not text.strip() or text.lstrip().startswith((";", "#")):
+            continue
+        found = _LINE.fullmatch(text.strip())
+        if found is None:
+            raise HistoryError(line, f"no line of Jepsen's text (process, :type, :f, value): {short(text.strip())}")
+        who, kind, f, rest = found.groups()
+        try:
+            values = [value for _, value in forms([rest or "nil"])]
+        except HistoryError as error:
+            raise HistoryError(line, str(error).partition(": ")[2]) from None
+        yield _plain(Event(number, kind, int(who) if who.isdigit() else who, f, None, values[0], number,
+                           values[1] if len(values) > 1 else None, line))
+        number += 1
+
+
+def _plain(event: Event) -> Event:
+    """Old files have why an operation timed out in the place of its value; the nemesis' events stand apart."""
+    if event.process == NEMESIS:
+        return event._replace(type=INFO)
+    if event.type not in (INVOKE, OK) and isinstance(event.value, Keyword):
+        return event._replace(value=None, error=event.error or event.value)
+    return event
+
+
+def _keyed(events: Iterator[Event], keyed: bool | None) -> Iterator[Event]:
+    if keyed is None:
+        sample = list(itertools.islice(events, SAMPLE))
+        keyed = _look_keyed(sample)
+        events = itertools.chain(sample, events)
+    return map(_split, events) if keyed else events
+
+
+def _look_keyed(sample: Sequence[Event]) -> bool:
+    """Reads begin without a value, or with a key and none; without reads nothing is keyed."""
+    asked = [event for event in sample if event.type == INVOKE and event.process not in APART]
+    reads = [event.value for event in asked if event.f in _READS]
+    return bool(reads) and all(_pair(value) and value[1] is None for value in reads) and all(
+        _pair(event.value) for event in asked)
+
+
+def _pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2
+
+
+def _split(event: Event) -> Event:
+    if event.process in APART or not _pair(event.value):
+        return event
+    key, value = event.value
+    return event._replace(key=key, value=value)
+
+
+def line_of(event: Event) -> str:
+    """An operation as Jepsen writes it. Raises ``TypeError`` for a value that EDN has not."""
+    value = event.value if event.key is None else [event.key, event.value]
+    made = {Keyword("index"): event.index, Keyword("time"): event.time_ns, Keyword("type"): Keyword(event.type),
+            Keyword("process"): Keyword(event.process) if isinstance(event.process, str) else event.process,
+            Keyword("f"): Keyword(event.f), Keyword("value"): value}
+    if event.error is not None:
+        made[Keyword("error")] = event.error
+    return text_of(made) + "\n"

@@ -1,0 +1,74 @@
+"""Our history files: an event a line, as a JSON object. Bytes in, events out, and back.
+
+    {"index": 0, "type": "invoke", "process": 0, "f": "write", "key": "x", "value": 3, "time_ns": 1200}
+
+``key`` may be left out, and ``index`` and ``time_ns`` by all events or none. Knows no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import orjson
+
+from harness.histories.events import OK, TYPES, Event, HistoryError, short
+
+LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+_KNOWN: Final = frozenset({"index", "type", "process", "f", "key", "value", "time_ns", "error"})
+
+
+def parse(lines: Iterable[bytes]) -> Iterator[Event]:
+    """Raises ``HistoryError`` with the line that is none."""
+    number = 0
+    for line, text in enumerate(lines, 1):
+        if len(text) > LINE_BYTES_MAX:
+            raise HistoryError(line, f"{len(text)} bytes long, more than {LINE_BYTES_MAX}: no history has such lines")
+        if not text.strip():
+            continue
+        try:
+            found = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            cut = "" if text.endswith(b"\n") else f": the file ends within it; `head -n {line - 1}` keeps what is whole"
+            raise HistoryError(line, f"no JSON: {error}{cut}") from None
+        yield event_of(found, line, number)
+        number += 1
+
+
+def event_of(found: Any, line: int, number: int) -> Event:
+    """Of one object. ``number`` is its index, and its time, where it has none. Raises ``HistoryError``."""
+    try:
+        kind, process, f = found["type"], found["process"], found["f"]
+    except (KeyError, TypeError):
+        missing = [name for name in ("type", "process", "f") if not isinstance(found, dict) or name not in found]
+        raise HistoryError(line, f"an event has {', '.join(missing)}; this is {short(found)}") from None
+    if kind not in TYPES:
+        raise HistoryError(line, f"type is invoke, ok, fail or info, not {short(kind)}")
+    if not isinstance(process, int | str) or not isinstance(f, str):
+        raise HistoryError(line, f"process is a number or a name, f a name; here {short(process)} and {short(f)}")
+    index, time_ns = found.get("index", number), found.get("time_ns", number)
+    if not isinstance(index, int) or not isinstance(time_ns, int):
+        raise HistoryError(line, f"index and time_ns are whole numbers; here {short(index)} and {short(time_ns)}")
+    if unknown := found.keys() - _KNOWN:
+        raise HistoryError(line, f"no event has {', '.join(sorted(map(str, unknown)))}; put it into value")
+    return Event(index, kind, process, f, found.get("key"), found.get("value"), time_ns, found.get("error"), line)
+
+
+def line_of(event: Event) -> bytes:
+    """With its line's end."""
+    made: dict[str, Any] = {"index": event.index, "type": event.type, "process": event.process, "f": event.f}
+    if event.key is not None:
+        made["key"] = event.key
+    if event.value is not None or event.type == OK:
+        made["value"] = event.value
+    made["time_ns"] = event.time_ns
+    if event.error is not None:
+        made["error"] = event.error
+    return orjson.dumps(made, default=_plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE)
+
+
+def _plain(value: Any) -> Any:
+    """What EDN has and JSON has not."""
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=repr)
+    return str(value)
