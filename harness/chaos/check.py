@@ -32,7 +32,7 @@ _UNITS: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what it takes."""
+    """Add the options that it takes."""
     parser.add_argument("history", type=Path, metavar="HISTORY",
                         help="JSON lines, Jepsen's EDN or text, OpenChaos' file, a CSV, each also with .gz; or a run's "
                              "directory")
@@ -67,7 +67,7 @@ def _bytes(text: str) -> int:
 
 @attrs.define
 class _Seen:
-    """What went by."""
+    """What went by of a history."""
 
     events: int = 0
     types: Counter[str] = attrs.field(factory=Counter)
@@ -94,7 +94,7 @@ class _Seen:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do it."""
+    """Do what the options ask for."""
     source = open_history(options.history, options.format, keyed=options.keyed, events_max=options.events_max)
     seen = _Seen()
     try:
@@ -181,7 +181,7 @@ def _recovery(held: Sequence[Event], faults: Sequence[recovery.Fault]) -> Verdic
             words.append(f"{name} p50 {figures.p50:,.0f}, p99 {figures.p99:,.0f}, most {figures.most:,.0f} ms "
                          f"({figures.seen} of {figures.seen + figures.missing})")
     never = [each for each in found if each.accepted is None]
-    broken = [verdict.Broken("recovered", f"{each.key} accepted nothing after {each.fault.name} at "
+    broken = [verdict.Breach("recovered", f"{each.key} accepted nothing after {each.fault.name} at "
                                           f"{each.fault.start_ns / 1e9:.1f} s, before the next fault or the end")
               for each in never[:verdict.SHOWN]]
     return Verdict(RECOVERY, Valid.FALSE if never else Valid.TRUE, "; ".join(words) or "it accepted nothing", asked,

@@ -23,7 +23,7 @@ SUBCOMMANDS: Final[tuple[Subcommand, ...]] = (check, convert)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """The command line, of all subcommands."""
     made = argparse.ArgumentParser(prog="chaos", description="Chaos tests: histories, verdicts, pictures.")
     add_version(made)
     shtab.add_argument_to(made, ["--print-completion"])

@@ -15,7 +15,7 @@ _BY_SUFFIX: Final = {".jsonl": JSON, ".json": JSON, ".edn": EDN}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what it takes."""
+    """Add the options that it takes."""
     parser.add_argument("history", type=Path, metavar="HISTORY", help="a file in any format, or a run's directory")
     parser.add_argument("out", type=Path, metavar="OUT", help="the file to write")
     parser.add_argument("--from", dest="read", choices=FORMATS, help="default: as the file looks")
@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do it."""
+    """Do what the options ask for."""
     to = options.to or _BY_SUFFIX.get(options.out.suffix)
     if to is None:
         raise Refused(f"{options.out.name} does not say its format: name it with --to")

@@ -22,15 +22,15 @@ class Refused(ValueError):
 
 
 class Subcommand(Protocol):
-    """A module."""
+    """A module that is in the table."""
 
     NAME: str
     ABOUT: str
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add what it takes."""
+        """Add the options that it takes."""
         ...
 
     def run(self, options: argparse.Namespace) -> int:
-        """Do it; the exit code. Raises ``Refused``, ``HistoryError`` and ``OSError``."""
+        """Do what the options ask for; the exit code. Raises ``Refused``, ``HistoryError`` and ``OSError``."""
         ...

@@ -30,7 +30,7 @@ class NotChosen(ValueError):
 
 
 def functions(events: Iterable[Event]) -> set[str]:
-    """What clients asked for."""
+    """The functions that clients asked for."""
     return {event.f for event in events if event.type == INVOKE and event.process not in APART}
 
 

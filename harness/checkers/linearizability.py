@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import attrs
 
-from harness.checkers.models import ILLEGAL, UNKNOWN, Asked, Model, State, UnknownOperation, frozen
+from harness.checkers.models import ILLEGAL, UNKNOWN, Call, Model, State, UnknownOperation, frozen
 from harness.checkers.verdict import Valid, Verdict
 from harness.histories.events import APART, INFO, OK, Event, Operation, operations, short
 
@@ -163,7 +163,7 @@ class Search:
         self.decided = self.forgotten = False
         self._model = model
         self._kinds: dict[State, int] = {}
-        self._asked: list[Asked] = []
+        self._asked: list[Call] = []
         known = [each for each in of_key if each.ended is not None and each.ended.type == OK]
         self.returns = sorted(known, key=_end)
         """In the order of their ends."""
@@ -173,6 +173,7 @@ class Search:
         self._reads: list[tuple[Step, ...]] = []
         self._width = 0
         self._lay_out()
+        assert len(self._bits) == len(self._reads) == len(self._writes) == len(self.returns)
         self._unknown = self._of_unknown()
         self._states: list[State] = [model.begin()]
         self._state_ids: dict[State, int] = {self._states[0]: 0}
@@ -187,7 +188,7 @@ class Search:
         self._entries = self._deepest = 0
         self._before: dict[int, None] = {}
 
-    def _kind(self, asked: Asked) -> int:
+    def _kind(self, asked: Call) -> int:
         name = (asked.f, frozen(asked.value), asked.result if asked.result is UNKNOWN else (frozen(asked.result),))
         found = self._kinds.setdefault(name, len(self._asked))
         if found == len(self._asked):
@@ -208,7 +209,7 @@ class Search:
                 operation = begun[coming]
                 coming += 1
                 assert operation.ended is not None
-                asked = Asked(operation.invoked.f, operation.invoked.value, operation.ended.value)
+                asked = Call(operation.invoked.f, operation.invoked.value, operation.ended.value)
                 place = heapq.heappop(free) if free else self._width
                 self._width = max(self._width, place + 1)
                 mine = numbers[operation.invoked.index]
@@ -224,9 +225,9 @@ class Search:
 
     def _of_unknown(self) -> list[_Unknown]:
         lost = [each for each in self.all if each.ended is None or each.ended.type == INFO]
-        asked = [Asked(each.invoked.f, each.invoked.value, UNKNOWN) for each in lost]
+        asked = [Call(each.invoked.f, each.invoked.value, UNKNOWN) for each in lost]
         idle = getattr(self._model, "idle", None)
-        out = set(idle(asked, [Asked(each.invoked.f, each.invoked.value, each.ended.value)
+        out = set(idle(asked, [Call(each.invoked.f, each.invoked.value, each.ended.value)
                                for each in self.returns if each.ended is not None]) if idle else ())
         found: dict[int, _Unknown] = {}
         ends, at = self._ends, 0
@@ -339,7 +340,8 @@ class Search:
         return (self._entries + len(self._moves) + len(self._states)) * ENTRY_BYTES
 
     def failing(self) -> Operation:
-        """The first whose end no order reaches. Asked after ``run`` said False."""
+        """The first whose end no order reaches. Call after ``run`` said False."""
+        assert not self.decided, "an order explains all of it"
         return self.returns[self._deepest]
 
     def states_before(self) -> list[str]:

@@ -32,7 +32,7 @@ State = Hashable
 
 
 @attrs.frozen
-class Asked:
+class Call:
     """``result`` is UNKNOWN where nobody knows whether it happened."""
 
     f: str
@@ -44,14 +44,14 @@ class Model(Protocol):
     """One object, that of one key. ``reads`` tells operations that change no state in which they are possible."""
 
     def begin(self) -> State:
-        """Before the first operation."""
+        """The state before the first operation."""
         ...
 
-    def step(self, state: State, asked: Asked) -> State:
+    def step(self, state: State, asked: Call) -> State:
         """The state after it; ILLEGAL if it cannot be answered so. Raises ``UnknownOperation``."""
         ...
 
-    def reads(self, asked: Asked) -> bool:
+    def reads(self, asked: Call) -> bool:
         """False is always right, and slower."""
         ...
 
@@ -66,14 +66,14 @@ class Base:
     functions: ClassVar[Mapping[str, str]] = {}
 
     def begin(self) -> State:
-        """Before the first operation."""
+        """The state before the first operation."""
         raise NotImplementedError
 
-    def step(self, state: State, asked: Asked) -> State:
+    def step(self, state: State, asked: Call) -> State:
         """The state after it, or ILLEGAL."""
         raise NotImplementedError
 
-    def known(self, asked: Asked) -> str:
+    def known(self, asked: Call) -> str:
         """The name that ``step`` goes by. Raises ``UnknownOperation``."""
         found = self.functions.get(asked.f)
         if found is None:
@@ -81,15 +81,15 @@ class Base:
                                    f"not {asked.f}")
         return found
 
-    def reads(self, asked: Asked) -> bool:
-        """Whether it changes nothing."""
+    def reads(self, asked: Call) -> bool:
+        """Whether it changes nothing, for sure."""
         return self.known(asked) == "read"
 
     def words(self, state: State) -> str:
-        """A state, for people."""
+        """A state, in words for people."""
         return repr(thawed(state))
 
-    def idle(self, unknown: Sequence[Asked], known: Sequence[Asked]) -> Iterable[int]:
+    def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
         """Places in ``unknown`` of what nobody saw: whatever order there is, there is one without them."""
         return ()
 
@@ -114,7 +114,7 @@ class Register(Base):
     def begin(self) -> State:
         return self._initial
 
-    def step(self, state: State, asked: Asked) -> State:
+    def step(self, state: State, asked: Call) -> State:
         does = self.known(asked)
         if does == "read":
             return state if asked.result is UNKNOWN or frozen(asked.result) == state else ILLEGAL
@@ -125,10 +125,10 @@ class Register(Base):
             return ILLEGAL if frozen(old) == state else state
         return frozen(new) if frozen(old) == state else ILLEGAL
 
-    def reads(self, asked: Asked) -> bool:
+    def reads(self, asked: Call) -> bool:
         return self.known(asked) == "read" or (self.known(asked) == "cas" and asked.result is False)
 
-    def idle(self, unknown: Sequence[Asked], known: Sequence[Asked]) -> Iterable[int]:
+    def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
         if any(each.result is False for each in known):
             return ()  # that a cas failed may be what shows a write
         seen = {frozen(each.result) for each in known if self.known(each) == "read"}
@@ -136,12 +136,12 @@ class Register(Base):
         return [place for place, each in enumerate(unknown) if _left(self.known(each), each) not in seen]
 
 
-def _left(does: str, asked: Asked) -> State:
+def _left(does: str, asked: Call) -> State:
     """The value that a write or a cas leaves."""
     return frozen(_pair(asked)[1] if does == "cas" else asked.value)
 
 
-def _pair(asked: Asked) -> tuple[Any, Any]:
+def _pair(asked: Call) -> tuple[Any, Any]:
     if not isinstance(asked.value, list | tuple) or len(asked.value) != 2:
         raise UnknownOperation(f"the value of {asked.f} is [old, new], not {asked.value!r}")
     old, new = asked.value
@@ -163,7 +163,7 @@ class Sets(Base):
     def _bit(self, element: Any) -> int:
         return 1 << self._bits.setdefault(frozen(element), len(self._bits))
 
-    def step(self, state: State, asked: Asked) -> State:
+    def step(self, state: State, asked: Call) -> State:
         assert isinstance(state, int)
         does = self.known(asked)
         if does == "read":
@@ -179,14 +179,14 @@ class Sets(Base):
             found |= self._bit(element)
         return found
 
-    def reads(self, asked: Asked) -> bool:
+    def reads(self, asked: Call) -> bool:
         return self.known(asked) in ("read", "contains")
 
     def words(self, state: State) -> str:
         assert isinstance(state, int)
         return "{" + ", ".join(repr(thawed(each)) for each, place in self._bits.items() if state >> place & 1) + "}"
 
-    def idle(self, unknown: Sequence[Asked], known: Sequence[Asked]) -> Iterable[int]:
+    def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
         if any(self.known(each) in ("remove", "contains") for each in (*known, *unknown)):
             return ()
         seen = {frozen(element) for each in known if self.known(each) == "read" for element in each.result or ()}
@@ -212,7 +212,7 @@ class Log(Base):
             self._length.append(self._length[state] + 1)
         return made
 
-    def step(self, state: State, asked: Asked) -> State:
+    def step(self, state: State, asked: Call) -> State:
         assert isinstance(state, int)
         if self.known(asked) == "append":
             placed = asked.result is not UNKNOWN and asked.result != asked.value and isinstance(asked.result, int)
@@ -232,7 +232,7 @@ class Log(Base):
             found.append(thawed(element))
         return repr(found[::-1])
 
-    def idle(self, unknown: Sequence[Asked], known: Sequence[Asked]) -> Iterable[int]:
+    def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
         if any(self.known(each) == "append" and isinstance(each.result, int) and each.result != each.value
                for each in known):
             return ()  # a place that was told may show what stands before it
@@ -255,7 +255,7 @@ class KeyValue(Base):
     def begin(self) -> State:
         return None
 
-    def step(self, state: State, asked: Asked) -> State:
+    def step(self, state: State, asked: Call) -> State:
         does = self.known(asked)
         if does == "txn":
             return self._txn(state, asked)
@@ -267,21 +267,21 @@ class KeyValue(Base):
             return state  # stores differ in how they say that nothing is there
         return self._register.step(state, asked)
 
-    def _txn(self, state: State, asked: Asked) -> State:
+    def _txn(self, state: State, asked: Call) -> State:
         told = [UNKNOWN] * len(asked.value) if asked.result is UNKNOWN else [result for _, _, result in asked.result]
         for (f, _, value), result in zip(asked.value, told, strict=True):
-            state = self.step(state, Asked(str(f), value, result))
+            state = self.step(state, Call(str(f), value, result))
             if state is ILLEGAL:
                 break
         return state
 
-    def reads(self, asked: Asked) -> bool:
+    def reads(self, asked: Call) -> bool:
         does = self.known(asked)
         if does == "txn":
-            return all(self.known(Asked(str(f), None, None)) == "read" for f, _, _ in asked.value)
+            return all(self.known(Call(str(f), None, None)) == "read" for f, _, _ in asked.value)
         return does == "read" or (does == "cas" and asked.result is False)
 
-    def idle(self, unknown: Sequence[Asked], known: Sequence[Asked]) -> Iterable[int]:
+    def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
         does = {self.known(each) for each in (*known, *unknown)}
         return self._register.idle(unknown, known) if does <= {"read", "write", "cas"} else ()
 
@@ -298,13 +298,12 @@ class Fifo(Base):
     """A queue: enqueue at its end, dequeue at its head; a dequeue told nothing found it empty."""
 
     functions: ClassVar[Mapping[str, str]] = {
-        "enqueue": "enqueue", "push": "enqueue", "send": "enqueue", "dequeue": "dequeue", "pop": "dequeue",
-        "receive": "dequeue"}
+        "enqueue": "enqueue", "push": "enqueue", "dequeue": "dequeue", "pop": "dequeue"}
 
     def begin(self) -> State:
         return ()
 
-    def step(self, state: State, asked: Asked) -> State:
+    def step(self, state: State, asked: Call) -> State:
         assert isinstance(state, tuple)
         if self.known(asked) == "enqueue":
             return (*state, frozen(asked.value))
@@ -314,10 +313,10 @@ class Fifo(Base):
             return ILLEGAL if state else state
         return state[1:] if state and state[0] == frozen(asked.result) else ILLEGAL
 
-    def reads(self, asked: Asked) -> bool:
+    def reads(self, asked: Call) -> bool:
         return self.known(asked) == "dequeue" and asked.result is None
 
-    def idle(self, unknown: Sequence[Asked], known: Sequence[Asked]) -> Iterable[int]:
+    def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
         seen = {frozen(each.result) for each in known if self.known(each) == "dequeue"}
         return [place for place, each in enumerate(unknown)
                 if self.known(each) == "enqueue" and frozen(each.value) not in seen]
@@ -332,7 +331,7 @@ class Mutex(Base):
     def begin(self) -> State:
         return False
 
-    def step(self, state: State, asked: Asked) -> State:
+    def step(self, state: State, asked: Call) -> State:
         held = self.known(asked) == "acquire"
         return ILLEGAL if state is held else held
 

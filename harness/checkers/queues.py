@@ -20,7 +20,7 @@ from typing import Any, Final
 import attrs
 
 from harness.checkers.models import State, frozen
-from harness.checkers.verdict import SHOWN, Broken, Valid, Verdict
+from harness.checkers.verdict import SHOWN, Breach, Valid, Verdict
 from harness.histories.events import APART, FAIL, INFO, INVOKE, OK, Event, Process, place, short
 
 NS_PER_MS: Final = 1_000_000
@@ -100,7 +100,7 @@ class QueueCheck:
     _held_bytes: int = 0
     _full: bool = False
     counts: Counter[str] = attrs.field(factory=Counter)
-    _broken: list[Broken] = attrs.field(factory=list)
+    _broken: list[Breach] = attrs.field(factory=list)
     _breaks: Counter[str] = attrs.field(factory=Counter)
 
     def add(self, event: Event) -> None:
@@ -113,6 +113,7 @@ class QueueCheck:
                 self._begin(event)
             return
         asked = self._open.pop(event.process, event)
+        assert asked.index <= event.index, "events come in their order"
         if event.f in SENDS:
             self._told(asked, event)
         elif event.f in FUNCTIONS:
@@ -176,6 +177,7 @@ class QueueCheck:
             self._at(at, number, event, "acknowledged")
 
     def _at(self, at: tuple[int, int], number: int, event: Event, how: str) -> None:
+        assert number < len(self._bodies), "a value has its number first"
         before = self._places.setdefault(at, number)
         if before != number:
             self._break("place", f"{self._key_words(at)}: {short(self._bodies[before])} was there, and then "
@@ -257,6 +259,7 @@ class QueueCheck:
         if acked != _NEVER and acked < latest:
             self._break("order", f"{short(self._bodies[whose])} came before {short(self._bodies[number])} "
                                  f"({place(event)}), which was acknowledged before the former was sent", event)
+        assert begun != _NEVER, "what nobody sent has no order"
         if order.answer != event.index or begun > order.in_answer:
             order.answer, order.in_answer, order.whose_in_answer = event.index, begun, number
         if not order.ends or begun > order.latest[-1]:
@@ -284,10 +287,11 @@ class QueueCheck:
     def _break(self, promise: str, words: str, event: Event | None = None) -> None:
         self._breaks[promise] += 1
         if self._breaks[promise] <= SHOWN:
-            self._broken.append(Broken(promise, words, event.index + 1 if event is not None else 0))
+            self._broken.append(Breach(promise, words, event.index + 1 if event is not None else 0))
 
     def verdict(self, name: str = "queue") -> Verdict:
-        """Asked once, after the last event."""
+        """Call once, after the last event."""
+        assert len(self._sent.acked) == len(self._bodies) == len(self._keys)
         waiting = self._lost()
         self._unseen()
         asked = {each: self.counts[each] for each in ("acknowledged", "received", "read at the end")}

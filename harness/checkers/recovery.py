@@ -48,7 +48,7 @@ class Recovery:
     consumed: float | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """For ``verdict.json``."""
+        """An object as ``verdict.json`` holds it."""
         return {"fault": self.fault.name, "on": list(self.fault.on), "at_ms": self.fault.start_ns / NS_PER_MS,
                 "key": self.key} | {name: getattr(self, name) for name in DEFINITIONS}
 
@@ -150,6 +150,7 @@ def _consumed(watches: dict[State, _Watch], sent: dict[State, State], event: Eve
 
 def _see(watch: _Watch, begun: Event, event: Event) -> None:
     recovery, start_ns = watch.recovery, watch.recovery.fault.start_ns
+    assert event.time_ns >= start_ns, "a fault sees what comes after it"
     since_ms = (event.time_ns - start_ns) / NS_PER_MS
     if event.f == ELECTED:
         if recovery.elected is None:
@@ -189,4 +190,5 @@ def figures(of: Iterable[Recovery], definition: str) -> Figures | None:
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
     """The nearest rank, of values that are in order."""
+    assert ordered and 0 <= percent <= 100
     return ordered[max(math.ceil(percent / 100 * len(ordered)) - 1, 0)]

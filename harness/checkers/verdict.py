@@ -26,7 +26,7 @@ class Valid(Enum):
 
 
 @attrs.frozen
-class Broken:
+class Breach:
     """One promise, once. ``prefix``: how many events, from the first, show it already; 0: only all of them do."""
 
     promise: str
@@ -46,14 +46,14 @@ class Verdict:
     """The first operation that cannot be explained."""
     prefix: int = 0
     """How many events, from the first, are the shortest history that fails; 0 where none does."""
-    broken: Sequence[Broken] = ()
+    broken: Sequence[Breach] = ()
     counts: Mapping[str, int] = attrs.field(factory=dict)
     """Of what is allowed, and worth knowing."""
     states: Sequence[str] = ()
     """What the system could be just before the failing operation."""
 
     def as_json(self) -> dict[str, Any]:
-        """For ``verdict.json``."""
+        """An object as ``verdict.json`` holds it."""
         made: dict[str, Any] = {"valid": self.valid.value, "why": self.why, "asked": dict(self.asked)}
         if self.failing is not None:
             made["failing"] = self.failing.words()
@@ -76,5 +76,5 @@ def merged(verdicts: Iterable[Verdict]) -> Valid:
 
 
 def as_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """The content of ``verdict.json``."""
+    """The whole content of ``verdict.json``."""
     return {"valid": merged(verdicts).value, "checkers": {each.checker: each.as_json() for each in verdicts}}

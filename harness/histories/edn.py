@@ -25,7 +25,7 @@ class Keyword(str):
 
 
 class Symbol(str):
-    """Equal to the string."""
+    """Equal to the string that it names."""
 
     __slots__ = ()
 
@@ -128,6 +128,7 @@ def _close(stack: list[_Open], closing: str, line: int) -> Any:
     if len(stack) == 1:
         raise HistoryError(line, f"{closing!r} closes nothing")
     form = stack.pop()
+    assert form.kind in _CLOSED_BY
     if _CLOSED_BY[form.kind] != closing:
         raise HistoryError(line, f"{closing!r} closes what {form.kind!r} opened at line {form.line}")
     if form.kind == "{":

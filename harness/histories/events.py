@@ -129,5 +129,6 @@ def operations(events: Iterable[Event]) -> list[Operation]:
             began[event.process] = len(found)
             found.append(Operation(event, None))
         elif (place := began.pop(event.process, None)) is not None:
+            assert found[place].invoked.process == event.process
             found[place] = Operation(found[place].invoked, event)
     return found

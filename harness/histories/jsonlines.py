@@ -55,7 +55,7 @@ def event_of(found: Any, line: int, number: int) -> Event:
 
 
 def line_of(event: Event) -> bytes:
-    """With its line's end."""
+    """An event as a line, with its end."""
     made: dict[str, Any] = {"index": event.index, "type": event.type, "process": event.process, "f": event.f}
     if event.key is not None:
         made["key"] = event.key

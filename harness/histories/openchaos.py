@@ -40,6 +40,7 @@ class _Reader:
         self.begin_ms = ms if self.begin_ms is None else self.begin_ms
         # rows are written by many threads after they took their time: a row may stand some ms behind its time
         self.last_ns = max(self.last_ns, (ms - self.begin_ms) * NS_PER_MS)
+        assert self.begin_ms is not None
         made = Event(self.number, kind, process, f, key, value, self.last_ns, error, line)
         self.number += 1
         return made
@@ -51,7 +52,7 @@ class _Reader:
 
 
 def parse(lines: Iterable[str]) -> Iterator[Event]:
-    """Raises ``HistoryError``."""
+    """The events of such lines. Raises ``HistoryError``."""
     reader = _Reader()
     for line, text in enumerate(lines, 1):
         fields = text.rstrip("\r\n").split("\t")

@@ -35,7 +35,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "error": ("error", "message"),
 }
 _UNITS: Final[Mapping[str, int]] = {"_ns": 1, "_us": 10**3, "_ms": 10**6, "_s": 10**9}
-"""Ends of the names of times. One without is in ns, or in seconds where it has a fraction."""
+"""Ends of the names of times. One without is in ns, or in seconds where it is written with a point."""
 _TIMES: Final = ("start", "end", "time")
 _OUTCOMES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("ok", "success", "succeeded", "true", "200", "done"), OK),
@@ -84,7 +84,7 @@ def _columns(header: Iterable[str]) -> dict[str, tuple[int, int]]:
 
 
 def parse(lines: Iterable[str], delimiter: str) -> Iterator[Event]:
-    """Raises ``HistoryError``."""
+    """The events of such lines. Raises ``HistoryError``."""
     reader = csv.reader(lines, delimiter=delimiter)
     header = next(reader)
     columns = _columns(header)
@@ -152,6 +152,7 @@ def _whole(rows: Iterable[_Row]) -> Iterator[Event]:
         if kind != INFO and end is not None:
             result = row.value("result") if row.cells.get("result") or kind == FAIL else value
             moments.append((end, 1, Event(0, kind, who, row.f, key, result, 0, row.value("error"), row.line)))
+    assert len(moments) <= 2 * len(held)
     moments.sort(key=lambda moment: moment[:2])
     begin = moments[0][0] if moments else 0
     return (event._replace(index=number, time_ns=at - begin) for number, (at, _, event) in enumerate(moments))
@@ -181,8 +182,7 @@ def _moment(text: str, unit: int, line: int) -> int | None:
     if not text:
         return None
     try:
-        found = Decimal(text)
-        return int(found * (unit or (1 if found == found.to_integral_value() else 10**9)))
+        return int(Decimal(text) * (unit or (10**9 if "." in text else 1)))
     except ArithmeticError:
         raise HistoryError(line, f"a time is a number, not {short(text)}") from None
 

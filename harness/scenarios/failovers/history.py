@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
 
 @attrs.frozen
-class Event:
+class Note:
     """``at_ms``: since the run began, by its own clock."""
 
     at_ms: int
@@ -53,7 +53,7 @@ class Event:
         return json.dumps([self.at_ms, self.op.value, self.body, *(self.place or ())])
 
     @classmethod
-    def from_json(cls, line: str) -> Event:
+    def from_json(cls, line: str) -> Note:
         """Raises ``ValueError``."""
         try:
             at_ms, op, body, *place = json.loads(line)
@@ -93,7 +93,7 @@ class Account:
     """Found on the way; ``verdict`` adds what only the end can tell."""
     _owner: dict[Place, str] = attrs.field(factory=dict)
 
-    def add(self, event: Event) -> None:
+    def add(self, event: Note) -> None:
         """Raises ``ValueError`` for one that lacks its place."""
         self.counts[event.op] += 1
         if event.op is Op.FAILED:
@@ -141,7 +141,7 @@ class History:
     account: Account = attrs.field(factory=Account)
 
     def add(self, at_ms: int, op: Op, body: str, place: Place | None = None) -> None:
-        event = Event(at_ms, op, body, place)
+        event = Note(at_ms, op, body, place)
         self._file.write(event.to_json() + "\n")
         self.account.add(event)
 
@@ -155,10 +155,10 @@ def read(path: Path) -> Account:
     return account
 
 
-def _events(lines: Iterable[str]) -> Iterator[Event]:
+def _events(lines: Iterable[str]) -> Iterator[Note]:
     for number, line in enumerate(lines, 1):
         try:
-            yield Event.from_json(line)
+            yield Note.from_json(line)
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
 

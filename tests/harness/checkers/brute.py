@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from harness.checkers.models import ILLEGAL, UNKNOWN, Asked, Model, State
+from harness.checkers.models import ILLEGAL, UNKNOWN, Call, Model, State
 from harness.histories.events import FAIL, INFO, OK, Event, Operation, operations
 
 
@@ -24,7 +24,7 @@ def _explained(left: tuple[Operation, ...], state: State, model: Model) -> bool:
                for other in left):
             continue  # what had ended before this began stands before it
         told = each.ended.value if each.ended is not None and each.ended.type == OK else UNKNOWN
-        after = model.step(state, Asked(each.invoked.f, each.invoked.value, told))
+        after = model.step(state, Call(each.invoked.f, each.invoked.value, told))
         if after is not ILLEGAL and _explained(left[:place] + left[place + 1:], after, model):
             return True
     return False

@@ -7,7 +7,7 @@ from random import Random
 
 import attrs
 
-from harness.checkers.models import ILLEGAL, UNKNOWN, Asked, Model
+from harness.checkers.models import ILLEGAL, UNKNOWN, Call, Model
 from harness.histories.events import FAIL, INFO, INVOKE, OK, Event
 
 Draw = Callable[[Random], tuple[str, object]]
@@ -51,7 +51,7 @@ def history(
     def happen(of: _Open) -> None:
         nonlocal state
         of.result = answers(state, of.f, of.value)
-        after = model.step(state, Asked(of.f, of.value, UNKNOWN if of.f != "read" else of.result))
+        after = model.step(state, Call(of.f, of.value, UNKNOWN if of.f != "read" else of.result))
         of.refused = after is ILLEGAL
         state = state if of.refused else after
         of.happened = True

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from harness.checkers import linearizability
 from harness.checkers.linearizability import Limits, Search, check, shortest
-from harness.checkers.models import MODELS, Asked, Base, Register, State, UnknownOperation
+from harness.checkers.models import MODELS, Base, Call, Register, State, UnknownOperation
 from harness.checkers.verdict import Valid
 from harness.histories.events import FAIL, INFO, INVOKE, OK, Event, operations
 from tests.harness.checkers import brute
@@ -209,11 +209,11 @@ def test_a_users_model_has_three_methods() -> None:
         def begin(self) -> State:
             return 0
 
-        def step(self, state: State, asked: Asked) -> State:
+        def step(self, state: State, asked: Call) -> State:
             assert isinstance(state, int)
             return state + 1 if asked.f == "add" else state
 
-        def reads(self, asked: Asked) -> bool:
+        def reads(self, asked: Call) -> bool:
             return False
 
     events = [Event(0, INVOKE, 0, "add", None, None, 0), Event(1, OK, 0, "add", None, None, 1)]
@@ -298,9 +298,9 @@ def test_where_steps_do_not_decide_a_longer_beginning_is_told() -> None:
 
 def test_every_model_says_states_in_words() -> None:
     for name, (asked, words) in {
-        "register": (Asked("write", [1, True], [1, True]), "[1, True]"),
-        "set": (Asked("add", "x", "x"), "{'x'}"), "log": (Asked("append", 3, None), "[3]"),
-        "fifo": (Asked("enqueue", 3, 3), "[3]"), "kv": (Asked("append", 3, None), "[3]"),
+        "register": (Call("write", [1, True], [1, True]), "[1, True]"),
+        "set": (Call("add", "x", "x"), "{'x'}"), "log": (Call("append", 3, None), "[3]"),
+        "fifo": (Call("enqueue", 3, 3), "[3]"), "kv": (Call("append", 3, None), "[3]"),
     }.items():
         model: Base = MODELS[name]()
         assert model.words(model.step(model.begin(), asked)) == words

@@ -15,7 +15,7 @@ import pytest
 from harness.scenarios.failovers import sandbox
 from harness.scenarios.failovers.campaign import MODES, differing, groups, names, planned
 from harness.scenarios.failovers.forwarding import Forwarders
-from harness.scenarios.failovers.history import Event, Op, Place
+from harness.scenarios.failovers.history import Note, Op, Place
 
 ROOT = Path(__file__).parents[4]
 
@@ -69,7 +69,7 @@ def test_a_master_whose_disk_is_no_use_is_replaced(fault: str, tmp_path: Path) -
 
 def test_a_history_with_a_loss_fails_where_that_is_promised(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
-    path.write_text(Event(1, Op.ACKED, "a", Place("broker-a", 0, 0)).to_json() + "\n")
+    path.write_text(Note(1, Op.ACKED, "a", Place("broker-a", 0, 0)).to_json() + "\n")
     assert play(tmp_path, "--check", str(path), "--mode", "default").returncode == 0
     lost = play(tmp_path, "--check", str(path), "--mode", "safe")
     assert (lost.returncode, "LOST: broker-a, queue 0, offset 0" in lost.stdout) == (1, True), lost.stdout

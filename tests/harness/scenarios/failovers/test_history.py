@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.scenarios.failovers.history import Account, Event, History, Op, Place, Promise, read
+from harness.scenarios.failovers.history import Account, History, Note, Op, Place, Promise, read
 
 AT, NEXT = Place("broker-a", 0, 7), Place("broker-a", 0, 8)
 
@@ -17,7 +17,7 @@ AT, NEXT = Place("broker-a", 0, 7), Place("broker-a", 0, 8)
 def broken(*events: tuple[Op, str, Place | None]) -> list[Promise]:
     account = Account()
     for number, (op, body, place) in enumerate(events):
-        account.add(Event(number, op, body, place))
+        account.add(Note(number, op, body, place))
     return [each.promise for each in account.verdict()]
 
 
@@ -56,8 +56,8 @@ PLACES = st.builds(Place, st.text(), st.integers(), st.integers())
 
 @given(st.integers(0), st.sampled_from(Op), st.text(), st.none() | PLACES)
 def test_events_are_written_and_read(at_ms: int, op: Op, body: str, place: Place | None) -> None:
-    event = Event(at_ms, op, body, place)
-    assert Event.from_json(event.to_json()) == event
+    event = Note(at_ms, op, body, place)
+    assert Note.from_json(event.to_json()) == event
 
 
 def test_a_history_is_judged_again_from_its_file(tmp_path: Path) -> None:
@@ -74,11 +74,11 @@ def test_a_history_is_judged_again_from_its_file(tmp_path: Path) -> None:
     "", "{}", "[1]", '[1,"acked","a","broker-a",0', '[1,"thought","a"]', '[1,"acked","a",1]'])
 def test_a_line_that_is_no_event_is_named(line: str, tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
-    path.write_text(Event(1, Op.FAILED, "a").to_json() + f"\n{line}\n")
+    path.write_text(Note(1, Op.FAILED, "a").to_json() + f"\n{line}\n")
     with pytest.raises(ValueError, match="line 2: no event of a history"):
         read(path)
 
 
 def test_an_acknowledgement_needs_its_place() -> None:
     with pytest.raises(ValueError, match="says no place"):
-        Account().add(Event(1, Op.ACKED, "a"))
+        Account().add(Note(1, Op.ACKED, "a"))

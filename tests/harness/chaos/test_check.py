@@ -1,0 +1,105 @@
+"""``chaos check`` and ``chaos convert`` as a user meets them: every format, every exit code, words for what is none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.chaos.cli import main
+from harness.chaos.subcommand import BROKEN, INTERRUPTED, PASSED, UNKNOWN, USAGE
+
+STALE = """\
+client,op,key,value,start_ms,end_ms,outcome,result
+a,put,x,1,0,10,ok,
+a,put,x,2,20,30,timeout,
+b,get,x,,40,45,ok,2
+b,get,x,,50,55,ok,1
+"""
+QUEUE = "".join(json.dumps(row) + "\n" for row in (
+    {"type": "invoke", "process": 0, "f": "send", "value": "a"},
+    {"type": "ok", "process": 0, "f": "send", "value": "a"},
+    {"type": "invoke", "process": 1, "f": "receive"}, {"type": "ok", "process": 1, "f": "receive", "value": ["a"]}))
+
+
+@pytest.fixture
+def stale(tmp_path: Path) -> Path:
+    path = tmp_path / "log.csv"
+    path.write_text(STALE)
+    return path
+
+
+def test_a_stale_read_is_told_with_its_line(stale: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(stale)]) == BROKEN
+    said = capsys.readouterr().out
+    assert "linearizable kv: BROKEN" in said
+    assert "process b: get of x, ok 1 (line 5)" in said
+    assert "the shortest beginning that fails: 7 events" in said
+    assert "it could be: 2" in said
+
+
+def test_every_exit_code(stale: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = tmp_path / "good.csv"
+    good.write_text(STALE.replace("ok,2", "ok,1"))
+    assert main(["check", str(good)]) == PASSED
+    assert main(["check", str(stale), "--steps-max", "0"]) in (BROKEN, UNKNOWN)
+    assert main(["check", str(good), "--checker", "recovery"]) == UNKNOWN
+    assert main(["check", str(tmp_path / "none")]) == USAGE
+    assert main(["check", str(good), "--model", "none"]) == USAGE
+    assert main(["check", str(good), "--model", "set"]) == USAGE
+    errors = capsys.readouterr().err
+    assert "No such file" in errors and "no model is called none" in errors and "sets knows" in errors
+
+
+def test_a_verdict_for_programs(stale: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["check", str(stale), "--json"])
+    verdict = json.loads(capsys.readouterr().out)
+    assert verdict["valid"] is False
+    assert verdict["checkers"]["linearizable kv"]["prefix"] == 7
+
+
+def test_a_queue_in_one_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text(QUEUE)
+    assert main(["check", str(tmp_path)]) == PASSED
+    assert main(["check", str(path), "--checker", "queue", "--memory", "1K", "--ordered"]) == PASSED
+    assert main(["check", str(path), "--checker", "linearizable"]) == USAGE, "a receive may bring several"
+    path.write_text(QUEUE.replace('["a"]', '["b"]'))
+    assert main(["check", str(path)]) == BROKEN
+    assert "phantom: b came, and nobody sent it (line 4)" in capsys.readouterr().out
+
+
+def test_faults_of_a_run_give_recovery_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "history.jsonl").write_text(QUEUE)
+    (tmp_path / "nemesis.jsonl").write_text('{"time_ns": 0, "fault": "kill", "on": ["n1"], "phase": "once"}\n')
+    assert main(["check", str(tmp_path)]) == PASSED
+    assert "accepted p50 0" in capsys.readouterr().out
+    (tmp_path / "nemesis.jsonl").write_text("{}\n")
+    assert main(["check", str(tmp_path)]) == USAGE
+    assert "line 1: nemesis.jsonl: no fault" in capsys.readouterr().err
+
+
+def test_a_users_checker(stale: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from harness.checkers.verdict import Valid, Verdict\n\n"
+        "def few(events):\n    return Verdict('few', Valid.TRUE, f'{len(events)} events', {'events': len(events)})\n")
+    assert main(["check", str(stale), "--checker", f"{tmp_path}/mine.py:few"]) == PASSED
+    assert "7 events" in capsys.readouterr().out
+
+
+def test_there_and_back(stale: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("h.edn", "h.jsonl"):
+        assert main(["convert", str(stale), str(tmp_path / name)]) == PASSED
+        assert main(["check", str(tmp_path / name)]) == BROKEN
+    assert "a table to JSON lines" in capsys.readouterr().out
+    assert main(["convert", str(stale), str(tmp_path / "h.xml")]) == USAGE
+    assert "name it with --to" in capsys.readouterr().err
+
+
+def test_who_stops_it(stale: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("harness.chaos.check.run", stop)
+    assert main(["check", str(stale)]) == INTERRUPTED

@@ -1,0 +1,173 @@
+"""The promises of queues, each broken in turn; what is not asked is unknown; one pass says what a slow look says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.checkers.queues import Rules, check
+from harness.checkers.verdict import Valid, Verdict
+from harness.histories.events import FAIL, INFO, INVOKE, OK, Event
+
+
+class Run:
+    """A history that is written as it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def add(self, kind: str, f: str, value: Any, process: int = 0, key: Any = None) -> None:
+        at = len(self.events)
+        self.events.append(Event(at, kind, process, f, key, value, at * 1_000_000))
+
+    def send(self, value: Any, told: Any = None, kind: str = OK, key: Any = None) -> Run:
+        self.add(INVOKE, "send", value, key=key)
+        self.add(kind, "send", value if told is None else told, key=key)
+        return self
+
+    def receive(self, *values: Any, f: str = "receive", key: Any = None, process: int = 1) -> Run:
+        self.add(INVOKE, f, None, process, key)
+        self.add(OK, f, list(values), process, key)
+        return self
+
+    def verdict(self, **rules: Any) -> Verdict:
+        return check(self.events, Rules(**rules))
+
+
+def promises(verdict: Verdict) -> list[str]:
+    return [each.promise for each in verdict.broken]
+
+
+def test_what_was_sent_came() -> None:
+    verdict = Run().send("a").send("b").receive("a", "b").verdict(ordered=True, once=True)
+    assert verdict.valid is Valid.TRUE
+    assert verdict.asked == {"acknowledged": 2, "received": 2, "read at the end": 0, "orders": 1}
+
+
+@pytest.mark.parametrize(("run", "rules", "promise"), [
+    (Run().send("a").send("b").receive("a").receive(f="drain"), {}, "lost"),
+    (Run().send("a").send("b").receive("a"), {"drained": True}, "lost"),
+    (Run().send("a", {"offset": 0}, key="q").send("b", {"offset": 1}, key="q").receive(
+        {"body": "a", "offset": 0}, f="read-all", key="q"), {}, "lost"),
+    (Run().send("a").receive("a").receive("a"), {"once": True}, "once"),
+    (Run().send("a").receive("a", "b"), {}, "phantom"),
+    (Run().send("a").receive({"body": "b", "offset": 0}, f="read-all").receive("a"), {}, "phantom"),
+    (Run().send("a", kind=FAIL).receive("a"), {}, "denied"),
+    (Run().send("a", {"offset": 3}, key="q").send("b", {"offset": 3}, key="q").receive("a", "b"), {}, "place"),
+    (Run().send("a").send("b").receive({"body": "a", "offset": 0}).receive({"body": "b", "offset": 0}), {}, "place"),
+    (Run().send("a", kind=INFO).receive({"body": "a", "offset": 0}).receive(f="read-all"), {}, "unseen"),
+    (Run().send("a").send("b").receive("b", "a"), {"ordered": True}, "order"),
+    (Run().send("a").send("b").receive("b").receive("a"), {"ordered": True}, "order"),
+    (Run().send({"body": "a", "due_ms": 900}).receive("a"), {}, "early"),
+    (Run().send({"body": "a", "due_ms": 0}).receive("a"), {"late_ms": 2}, "late"),
+    (Run().send("a").send("a").receive("a"), {}, "unique"),
+])
+def test_each_promise_is_broken_in_turn(run: Run, rules: dict[str, Any], promise: str) -> None:
+    verdict = run.verdict(**rules)
+    assert verdict.valid is Valid.FALSE
+    assert promises(verdict) == [promise]
+    assert promise in verdict.why
+
+
+@pytest.mark.parametrize(("run", "rules"), [
+    (Run().send("a").receive("a").receive("a"), {}),
+    (Run().send("a").send("b").receive("b", "a"), {}),
+    (Run().send("a", key=1).send("b", key=2).receive("b", "a"), {"ordered": True}),
+    (Run().send("a", kind=INFO).send("b").receive("b", "a"), {"ordered": True}),
+    (Run().send({"body": "a", "due_ms": 0}).receive("a"), {"late_ms": 5}),
+    (Run().send({"body": "a", "due_ms": 8}).receive("a"), {"early_ms": 5}),
+    (Run().send("a", {"offset": 0}, key="q").receive({"body": "a", "offset": 0}, f="read-all", key="q"), {}),
+])
+def test_what_is_allowed_is_counted_at_most(run: Run, rules: dict[str, Any]) -> None:
+    assert run.verdict(**rules).valid is Valid.TRUE
+
+
+def test_two_receivers_at_once_have_no_order() -> None:
+    run = Run().send("a").send("b")
+    for process in (1, 2):
+        run.add(INVOKE, "receive", None, process)
+    run.add(OK, "receive", "b", 1)
+    run.add(OK, "receive", "a", 2)
+    assert run.verdict(ordered=True).valid is Valid.TRUE
+
+
+@pytest.mark.parametrize(("run", "rules", "words"), [
+    (Run(), {}, "no send was ever acknowledged"),
+    (Run().send("a", kind=FAIL).receive(), {}, "no send was ever acknowledged"),
+    (Run().send("a"), {"drained": True}, "lost"),
+    (Run().send("a").receive(), {}, "nothing was ever received"),
+    (Run().send("a").send("b").receive("a"), {}, "no drain says"),
+    (Run().send("a").receive("a").send("b").receive("b").send("c"), {"memory_bytes": 500}, "more than 500 bytes"),
+])
+def test_what_nobody_asked_is_unknown_and_never_passes(run: Run, rules: dict[str, Any], words: str) -> None:
+    verdict = run.verdict(**rules)
+    assert verdict.valid is not Valid.TRUE
+    assert words in verdict.why
+
+
+def test_what_an_unknown_dequeue_may_have_taken_is_not_lost() -> None:
+    run = Run().send("a").send("b").receive("a", f="dequeue")
+    run.add(INVOKE, "dequeue", None, 2)
+    run.add(INFO, "dequeue", None, 2)
+    verdict = run.receive(f="drain").verdict()
+    assert verdict.valid is Valid.UNKNOWN
+    assert "may have taken" in verdict.why
+
+
+def test_only_the_first_breaches_are_told_and_all_are_counted() -> None:
+    verdict = Run().send("a").receive(*range(25), "a").verdict()
+    assert len(verdict.broken) == 10
+    assert "phantom 25 times" in verdict.why
+    assert verdict.prefix == 4
+
+
+# --- a slow look at all --------------------------------------------------------------------------------------------
+
+
+def slow_order(events: Sequence[Event]) -> bool:
+    """Whether some value came after one that was sent after it had been acknowledged; by each pair."""
+    begun = {each.value: each.index for each in events if each.f == "send" and each.type == INVOKE}
+    acked = {each.value: each.index for each in events if each.f == "send" and each.type == OK}
+    asked: dict[Any, int] = {}
+    came: dict[Any, tuple[int, int, int]] = {}
+    for each in events:
+        if each.f == "receive" and each.type == INVOKE:
+            asked[each.process] = each.index
+        elif each.f == "receive" and each.type == OK:
+            for place, value in enumerate(each.value):
+                came.setdefault(value, (asked[each.process], each.index, place))
+    return any(
+        earlier in acked and acked[earlier] < begun[later] and (
+            came[later][1] < came[earlier][0]
+            or (came[later][1] == came[earlier][1] and came[later][2] < came[earlier][2]))
+        for earlier in came for later in came)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 10**6))
+def test_order_in_one_pass_is_order_by_each_pair(seed: int) -> None:
+    chance = Random(seed)
+    run, number = Run(), 0
+    stored: list[Any] = []
+    open_now: dict[int, tuple[str, Any]] = {}
+    for _ in range(chance.randrange(8, 40)):
+        process = chance.randrange(4)
+        if process in open_now:
+            f, value = open_now.pop(process)
+            if f == "receive":
+                value = [stored.pop(min(chance.choice((0, 0, 0, 1)), len(stored) - 1))
+                         for _ in range(chance.randrange(3)) if stored]
+            else:
+                stored.append(value)
+            run.add(OK, f, value, process)
+            continue
+        f = "send" if process < 2 else "receive"
+        number += f == "send"
+        open_now[process] = f, f"m{number}" if f == "send" else None
+        run.add(INVOKE, f, open_now[process][1], process)
+    assert ("order" in promises(run.verdict(ordered=True))) == slow_order(run.events)

@@ -1,0 +1,54 @@
+"""Recovery times by hand: each definition, each key, up to the next fault; and figures over many."""
+
+from __future__ import annotations
+
+from harness.checkers.recovery import Fault, faults_from_json, faults_of, figures, percentile, recoveries
+from harness.histories.events import FAIL, INFO, INVOKE, NEMESIS, OBSERVER, OK, Event
+
+MS = 1_000_000
+
+
+def history(*rows: tuple[int, str, int | str, str, object, object]) -> list[Event]:
+    return [Event(number, kind, process, f, key, value, at * MS)
+            for number, (at, kind, process, f, key, value) in enumerate(rows)]
+
+
+EVENTS = history(
+    (0, INVOKE, 0, "send", "a", 1), (10, OK, 0, "send", "a", 1),
+    (100, INFO, NEMESIS, "kill", None, "start"),
+    (110, INVOKE, 0, "send", "a", 2), (150, FAIL, 0, "send", "a", 2),
+    (160, INVOKE, 0, "send", "a", 3),
+    (300, INFO, OBSERVER, "elected", "a", 7),
+    (400, OK, 0, "send", "a", 3),
+    (410, INVOKE, 1, "receive", None, None), (420, OK, 1, "receive", None, [1]),
+    (430, INVOKE, 1, "receive", None, None), (450, OK, 1, "receive", None, [{"body": 3, "offset": 1}]),
+    (500, INFO, NEMESIS, "kill", None, "end"),
+    (600, INFO, NEMESIS, "cut", None, None),
+    (610, INVOKE, 0, "send", "b", 4), (620, INFO, 0, "send", "b", 4))
+
+
+def test_the_four_definitions() -> None:
+    first, second = recoveries(EVENTS, faults_of(EVENTS))
+    assert first.as_json() == {
+        "fault": "kill", "on": [], "at_ms": 100.0, "key": "a", "refused": 290.0, "elected": 200.0, "accepted": 300.0,
+        "consumed": 350.0}
+    assert (second.fault.name, second.key, second.accepted, second.refused) == ("cut", "b", None, None)
+
+
+def test_faults_begin_and_end() -> None:
+    assert faults_of(EVENTS) == [Fault("kill", 100 * MS, 500 * MS), Fault("cut", 600 * MS)]
+    jepsens = history((1, INFO, NEMESIS, "start", None, None), (2, INFO, NEMESIS, "stop", None, None),
+                      (3, INFO, NEMESIS, "start-kill", None, None), (4, INFO, NEMESIS, "stop-kill", None, None))
+    assert faults_of(jepsens) == [Fault("fault", MS, 2 * MS), Fault("kill", 3 * MS, 4 * MS)]
+    rows = [{"time_ns": 1, "fault": "cut", "on": ["n1"], "phase": "start"},
+            {"time_ns": 2, "fault": "kill", "phase": "once"},
+            {"time_ns": 3, "fault": "cut", "on": ["n1"], "phase": "end"}]
+    assert faults_from_json(rows) == [Fault("cut", 1, 3, ("n1",)), Fault("kill", 2)]
+
+
+def test_figures_count_what_was_not_seen() -> None:
+    found = figures(recoveries(EVENTS, faults_of(EVENTS)), "accepted")
+    assert found is not None
+    assert (found.seen, found.missing, found.most) == (1, 1, 300.0)
+    assert figures([], "accepted") is None
+    assert [percentile(range(1, 101), at) for at in (0, 50, 99, 100)] == [1, 50, 99, 100]

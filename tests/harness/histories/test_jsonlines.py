@@ -1,0 +1,55 @@
+"""Our history files: what is written is read, and each line that is none is told in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.histories.events import FAIL, INFO, INVOKE, OK, Event, HistoryError
+from harness.histories.jsonlines import line_of, parse
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2**53, 2**53) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=2), max_leaves=5)
+EVENTS = st.builds(Event, st.just(0), st.sampled_from([INVOKE, OK, FAIL, INFO]),
+                   st.integers(0, 9) | st.text(min_size=1), st.text(min_size=1), JSON, JSON,
+                   st.integers(0, 2**50), JSON)
+
+
+@given(EVENTS)
+def test_what_is_written_is_read(event: Event) -> None:
+    assert [*parse([line_of(event)])] == [event._replace(line=1)]
+
+
+def test_index_and_time_may_be_left_out() -> None:
+    lines = [b'{"type": "invoke", "process": 0, "f": "read"}\n', b"\n",
+             b'{"type": "ok", "process": 0, "f": "read", "value": 3}\n']
+    assert [(each.index, each.time_ns, each.line) for each in parse(lines)] == [(0, 0, 1), (1, 1, 3)]
+
+
+def test_what_json_has_not_becomes_a_list_or_words() -> None:
+    assert b'"value":[1,2]' in line_of(Event(0, OK, 0, "read", None, frozenset({2, 1}), 0))
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    (b'{"type": "ok", "proc', "head -n 0"), (b"[1]\n", "has type, process, f"),
+    (b'{"type": "ok", "process": 0}\n', "has f"),
+    (b'{"type": "done", "process": 0, "f": "x"}\n', "invoke, ok, fail or info"),
+    (b'{"type": "ok", "process": [], "f": "x"}\n', "a number or a name"),
+    (b'{"type": "ok", "process": 0, "f": "x", "time_ns": 1.5}\n', "whole numbers"),
+    (b'{"type": "ok", "process": 0, "f": "x", "topic": 1}\n', "put it into value"),
+])
+def test_a_line_that_is_none(text: bytes, words: str) -> None:
+    with pytest.raises(HistoryError, match=words) as caught:
+        list(parse([text]))
+    assert caught.value.line == 1
+
+
+def test_a_line_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.histories.jsonlines.LINE_BYTES_MAX", 10)
+    long: Any = [b" " * 11]
+    with pytest.raises(HistoryError, match="11 bytes long"):
+        list(parse(long))

@@ -1,0 +1,80 @@
+"""Files of histories: each format is told by its look, packed ones too, and what is none is refused in words."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from harness.histories import reading
+from harness.histories.events import HistoryError
+from harness.histories.reading import EDN, JSON, OPENCHAOS, TABLE, TEXT, open_history, write_history
+
+FILES = {
+    JSON: '{"type": "invoke", "process": 0, "f": "read"}\n',
+    EDN: "{:type :invoke, :process 0, :f :read}\n",
+    TEXT: "INFO jepsen.util - 0 :invoke :read nil\n",
+    OPENCHAOS: "0\tenqueue\tREQUEST\ta\tnull\t1000\tnull\n",
+    TABLE: "client,op,start,end\n0,read,1,\n",
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_format_is_told_by_its_look(tmp_path: Path, kind: str, packed: bool) -> None:
+    path = tmp_path / ("h.gz" if packed else "h")
+    path.write_bytes(gzip.compress(FILES[kind].encode()) if packed else FILES[kind].encode())
+    source = open_history(path)
+    assert source.format == kind
+    assert [each.type for each in source.events] == ["invoke"]
+
+
+def test_one_vector_of_maps_is_edn(tmp_path: Path) -> None:
+    (tmp_path / "h").write_text(f"[{FILES[EDN]}]")
+    assert len([*open_history(tmp_path / "h").events]) == 1
+
+
+def test_a_directory_is_that_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "history.jsonl").write_text(FILES[JSON])
+    assert open_history(tmp_path).format == JSON
+
+
+@pytest.mark.parametrize(("content", "words"), [
+    (b"", "is empty"), (b"\n# nothing\n", "is empty"), (b"hello\n", "in no format that is known here"),
+    (b"\x93\xbc\xd9", "is no text"), (b"{\0", "is no text"),
+])
+def test_what_is_none_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+    (tmp_path / "h").write_bytes(content)
+    with pytest.raises(HistoryError, match=words):
+        open_history(tmp_path / "h")
+
+
+def test_a_format_that_is_said_and_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "h").write_text("hello\n")
+    with pytest.raises(HistoryError, match="first line of a table"):
+        list(open_history(tmp_path / "h", TABLE).events)
+
+
+def test_a_huge_file_ends_with_words(tmp_path: Path) -> None:
+    (tmp_path / "h").write_text(FILES[JSON] + FILES[JSON].replace("0", "1"))
+    with pytest.raises(HistoryError, match="line 2: more than 1 events"):
+        list(open_history(tmp_path / "h", events_max=1).events)
+
+
+def test_broken_letters_are_told_with_their_line(tmp_path: Path) -> None:
+    (tmp_path / "h").write_bytes(FILES[EDN].encode() + b"{:type \xff}\n")
+    with pytest.raises(HistoryError, match="line 2: no UTF-8"):
+        list(open_history(tmp_path / "h", EDN).events)
+
+
+def test_a_file_is_written_whole_or_not(tmp_path: Path) -> None:
+    (tmp_path / "h").write_text(FILES[JSON])
+    for kind in (JSON, EDN, OPENCHAOS):
+        assert write_history(tmp_path / kind, open_history(tmp_path / "h").events, kind) == 1
+        assert [each.f for each in open_history(tmp_path / kind).events] == ["read"]
+    (tmp_path / "h").write_text("broken\n")
+    with pytest.raises(HistoryError):
+        write_history(tmp_path / EDN, open_history(tmp_path / "h", JSON).events, EDN)
+    assert [each.f for each in open_history(tmp_path / EDN).events] == ["read"]
+    assert reading.FORMATS.keys() == FILES.keys()

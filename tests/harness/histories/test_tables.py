@@ -1,0 +1,70 @@
+"""Tables as people keep them: an event a row or an operation a row, in many names, and words for what is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.histories.events import FAIL, INFO, INVOKE, OK, HistoryError, checked
+from harness.histories.tables import parse, recognise
+
+WHOLE = """\
+Client,Op,Key,Value,start_ms,end_ms,Status,Result
+a,GET,x,,12,15,200,1
+a,PUT,x,1,0,12,ok,
+b,PUT,x,2,3,,timeout,
+b,PUT,x,3,4,5,failed,
+""".splitlines(keepends=True)
+
+
+def test_whole_operations_are_sorted_into_events() -> None:
+    assert recognise(WHOLE[0]) == ","
+    events = [*checked(parse(WHOLE, ","))]
+    assert [(each.type, each.process, each.f, each.value) for each in events] == [
+        (INVOKE, "a", "put", 1), (INVOKE, "b", "put", 2), (INVOKE, "b/1", "put", 3), (FAIL, "b/1", "put", None),
+        (INVOKE, "a/1", "get", None), (OK, "a", "put", 1), (OK, "a/1", "get", 1)], "what touches is concurrent"
+    assert [each.time_ns // 10**6 for each in events] == [0, 3, 4, 5, 12, 12, 15]
+
+
+def test_events_stay_in_their_order() -> None:
+    lines = ["process\ttype\tf\tvalue\ttime_s\n", "0\tinvoke\twrite\t\"a\"\t0.5\n", "0\tinfo\twrite\t\t1.25\n"]
+    assert recognise(lines[0]) == "\t"
+    assert [(each.type, each.value, each.time_ns) for each in parse(lines, "\t")] == [
+        (INVOKE, "a", 500_000_000), (INFO, None, 1_250_000_000)]
+
+
+def test_a_time_without_unit_is_seconds_where_it_has_a_point() -> None:
+    lines = ["client;op;start;end\n", "a;read;1.5;2.0\n", "b;read;1.0;2.5\n"]
+    assert [each.time_ns for each in parse(lines, ";")] == [0, 500_000_000, 1_000_000_000, 1_500_000_000]
+
+
+def test_what_has_no_end_is_unknown() -> None:
+    lines = ["client,op,value,start,end\n", "a,write,1,1,\n", "b,read,1,2,3\n"]
+    events = [*parse(lines, ",")]
+    assert [each.type for each in events] == [INVOKE, INVOKE, OK]
+
+
+@pytest.mark.parametrize("header", ["a,b,c", "process,f", "hello", "process type f"])
+def test_a_line_that_names_no_columns(header: str) -> None:
+    assert recognise(header) is None
+
+
+@pytest.mark.parametrize(("header", "row", "words"), [
+    ("client,op,start,end", "a,read,1", "3 cells where the first line names 4"),
+    ("client,op,start,end", ",read,1,2", "says its process"),
+    ("client,op,start,end", "a,read,,2", "no time of its start"),
+    ("client,op,start,end", "a,read,soon,2", "a time is a number"),
+    ("client,op,start,end", "a,read,3,2", "ends before"),
+    ("client,op,start,end,status", "a,read,3,,ok", "without a time of its end"),
+    ("client,op,start,end,status", "a,read,3,4,invoke", "a whole operation"),
+    ("client,op,type", "a,read,maybe", "invoke, ok, fail or info"),
+    ("client,op,type,time", "a,read,ok,", "has no time"),
+])
+def test_a_row_that_is_none(header: str, row: str, words: str) -> None:
+    with pytest.raises(HistoryError, match=f"line 2: .*{words}"):
+        list(parse([header + "\n", row + "\n"], ","))
+
+
+def test_too_many_to_sort(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.histories.tables.OPERATIONS_MAX", 1)
+    with pytest.raises(HistoryError, match="more than 1 operations"):
+        list(parse(WHOLE, ","))
