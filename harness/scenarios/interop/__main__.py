@@ -25,6 +25,7 @@ import trio
 from harness.processes import java
 from harness.processes.java import FetchFailed, JavaMissing
 from harness.scenarios.interop import (  # noqa: F401  they register theirs
+    acting,
     admin_commands,
     broker,
     clients,

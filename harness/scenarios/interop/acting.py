@@ -1,0 +1,71 @@
+"""Groups without controllers: our slave acts while our master is away, and unmodified Java clients go on.
+
+It starts our name server, two groups of our brokers, and a Java program that sends timers and receives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+
+from harness.processes import java, ours
+from harness.processes.broker import Broker
+from harness.scenarios.interop.ha import topic_everywhere
+from harness.scenarios.interop.scenario import Stage, scenario
+from harness.scenarios.interop.waiting import FAR_MS, LATER, Clients, followed
+from harness.scenarios.interop.watch import create_topic
+
+ACTING: dict[str, object] = {"enableSlaveActingMaster": True, "enableRemoteEscape": True, "totalReplicas": 2}
+FAR = 10
+
+
+@attrs.frozen
+class Groups:
+    """Group a, a master and its slave; and the master of group b."""
+
+    master: Broker
+    slave: Broker
+    other: Broker
+    namesrv: str
+
+
+@asynccontextmanager
+async def groups(stage: Stage) -> AsyncIterator[Groups]:
+    """Up, with the topic at both masters, which Java's tool made, and at the slave."""
+    async with ours.namesrv(stage.here / "namesrv", extra={"supportActingMaster": True}) as namesrv:
+        at = [namesrv.address]
+        async with (
+            ours.broker(stage.here / "b0", "b", namesrv=at) as other,
+            ours.broker(stage.here / "a0", "a", namesrv=at, extra=ACTING) as master,
+            ours.broker(stage.here / "a1", "a", namesrv=at, start=False, extra={
+                **ACTING, "brokerId": 1, "brokerRole": "SLAVE"}) as slave,
+        ):
+            await create_topic(stage, namesrv.address, LATER)
+            await topic_everywhere((master, other), LATER)
+            await slave.start()
+            await topic_everywhere((slave,), LATER)
+            yield Groups(master, slave, other, namesrv.address)
+
+
+@scenario("5.5.0", timeout_s=300)
+async def java_timers_go_on_while_our_master_is_away(stage: Stage) -> None:
+    """Our plain master is killed -9: its slave delivers its timers at another group's master; then it comes back."""
+    async with groups(stage) as up, java.later(
+            stage.release, stage.here / "later", namesrv=[up.namesrv], topic=LATER) as timers:
+        made = Clients(stage, up.namesrv, timers, timers)
+        await made.timer("first", 0)
+        await timers.wait_for("received")
+        await made.timer("near", 2_000)
+        for number in range(2 * FAR):  # half of them at either group
+            await made.timer(f"far{number}", FAR_MS)
+        near = next(one for one in timers.reports("sent") if one["name"].startswith("near"))
+        await timers.wait_for("received", lambda found: any(one["name"] == near["name"] for one in found))
+        await followed(stage, up.slave, near["due_ms"])
+        await up.master.kill()
+        await made.timer("behind", 1_000)
+        await made.come("while the master was away")
+        await up.master.start()
+        await made.timer("back", 3_000)
+        await made.come("with the master")
