@@ -13,7 +13,7 @@ import attrs
 from broker import properties as props
 from broker.client.route import MASTER, WRITE
 from broker.properties import DELAY, REAL_QID, REAL_TOPIC, TIMER_OUT_MS, TIMERS, UNIQ_KEY
-from broker.topics.names import TIMER
+from broker.topics.names import SCHEDULE, TIMER
 from remoting.bodies.namesrv import TopicRouteData
 from remoting.record import COMPRESSED, COMPRESSION_SHIFT, Message, decode_properties
 
@@ -39,18 +39,23 @@ class Parcel:
 
 
 def parcel(message: Message, group: str) -> Parcel:
-    """``group``: of producers, where the message names none. A timer that would wait on here waits there."""
+    """``group``: of producers, where the message names none. What would wait here, as a timer or in a level, waits
+    there."""
     values = decode_properties(message.properties)
     topic, queue_id, key = message.topic.decode(errors="replace"), message.queue_id, _key(message, values)
-    due_ms = values.pop(TIMER_OUT_MS, "")
-    if topic == TIMER:
+    due_ms, level = values.pop(TIMER_OUT_MS, ""), values.pop(DELAY, "")
+    if topic in (TIMER, SCHEDULE):
         topic, queue_id = values.get(REAL_TOPIC, topic), int(values.get(REAL_QID, "0"))
-    else:
+    if message.topic != TIMER.encode():
         due_ms = ""
-    for name in [DELAY, REAL_TOPIC, REAL_QID, *TIMERS, *(name for name in values if name.startswith(OWN))]:
+    if message.topic != SCHEDULE.encode():
+        level = ""
+    for name in [REAL_TOPIC, REAL_QID, *TIMERS, *(name for name in values if name.startswith(OWN))]:
         values.pop(name, None)
     if due_ms:
         values[DELIVER_MS] = due_ms
+    if level:
+        values[DELAY] = level
     return Parcel(topic, queue_id, {
         "a": values.get(PRODUCER_GROUP) or group, "b": topic, "c": "", "d": "0", "e": "",
         "f": str(message.sys_flag & _COMPRESSION), "g": str(message.born_time_ms), "h": str(message.flag),

@@ -97,13 +97,19 @@ class Asking:
         self._marking_at = -1
         self._turns: Counter[str] = Counter()
         self._reign = 0
+        self._in_place = False
+        self._asked: Counter[int] = Counter()
+        """In the master's place, by the offset of the first half."""
 
     @property
     def started(self) -> bool:
         return self._started
 
-    def start(self, now_ns: int) -> None:
-        self._started = True
+    def start(self, now_ns: int, *, in_place: bool = False) -> None:
+        """``in_place``: of a master that is away. Its log takes nothing: halves stay where they are, and are asked for
+        from there; how often is known to this process alone."""
+        self._started, self._in_place = True, in_place
+        self._asked.clear()
         self._reign += 1
         self._round_at_ns = now_ns + self.config.transaction_check_interval * NS_PER_MS
         self._marks_at_ns = now_ns + self.config.transaction_op_batch_interval * NS_PER_MS
@@ -145,6 +151,8 @@ class Asking:
         while self._round and self._in_flight < TOGETHER_MAX and looks:
             looks -= 1
             self._look_at(self._round.popleft())
+        if self._in_place:
+            return
         while self._forward and self._in_flight < TOGETHER_MAX:
             self._look_at(self._forward.popleft(), forward=True)
         if now_ns >= self._marks_at_ns and self._marking_at < shown:
@@ -165,6 +173,9 @@ class Asking:
             return
         what = verdict(half, self._author.wall_ms(), self.limits)
         if what is Verdict.WAIT and not forward:
+            return
+        if self._in_place:
+            self._ask_in_place(transaction)
             return
         asked = self._pick(half.group) if what is Verdict.ASK and not forward else None
         if what is Verdict.ASK and asked is None and not forward:
@@ -204,14 +215,32 @@ class Asking:
                            transaction.half.checks)
         elif asked is not None and self._started and reign == self._reign and not self._ending.is_under_way(
                 transaction.first):
-            self._ask(transaction, moved, asked, result)
+            put = result.puts[0]
+            self._ask(transaction, moved, asked, put.queue_offset, put.offset)
 
-    def _ask(self, transaction: OpenTransaction, moved: Message, connection: Connection, result: PutResult) -> None:
-        put, half = result.puts[0], transaction.half
-        body = encode(records.asked(moved, half), put.queue_offset, put.offset, self._author.wall_ms())
+    def _ask_in_place(self, transaction: OpenTransaction) -> None:
+        """Nobody is given up for a master that comes back."""
+        half, first = transaction.half, transaction.first
+        if half.checks + self._asked[first] >= self.limits.transaction_check_max:
+            return
+        connection = self._pick(half.group)
+        if connection is None:
+            self.counters.nobody += 1
+            return
+        try:
+            record = self._log.record(half.offset, half.size)
+        except (OffsetGone, DamagedRecord) as error:
+            logger.error("the half at %d of the log cannot be read: %s", half.offset, error)
+            return
+        self._asked[first] += 1
+        self._ask(transaction, record.message, connection, half.queue_offset, half.offset)
+
+    def _ask(self, transaction: OpenTransaction, moved: Message, connection: Connection, queue_offset: int,
+             offset: int) -> None:
+        half = transaction.half
+        body = encode(records.asked(moved, half), queue_offset, offset, self._author.wall_ms())
         header = CheckTransactionStateRequest(
-            put.queue_offset, put.offset, half.unique, half.unique, message_id(self._author.store_host, put.offset),
-            half.topic)
+            queue_offset, offset, half.unique, half.unique, message_id(self._author.store_host, offset), half.topic)
         try:
             connection.send(request(RequestCode.CHECK_TRANSACTION_STATE, header, body, oneway=True))
         except RemotingError as error:

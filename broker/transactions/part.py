@@ -206,9 +206,10 @@ class TransactionsPart(Part):
             for each in self.feed.halves:
                 self._topics.expects(each.half.topic, each.half.queue_id, each.half.stored_ms)
             self._ending.opened()
-        asks = self._open and not self._right.why_not(now_ns)
+        acts = self._standing.role.acts and not self.feed.behind
+        asks = (self._open or acts) and not self._right.why_not(now_ns)
         if asks and not self._asking.started:
-            self._asking.start(now_ns)
+            self._asking.start(now_ns, in_place=acts)
         elif not asks and self._asking.started:
             self._asking.stop()
         self._asking.tick(now_ns, self._visible.offset)

@@ -33,6 +33,9 @@ def test_a_timer_that_would_wait_on_here_waits_there() -> None:
     made = parcel(waits, "own")
     assert (made.topic, made.queue) == ("T", 2)
     assert values(made.fields["i"]) == {"TIMER_DELIVER_MS": "9000"}
+    late = attrs.evolve(waits, topic=b"SCHEDULE_TOPIC_XXXX", properties=encode_properties({
+        "REAL_TOPIC": "T", "REAL_QID": "2", "DELAY": "3"}))
+    assert (parcel(late, "own").topic, values(parcel(late, "own").fields["i"])) == ("T", {"DELAY": "3"})
     due = attrs.evolve(waits, topic=b"T")
     assert values(parcel(due, "own").fields["i"]) == {}
 
