@@ -28,7 +28,7 @@ from remoting.client import Client, checked
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
 from remoting.connection import Connection
-from remoting.errors import BodyError, RemotingError
+from remoting.errors import BodyError, RemotingError, ResponseError
 from remoting.headers.controller import BrokerHeartbeatRequest
 from remoting.headers.namesrv import (
     GetBrokerMemberGroupRequest,
@@ -295,16 +295,27 @@ class Registration(Part):
 
     async def ask_all(self) -> dict[int, str] | None:
         """Who lives in the group, as any name server says; None: none answers."""
-        standing, found, answered = self._standing, dict[int, str](), False
+        found, answered = dict[int, str](), False
         for server in list(self._servers):
             try:
-                found |= await ask_members(
-                    self._client, server.address, standing.cluster_name, standing.broker_name, MEMBERS_TIMEOUT_MS)
+                found |= await self._ask(server)
             except (RemotingError, BodyError) as error:
                 logger.debug("%s does not tell the group's members: %s", server.address, error)
             else:
                 answered = True
         return found if answered else None
+
+    async def _ask(self, server: NameServer) -> dict[int, str]:
+        """By either way, however old it is. Raises ``RemotingError``, ``BodyError``."""
+        standing = self._standing
+        try:
+            return await ask_members(
+                self._client, server.address, standing.cluster_name, standing.broker_name, MEMBERS_TIMEOUT_MS)
+        except ResponseError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED or not self._config.compatible_with_old_name_srv:
+                raise
+        return await ask_members_by_route(
+            self._client, server.address, standing.broker_name, MEMBERS_TIMEOUT_MS)
 
     async def queues_of(self, topic: str) -> list[MessageQueue] | None:
         """Queues of the topic that can be read, on all brokers, as a name server says; None: it says nothing."""

@@ -134,6 +134,14 @@ class Ledger:
             del self._last[thing]
         return len(gone)
 
+    def drop(self, thing: Thing) -> None:
+        """It is kept elsewhere from now on."""
+        self._last.pop(thing, None)
+
+    def of(self, kind: int) -> list[Entry]:
+        """The entries of one kind."""
+        return [entry for entry in self._last.values() if entry.thing.kind == kind]
+
     def get(self, thing: Thing) -> int | None:
         entry = self._last.get(thing)
         return None if entry is None else entry.value

@@ -28,6 +28,7 @@ from broker.part import Part, Parts, Shared
 from broker.schedule.part import DelaysPart
 from broker.standing import COMES_BACK, MASTER_ID
 from broker.timer.part import TimersPart
+from broker.transactions.part import TransactionsPart
 from remoting.client import Client, checked
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response
@@ -61,7 +62,7 @@ class LedgerPart(Part):
         self.ledger = Ledger()
         self._client, self._members, self._standing, self._now_ns = client, members, shared.standing, shared.now_ns
         self._offsets, self._delays, self._timers = parts[OffsetsPart], parts[DelaysPart], parts[TimersPart]
-        self._messages = shared.journal.messages
+        self._messages, self._transactions = shared.journal.messages, parts[TransactionsPart]
         self.file = LedgerFile(shared.files, shared.run_sync, self.ledger.whole)
         for entry in self.file.load():
             self.ledger.take(entry)
@@ -74,6 +75,7 @@ class LedgerPart(Part):
         self._led_ns = 0
         """Since then there is a master; 0: there is none."""
         self._looked_ns = self.joined = 0
+        self._transactions.use(self)
         self._offsets.table.on_commit = self._committed
         self._offsets.requests.when_kept = self._when_kept
 
@@ -95,6 +97,27 @@ class LedgerPart(Part):
         if entry is not None:
             self.file.append(entry)
 
+    def decide(self, offset: int, *, committed: bool) -> None:
+        """The half at that offset of the log is decided here; on disk when ``file.kept`` returns."""
+        self.note(_decided(offset), int(committed))
+
+    def decision(self, offset: int) -> bool | None:
+        """Whether the half there was committed in the master's place; None: nothing was decided."""
+        value = self.ledger.get(_decided(offset))
+        return None if value is None else bool(value)
+
+    def when_kept(self, call: Callable[[], None]) -> None:
+        self.file.when_kept(call)
+
+    def _settle(self) -> None:
+        """A master writes what its slaves decided into its log, and forgets it then."""
+        for entry in self.ledger.of(Subject.DECIDED):
+            def done(thing: Thing = entry.thing) -> None:
+                self.ledger.drop(thing)
+                self.file.anew()
+
+            self._transactions.settle(int(entry.thing.name), committed=bool(entry.value), done=done)
+
     def _committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         if self._notes:
             self.note(Thing(Subject.OFFSET, f"{topic}@{group}", queue_id), offset)
@@ -111,6 +134,8 @@ class LedgerPart(Part):
 
     def tick(self, now_ns: int) -> None:
         self._looked_ns = now_ns + LOOK_NS
+        if self._standing.role.leads:
+            self._settle()
         if self._notes:
             for level, offset in self._delays.delivered().items():
                 self.note(Thing(Subject.LEVEL, "", level), offset)
@@ -242,8 +267,12 @@ class LedgerPart(Part):
                 found.take(entry)
         entries = list(found.after())
         for entry in entries:
-            self._join(entry)
+            if entry.thing.kind == Subject.DECIDED:
+                self._take(entry)  # its mark cannot be written before this broker leads
+            else:
+                self._join(entry)
         self.joined += len(entries)
+        await self.file.kept()
         await self._offsets.saved()
         await self._delays.saved()
         for address in addresses if entries else ():
@@ -257,3 +286,7 @@ class LedgerPart(Part):
                          [((), len(self.ledger))])
         yield page.counter("broker_ledger_joined", "Entries of slaves that this master read. Ours.",
                            [((), self.joined)])
+
+
+def _decided(offset: int) -> Thing:
+    return Thing(Subject.DECIDED, str(offset), 0)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 
 from broker import properties as props
 from broker.ha.acks import PutStatus
-from broker.puts import PutResult, Puts
+from broker.puts import Outlet, PutResult, Puts
 from broker.rules import Chain, Draft, Refusal, Rule
 from broker.sending.answers import STORED, refusal
 from broker.standing import Standing
@@ -88,12 +88,29 @@ class Author:
         return records.mark(places, why, self.new_id(), self.wall_ms(), self.store_host, self.standing.role.epoch)
 
 
+class DecisionLedger(Protocol):
+    """What slaves decided in their master's place, by the offset of each transaction's first half."""
+
+    def decision(self, offset: int) -> bool | None:
+        """Whether it was committed; None: nobody decided."""
+        ...
+
+    def decide(self, offset: int, *, committed: bool) -> None: ...
+
+    def when_kept(self, call: Callable[[], None]) -> None:
+        """``call`` when all that was decided so far is on disk."""
+        ...
+
+
 class Ending:
     """``opened`` when this broker knows what is decided and may write, ``closed`` when it no longer may."""
 
-    def __init__(self, feed: Feed, log: Log, messages: StoredMessages, puts: Puts, author: Author,
+    def __init__(self, feed: Feed, log: Log, messages: StoredMessages, puts: Puts, outlet: Outlet, author: Author,
                  rules: Sequence[Rule]) -> None:
-        """``rules``: what other parts make of a message that is delivered."""
+        """``outlet``: of a slave that acts. ``rules``: what other parts make of a message that is delivered."""
+        self.ledger: DecisionLedger | None = None
+        """Where slaves may act: what was decided in a master's place."""
+        self._outlet = outlet
         self.limits = CheckLimits()
         self.counters = EndCounters()
         self._feed, self._log, self._messages, self._puts, self._author = feed, log, messages, puts, author
@@ -132,20 +149,21 @@ class Ending:
                 del self._under_way[first]
 
     def is_under_way(self, first: int) -> bool:
-        """Whether that transaction is being decided."""
-        return first in self._under_way
+        """Whether that transaction is being decided, or a slave decided it in the master's place."""
+        return first in self._under_way or (self.ledger is not None and self.ledger.decision(first) is not None)
 
     # --- a decision ------------------------------------------------------------------------------------------
 
     def end(self, connection: Connection, request: Command) -> Command | None:
         """None: it is under way."""
         asked = EndTransactionRequest.from_ext(request.ext)
-        if not self._author.standing.role.takes_puts and not self._puts.serving:
+        stands_in = self.ledger is not None and self._author.standing.role.acts
+        if not stands_in and not self._author.standing.role.takes_puts and not self._puts.serving:
             return _slave(request)
         decision = _DECISIONS.get(asked.commit_or_rollback)
         if decision is None:
             return response(request)
-        if not self._open:
+        if not self._open and not stands_in:
             if len(self._waiting) >= WAITING_MAX:
                 return response(request, ResponseCode.SYSTEM_BUSY, remark="what is decided is not known yet")
             self._waiting.append((connection, request))
@@ -188,6 +206,12 @@ class Ending:
                 return response(request)
             under_way.waiting.append((connection, request))
             return None
+        decided = None if self.ledger is None else self.ledger.decision(first)
+        if decided is not None:
+            if decided != (decision is COMMITTED):
+                return self._contradicted(request, half, COMMITTED if decided else ROLLED_BACK)
+            self.counters.again += 1
+            return response(request)
         if transaction is None and half.queue_offset < self._feed.half_end:
             ended = halves.ended(half.offset)
             if ended is not None and ended.decision in _DECISIONS.values() and ended.decision != decision:
@@ -195,7 +219,38 @@ class Ending:
             if ended is not None or half.offset >= halves.since or self._is_delivered(half):
                 self.counters.again += 1
                 return response(request)
-        return self._put(connection, request, record, half, first, decision)
+        if self._open or self.ledger is None:
+            return self._put(connection, request, record, half, first, decision)
+        return self._stand_in(self.ledger, connection, request, record, half, first, decision)
+
+    def _stand_in(self, ledger: DecisionLedger, connection: Connection, request: Command, record: Record, half: Half,
+                  first: int, decision: str) -> Command | None:
+        """In the place of the master, whose log takes nothing here: what is committed goes to another group's master
+        first, then the ledger says so, then the producer hears of it."""
+        final = records.final(record, half, self._author.store_host, self._author.standing.role.epoch)
+        if not self._rules.looked_at.isdisjoint(decode_properties(final.properties)):
+            return response(request, ResponseCode.SYSTEM_ERROR, remark=(
+                "a transaction of a delayed message is decided when the master is back"))
+        under_way = self._under_way[first] = _UnderWay(decision, [(connection, request)])
+
+        def stored(result: PutResult) -> None:
+            if result.status in STORED:
+                ledger.decide(first, committed=decision is COMMITTED)
+                ledger.when_kept(lambda: self._stood_in(first, under_way, half, result))
+            else:
+                self._done(first, under_way, half, result)
+
+        if decision is COMMITTED:
+            self._outlet.put([final], stored)
+        else:
+            stored(PutResult(PutStatus.PUT_OK))
+        return None
+
+    def _stood_in(self, first: int, under_way: _UnderWay, half: Half, result: PutResult) -> None:
+        """The ledger knows it from now on."""
+        self._done(first, under_way, half, result)
+        if self._under_way.get(first) is under_way:
+            del self._under_way[first]
 
     def _contradicted(self, request: Command, half: Half, decision: str) -> Command:
         self.counters.contradicted += 1
@@ -224,6 +279,29 @@ class Ending:
         self._puts.put(messages, lambda result: self._done(first, under_way, half, result))
         return None
 
+    def settle(self, offset: int, *, committed: bool, done: Callable[[], None]) -> None:
+        """A slave decided about the half there in this master's place: its mark is put, and no message, which another
+        group's master has. ``done`` is called when the log says so, or did before."""
+        if not self._open:
+            return
+        self._feed.feed_all()
+        transaction = self._feed.halves.of(offset)
+        if transaction is None:
+            if offset < self._log.max_offset:
+                done()
+            return
+        first = transaction.first
+        if first in self._under_way:
+            return
+        under_way = self._under_way[first] = _UnderWay(COMMITTED if committed else ROLLED_BACK, [])
+
+        def stored(result: PutResult) -> None:
+            self._done(first, under_way, transaction.half, result)
+            if result.status in STORED:
+                done()
+
+        self._puts.put([self._author.mark([transaction.half.queue_offset], under_way.decision)], stored)
+
     def _ruled(self, message: Message) -> Message | Refusal:
         """The message where it waits, if it is delayed."""
         values = decode_properties(message.properties)
@@ -239,7 +317,7 @@ class Ending:
 
     def _done(self, first: int, under_way: _UnderWay, half: Half, result: PutResult) -> None:
         if result.status in STORED:
-            under_way.at = result.puts[-1].offset
+            under_way.at = result.puts[-1].offset if result.puts else None
             counted = self.counters.committed if under_way.decision is COMMITTED else self.counters.rolled_back
             counted[half.topic] += 1
             if counted is self.counters.committed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -24,7 +24,7 @@ from broker.transactions import records
 from broker.transactions.asking import PROGRESS_GROUP, Asking, AskingConfig
 from broker.transactions.checking import CheckLimits
 from broker.transactions.conversion import Conversion, ConversionConfig
-from broker.transactions.ending import Author, Ending
+from broker.transactions.ending import Author, DecisionLedger, Ending
 from broker.transactions.feeding import PATH, Feed, KeptTransactions
 from broker.transactions.halves import Halves
 from broker.transactions.resuming import Resuming
@@ -112,7 +112,8 @@ class TransactionsPart(Part):
         author = Author(config.store_host, shared.standing, shared.wall_ms,
                         lambda: f"{shared.rng.getrandbits(128):032X}")
         delays = [rule for part in before if not isinstance(part, HalvesPart) for rule in part.rules()]
-        self._ending = Ending(self.feed, journal.log, journal.messages, shared.puts, author, delays)
+        self._ending = Ending(
+            self.feed, journal.log, journal.messages, shared.puts, shared.outlet, author, delays)
         self._asking = Asking(
             self.feed, journal.log, shared.outlet, author, self._ending, before[ClientsPart].producers, self._offsets,
             self._make_topic)
@@ -129,10 +130,18 @@ class TransactionsPart(Part):
         """What this broker held when it became master."""
         journal.was_cut.join("parts", self._cut)
 
+    def use(self, ledger: DecisionLedger) -> None:
+        """It has what slaves decide in their master's place."""
+        self._ending.ledger = ledger
+
     @property
     def halves(self) -> Halves:
         """The table of open transactions."""
         return self.feed.halves
+
+    def settle(self, offset: int, *, committed: bool, done: Callable[[], None]) -> None:
+        """As ``Ending.settle``, when this broker is master."""
+        self._ending.settle(offset, committed=committed, done=done)
 
     def handlers(self) -> Mapping[int, Handler]:
         return {RequestCode.END_TRANSACTION: self._ending.end,

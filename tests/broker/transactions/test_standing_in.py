@@ -1,0 +1,57 @@
+"""Code 37 at a slave that acts: a commit goes to another group; decisions outlive the slave, and are the master's."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock
+
+from broker.ledger.part import LedgerPart
+from controller.namesrv.config import NamesrvConfig
+from harness.simulation.worlds.brokers import cluster, until
+from remoting.codes import ResponseCode
+from remoting.record import COMMIT, ROLLBACK
+from tests.broker.transactions.world import FAST, bodies, producer, transactions
+
+ACTING = {**FAST, "enableSlaveActingMaster": "true", "totalReplicas": "2", "enableRemoteEscape": "true"}
+
+
+async def test_decisions_at_a_slave_are_the_masters(autojump_clock: MockClock) -> None:
+    async with cluster(namesrv=NamesrvConfig(support_acting_master=True)) as made:
+        master = await made.node(**ACTING)
+        await until(lambda: master.serves)
+        slave = await made.node(**ACTING, brokerRole="SLAVE", brokerId="1")
+        other = await made.node(brokerName="b")
+        await made.send(other.address, b"there is T")
+        async with producer(made, master) as shop:
+            halves = [await shop.half(b"%d" % number, unique=f"U{number}") for number in range(4)]
+            await until(lambda: slave.broker.journal.confirm_offset == master.broker.journal.end)
+            await trio.sleep(20)  # logs are synced, and name servers list both
+        await master.kill()
+        await until(lambda: slave.broker.standing.role.acts)
+        await trio.sleep(5)
+        async with producer(made, slave, "q") as shop:
+            for place, decision in ((halves[0], COMMIT), (halves[1], ROLLBACK)):
+                assert (await shop.end(place, decision)).code == ResponseCode.SUCCESS
+                assert (await shop.end(place, decision)).code == ResponseCode.SUCCESS, "again"
+            assert (await shop.end(halves[1], COMMIT)).code == ResponseCode.ILLEGAL_OPERATION, "it was rolled back"
+            assert bodies(other) == [b"there is T", b"0"], "once"
+            await slave.kill()
+            await slave.start()
+            await until(lambda: slave.broker.standing.role.acts)
+        await other.kill()
+        await trio.sleep(5)
+        async with producer(made, slave, "r") as shop:
+            assert (await shop.end(halves[1], COMMIT)).code == ResponseCode.ILLEGAL_OPERATION, "it is remembered"
+            refused = await shop.end(halves[2], COMMIT)
+            assert refused.code != ResponseCode.SUCCESS, "no other master has it"
+        await master.start()
+        await until(lambda: master.serves)
+        async with producer(made, master, "s") as shop:
+            await until(lambda: len(shop.checks) >= 2)
+            await trio.sleep(10)
+            asked = {check.record.message.body for check in shop.checks}
+            assert asked == {b"2", b"3"}, "of these nobody decided"
+            assert {each.first for each in transactions(master).halves} == {each.offset for each in halves[2:]}
+            assert (await shop.end(halves[0], COMMIT)).code == ResponseCode.SUCCESS
+            assert bodies(master) == [], "its message is at the other group"
+        assert not len(master.broker.parts[LedgerPart].ledger), "its log has what the slave decided"
