@@ -144,10 +144,11 @@ class Program:
     scene: Callable[[Tape, str], Played]
     """Makes the scene of one tape, by profile."""
     profiles: tuple[str, ...]
+    """The first is played unless another is asked for."""
     predicates: tuple[str, ...]
     """Properties that must have been asked about something at least once."""
     faults: tuple[str, ...]
-    """Faults and events that must have happened at least once."""
+    """Faults and events that must have happened at least once. None declared: what is asked hangs on no profile."""
     at_the_end: frozenset[str]
     """Properties that only a whole run can break: a failing tape is not cut at the failure."""
     rare: frozenset[str] = frozenset()

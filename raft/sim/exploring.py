@@ -112,7 +112,8 @@ class Exploration:
 
     def program(self, command: str = "") -> Program:
         """What campaigns play: scenes of this subject."""
-        return Program(command, partial(Explored, self.subject), PROFILES, (*self.subject.predicates(), DONE), (),
+        profiles = tuple(dict.fromkeys((self.profile, *PROFILES)))
+        return Program(command, partial(Explored, self.subject), profiles, (*self.subject.predicates(), DONE), (),
                        frozenset({"INV_R30", *self._at_the_end()}))
 
     def _at_the_end(self) -> tuple[str, ...]:
