@@ -34,6 +34,8 @@ STALL_S: Final = 3.0
 """``diskStallMs``, as it is by default."""
 LEASE_S: Final = 5.0
 """``masterLeaseMs``: a master that answers alone is replaced when that is over."""
+ASKED_AGAIN_S: Final = 130.0
+"""1 s, 2 s, 4 s and so on after each other, and twice after the longest pause, which is 60 s."""
 ROOM, NO_ROOM = Space(100, 60), Space(100, 5)
 
 
@@ -165,7 +167,7 @@ async def test_a_disk_that_all_share_elects_nobody_in_circles(
         epoch = found.epoch()
         for node in found.nodes:
             found.trouble(node, kind)
-        await trio.sleep(300)
+        await trio.sleep(ASKED_AGAIN_S)
         assert found.epoch() <= epoch + 1, "one at most, before all have told"
         began = trio.current_time()
         for node in found.nodes:
