@@ -99,7 +99,8 @@ async def later(
     """A producer of messages that come later, and their consumer; takes commands; events ``sent``, ``received``,
     ``recalled``."""
     directory = directory.absolute()
-    values: Settings = {"namesrv": ";".join(namesrv), "topic": topic}
+    values: Settings = {
+        "namesrv": ";".join(namesrv), "topic": topic, "rocketmq.client.rebalance.waitInterval": 1_000}
     line = [release.java, *with_settings(jvm, values).options(directory), "-cp", release.classpath, "Later"]
     process = Program("later", directory, line, "", '"started"')  # its standard input is its leash, too
     async with running(process):

@@ -26,8 +26,8 @@ SIZES = StoreConfig(log_file_bytes=settings.COMMITLOG_FILE_BYTES, queue_file_byt
                     index_entries=40_000)
 """Those of the Java brokers of ``harness.processes``."""
 TIMER_LOG_BYTES = 1 << 20
-SOON, LATE = 12, 5
-"""Timers that come due while Java runs, and timers of tomorrow."""
+SOON, LATE, SOON_MS = 12, 5, 8_000
+"""Timers that come due while Java runs, so long from now at the earliest, and timers of tomorrow."""
 
 
 @pytest.fixture
@@ -46,9 +46,9 @@ def written_by_us(root: Path) -> int:
     timers.done_before(now_ms - 1_000)
     host = codec.packed_host("127.0.0.1", 10911)
     for number in range(SOON + LATE):
-        out_ms = now_ms + (20_000 + number % 3 * 1_000 if number < SOON else 86_400_000 + number * 1_000)
+        out_ms = now_ms + (SOON_MS + number % 3 * 1_000 if number < SOON else 86_400_000 + number * 1_000)
         properties = codec.encode_properties({
-            "TIMER_OUT_MS": str(out_ms), "REAL_TOPIC": TOPIC, "REAL_QID": str(number % 4), "TIMER_DELAY_SEC": "20",
+            "TIMER_OUT_MS": str(out_ms), "REAL_TOPIC": TOPIC, "REAL_QID": str(number % 4), "TIMER_DELAY_SEC": "8",
             "KEYS": f"k{number}", "UNIQ_KEY": f"{number:032X}"})
         put = store.writer.put(Message(
             TIMERS, f"{number} ".encode().ljust(100, b"."), 0, properties, born_time_ms=now_ms, born_host=host,
@@ -88,7 +88,7 @@ async def test_java_delivers_what_waits_in_our_wheel_and_ours_finds_what_is_left
                                now_ms=time.time_ns() // 1_000_000)
         assert found == ""
         assert timers.queue_offset == SOON + LATE
-        assert timers.read_time_ms > began_ms + 20_000, "it passed the slots of those that it delivered"
+        assert timers.read_time_ms > began_ms + SOON_MS, "it passed the slots of those that it delivered"
         waiting = [store.log.record(unit.offset).message.body.split()[0]
                    for moment in timers._wheel.all_pending() for unit in timers.slot(moment * 1_000)]
         assert waiting == [b"%d" % number for number in range(SOON, SOON + LATE)]

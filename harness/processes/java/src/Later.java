@@ -40,6 +40,7 @@ public final class Later {
             return refuse ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.setConsumeMessageBatchMaxSize(1);
+        consumer.setPollNameServerInterval(1000);  // its topics are made by the first message, and the first refusal
         consumer.start();
         DefaultMQProducer producer = new DefaultMQProducer("later-senders");
         producer.setNamesrvAddr(Line.need("namesrv"));
