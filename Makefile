@@ -16,6 +16,7 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
 WORKERS ?= 2
+TEST_WORKERS ?= $(shell echo $$(( ($(WORKERS) * 3 + 1) / 2 )))
 EVENTS ?= 20M
 FUZZ_SECONDS ?= 60
 PACKAGE ?= raft
@@ -38,8 +39,8 @@ demo-controllers: $(VENV)/.demo ## real controllers and sixty simulated brokers:
 demo-raft: $(VENV)/.demo ## three real processes, a leader killed again and again, nothing acknowledged lost
 	$(RUN) docs/examples/demo.py $(ARGS)
 
-test: $(VENV)/.dev ## all tests, on WORKERS processes
-	$(RUN) -m pytest -n $(WORKERS) $(ARGS)
+test: $(VENV)/.dev ## all tests, on half as many processes again as WORKERS: some only wait for servers
+	$(RUN) -m pytest -n $(TEST_WORKERS) $(ARGS)
 
 check: $(VENV)/.dev ## lint, types, layers, figures; writes nothing
 	$(BIN)/ruff check .
