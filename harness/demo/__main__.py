@@ -2,6 +2,7 @@
 
     python -m harness.demo                 30 s of it; a live view in a terminal, lines elsewhere
     python -m harness.demo --seconds 120 --groups 3 --seed 7
+    python -m harness.demo --deployment two-masters         one of RocketMQ's deployments, from its sample files
 
 Producers send all the time, consumers read all the time, and meanwhile masters and the active controller are killed
 with -9 and started again, a master is stopped with SIGSTOP, and the disk of a master stalls: each broker has a disk of
@@ -28,8 +29,9 @@ import attrs
 import trio
 
 from broker.client import MessageQueue, connect
-from harness.demo import tables
+from harness.demo import deployments, tables
 from harness.demo.command import PATIENCE_S, parser, play
+from harness.demo.deployments import DEPLOYMENTS
 from harness.demo.display import Display
 from harness.processes import ours
 from harness.processes.broker import Broker
@@ -348,7 +350,12 @@ def main() -> int:
                          help=f"broker groups of {REPLICAS}; default: %(default)s")
     options.add_argument("--producers", type=int, default=2, help="for each group; default: %(default)s")
     options.add_argument("--without-default-mode", action="store_true", help="leave out the last part")
+    options.add_argument("--deployment", choices=DEPLOYMENTS, help="one of these instead, without controllers or with "
+                         "them: a master is killed, and comes back")
     arguments = options.parse_args()
+    if arguments.deployment:
+        arguments.without_report = True
+        return play(deployments.run, arguments)
     if not sandbox.inside() and sandbox.mounts():
         sandbox.enter("harness.demo", sys.argv[1:], sandbox.DISKS)
     return play(run, arguments)
