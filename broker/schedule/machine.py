@@ -26,7 +26,7 @@ PAUSE_AFTER_FAULT_MS: Final = 10_000
 TOGETHER_MAX: Final = 32
 """Messages of one delivery."""
 VERSION_STEP: Final = 200
-"""``delayOffsetUpdateVersionStep``: positions moved for one step of the version."""
+"""Positions moved for one step of the version, unless ``delayOffsetUpdateVersionStep`` says otherwise."""
 
 
 class Queues(Protocol):
@@ -76,6 +76,8 @@ class Machine:
         self.moves = 0
         """How often a position changed: who sees another number writes ``offsets`` to disk."""
         self.state_version = 0
+        self.version_step = VERSION_STEP
+        """Positions moved for one step of the version."""
         self.replace(kept or DelayOffsets())
 
     # --- positions -------------------------------------------------------------------------------------------
@@ -117,7 +119,7 @@ class Machine:
         level.offset = offset
         self.moves += 1
         self._moved += 1
-        if self._moved % VERSION_STEP == 0:
+        if self._moved % self.version_step == 0:
             self._version = DataVersion(self.state_version, wall_ms, self._version.counter + 1)
 
     # --- running ---------------------------------------------------------------------------------------------

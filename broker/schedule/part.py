@@ -5,22 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import attrs
+
+from broker.config import BrokerConfig, pick
 from broker.part import NEVER, Parts, Shared, SpecialService, Table
 from broker.rules import Rule
 from broker.schedule import levels
 from broker.schedule.delivery import DelayedDelivery, ScheduleConfig
 from broker.schedule.levels import DelayLevels
+from broker.schedule.machine import VERSION_STEP
 from broker.standing import Role
 from broker.store.tables import DelayOffsets, load
 from broker.topics.part import TopicsPart
 from remoting.codes import RequestCode
+from remoting.daemon.keys import key
 from remoting.endpoint import Handler
 
 if TYPE_CHECKING:
     from remoting.daemon.page import Metric, Page
 
 
+@attrs.frozen(kw_only=True, slots=False)
+class DelayKeys:
+    """What of the broker's configuration belongs to it."""
+
+    delay_offset_update_version_step: int = key(
+        VERSION_STEP, "so many moves of positions move the version of delayOffset.json", least=1, most=2**31 - 1,
+        live=True)
+
+
 class DelaysPart(SpecialService):
+    keys = DelayKeys
+
     def __init__(self, shared: Shared, before: Parts) -> None:
         super().__init__(shared)
         config = shared.config
@@ -59,6 +75,9 @@ class DelaysPart(SpecialService):
     def join(self, positions: Mapping[int, int]) -> None:
         """A member of the group delivered up to these."""
         self._delivery.join(DelayOffsets({**positions}).to_json())
+
+    def configure(self, config: BrokerConfig) -> None:
+        self._delivery.machine.version_step = pick(config, DelayKeys).delay_offset_update_version_step
 
     # --- when it delivers ------------------------------------------------------------------------------------
 

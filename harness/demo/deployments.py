@@ -56,7 +56,7 @@ class Deployment:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All of them."""
+        """Those of all its servers."""
         own = tuple(f"{self.controllers}{number}.conf" for number in range(CONTROLLERS)) if self.controllers else ()
         return (*(() if self.embedded else ("namesrv.conf",)), *own, *self.brokers)
 
@@ -86,7 +86,7 @@ DEPLOYMENTS: Final[Mapping[str, Deployment]] = {
 
 @attrs.define(eq=False)
 class Deployed:
-    """Its servers, running."""
+    """The servers of one, running."""
 
     namesrv: str
     brokers: list[Handle]

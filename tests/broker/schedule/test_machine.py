@@ -130,9 +130,11 @@ def test_a_slave_follows_and_a_master_does_not() -> None:
     assert machine.offsets() == DelayOffsets({1: 5}, DataVersion(1, 2, 3))
 
 
-def test_the_version_steps_now_and_then() -> None:
-    queues = Memory({1: [0] * 2 * VERSION_STEP * TOGETHER_MAX})
+@pytest.mark.parametrize("step", [VERSION_STEP, 7])
+def test_the_version_steps_now_and_then(step: int) -> None:
+    queues = Memory({1: [0] * 2 * step * TOGETHER_MAX})
     machine = started(queues)
+    machine.version_step = step
     machine.state_version = 7
     while found := machine.poll(ns(FIRST_MS), FIRST_MS, queues):
         machine.done(found[0], ns(FIRST_MS), FIRST_MS)
