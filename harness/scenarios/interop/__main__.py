@@ -40,6 +40,7 @@ from harness.scenarios.interop import (  # noqa: F401  they register theirs
     proxied,
     report,
     resigning,
+    returning,
     routes,
     store,
     tools,
