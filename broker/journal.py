@@ -1,7 +1,7 @@
 """The store on the loop: gathers what a turn appends, writes it once, has it flushed, and lets consumers see it.
 
-One task writes, tells and dispatches; one thread syncs. Nothing here waits for the disk but ``close``. It knows
-positions of the log, and neither roles nor who waits for what.
+One task writes, tells and dispatches, or on a slave the one that reads from its master; one thread syncs. Nothing here
+waits for the disk but ``close``. It knows positions of the log, and neither roles nor who waits for what.
 Source: ``GroupCommitService``, ``FlushRealTimeService`` and ``ReputMessageService`` of RocketMQ 5.5.0.
 """
 

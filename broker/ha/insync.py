@@ -193,7 +193,12 @@ class InSync:
         return self.accepted.union({self.self_id}, joining, *self.asked.values())
 
     def holds_all(self, end: int) -> bool:
-        return self.durable_end >= end and all(slave.ack is not None and slave.ack >= end for slave in self._others())
+        if self.durable_end < end:
+            return False
+        for slave in self._others():  # noqa: SIM110  each put and each acknowledgement asks, and ``all`` takes longer
+            if slave.ack is None or slave.ack < end:
+                return False
+        return True
 
     def holders(self, end: int) -> int:
         """Distinct replicas with the log up to ``end``, learners aside."""
@@ -260,8 +265,11 @@ class InSync:
         return not slave.gone and not slave.learner and slave.caught_up_ns > limit_ns
 
     def _admit(self, broker_id: int, slave: _Slave, now_ns: int) -> None:
+        for other in self._others():
+            if other is slave:
+                return  # it counts already
         if (slave.joins_until_ns is None and now_ns >= self._rests_until_ns(slave)
-                and not any(slave is other for other in self._others()) and self._ack(broker_id) >= self.epoch_start):
+                and self._ack(broker_id) >= self.epoch_start):
             self._counted = None
             slave.joins_until_ns = now_ns + self.config.admission_ms * NS_PER_MS
 

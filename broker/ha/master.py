@@ -8,7 +8,7 @@ SyncStateSet's bookkeeping; it reads no log and owns no socket.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -24,8 +24,7 @@ from remoting.bodies.controller import END_OFFSET_OPEN
 _NEVER: Final = 2**63 - 1
 
 
-@attrs.frozen
-class LogView:
+class LogView(NamedTuple):
     """The master's commit log now; offsets."""
 
     begin: int
@@ -36,8 +35,7 @@ class LogView:
     """No frame goes on from one file to the next: a Java slave could not store it."""
 
 
-@attrs.frozen
-class SendLog:
+class SendLog(NamedTuple):
     """Read ``size`` bytes from ``offset`` and send them as a ``Transfer``; 0 bytes is a heartbeat."""
 
     offset: int
@@ -260,10 +258,13 @@ class HaMaster:
     def _span(self, begin: int) -> tuple[Epoch, int] | None:
         """Whose byte ``begin`` is, and where that epoch's bytes end. What lies before the first entry, of which
         nothing is known any more, goes by the first."""
-        if not self.epochs:
+        entries = self.epochs.entries
+        if not entries:
             return None
+        if begin >= entries[-1].start:
+            return entries[-1], END_OFFSET_OPEN
         found = self.epochs.find(begin)
         if found is None:
-            return self.epochs.entries[0], self.epochs.entries[0].start
+            return entries[0], entries[0].start
         after = self.epochs.next(found.epoch)
         return found, after.start if after else END_OFFSET_OPEN

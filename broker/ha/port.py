@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import attrs
 
@@ -23,8 +23,7 @@ from broker.journal import Journal
 NS_PER_S: Final = 1_000_000_000
 
 
-@attrs.frozen
-class Frame:
+class Frame(NamedTuple):
     """Write ``data``, then ``size`` bytes of the log from ``offset``."""
 
     data: bytes

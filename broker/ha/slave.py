@@ -305,7 +305,7 @@ class HaSlave:
             self._ear.began(self._asked_ns, now_ns)
         if size or message.offset == self._received_end:  # an empty log may begin anywhere, with the first byte
             known = self._with_epochs(message.offset, end, message.epoch)
-            if known != self.epochs:
+            if known is not self.epochs and known != self.epochs:
                 self.epochs = known
                 outputs.append(WriteEpochs(known))
             elif not size and message.confirm == self._confirm_of_master:

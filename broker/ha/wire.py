@@ -42,6 +42,9 @@ class HaState(enum.IntEnum):
     SHUTDOWN = 4
 
 
+_THAT_TRAVEL: Final = {int(state): state for state in (HaState.HANDSHAKE, HaState.TRANSFER)}
+
+
 class HaFrameError(Exception):
     """Bytes that are no frame of this protocol: the connection is closed with this reason."""
 
@@ -131,8 +134,9 @@ def report(log_end: int) -> bytes:
 
 def _state(data: bytes | memoryview, at: int, sender: str) -> HaState:
     number: int = _STATE.unpack_from(data, at)[0]
-    if number in (HaState.HANDSHAKE, HaState.TRANSFER):
-        return HaState(number)
+    state = _THAT_TRAVEL.get(number)
+    if state is not None:
+        return state
     known = f"state {HaState(number).name} ({number}), which never travels" if number in list(HaState) else (
         f"state {number}, which there is not")
     raise HaFrameError(f"the {sender} sent {known}; 1 (HANDSHAKE) or 2 (TRANSFER) was expected: is it a broker in "
