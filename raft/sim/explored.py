@@ -272,8 +272,16 @@ class Explored(Scene):
         if chance() >= self.plan.op_chance:
             return None
         node, client = self._whom(chance), int(chance() * len(self._seats))
-        made = operation_of(self.subject.operations(self._choices.point(chance, self._acts.count, client)))
+        made = self._made(self._choices.point(chance, self._acts.count, client))
         return None if made is None else {"client": client, "node": node, **kept(made, self._encode)}
+
+    def _made(self, choices: Choices) -> Operation | None:
+        """What the workload makes. A tape keeps operations, so what it raises here no replay would raise again."""
+        try:
+            return operation_of(self.subject.operations(choices))
+        except Exception as error:
+            name = name_of_predicate(self.subject.operations)
+            raise UsageError(f"{name}, which makes operations, raised {error!r}") from error
 
     def _begin(self, act: dict[str, Value]) -> None:
         seat, life = self._seats[act["client"] % len(self._seats)], self._life(act["node"])
@@ -377,7 +385,7 @@ class Explored(Scene):
             self._spares += 1
             serial = SPARE + self._spares
             chance = Random(f"spare/{serial}").random
-            made = operation_of(self.subject.operations(self._choices.point(chance, serial, 0)))
+            made = self._made(self._choices.point(chance, serial, 0))
             if made is not None and made.query is None:
                 return made
         raise UsageError(f"in {TRIES} tries the workload made no command: with questions alone nothing can be explored")

@@ -165,6 +165,7 @@ class Exploration:
     def _fail(self, result: Result, program: Program) -> None:
         __tracebackhide__ = True
         if str(result.failure).startswith("UsageError"):
+            Explored(self.subject, Tape(result.seed), result.profile).play(None)  # raises it, with where it comes from
             raise UsageError(result.message)
         if not repeats(result, program, result.deviations):
             raise NotRepeatable(

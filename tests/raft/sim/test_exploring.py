@@ -106,6 +106,24 @@ def test_questions_alone_are_refused_in_words(run: Callable[..., Any]) -> None:
         run(Register, lambda choices: Operation(query=b""))
 
 
+def test_what_the_workload_raises_is_its_own_fault(run: Callable[..., Any]) -> None:
+    def breaks(choices: Choices) -> bytes:
+        return {"a": b"1"}[choices.choice("ab")]
+
+    with pytest.raises(UsageError, match=r"breaks, which makes operations, raised KeyError\('b'\)") as caught:
+        run(Register, breaks)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_question_to_a_machine_that_answers_none_is_refused_in_words(run: Callable[..., Any]) -> None:
+    class Mute:
+        def apply(self, command: bytes) -> None:
+            """Nothing to keep."""
+
+    with pytest.raises(UsageError, match=r"^Mute has no query\(data\)$"):
+        run(Mute, reads_and_writes)
+
+
 @pytest.mark.parametrize(("options", "words"), [
     ({"profile": "typhoon"}, "no profile 'typhoon'"), ({"seeds": 0}, "seeds must be 1 or more"),
     ({"nodes": 0}, "at least one node"), ({"replay": "nowhere.json"}, "nowhere.json"),
