@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from analysis.errors import JavaMissing
 from analysis.schemas import COLUMNS, FORMATS, Format
-from analysis.session import check_java
+from analysis.session import LIGHT, check_java
 from analysis.source.metrics import collect
 from tests.analysis.by_hand import SEGMENT_BYTES, Log, frames, mark_of, save_identity, segment_file, span, state
 
@@ -161,11 +161,11 @@ def test_workers_run_the_interpreter_that_started_spark(fleet: Path, tmp_path: P
     broken.parent.mkdir()
     broken.write_text("#!/bin/sh\nexit 77\n")
     broken.chmod(0o755)
+    settings = {**LIGHT, "spark.driver.memory": "512m", "spark.driver.bindAddress": "127.0.0.1",
+                "spark.driver.host": "127.0.0.1"}
     program = (
         "from pyspark.sql import SparkSession\n"
-        "spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false')"
-        ".config('spark.driver.memory', '512m').config('spark.driver.bindAddress', '127.0.0.1')"
-        ".config('spark.driver.host', '127.0.0.1').getOrCreate()\n"
+        f"spark = SparkSession.builder.master('local[1]').config(map={settings!r}).getOrCreate()\n"
         "import analysis\n"
         "analysis.register(spark)\n"
         f"print('count', spark.read.format('raftlog').load({str(fleet)!r}).where('index = 20').count())\n"

@@ -43,7 +43,7 @@ def test_dispatch_in_pieces_is_dispatch_at_once() -> None:
 
 
 def test_a_copy_goes_before_the_index_within_bounds_and_takes_the_queues_along() -> None:
-    store = MessageStore(MemoryFiles(), StoreConfig(index_slots=101, index_entries=10_000))
+    store = MessageStore(MemoryFiles(), StoreConfig(log_file_bytes=1 << 20, index_slots=101, index_entries=10_000))
     store.open()
     for number in range(2_000):
         store.writer.put(Message(b"t", b"x" * 100, 0, encode_properties({"KEYS": f"k{number:04}"})), number)
