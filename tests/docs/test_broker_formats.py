@@ -53,7 +53,8 @@ class Case:
 def in_store() -> MemoryFiles:
     """A message with a key and no tag, and 2 s later the same one with a tag."""
     files = MemoryFiles()
-    store = MessageStore(files, StoreConfig(log_file_bytes=4_096, queue_file_bytes=200, index_slots=8, index_entries=16))
+    store = MessageStore(files, StoreConfig(
+        log_file_bytes=4_096, queue_file_bytes=200, index_slots=8, index_entries=16))
     store.open()
     store.writer.put(attrs.evolve(MESSAGE, properties=b"KEYS\x01k\x02".ljust(len(MESSAGE.properties), b"\x02")), 1_000)
     store.writer.put(MESSAGE, 3_000)

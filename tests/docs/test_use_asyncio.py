@@ -16,7 +16,14 @@ from harness.processes import ours
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-to" / "use-asyncio.md"
-PROGRAM = "\n\n".join(re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL))
+
+
+def printed(page: Path) -> str:
+    """Its blocks."""
+    return "\n\n".join(re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL))
+
+
+PROGRAM = printed(PAGE)
 
 
 @pytest.mark.slow
@@ -39,11 +46,13 @@ async def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_type_checkers_accept_the_program(tmp_path: Path) -> None:
+def test_type_checkers_accept_the_programs(tmp_path: Path) -> None:
+    """Of this page and of that on delays, together: most of the time goes into the packages that both import."""
     (tmp_path / "page.py").write_text(PROGRAM)
+    (tmp_path / "delays.py").write_text(printed(PAGE.with_name("delay-and-transactions.md")))
     (tmp_path / "pyright.json").write_text(json.dumps(
-        {"typeCheckingMode": "strict", "include": ["page.py"], "extraPaths": [str(ROOT)]}))
-    for command in (["mypy", "--strict", "--cache-dir", ".mypy_cache", "page.py"],
+        {"typeCheckingMode": "strict", "include": ["page.py", "delays.py"], "extraPaths": [str(ROOT)]}))
+    for command in (["mypy", "--strict", "--cache-dir", ".mypy_cache", "page.py", "delays.py"],
                     ["basedpyright", "--project", "pyright.json", "--pythonpath", sys.executable]):
         done = subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True,
                               timeout=300, check=False, env={"MYPYPATH": str(ROOT), "PATH": "/usr/bin:/bin"})
