@@ -127,7 +127,8 @@ def test_the_other_wheel_holds_the_other_packages(whole: zipfile.ZipFile) -> Non
         assert {name for name in inside if name.startswith(f"{package}/") and name.endswith(".py")} == on_disk
     assert {name for name in inside if not name.endswith((".py", "/py.typed"))} == {
         "analysis/log4j2.properties", "analysis/report/style.css", "analysis/report/templates/charts.html",
-        "analysis/report/templates/page.html"}
+        "analysis/report/templates/page.html", "harness/pages/page.css", "harness/pages/page.html",
+        "harness/pages/page.js"}
     assert "remoting/py.typed" in inside
 
 

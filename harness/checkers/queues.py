@@ -250,7 +250,9 @@ class QueueCheck:
 
         What one answer brings is in the order of the answer.
         """
-        order = self._orders.setdefault(self._keys[number], _Order())
+        order = self._orders.get(self._keys[number])
+        if order is None:
+            order = self._orders[self._keys[number]] = _Order()
         begun, acked = self._sent.begun[number], self._sent.acked[number]
         end = bisect_left(order.ends, asked.index)
         latest, whose = (order.latest[end - 1], order.whose[end - 1]) if end else (_NEVER, _NEVER)

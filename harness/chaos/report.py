@@ -1,0 +1,34 @@
+"""``chaos report DIR``: the page of a run, or of a history alone. Knows files and the command line."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from harness.chaos.subcommand import PASSED, Refused
+from harness.pages.files import made
+
+NAME: Final = "report"
+ABOUT: Final = "write the page of a run: one HTML file"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that it takes."""
+    parser.add_argument("directory", type=Path, metavar="DIR", help="a run's directory, or a history")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="default: page.html in DIR, or beside the history")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the options ask for."""
+    here = options.directory
+    out = options.out or (here if here.is_dir() else here.parent) / "page.html"
+    try:
+        text = made(here)
+    except (KeyError, TypeError) as error:
+        raise Refused(f"nemesis.jsonl or messages.jsonl lacks {error}") from None
+    staged = out.with_name(out.name + ".part")
+    staged.write_text(text, encoding="utf-8")
+    staged.replace(out)
+    print(f"{out}: {len(text.encode()) / 1e6:.1f} MB")
+    return PASSED

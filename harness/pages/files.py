@@ -1,0 +1,72 @@
+"""The page of a run's directory: reads what the run wrote, writes one HTML file. Knows no checker's workings.
+
+Everything is inside: style, script and data. The look is that of the report on logs, whose style sheet it shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from harness.checkers.recovery import faults_from_json, faults_of, recoveries
+from harness.histories.events import HistoryError, operations
+from harness.histories.reading import open_history
+from harness.pages.content import Told, content, messages_from_json
+
+SHRUNK: Final = ("shrunk.toml", "shrunk.json", "shrunk.txt")
+
+
+def made(directory: Path) -> str:
+    """The page of a run, or of a history alone. Raises ``HistoryError`` and ``OSError``."""
+    beside = directory if directory.is_dir() else directory.parent / "-"
+    events = list(open_history(directory).events)
+    rows = _lines(beside / "nemesis.jsonl")
+    faults = faults_from_json(rows) if rows else faults_of(events)
+    verdict = _object(beside / "verdict.json")
+    told = Told(
+        directory.name, _object(beside / "run.json"), verdict, operations(events), faults, recoveries(events, faults),
+        messages_from_json(_lines(beside / "messages.jsonl")),
+        next(((beside / name).read_text() for name in SHRUNK if (beside / name).exists()), ""))
+    return page(content(told))
+
+
+def page(value: Mapping[str, Any]) -> str:
+    """One HTML file that shows ``content``'s value."""
+    folder = resources.files(__package__)
+    spec = find_spec("analysis")  # which is not imported: its libraries are an extra
+    assert spec is not None and spec.origin is not None, "the packages come together"
+    style = (Path(spec.origin).parent / "report" / "style.css").read_text() + folder.joinpath("page.css").read_text()
+    data = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode().replace("<", "\\u003c")
+    text = folder.joinpath("page.html").read_text()
+    for name, inside in (("STYLE", style), ("SCRIPT", folder.joinpath("page.js").read_text()), ("DATA", data)):
+        text = text.replace(f"/*{name}*/", inside, 1)
+    return text
+
+
+def _object(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        found = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise HistoryError(0, f"{path.name} is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise HistoryError(0, f"{path.name} is no object")
+    return found
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    rows = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            rows.append(orjson.loads(line))
+        except orjson.JSONDecodeError as error:
+            raise HistoryError(number, f"{path.name} is no JSON: {error}") from None
+    return rows
