@@ -27,7 +27,7 @@ OUTCOMES: Final = {OK: 0, FAIL: 1, INFO: 2}
 
 
 @attrs.frozen
-class Message:
+class Arrow:
     """Of a trace: what one server sent another. ``received_ns`` is None for one that was lost."""
 
     sender: str
@@ -38,7 +38,7 @@ class Message:
 
 
 @attrs.frozen
-class Told:
+class WholeRun:
     """All that is known of a run. ``run`` and ``verdict`` are the objects of its files; ``shrunk`` is a script."""
 
     name: str
@@ -47,11 +47,11 @@ class Told:
     operations: Sequence[Operation]
     faults: Sequence[Fault] = ()
     recoveries: Sequence[Recovery] = ()
-    messages: Sequence[Message] = ()
+    messages: Sequence[Arrow] = ()
     shrunk: str = ""
 
 
-def content(told: Told) -> dict[str, Any]:
+def content(told: WholeRun) -> dict[str, Any]:
     """The value that the page shows."""
     end_ns = max((_end_ns(each) for each in told.operations), default=0)
     end_ns = max([end_ns, *(fault.end_ns or fault.start_ns for fault in told.faults)])
@@ -165,12 +165,12 @@ def _recovery(recoveries: Sequence[Recovery]) -> list[dict[str, Any]]:
     return rows
 
 
-def _message(message: Message) -> list[Any]:
+def _message(message: Arrow) -> list[Any]:
     received = None if message.received_ns is None else message.received_ns // NS_PER_US
     return [message.sender, message.receiver, message.sent_ns // NS_PER_US, received, message.what]
 
 
-def messages_from_json(rows: Iterable[Mapping[str, Any]]) -> list[Message]:
+def messages_from_json(rows: Iterable[Mapping[str, Any]]) -> list[Arrow]:
     """From the objects of ``messages.jsonl``. Raises ``KeyError`` for one without its ends or its time."""
-    return [Message(str(row["from"]), str(row["to"]), row["sent_ns"], row.get("received_ns"), str(row.get("what", "")))
+    return [Arrow(str(row["from"]), str(row["to"]), row["sent_ns"], row.get("received_ns"), str(row.get("what", "")))
             for row in rows]

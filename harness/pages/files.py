@@ -16,7 +16,7 @@ import orjson
 from harness.checkers.recovery import faults_from_json, faults_of, recoveries
 from harness.histories.events import HistoryError, operations
 from harness.histories.reading import open_history
-from harness.pages.content import Told, content, messages_from_json
+from harness.pages.content import WholeRun, content, messages_from_json
 
 SHRUNK: Final = ("shrunk.toml", "shrunk.json", "shrunk.txt")
 
@@ -28,7 +28,7 @@ def made(directory: Path) -> str:
     rows = _lines(beside / "nemesis.jsonl")
     faults = faults_from_json(rows) if rows else faults_of(events)
     verdict = _object(beside / "verdict.json")
-    told = Told(
+    told = WholeRun(
         directory.name, _object(beside / "run.json"), verdict, operations(events), faults, recoveries(events, faults),
         messages_from_json(_lines(beside / "messages.jsonl")),
         next(((beside / name).read_text() for name in SHRUNK if (beside / name).exists()), ""))

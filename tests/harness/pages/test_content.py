@@ -7,7 +7,7 @@ from harness.checkers.models import Register
 from harness.checkers.recovery import Fault, Recovery
 from harness.checkers.verdict import as_json
 from harness.histories.events import INFO, INVOKE, OK, Event, operations
-from harness.pages.content import Told, content, messages_from_json
+from harness.pages.content import WholeRun, content, messages_from_json
 
 MS = 1_000_000
 ROWS = ((0, INVOKE, 0, "write", 1), (10, OK, 0, "write", 1), (20, INVOKE, 1, "write", 2), (30, INFO, 1, "write", 2),
@@ -18,7 +18,7 @@ EVENTS = [Event(number, kind, process, f, None, value, at * MS, None, number + 1
 
 def test_what_the_page_tells() -> None:
     verdict = as_json([check(EVENTS, Register)])
-    told = content(Told("run-1", {"seed": 3}, verdict, operations(EVENTS), [Fault("kill", 15 * MS, None, ("n1",))],
+    told = content(WholeRun("run-1", {"seed": 3}, verdict, operations(EVENTS), [Fault("kill", 15 * MS, None, ("n1",))],
                         [Recovery(Fault("kill", 15 * MS), None, accepted=4.0)], shrunk="kill n1"))
     assert told["valid"] is False
     assert told["counts"] == [2, 0, 1]
@@ -37,7 +37,7 @@ def test_what_the_page_tells() -> None:
 
 def test_what_is_open_together_has_lanes_of_its_own() -> None:
     both = [Event(0, INVOKE, 0, "read", "k", None, 0), Event(1, INVOKE, 1, "read", "k", None, MS)]
-    told = content(Told("r", {}, {}, operations(both)))
+    told = content(WholeRun("r", {}, {}, operations(both)))
     assert told["operations"]["lane"] == [0, 1]
     assert told["operations"]["took"] == [-1, -1]
     assert (told["valid"], told["failing"], told["keys"]) == ("unknown", -1, ["k"])
@@ -46,5 +46,5 @@ def test_what_is_open_together_has_lanes_of_its_own() -> None:
 def test_messages_of_a_trace() -> None:
     rows = [{"from": "a", "to": "b", "sent_ns": 1_000, "received_ns": 3_000, "what": "append"},
             {"from": "b", "to": "a", "sent_ns": 4_000}]
-    told = content(Told("r", {}, {}, [], messages=messages_from_json(rows)))
+    told = content(WholeRun("r", {}, {}, [], messages=messages_from_json(rows)))
     assert told["messages"] == [["a", "b", 1, 3, "append"], ["b", "a", 4, None, ""]]

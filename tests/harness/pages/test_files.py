@@ -12,7 +12,7 @@ import pytest
 from harness.chaos.cli import main
 from harness.chaos.subcommand import PASSED, USAGE
 from harness.histories.events import INVOKE, OK, Event, operations
-from harness.pages.content import Told, content
+from harness.pages.content import WholeRun, content
 from harness.pages.files import made, page
 
 
@@ -67,7 +67,7 @@ def test_a_history_alone_has_a_page(tmp_path: Path) -> None:
 def test_a_hundred_thousand_events_are_below_five_megabytes() -> None:
     events = [Event(2 * number + side, (INVOKE, OK)[side], number % 20, "write", f"k{number % 9}", number,
                     number * 1_000_000 + side * 400_000) for number in range(50_000) for side in (0, 1)]
-    text = page(content(Told("big", {}, {}, operations(events))))
+    text = page(content(WholeRun("big", {}, {}, operations(events))))
     assert len(text) < 5_000_000
 
 
