@@ -6,18 +6,20 @@ It starts our name server, two groups of our brokers, and a Java program that se
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import attrs
 
 from harness.processes import java, ours
 from harness.processes.broker import Broker
+from harness.processes.java.settings import Value
 from harness.scenarios.interop.ha import topic_everywhere
 from harness.scenarios.interop.scenario import Stage, scenario
 from harness.scenarios.interop.waiting import FAR_MS, LATER, Clients, followed
 from harness.scenarios.interop.watch import create_topic
 
 ACTING: dict[str, object] = {"enableSlaveActingMaster": True, "enableRemoteEscape": True, "totalReplicas": 2}
+SHOWS: dict[str, Value] = {"supportActingMaster": True}
 FAR = 10
 
 
@@ -32,28 +34,30 @@ class Groups:
 
 
 @asynccontextmanager
-async def groups(stage: Stage) -> AsyncIterator[Groups]:
-    """Up, with the topic at both masters, which Java's tool made, and at the slave."""
-    async with ours.namesrv(stage.here / "namesrv", extra={"supportActingMaster": True}) as namesrv:
-        at = [namesrv.address]
+async def groups(stage: Stage, *, with_java: bool = False) -> AsyncIterator[Groups]:
+    """Up, with the topic at both masters, which Java's tool made, and at the slave; ``with_java``: and a Java name
+    server beside ours."""
+    async with AsyncExitStack() as stack:
+        at = [(await stack.enter_async_context(ours.namesrv(stage.here / "namesrv", extra=SHOWS))).address]
+        if with_java:
+            at.append((await stack.enter_async_context(java.namesrv(
+                stage.release, stage.here / "java-namesrv", extra=SHOWS))).address)
         async with (
             ours.broker(stage.here / "b0", "b", namesrv=at) as other,
             ours.broker(stage.here / "a0", "a", namesrv=at, extra=ACTING) as master,
             ours.broker(stage.here / "a1", "a", namesrv=at, start=False, extra={
                 **ACTING, "brokerId": 1, "brokerRole": "SLAVE"}) as slave,
         ):
-            await create_topic(stage, namesrv.address, LATER)
+            await create_topic(stage, at[0], LATER)
             await topic_everywhere((master, other), LATER)
             await slave.start()
             await topic_everywhere((slave,), LATER)
-            yield Groups(master, slave, other, namesrv.address)
+            yield Groups(master, slave, other, ";".join(at))
 
 
-@scenario("5.5.0", timeout_s=300)
-async def java_timers_go_on_while_our_master_is_away(stage: Stage) -> None:
-    """Our plain master is killed -9: its slave delivers its timers at another group's master; then it comes back."""
-    async with groups(stage) as up, java.later(
-            stage.release, stage.here / "later", namesrv=[up.namesrv], topic=LATER) as timers:
+async def _away(stage: Stage, up: Groups) -> None:
+    """The master is killed -9 while timers wait, all of which come; it starts again, and all come."""
+    async with java.later(stage.release, stage.here / "later", namesrv=up.namesrv.split(";"), topic=LATER) as timers:
         made = Clients(stage, up.namesrv, timers, timers)
         await made.timer("first", 0)
         await timers.wait_for("received")
@@ -69,3 +73,17 @@ async def java_timers_go_on_while_our_master_is_away(stage: Stage) -> None:
         await up.master.start()
         await made.timer("back", 3_000)
         await made.come("with the master")
+
+
+@scenario("5.5.0", timeout_s=300)
+async def java_timers_go_on_while_our_master_is_away(stage: Stage) -> None:
+    """Our plain master is killed -9: its slave delivers its timers at another group's master; then it comes back."""
+    async with groups(stage) as up:
+        await _away(stage, up)
+
+
+@scenario("5.5.0", "5.3.3", timeout_s=300)
+async def a_java_name_server_and_ours_say_that_our_master_is_away(stage: Stage) -> None:
+    """The same, where one of two name servers is Java's: more than half of them are both."""
+    async with groups(stage, with_java=True) as up:
+        await _away(stage, up)
