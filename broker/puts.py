@@ -53,6 +53,10 @@ class PutResult(NamedTuple):
     remark: str = ""
 
 
+class NotTaken(PutResult):
+    """Nothing was stored, for a reason that is this message's own: others may fare better."""
+
+
 Done = Callable[[PutResult], None]
 HELD_MAX: Final = 10_000
 HELD_BYTES_MAX: Final = 128 << 20

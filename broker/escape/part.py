@@ -19,7 +19,7 @@ from broker.config import BrokerConfig
 from broker.escape.letters import Parcel, Refuge, in_turn, parcel, places
 from broker.ha.acks import PutStatus
 from broker.part import Part
-from broker.puts import Done, PutResult
+from broker.puts import Done, NotTaken, PutResult
 from broker.standing import Standing
 from broker.topics.names import RETRY_PREFIX, SYSTEM_PREFIX
 from remoting.bodies.namesrv import TopicRouteData
@@ -125,12 +125,12 @@ class EscapePart(Part):
             self._bytes += size
             self._nursery.start_soon(self._put, [parcel(message, self._group) for message in messages], size, done)
 
-    def _keep(self, count: int, done: Done, why: str) -> None:
+    def _keep(self, count: int, done: Done, why: str, *, alone: bool = False) -> None:
         if why != self._why:
             logger.warning("what is due is kept", extra={"why": why})
         self._why = why
         self.counters.kept += count
-        done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=why))
+        done((NotTaken if alone else PutResult)(PutStatus.SERVICE_NOT_AVAILABLE, remark=why))
 
     async def _put(self, parcels: Sequence[Parcel], size: int, done: Done) -> None:
         """Messages of one queue one after the other, so that they keep their order."""
@@ -163,7 +163,7 @@ class EscapePart(Part):
                     self._stored[each.key] = None
             while len(self._stored) > STORED_MAX:
                 del self._stored[next(iter(self._stored))]
-            self._keep(len(parcels) - len(stored), done, whys[0])
+            self._keep(len(parcels) - len(stored), done, whys[0], alone=len(parcels) == 1)
         else:
             self._why = ""
             done(PutResult(PutStatus.PUT_OK))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from broker.ha.acks import PutStatus
-from broker.puts import Outlet, PutResult
+from broker.puts import NotTaken, Outlet, PutResult
 from broker.schedule import levels
 from broker.schedule.machine import Delivery, Machine
 from broker.store.consumequeue import ENTRY
@@ -102,6 +102,10 @@ class DelayedDelivery:
         now_ns = self._now_ns()
         self.machine.start(now_ns, self._wall_ms(), self._queues)
         self._save_at_ns = now_ns + self._save_interval_ns
+
+    def fit(self) -> None:
+        """As ``Machine.fit``: this broker takes messages from now on."""
+        self.machine.fit(self._wall_ms(), self._queues)
 
     def stop(self) -> None:
         """It is one no longer, or closes."""
@@ -200,7 +204,7 @@ class DelayedDelivery:
         if result.status is PutStatus.PUT_OK:
             self.delivered += count
             self.machine.done(delivery, now_ns, self._wall_ms())
-        else:
+        elif not (isinstance(result, NotTaken) and self.machine.pass_by(delivery, now_ns, self._wall_ms())):
             logger.warning("delayed messages %d to %d of level %d are not delivered, and will be tried again: %s %s",
                            delivery.begin, delivery.end - 1, delivery.level, result.status.name, result.remark)
             self.machine.failed(delivery, now_ns, fault=result.status in ILLEGAL)

@@ -25,6 +25,8 @@ PAUSE_AFTER_FAULT_MS: Final = 10_000
 """After one that could not even be tried."""
 TOGETHER_MAX: Final = 32
 """Messages of one delivery."""
+PASSED_BY_MAX: Final = 1_000
+"""Of one level. With more it stands still."""
 VERSION_STEP: Final = 200
 """Positions moved for one step of the version, unless ``delayOffsetUpdateVersionStep`` says otherwise."""
 
@@ -60,6 +62,10 @@ class _Level:
     look_at_ns: int = 0
     under_way: bool = False
     together: int = TOGETHER_MAX
+    ahead: int | None = None
+    """Behind those that were passed by; None: none was."""
+    passed_by: dict[int, int] = attrs.field(factory=dict)
+    """Messages that nobody takes now, and when each is tried again, ns; the first of them is at ``offset``."""
 
 
 class Machine:
@@ -131,8 +137,16 @@ class Machine:
             return
         self.started = True
         self._run += 1
-        for number, level in self._levels.items():
+        for level in self._levels.values():
             level.look_at_ns, level.under_way, level.together = now_ns + FIRST_MS * NS_PER_MS, False, TOGETHER_MAX
+            level.ahead = None
+            level.passed_by.clear()
+        self.fit(wall_ms, queues)
+
+    def fit(self, wall_ms: int, queues: Queues) -> None:
+        """No position is beyond its queue: a master that starts to deliver later than it takes messages says so when it
+        takes the first."""
+        for number, level in self._levels.items():
             _, end = queues.bounds(number) or (0, 0)
             if level.offset is not None and level.offset > end:
                 self._move(level, end, wall_ms)
@@ -149,7 +163,7 @@ class Machine:
         for number, level in self._levels.items():
             if not level.under_way and level.look_at_ns <= now_ns:
                 level.look_at_ns = now_ns + PAUSE_MS * NS_PER_MS
-                delivery = self._look(number, level, wall_ms, queues)
+                delivery = self._again(number, level, now_ns) or self._look(number, level, wall_ms, queues)
                 if delivery is not None:
                     level.under_way = True
                     found.append(delivery)
@@ -160,8 +174,10 @@ class Machine:
         if bounds is None:
             return None
         least, end = bounds
-        begin = min(max(level.offset or 0, least), end)
-        self._move(level, begin, wall_ms)
+        for offset in [each for each in level.passed_by if each < least]:
+            del level.passed_by[offset]
+        begin = min(max((level.offset if level.ahead is None else level.ahead) or 0, least), end)
+        self._stands(level, begin, wall_ms)
         count = 0
         for due_ms in queues.due_times_ms(number, begin, level.together):
             if not is_due(due_ms, wall_ms, level.delay_ms):
@@ -169,11 +185,26 @@ class Machine:
             count += 1
         return Delivery(number, begin, begin + count, self._run) if count else None
 
+    def _again(self, number: int, level: _Level, now_ns: int) -> Delivery | None:
+        """One that was passed by."""
+        for offset, at_ns in level.passed_by.items():
+            if at_ns <= now_ns:
+                return Delivery(number, offset, offset + 1, self._run)
+        return None
+
+    def _stands(self, level: _Level, begin: int, wall_ms: int) -> None:
+        """All in front is delivered, but for what was passed by."""
+        level.ahead = begin if level.passed_by else None
+        self._move(level, min(level.passed_by, default=begin), wall_ms)
+
     def done(self, delivery: Delivery, now_ns: int, wall_ms: int) -> None:
         """All of it is stored: on to the next, at once."""
         level = self._answered(delivery)
         if level is not None:
-            self._move(level, delivery.end, wall_ms)
+            if level.passed_by.pop(delivery.begin, None) is not None:
+                self._stands(level, delivery.end if level.ahead is None else level.ahead, wall_ms)
+            else:
+                self._stands(level, delivery.end, wall_ms)
             level.look_at_ns = now_ns
             level.together = TOGETHER_MAX
 
@@ -184,11 +215,28 @@ class Machine:
             alone, level.together = level.together == 1 or delivery.end - delivery.begin == 1, 1
             level.look_at_ns = now_ns + (PAUSE_AFTER_FAULT_MS if fault and alone else PAUSE_MS) * NS_PER_MS
 
+    def pass_by(self, delivery: Delivery, now_ns: int, wall_ms: int) -> bool:
+        """Nobody takes this message now, for a reason of its own: others of its level go on, and the position stays.
+        False: it is not the only one of its delivery, or too many were passed by; then it is ``failed``."""
+        level = self._levels[delivery.level]
+        if delivery.end - delivery.begin > 1 or (
+                delivery.begin not in level.passed_by and len(level.passed_by) >= PASSED_BY_MAX):
+            return False
+        if self._answered(delivery) is not None:
+            known = delivery.begin in level.passed_by
+            level.passed_by[delivery.begin] = now_ns + PAUSE_AFTER_FAULT_MS * NS_PER_MS
+            if not known:
+                self._stands(level, delivery.end, wall_ms)
+            level.look_at_ns = now_ns
+        return True
+
     def _answered(self, delivery: Delivery) -> _Level | None:
         if not self.started or delivery.run != self._run:
             return None
         level = self._levels[delivery.level]
-        assert level.under_way and level.offset == delivery.begin, "one delivery of a level at a time"
+        at = level.offset if level.ahead is None else level.ahead
+        assert level.under_way and (at == delivery.begin or delivery.begin in level.passed_by), (
+            "one delivery of a level at a time")
         level.under_way = False
         return level
 

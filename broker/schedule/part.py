@@ -84,6 +84,10 @@ class DelaysPart(SpecialService):
     def role_changed(self, role: Role) -> None:
         self._delivery.machine.state_version = role.epoch
 
+    def writes_opened(self) -> None:
+        self._delivery.fit()
+        super().writes_opened()
+
     def begin(self) -> None:
         self._delivery.start()
 

@@ -63,12 +63,18 @@ async def test_what_nobody_takes_is_kept(autojump_clock: trio.abc.Clock) -> None
         master.topics.update([TopicConfig("U")])
         await trio.sleep(1)
         await made.send(master.address, b"late", topic="U", properties="DELAY\x011\x02UNIQ_KEY\x01u\x02")
+        await made.send(master.address, b"behind", properties="DELAY\x011\x02UNIQ_KEY\x01v\x02")
         await until(lambda: slave.broker.journal.confirm_offset == master.broker.journal.end)
         await master.kill()
         await until(lambda: may_deliver(slave))
         await until(lambda: info(slave)["escapeWaitsFor"])
         assert info(slave)["escapeWaitsFor"] == "U: no other group of the cluster has a master that takes it"
+        await trio.sleep(5)
+        assert await bodies(made, other) == [b"before", b"behind"], "others of its level go on"
+        assert info(slave)["scheduleMessageOffset_1"] == "0,2"
         other.topics.update([TopicConfig("U")])
         await trio.sleep(60)
+        assert info(slave)["scheduleMessageOffset_1"] == "2,2"
+        assert await bodies(made, other) == [b"before", b"behind"]
         assert await bodies(made, other, "U") == [b"late"]
         assert info(slave)["escapeWaitsFor"] == ""

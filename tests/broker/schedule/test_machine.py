@@ -93,6 +93,68 @@ def test_a_fault_of_many_is_looked_for_one_by_one() -> None:
     assert (alone.begin, alone.end) == (0, 1)
 
 
+def test_what_nobody_takes_is_passed_by_and_the_position_stays() -> None:
+    queues, now = Memory({1: [0] * 4}), FIRST_MS
+    machine = started(queues)
+    (many,) = machine.poll(ns(now), now, queues)
+    assert not machine.pass_by(many, ns(now), now), "one of them is it"
+    machine.failed(many, ns(now))
+    now += PAUSE_MS
+    (one,) = machine.poll(ns(now), now, queues)
+    assert machine.pass_by(one, ns(now), now)
+    (next_one,) = machine.poll(ns(now), now, queues)
+    assert (next_one.begin, next_one.end) == (1, 2)
+    machine.done(next_one, ns(now), now)
+    assert machine.offsets().offset_table == {1: 0}
+    (rest,) = machine.poll(ns(now), now, queues)
+    assert (rest.begin, rest.end) == (2, 4)
+    machine.done(rest, ns(now), now)
+    assert machine.poll(ns(now), now, queues) == []
+    now += PAUSE_AFTER_FAULT_MS
+    (again,) = machine.poll(ns(now), now, queues)
+    assert (again.begin, again.end) == (0, 1)
+    machine.pass_by(again, ns(now), now)
+    assert machine.offsets().offset_table == {1: 0}
+    queues.due[1].append(0)
+    (new,) = machine.poll(ns(now), now, queues)
+    machine.done(new, ns(now), now)
+    now += PAUSE_AFTER_FAULT_MS
+    (again,) = machine.poll(ns(now), now, queues)
+    machine.done(again, ns(now), now)
+    assert machine.offsets().offset_table == {1: 5}
+
+
+def test_one_that_was_passed_by_goes_with_its_queue_and_a_new_run_begins_at_it() -> None:
+    queues, now = Memory({1: [0] * 3}), FIRST_MS
+    machine = started(queues)
+    (many,) = machine.poll(ns(now), now, queues)
+    machine.failed(many, ns(now))
+    now += PAUSE_MS
+    (one,) = machine.poll(ns(now), now, queues)
+    machine.pass_by(one, ns(now), now)
+    (next_one,) = machine.poll(ns(now), now, queues)
+    machine.done(next_one, ns(now), now)
+    again = started(queues, machine.offsets())
+    assert [each.begin for each in again.poll(ns(now), now, queues)] == [0]
+    queues.gone = 2
+    (last,) = machine.poll(ns(now), now, queues)
+    assert (last.begin, last.end) == (2, 3)
+    machine.done(last, ns(now), now)
+    assert machine.offsets().offset_table == {1: 3}
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_position_beyond_its_queue_goes_back_before_anything_new_comes(late: bool) -> None:
+    """A master may take messages before it delivers."""
+    queues = Memory({1: [0] * 3})
+    machine = Machine(DELAYS, DelayOffsets({1: 7}))
+    if late:
+        machine.fit(0, queues)
+        queues.due[1] += [0] * 6
+    machine.start(0, 0, queues)
+    assert machine.offsets().offset_table == {1: 3}
+
+
 def test_what_a_former_run_ordered_counts_no_more() -> None:
     queues = Memory({1: [0]})
     machine = started(queues)
