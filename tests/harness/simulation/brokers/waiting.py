@@ -39,8 +39,8 @@ PLANTED: Final = (
             "(PAUSE_AFTER_FAULT_MS if fault and alone else 1 << 40)",
             ("INV_B36",), "delays"),
     Planted("one more is passed over with what was delivered", MACHINE,
-            "            self._move(level, delivery.end, wall_ms)\n            level.look_at_ns = now_ns\n",
-            "            self._move(level, delivery.end + 1, wall_ms)\n            level.look_at_ns = now_ns\n",
+            "            else:\n                self._stands(level, delivery.end, wall_ms)\n",
+            "            else:\n                self._stands(level, delivery.end + 1, wall_ms)\n",
             ("INV_B40", "INV_B36"), "delays"),
     # --- timers
     Planted("a slot is delivered while its moment lasts", TIMERS,
