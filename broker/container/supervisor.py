@@ -83,7 +83,7 @@ class Inner:
         child = self.guardian.child
         if self.over.is_set():
             return f"down: {self.failure or 'stopped'}"
-        word = "serves" if self.served.is_set() else "starts"
+        word = "serves" if self.guardian.serves else "starts"
         return f"{word}, process {child.pid if child is not None else 'none yet'}, starts {self.guardian.starts}"
 
 

@@ -187,6 +187,11 @@ class Guardian:
                     nursery.cancel_scope.cancel()
                     return code
 
+    @property
+    def serves(self) -> bool:
+        """Whether the broker itself does, and not the guardian in its place."""
+        return self._served and not self._down.is_set() and not self.ended.is_set()
+
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Hand a signal on to the broker, which then ends in order. The second one, or another than SIGTERM, says that
         nobody is to be served after that."""

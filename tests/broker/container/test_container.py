@@ -16,6 +16,7 @@ import trio
 from broker.container.records import Record, file_name
 from controller.admin.cli import parser as mqadmin
 from controller.admin.cli import run as run_mqadmin
+from harness.processes import ours
 from harness.processes.broker import FAST_PORT, HA_PORT
 from harness.processes.handle import Handle
 from harness.processes.ours import HOST
@@ -92,6 +93,9 @@ class Place:
             try:
                 answer = await self.ask(RequestCode.GET_BROKER_CONFIG, of=name)
             except RemotingError:
+                await trio.sleep(0.02)
+                continue
+            if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # the guardian, in its place
                 await trio.sleep(0.02)
                 continue
             assert properties.parse(answer.body.decode())["brokerName"] == name
@@ -194,3 +198,25 @@ async def test_one_that_cannot_run_is_said_and_takes_nobody_along(tmp_path: Path
         assert await w.add(w.file("c")) == (ResponseCode.SUCCESS, None)
         await w.until_serving("a", "b", "c")
         await w.process.stop(timeout_s=60)
+
+
+async def test_the_container_is_the_guardian_of_brokers_under_controllers(tmp_path: Path) -> None:
+    """It holds their ports, gives them on to each process, and opens them again where it was killed meanwhile."""
+    async with ours.controllers(tmp_path / "controllers", 1) as controllers, place(
+            tmp_path, "a", enableControllerMode="true", controllerAddr=controllers[0].address) as w:
+        await w.until_serving("a")
+        for killed_container in (False, True):
+            first = w.pid("a")
+            if killed_container:
+                await w.process.kill()
+                await w.until_answers("a")
+                await w.process.start()
+                await w.until_serving("a")
+                assert w.pid("a") == first
+            os.kill(first, signal.SIGKILL)
+            with trio.fail_after(60):
+                while w.pid("a") == first:
+                    await trio.sleep(0.02)
+            await w.until_serving("a")
+        await w.process.stop(timeout_s=60)
+        assert not list((tmp_path / "kept" / "processes").iterdir())
