@@ -241,6 +241,8 @@ class Broker:
         self.ledger = None if not config.slaves_may_act else LedgerPart(
             shared, made, client, lambda: self.group.members.addresses)
         self.levelling = None if self.ledger is None or not config.is_isolated_first else self._levels(self.ledger)
+        if self.levelling is not None:
+            made.add(self.levelling)
         self.roles, more = self._roles()
         administration = Administration(
             config, config_path or config.config_store_path, world.files, self.standing, self._follow,

@@ -21,6 +21,7 @@ from broker.ha.tail import undispatched
 from broker.ha.wire import Block, Blocks
 from broker.haaddress import MasterAddress
 from broker.journal import Journal
+from broker.part import Part
 from broker.preonline import steps
 from broker.preonline.steps import LogEnds, Phase, Tail
 from broker.preonline.tail import COMPARED_BYTES, TailCore
@@ -78,7 +79,7 @@ class Hindered(Exception):
     """This attempt came to nothing; in words, why."""
 
 
-class Levelling:
+class Levelling(Part):
     """One start of one member. ``phase`` and ``problem`` say where it stands."""
 
     def __init__(self, client: Client, journal: Journal, ha: HaConfig, connector: Connector, *, broker_id: int,
@@ -92,6 +93,9 @@ class Levelling:
         self._collect = collect
         self._serves = False
         """The HA port does."""
+
+    def runtime_info(self) -> Mapping[str, str]:
+        return {"preOnline": self.phase.name.lower(), "preOnlineWaitsFor": self.problem}
 
     def gate(self, handler: Handler) -> Handler:
         """Nobody copies from a master that does not know yet what its group did without it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import trio
 from trio.testing import MockClock
 
@@ -117,3 +119,26 @@ async def test_a_slave_goes_on_when_the_master_that_came_back_is_lost_again(auto
             assert master.offsets.query("G", "T", 0) == offset
             await trio.sleep(3)  # name servers are asked by then
             assert not ledger(slave).is_handed_over
+
+
+async def test_a_commit_is_answered_when_it_is_synced(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        master, slave = await pair(made)
+        await master.kill()
+        disk, write = trio.Event(), ledger(slave).file._run_sync
+        answers: list[Command] = []
+
+        async def slow(work: Callable[[], None]) -> None:
+            await disk.wait()
+            await write(work)
+
+        async def ask() -> None:
+            answers.append(await commit(made, slave, 5))
+
+        ledger(slave).file._run_sync = slow
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await trio.sleep(5)
+            assert not answers
+            disk.set()
+        assert [answer.code for answer in answers] == [ResponseCode.SUCCESS]

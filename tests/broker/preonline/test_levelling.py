@@ -43,6 +43,7 @@ def problem(node: Node) -> str:
 async def hindered(node: Node, words: str) -> None:
     await until(lambda: words in problem(node))
     assert not node.serves and not node.broker.registration.is_open
+    assert words in node.broker.parts.runtime_info()["preOnlineWaitsFor"]
 
 
 async def test_what_consumers_said_to_the_slave_is_not_lost(autojump_clock: MockClock) -> None:
@@ -105,7 +106,11 @@ async def test_logs_that_differ_keep_the_master_away(autojump_clock: MockClock) 
 
 async def test_a_member_without_timers_does_not_keep_the_master_away(autojump_clock: MockClock) -> None:
     async with cluster() as made:
-        master, _ = await pair(made, timerWheelEnable="false")
+        master, slave = await pair(made)
+        await slave.stop()
+        slave.settings["timerWheelEnable"] = "false"
+        await slave.start()
+        await until(lambda: slave.broker.registration.registered)
         await master.kill()
         await master.start()
         await until(lambda: master.serves)
