@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.chaos.cli import main
 from raft.pytest_plugin import OPTIONS
 from raft.sim import explore
 from raft.sim.swarm import PROFILES
@@ -31,7 +32,9 @@ def pytest_in(folder: Path, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_the_page_from_its_first_line_to_its_last(tmp_path: Path) -> None:
+def test_the_page_from_its_first_line_to_its_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     for name, text in FILES:
         (tmp_path / name).write_text(text)
@@ -52,6 +55,11 @@ def test_the_page_from_its_first_line_to_its_last(tmp_path: Path) -> None:
     status, said = pytest_in(tmp_path, "test_bank.py", "--explore-seeds", "3")
     assert status == 0, said
     assert "explore: seeds=3" in said
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (command,) = re.findall(r"^chaos (sim .*)$", PAGE, re.MULTILINE)
+    assert main([*command.replace("500M", "20k").replace("--jobs 2", "--jobs 1").split(), "--json"]) == 0
+    assert '"verdict": "passed"' in capsys.readouterr().out
 
 
 def test_the_table_has_the_options_that_there_are() -> None:
