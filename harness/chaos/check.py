@@ -95,12 +95,7 @@ class _Seen:
 
 def run(options: argparse.Namespace) -> int:
     """Do what the options ask for."""
-    source = open_history(options.history, options.format, keyed=options.keyed, events_max=options.events_max)
-    seen = _Seen()
-    try:
-        verdicts = judged(source, seen.through(source.events), options)
-    except (chosen.NotChosen, UnknownOperation) as error:
-        raise Refused(str(error)) from None
+    source, seen, verdicts = _asked(options)
     if options.json:
         print(orjson.dumps(verdict.as_json(verdicts), default=str, option=orjson.OPT_INDENT_2).decode())
     else:
@@ -108,6 +103,22 @@ def run(options: argparse.Namespace) -> int:
         for each in verdicts:
             print("\n".join(told(each)))
     return CODES[verdict.merged(verdicts)]
+
+
+def _asked(options: argparse.Namespace) -> tuple[Source, _Seen, list[Verdict]]:
+    source = open_history(options.history, options.format, keyed=options.keyed, events_max=options.events_max)
+    seen = _Seen()
+    try:
+        return source, seen, judged(source, seen.through(source.events), options)
+    except (chosen.NotChosen, UnknownOperation) as error:
+        raise Refused(str(error)) from None
+
+
+def of_history(path: Path) -> dict[str, Any]:
+    """The content of ``verdict.json`` for a history, by what fits. Raises as ``run`` does."""
+    parser = argparse.ArgumentParser()
+    arguments(parser)
+    return verdict.as_json(_asked(parser.parse_args([str(path)]))[2])
 
 
 def judged(source: Source, events: Iterator[Event], options: argparse.Namespace) -> list[Verdict]:

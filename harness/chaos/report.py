@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
+from harness.chaos.check import of_history
 from harness.chaos.subcommand import PASSED, Refused
 from harness.pages.files import made
 
@@ -24,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
     here = options.directory
     out = options.out or (here if here.is_dir() else here.parent) / "page.html"
     try:
-        text = made(here)
+        text = made(here, of_history)
     except (KeyError, TypeError) as error:
         raise Refused(f"nemesis.jsonl or messages.jsonl lacks {error}") from None
     staged = out.with_name(out.name + ".part")

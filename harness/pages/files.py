@@ -5,7 +5,7 @@ Everything is inside: style, script and data. The look is that of the report on 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,13 +21,16 @@ from harness.pages.content import WholeRun, content, messages_from_json
 SHRUNK: Final = ("shrunk.toml", "shrunk.json", "shrunk.txt")
 
 
-def made(directory: Path) -> str:
-    """The page of a run, or of a history alone. Raises ``HistoryError`` and ``OSError``."""
+def made(directory: Path, judge: Callable[[Path], Mapping[str, Any]]) -> str:
+    """The page of a run, or of a history alone; ``judge`` says what its verdict is where no ``verdict.json`` does.
+
+    Raises ``HistoryError`` and ``OSError``.
+    """
     beside = directory if directory.is_dir() else directory.parent / "-"
     events = list(open_history(directory).events)
     rows = _lines(beside / "nemesis.jsonl")
     faults = faults_from_json(rows) if rows else faults_of(events)
-    verdict = _object(beside / "verdict.json")
+    verdict = _object(beside / "verdict.json") or judge(directory)
     told = WholeRun(
         directory.name, _object(beside / "run.json"), verdict, operations(events), faults, recoveries(events, faults),
         messages_from_json(_lines(beside / "messages.jsonl")),

@@ -27,6 +27,7 @@ from controller import cli as controller_cli
 from controller.admin import cli as admin_cli
 from controller.admin.command import COMMANDS
 from controller.namesrv import cli as namesrv_cli
+from harness.chaos import cli as chaos_cli
 from mqcluster import cli as cluster_cli
 from raft.cli import ADDRESSES_VARIABLE
 from remoting.daemon import shutdown
@@ -38,7 +39,7 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "mqcontroller": controller_cli.parser, "mqnamesrv": namesrv_cli.parser, "mqadmin": admin_cli.parser,
     "mqbroker": broker_cli.parser, "mqbrokercontainer": container_cli.parser,
     "mqcluster": cluster_cli.parser, "raft-report": report_cli.parser,
-    "raft-monitor": monitor.parser, "mqshutdown": shutdown.parser}
+    "raft-monitor": monitor.parser, "mqshutdown": shutdown.parser, "chaos": chaos_cli.parser}
 OWN = ("raft", "benchmarks", "tests", "fuzz", "harness")
 NO_ARGUMENTS = {"tests.raft.bugs.registry", "tests.controller.defects", "tests.broker.defects", "tests.promises.page"}
 """Modules that take none: only that they exist is checked."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.chaos.check import of_history
 from harness.chaos.cli import main
 from harness.chaos.subcommand import PASSED, USAGE
 from harness.histories.events import INVOKE, OK, Event, operations
@@ -60,8 +61,10 @@ def test_all_is_inside_and_nothing_of_a_run_is_markup(tmp_path: Path, capsys: py
 
 
 def test_a_history_alone_has_a_page(tmp_path: Path) -> None:
-    (tmp_path / "h.edn").write_text("{:type :invoke, :process 0, :f :read}\n")
-    assert "h.edn" in made(tmp_path / "h.edn")
+    (tmp_path / "h.edn").write_text(
+        "{:type :invoke, :process 0, :f :read}\n{:type :ok, :process 0, :f :read, :value 7}\n")
+    text = made(tmp_path / "h.edn", of_history)
+    assert '"failing":0' in text and "h.edn" in text, "it is judged"
 
 
 def test_a_hundred_thousand_events_are_below_five_megabytes() -> None:
