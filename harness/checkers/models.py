@@ -282,8 +282,10 @@ class KeyValue(Base):
         return does == "read" or (does == "cas" and asked.result is False)
 
     def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
-        does = {self.known(each) for each in (*known, *unknown)}
-        return self._register.idle(unknown, known) if does <= {"read", "write", "cas"} else ()
+        both = (*known, *unknown)
+        nothing = any(self.known(each) == "write" and each.value in (None, "") for each in both)  # is read in two ways
+        plain = {self.known(each) for each in both} <= {"read", "write", "cas"}
+        return self._register.idle(unknown, known) if plain and not nothing else ()
 
 
 def _appended(state: State, value: Any) -> State:

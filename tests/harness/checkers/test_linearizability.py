@@ -148,6 +148,13 @@ def a_write_or_a_cas(*, swapped: bool = False) -> list[Event]:
     return after(made, ("read", 1), ("write", 2), ("read", 1))
 
 
+def test_a_store_may_say_nothing_in_two_ways() -> None:
+    events = after([], ("put", "a"))
+    events.append(Event(len(events), INVOKE, 0, "put", None, None, len(events)))
+    events += [Event(3, INVOKE, 1, "get", None, None, 3), Event(4, OK, 1, "get", None, "", 4)]
+    assert check(events, MODELS["kv"]).valid is Valid.TRUE
+
+
 def test_a_value_cannot_be_written_twice_by_one_unknown_write() -> None:
     assert check(two_writes_of_unknown_outcome(1, 2), Register).valid is Valid.TRUE
     assert check(two_writes_of_unknown_outcome(1, 2, 1), Register).valid is Valid.FALSE
