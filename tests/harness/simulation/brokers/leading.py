@@ -28,7 +28,7 @@ ROLES: Final = "tests/broker/test_roles.py::"
 PLANTED: Final = (
     # --- roles and leases
     Planted("the lease does not end", "broker/replicas/lease.py",
-            "return self.began and (self.until_ns is None or now_ns < self.until_ns)", "return self.began",
+            "return self.began if self.until_ns is None else now_ns < self.until_ns", "return self.began",
             ("INV_C16",)),
     Planted("a lease that was never granted holds", "broker/replicas/lease.py",
             "return not self.granted or not self.length_ns or self.until_ns is not None", "return True",
