@@ -37,15 +37,15 @@ class _Attempt:
 class TableFile:
     """``table`` gives the present content, ``changed`` says that there is a new one, ``run`` must be running.
 
-    ``path``: of a table that is not one of RocketMQ's. ``pause_ms`` lies between two writes at least: for what changes
-    all the time.
+    ``path``: of a table that is not one of RocketMQ's. ``pause_ms`` lies between two writes, unless somebody waits for
+    ``saved``: for what changes all the time.
     """
 
     def __init__(self, files: Files, table: Callable[[], Body], run_sync: RunSync = _in_thread, *, path: str = "",
                  pause_ms: int = 0) -> None:
         self.path = path or PATHS[type(table())]
         self._files, self._table, self._run_sync, self._pause_ms = files, table, run_sync, pause_ms
-        self._bell = Bell()
+        self._bell, self._hurry = Bell(), Bell()
         self._version = 0
         self._written = 0
         self._next = _Attempt()
@@ -58,6 +58,8 @@ class TableFile:
     async def saved(self) -> None:
         """Returns when everything changed so far is on disk. Raises ``OSError``: it is not, and is tried again."""
         wanted = self._version
+        if self._written < wanted:
+            self._hurry.ring()
         while self._written < wanted:
             attempt = self._next
             await attempt.done.wait()
@@ -104,9 +106,11 @@ class TableFile:
                 self._calls.popleft()[1]()
             except Exception:  # a defect of who waited must not cost the table
                 logger.exception("after %s was written", self.path)
-        pause_s = PAUSE_AFTER_FAILURE_S if attempt.error is not None else self._pause_ms / 1e3
-        if pause_s:
-            await trio.sleep(pause_s)
+        if attempt.error is not None:
+            await trio.sleep(PAUSE_AFTER_FAILURE_S)
+        elif self._pause_ms:
+            with trio.move_on_after(self._pause_ms / 1e3):
+                await self._hurry.wait()
 
     def _save(self, table: Body) -> None:
         write_whole(self._files, self.path, table.to_json())

@@ -91,3 +91,19 @@ async def test_writes_keep_their_distance_and_the_last_is_not_forgotten(autojump
         assert disk.writes == 3
         nursery.cancel_scope.cancel()
     assert load(files, DelayOffsets).offset_table == {1: 69}
+
+
+async def test_who_waits_ends_the_pause_between_two_writes(autojump_clock: MockClock) -> None:
+    files, disk, owner = MemoryFiles(), Disk(), Owner()
+    file = TableFile(files, owner.table, disk.run_sync, pause_ms=60_000)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(file.run)
+        for number in (1, 2):
+            owner.offset = number
+            file.changed()
+            await trio.sleep(5)
+        assert disk.writes == 1
+        await file.saved()
+        assert trio.current_time() == 11
+        assert load(files, DelayOffsets).offset_table == {1: 2}
+        nursery.cancel_scope.cancel()
