@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.checkers import queues
 from harness.checkers.queues import Rules, check
 from harness.checkers.verdict import Valid, Verdict
 from harness.histories.events import FAIL, INFO, INVOKE, OK, Event
@@ -49,11 +51,12 @@ def test_what_was_sent_came() -> None:
     assert verdict.asked == {"acknowledged": 2, "received": 2, "read at the end": 0, "orders": 1}
 
 
-@pytest.mark.parametrize(("run", "rules", "promise"), [
+BROKEN: list[tuple[Run, dict[str, Any], str]] = [
     (Run().send("a").send("b").receive("a").receive(f="drain"), {}, "lost"),
     (Run().send("a").send("b").receive("a"), {"drained": True}, "lost"),
     (Run().send("a", {"offset": 0}, key="q").send("b", {"offset": 1}, key="q").receive(
         {"body": "a", "offset": 0}, f="read-all", key="q"), {}, "lost"),
+    (Run().send("a", {"offset": 0}, key="q").receive("a", key="q").receive(f="read-all", key="q"), {}, "lost"),
     (Run().send("a").receive("a").receive("a"), {"once": True}, "once"),
     (Run().send("a").receive("a", "b"), {}, "phantom"),
     (Run().send("a").receive({"body": "b", "offset": 0}, f="read-all").receive("a"), {}, "phantom"),
@@ -66,7 +69,10 @@ def test_what_was_sent_came() -> None:
     (Run().send({"body": "a", "due_ms": 900}).receive("a"), {}, "early"),
     (Run().send({"body": "a", "due_ms": 0}).receive("a"), {"late_ms": 2}, "late"),
     (Run().send("a").send("a").receive("a"), {}, "unique"),
-])
+]
+
+
+@pytest.mark.parametrize(("run", "rules", "promise"), BROKEN)
 def test_each_promise_is_broken_in_turn(run: Run, rules: dict[str, Any], promise: str) -> None:
     verdict = run.verdict(**rules)
     assert verdict.valid is Valid.FALSE
@@ -74,7 +80,7 @@ def test_each_promise_is_broken_in_turn(run: Run, rules: dict[str, Any], promise
     assert promise in verdict.why
 
 
-@pytest.mark.parametrize(("run", "rules"), [
+ALLOWED: list[tuple[Run, dict[str, Any]]] = [
     (Run().send("a").receive("a").receive("a"), {}),
     (Run().send("a").send("b").receive("b", "a"), {}),
     (Run().send("a", key=1).send("b", key=2).receive("b", "a"), {"ordered": True}),
@@ -82,7 +88,10 @@ def test_each_promise_is_broken_in_turn(run: Run, rules: dict[str, Any], promise
     (Run().send({"body": "a", "due_ms": 0}).receive("a"), {"late_ms": 5}),
     (Run().send({"body": "a", "due_ms": 8}).receive("a"), {"early_ms": 5}),
     (Run().send("a", {"offset": 0}, key="q").receive({"body": "a", "offset": 0}, f="read-all", key="q"), {}),
-])
+]
+
+
+@pytest.mark.parametrize(("run", "rules"), ALLOWED)
 def test_what_is_allowed_is_counted_at_most(run: Run, rules: dict[str, Any]) -> None:
     assert run.verdict(**rules).valid is Valid.TRUE
 
@@ -124,6 +133,37 @@ def test_only_the_first_breaches_are_told_and_all_are_counted() -> None:
     assert len(verdict.broken) == 10
     assert "phantom 25 times" in verdict.why
     assert verdict.prefix == 4
+
+
+MUTANTS = {
+    "what is lost is not told": ("for number in lost:", "for number in ():"),
+    "what was refused may come": ("if number in self._failed:", "if False:"),
+    "nobody need have sent it": ("if self._sent.begun[number] == _NEVER:", "if False:"),
+    "two may be at one place": ("if before != number:", "if False:"),
+    "an answer has no order": ("if order.answer == event.index and", "if False and"),
+    "what was not acknowledged has order": ("if acked != _NEVER and acked < latest:", "if acked < latest:"),
+    "keys have one order": ("self._keys[number] = self._key(event.key)", "self._keys[number] = 0"),
+    "nothing is too early": ("if late_ms < -self.rules.early_ms:", "if False:"),
+    "nothing is too late": ("late_ms > self.rules.late_ms", "False"),
+    "a place is never forgotten": ("at[1] not in reading[1]", "False"),
+    "what was seen may go": ("if reading is None or offset in reading[1]", "if True or offset in reading[1]"),
+    "a second time is no matter": ("if self.rules.once:", "if False:"),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_every_mutant_is_caught(mutant: str) -> None:
+    before, after = MUTANTS[mutant]
+    source = inspect.getsource(queues)
+    assert before in source, "the mutant changes something"
+    spoilt: dict[str, Any] = {"__name__": queues.__name__}
+    exec(compile(source.replace(before, after), "mutant", "exec"), spoilt)
+
+    def said(run: Run, rules: dict[str, Any]) -> list[str]:
+        return [each.promise for each in spoilt["check"](run.events, spoilt["Rules"](**rules)).broken]
+
+    assert any(said(run, rules) != [promise] for run, rules, promise in BROKEN) or any(
+        said(run, rules) for run, rules in ALLOWED)
 
 
 # --- a slow look at all --------------------------------------------------------------------------------------------
