@@ -115,10 +115,13 @@ def _asked(options: argparse.Namespace) -> tuple[Source, _Seen, list[Verdict]]:
 
 
 def of_history(path: Path) -> dict[str, Any]:
-    """The content of ``verdict.json`` for a history, by what fits. Raises as ``run`` does."""
+    """The content of ``verdict.json`` for a history, by what fits; none if nothing does. Raises ``HistoryError``."""
     parser = argparse.ArgumentParser()
     arguments(parser)
-    return verdict.as_json(_asked(parser.parse_args([str(path)]))[2])
+    try:
+        return verdict.as_json(_asked(parser.parse_args([str(path)]))[2])
+    except Refused:
+        return {}
 
 
 def judged(source: Source, events: Iterator[Event], options: argparse.Namespace) -> list[Verdict]:

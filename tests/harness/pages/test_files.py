@@ -65,6 +65,8 @@ def test_a_history_alone_has_a_page(tmp_path: Path) -> None:
         "{:type :invoke, :process 0, :f :read}\n{:type :ok, :process 0, :f :read, :value 7}\n")
     text = made(tmp_path / "h.edn", of_history)
     assert '"failing":0' in text and "h.edn" in text, "it is judged"
+    (tmp_path / "h.edn").write_text("{:type :invoke, :process 0, :f :fly}\n")
+    assert '"promises":[]' in made(tmp_path / "h.edn", of_history), "and shown where nothing can judge it"
 
 
 def test_a_hundred_thousand_events_are_below_five_megabytes() -> None:
