@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
 
 from analysis import cli as report_cli
 from analysis import monitor
@@ -73,6 +74,8 @@ def understand(program: str, arguments: list[str], patch: pytest.MonkeyPatch) ->
         here.setattr(sys, "argv", [program, *arguments])
         for name in [name for name in sys.modules if name == program or name == f"{program}.__main__"]:
             here.delitem(sys.modules, name)  # as a fresh interpreter would
+        plain = [finder for finder in sys.meta_path if not isinstance(finder, AssertionRewritingHook)]
+        here.setattr(sys, "meta_path", plain)  # pytest's, which raft's plug-in has for all of raft, runs no module
         run = partial(runpy.run_module, program)
         if program.endswith(".py"):
             here.syspath_prepend(str((ROOT / program).parent))
