@@ -3,7 +3,8 @@
     {:index 0, :type :invoke, :process 0, :f :write, :value 3, :time 1200}
     0	:invoke	:write	3                                  also with a logger's words before it
 
-An independent key stands in the value, as [key value], or in :key. Knows no file.
+An independent key stands in the value, as [key value], or in :key. The order of the file is that of the events: where
+a :time is before that of the event above, as when two threads wrote at once, the latter counts. Knows no file.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _LINE: Final = re.compile(r"(?:.*?\s)?:?(nemesis|\d+)\s+:(invoke|ok|fail|info)\s
 
 def parse(lines: Iterable[str], keyed: bool | None = None) -> Iterator[Event]:
     """``keyed``: whether values are [key value]; None: told from the first reads. Raises ``HistoryError``."""
-    return _keyed(map(_event, itertools.count(), forms(lines, unwrap=True)), keyed)
+    return _keyed(_forward(map(_event, itertools.count(), forms(lines, unwrap=True))), keyed)
 
 
 def parse_text(lines: Iterable[str], keyed: bool | None = None) -> Iterator[Event]:
@@ -53,6 +54,13 @@ def _event(number: int, form: tuple[int, Any]) -> Event:
     if not isinstance(index, int) or not isinstance(time_ns, int):
         raise HistoryError(line, f":index and :time are whole numbers; here {short(index)} and {short(time_ns)}")
     return _plain(Event(index, kind, process, str(found["f"]), found.get("key"), value, time_ns, error, line))
+
+
+def _forward(events: Iterable[Event]) -> Iterator[Event]:
+    latest = 0
+    for event in events:
+        latest = max(latest, event.time_ns)
+        yield event if event.time_ns == latest else event._replace(time_ns=latest)
 
 
 def _of_text(lines: Iterable[str]) -> Iterator[Event]:

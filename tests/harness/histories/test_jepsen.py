@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.histories.events import INFO, INVOKE, NEMESIS, OK, Event, HistoryError
+from harness.histories.events import INFO, INVOKE, NEMESIS, OK, Event, HistoryError, checked
 from harness.histories.jepsen import is_text, line_of, parse, parse_text
 
 KEYED = """\
@@ -66,3 +66,8 @@ def test_a_line_that_is_no_text_of_jepsens() -> None:
         list(parse_text(["hello\n"]))
     with pytest.raises(HistoryError, match="line 1: the file ends"):
         list(parse_text(["0 :ok :read [1\n"]))
+
+
+def test_a_time_that_runs_back_is_that_of_the_event_above() -> None:
+    late = [line.replace(":time 13", ":time 3") for line in KEYED]
+    assert [each.time_ns for each in checked(parse(late))] == [10, 11, 12, 12, 14]
