@@ -27,8 +27,8 @@ import trio
 from benchmarks import rto_figures as figures
 from benchmarks.rto import traffic
 from benchmarks.rto_sides import GROUP, NAMES, Side, Stand, stand
-from harness.scenarios.failovers import sandbox
-from harness.scenarios.failovers.network import namespaces
+from harness.nemesis import sandbox
+from harness.nemesis.network import namespaces
 from mqcluster.looking import GroupView
 from remoting.client import open_client
 

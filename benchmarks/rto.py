@@ -33,12 +33,13 @@ import trio
 from benchmarks import rto_figures as figures
 from benchmarks.rto_sides import GROUP, NAMES, PATIENCE_S, Side, Stand, stand
 from broker.client import ClientError, Message, connect
+from harness.nemesis import sandbox
+from harness.nemesis.network import Network, namespaces
 from harness.processes import java
 from harness.processes.java import FetchFailed, JavaMissing, Release
 from harness.processes.program import Program
-from harness.scenarios.failovers import faults, sandbox
+from harness.scenarios.failovers import faults
 from harness.scenarios.failovers.faults import FILLS, STALLS, Fault, Scene
-from harness.scenarios.failovers.network import Network, namespaces
 from harness.scenarios.traffic import queues_of
 from mqcluster.processes import ClusterError
 from remoting.client import open_client

@@ -18,11 +18,11 @@ import attrs
 import trio
 
 from benchmarks.broker_gap import child_of
+from harness.nemesis import disks, sandbox
+from harness.nemesis.disks import Disk
+from harness.nemesis.network import Network
 from harness.processes.java import JVM, Release, settings
 from harness.processes.java.servers import SMALL
-from harness.scenarios.failovers import disks, sandbox
-from harness.scenarios.failovers.disks import Disk
-from harness.scenarios.failovers.network import Network
 from mqcluster.looking import ClusterView, look, until_settled
 from mqcluster.plan import Durability, Hosts, Kind, Planned, Size, cluster
 from mqcluster.processes import Cluster, ClusterError, Server

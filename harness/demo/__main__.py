@@ -33,12 +33,12 @@ from harness.demo import deployments, tables
 from harness.demo.command import PATIENCE_S, parser, play
 from harness.demo.deployments import DEPLOYMENTS
 from harness.demo.display import Display
+from harness.nemesis import disks, sandbox
+from harness.nemesis.disks import Disk
 from harness.processes import ours
 from harness.processes.broker import Broker
 from harness.processes.handle import Handle, start_all
 from harness.scenarios import traffic
-from harness.scenarios.failovers import disks, sandbox
-from harness.scenarios.failovers.disks import Disk
 from harness.scenarios.traffic import Ledger, described
 from mqcluster.looking import ClusterView, GroupView, look, until_settled
 from mqcluster.plan import DEFAULT_MODE, Durability

@@ -10,10 +10,10 @@ import pytest
 from benchmarks.rto import ACTS, bar, impossible, parser, sides
 from benchmarks.rto_figures import CLIENTS, COLUMNS, FAULTS, cell, longest, merged, page, steady, summary, table
 from benchmarks.rto_sides import GROUP, NAMES, Guarded, JavaServer, Side, Stand, planned, servers
+from harness.nemesis.disks import Disk
+from harness.nemesis.disks import Kind as DiskKind
+from harness.nemesis.forwarding import Forwarders
 from harness.processes.java import Release
-from harness.scenarios.failovers.disks import Disk
-from harness.scenarios.failovers.disks import Kind as DiskKind
-from harness.scenarios.failovers.forwarding import Forwarders
 from mqcluster.plan import Kind
 from mqcluster.processes import Cluster, ClusterError, Server
 from remoting import properties

@@ -1,14 +1,11 @@
 """Hundreds of failovers of real processes under every fault that this machine can make, and what clients saw of them.
 
-    sandbox     namespaces that end with the run, whatever ends it: processes, mounts, networks
-    network     a host for each server, and links that lose what is sent, one way or both
-    forwarding  the same for machines without network namespaces: forwarders in front of every server
-    disks       a disk of its own for each server, that stalls and fills up
     history     what producers were told and consumers saw; the promises asked of it, as a pure function
     traffic     producers, readers that look twice, and the last reading
     faults      what is done to a cluster, each with its undoing
     campaign    the schedule: fault, heal, settle, again; and what must hold of the logs at the end
 
-``python -m harness.scenarios.failovers`` runs it. Promises are asked of groups whose mode makes them, and counted in
-the others. The servers are those of ``mqcluster``, as users start them.
+Namespaces, networks and disks are those of ``harness.nemesis``. ``python -m harness.scenarios.failovers`` runs it.
+Promises are asked of groups whose mode makes them, and counted in the others. The servers are those of ``mqcluster``,
+as users start them.
 """

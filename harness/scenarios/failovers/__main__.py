@@ -25,12 +25,12 @@ from random import Random, SystemRandom
 
 import trio
 
-from harness.scenarios.failovers import disks, sandbox
+from harness.nemesis import disks, sandbox
+from harness.nemesis.forwarding import Forwarders, forwarders
+from harness.nemesis.network import Network, namespaces
 from harness.scenarios.failovers.campaign import MODES, Run, differing, groups, names, planned
 from harness.scenarios.failovers.faults import FAULTS
-from harness.scenarios.failovers.forwarding import Forwarders, forwarders
 from harness.scenarios.failovers.history import History, read
-from harness.scenarios.failovers.network import Network, namespaces
 from mqcluster.plan import Kind
 from mqcluster.processes import Cluster, ClusterError
 from remoting.address import split_address

@@ -18,10 +18,10 @@ import attrs
 import trio
 
 from broker.client import ClientError, MessageQueue, connect
-from harness.scenarios.failovers.disks import Disk
+from harness.nemesis.disks import Disk
+from harness.nemesis.network import Network
 from harness.scenarios.failovers.faults import EXPECTED, FAULTS, FILLS, STALLS, Begun, Busy, Fault, Scene
 from harness.scenarios.failovers.history import PROMISED_BY_ALL, Broken, History, Promise, summary
-from harness.scenarios.failovers.network import Network
 from harness.scenarios.failovers.traffic import Traffic
 from harness.scenarios.traffic import queues_of
 from mqcluster.looking import ClusterView, look, until_settled

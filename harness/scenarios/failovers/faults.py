@@ -14,8 +14,8 @@ from typing import Final
 import attrs
 import trio
 
-from harness.scenarios.failovers.disks import Disk
-from harness.scenarios.failovers.network import CLIENTS, Network
+from harness.nemesis.disks import Disk
+from harness.nemesis.network import CLIENTS, Network
 from mqcluster.looking import ClusterView
 from mqcluster.plan import Kind
 from mqcluster.processes import Cluster, Server

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.scenarios.failovers import sandbox
+from harness.nemesis import sandbox
+from harness.nemesis.forwarding import Forwarders
 from harness.scenarios.failovers.campaign import MODES, differing, groups, names, planned
-from harness.scenarios.failovers.forwarding import Forwarders
 from harness.scenarios.failovers.history import Note, Op, Place
 
 ROOT = Path(__file__).parents[4]

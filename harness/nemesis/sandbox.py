@@ -50,7 +50,7 @@ def enter(module: str, arguments: Sequence[str], namespaces: Sequence[str] = HOS
     """Run ``python -m module`` in a sandbox in place of this program, where that is possible."""
     os.environ[INSIDE] = "root" if os.geteuid() == 0 else "user"
     os.environ["PYTHONPATH"] = os.pathsep.join(
-        [str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])])
+        [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
     os.execvp("unshare", [*_prefix(namespaces), sys.executable, "-P", "-m", module, *arguments])
 
 

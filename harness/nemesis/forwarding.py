@@ -15,7 +15,7 @@ from typing import Final
 import attrs
 import trio
 
-from harness.scenarios.failovers.network import CLIENTS
+from harness.nemesis.network import CLIENTS
 
 _ANNOUNCED: Final = "127.77.0."
 _BOUND: Final = "127.78.0."

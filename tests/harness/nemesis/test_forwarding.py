@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from harness.scenarios.failovers.forwarding import Forwarders, forwarders
-from harness.scenarios.failovers.network import CLIENTS
+from harness.nemesis.forwarding import Forwarders, forwarders
+from harness.nemesis.network import CLIENTS
 
 
 async def _echo(stream: trio.SocketStream) -> None:

@@ -1,0 +1,7 @@
+"""What is done to real processes, their network, disks and clocks; each with its undoing.
+
+    sandbox     namespaces that end with the run, whatever ends it: processes, mounts, networks
+    network     a host for each server, and links that lose what is sent, one way or both
+    forwarding  the same for machines without network namespaces: forwarders in front of every server
+    disks       a disk of its own for each server, that stalls and fills up
+"""
