@@ -4,4 +4,8 @@
     network     a host for each server, and links that lose what is sent, one way or both
     forwarding  the same for machines without network namespaces: forwarders in front of every server
     disks       a disk of its own for each server, that stalls and fills up
+    clocks      the wall clock of a process, set wrong
+    abilities   what this machine and this user can do, in words
+    fault       what a fault is, and what it needs of a run
+    faults      the registry, by the names that scenarios say; faults_* hold them by subject
 """

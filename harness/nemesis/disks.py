@@ -9,6 +9,7 @@ disk of its own at all.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 from enum import Enum
@@ -83,8 +84,13 @@ def make(root: Path, names: Sequence[str], size: int, sandbox: str) -> dict[str,
 
     Raises ``subprocess.CalledProcessError`` where one can be made and another cannot.
     """
-    kind = Kind.DIRECTORY if not sandbox else Kind.LOOP if sandbox == "root" and _loops(root) else Kind.MEMORY
+    kind = possible(root, sandbox)
     return {name: _made(root / name / "store", size, kind) for name in names}
+
+
+def possible(root: Path, sandbox: str) -> Kind:
+    """The best that there can be below ``root``."""
+    return Kind.DIRECTORY if not sandbox else Kind.LOOP if sandbox == "root" and _loops(root) else Kind.MEMORY
 
 
 def _made(place: Path, size: int, kind: Kind) -> Disk:
@@ -114,9 +120,11 @@ def _loops(root: Path) -> bool:
     try:
         disk = _made(probe / "store", 16 << 20, Kind.LOOP)
     except (OSError, subprocess.CalledProcessError):
+        shutil.rmtree(probe, ignore_errors=True)
         return False
     _run("umount", str(disk.place))
     _run("umount", str(disk.below))
+    shutil.rmtree(probe)
     return True
 
 

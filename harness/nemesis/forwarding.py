@@ -7,6 +7,7 @@ connections: nobody is told.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Final
 import attrs
 import trio
 
-from harness.nemesis.network import CLIENTS
+from harness.nemesis.network import CLIENTS, Way
 
 _ANNOUNCED: Final = "127.77.0."
 _BOUND: Final = "127.78.0."
@@ -29,7 +30,7 @@ class Forwarders:
     names: Sequence[str]
     nursery: trio.Nursery
     pid_of: Callable[[str], int] = lambda name: 0
-    _cut: set[tuple[str, str]] = attrs.field(factory=set, init=False)
+    _cut: Counter[Way] = attrs.field(factory=Counter, init=False)
     _healed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def address(self, name: str) -> str:
@@ -43,11 +44,19 @@ class Forwarders:
 
     async def cut(self, source: str, target: str) -> None:
         await trio.lowlevel.checkpoint()
-        self._cut.add((source, target))
+        self._cut[source, target] += 1
+
+    async def mend(self, source: str, target: str) -> None:
+        await trio.lowlevel.checkpoint()
+        self._cut[source, target] = max(self._cut[source, target] - 1, 0)
+        self._look_again()
 
     async def heal(self) -> None:
         await trio.lowlevel.checkpoint()
         self._cut.clear()
+        self._look_again()
+
+    def _look_again(self) -> None:
         self._healed.set()
         self._healed = trio.Event()
 
@@ -70,7 +79,7 @@ class Forwarders:
 
         await trio.serve_listeners(passed_on, [listener])
 
-    async def _pass(self, near: trio.SocketStream, far: trio.SocketStream, way: tuple[str, str],
+    async def _pass(self, near: trio.SocketStream, far: trio.SocketStream, way: Way,
                     ended: trio.CancelScope) -> None:
         with suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             while found := await near.receive_some(_CHUNK):
@@ -79,8 +88,8 @@ class Forwarders:
         await self._uncut(way)  # its end is not heard of either
         ended.cancel()
 
-    async def _uncut(self, way: tuple[str, str]) -> None:
-        while way in self._cut:
+    async def _uncut(self, way: Way) -> None:
+        while self._cut[way]:
             await self._healed.wait()
 
     def _owner(self, port: int) -> str:

@@ -6,6 +6,7 @@ so its packets arrive nowhere, and no error comes back. It needs the sandbox, ``
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
@@ -18,6 +19,9 @@ CLIENTS: Final = "clients"
 _BRIDGE: Final = "quorate0"
 _NETWORK: Final = "10.77.0."
 _NOBODY: Final = "02:00:00:00:00:00"
+
+Way = tuple[str, str]
+"""From whom to whom."""
 
 
 class Network(Protocol):
@@ -39,6 +43,10 @@ class Network(Protocol):
         """What ``source`` sends to ``target`` is lost from now on, without a word."""
         ...
 
+    async def mend(self, source: str, target: str) -> None:
+        """Takes back one ``cut`` of that way: it works again when all are taken back."""
+        ...
+
     async def heal(self) -> None:
         """Every link works again."""
         ...
@@ -49,7 +57,7 @@ class Namespaces:
     """The network of a sandbox."""
 
     names: Sequence[str]
-    _cut: set[tuple[str, str]] = attrs.field(factory=set, init=False)
+    _cut: Counter[Way] = attrs.field(factory=Counter, init=False)
 
     def address(self, name: str) -> str:
         return f"{_NETWORK}{1 if name == CLIENTS else 11 + self.names.index(name)}"
@@ -60,14 +68,26 @@ class Namespaces:
         return () if name == CLIENTS else ("ip", "netns", "exec", name)
 
     async def cut(self, source: str, target: str) -> None:
-        self._cut.add((source, target))
-        await _ip(*self._at(source), "neigh", "replace", self.address(target), "lladdr", _NOBODY,
-                  "dev", self._card(source), "nud", "permanent")
+        self._cut[source, target] += 1
+        await self._settle((source, target))
+
+    async def mend(self, source: str, target: str) -> None:
+        if self._cut[source, target]:
+            self._cut[source, target] -= 1
+            await self._settle((source, target))
 
     async def heal(self) -> None:
-        for source, target in sorted(self._cut):
+        for way in sorted(+self._cut):
+            self._cut[way] = 0
+            await self._settle(way)
+
+    async def _settle(self, way: Way) -> None:
+        source, target = way
+        if self._cut[way]:
+            await _ip(*self._at(source), "neigh", "replace", self.address(target), "lladdr", _NOBODY,
+                      "dev", self._card(source), "nud", "permanent")
+        else:
             await _ip(*self._at(source), "neigh", "del", self.address(target), "dev", self._card(source))
-        self._cut.clear()
 
     def _at(self, name: str) -> Sequence[str]:
         return () if name == CLIENTS else ("-n", name)

@@ -1,0 +1,47 @@
+"""What this machine and this user can do to processes, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from harness.nemesis import disks, sandbox
+from harness.nemesis.fault import Ability, Fault
+
+
+@attrs.frozen
+class Abilities:
+    """``why_not`` has words for each thing that cannot be done here."""
+
+    sandbox: str
+    """``root``, ``user``, or empty: see ``sandbox.inside``."""
+    why_not: Mapping[Ability, str]
+
+    def missing(self, fault: Fault) -> str:
+        """Why this fault cannot be; empty if it can."""
+        return "; ".join(self.why_not[each] for each in sorted(fault.needs, key=lambda need: need.name)
+                         if each in self.why_not)
+
+    @property
+    def cannot(self) -> list[str]:
+        """For people and for ``run.json``."""
+        return [f"cannot {ability.value}: {why}" for ability, why in self.why_not.items()]
+
+    def as_json(self) -> dict[str, Any]:
+        """As ``run.json`` holds it."""
+        return {"sandbox": self.sandbox or "none", "cannot": self.cannot}
+
+
+def probe(root: Path) -> Abilities:
+    """Tries what the faults need, in the sandbox that this program is in; ``root`` is where its disks will be."""
+    inside = sandbox.inside()
+    kind = disks.possible(root, inside)
+    why_not = {}
+    if not kind.stalls:
+        why_not[Ability.STALLS] = f"a disk is {kind.value}: loop devices need root"
+    if not kind.fills:
+        why_not[Ability.ROOM] = f"a disk is {kind.value}: mounts need root or user namespaces"
+    return Abilities(inside, why_not)

@@ -1,0 +1,180 @@
+"""What a fault is, and what it needs of a run: nodes, their network, disks and clocks. It does nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from random import Random
+from typing import Any, Final, Protocol
+
+import attrs
+
+from harness.nemesis.clocks import Clock
+from harness.nemesis.disks import Disk
+from harness.nemesis.network import Network
+
+Undo = Callable[[], Awaitable[None]]
+
+
+class Ability(Enum):
+    """What a machine must be able to do for a fault; the value names it in words."""
+
+    CUTS = "cut links one way"
+    LINKS = "shape links: delay, lose, repeat, reorder, limit"
+    STALLS = "stall disks"
+    ROOM = "fill disks"
+    PRELOAD = "load a shim into processes"
+    POWER = "take from a disk what was not synced"
+
+
+class Node(Protocol):
+    """A process under test, by a name that is also its host's."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def data(self) -> Path:
+        """What survives a kill."""
+        ...
+
+    @property
+    def running(self) -> bool: ...
+
+    @property
+    def pid(self) -> int:
+        """0 while it does not run."""
+        ...
+
+    async def start(self) -> None:
+        """Returns when it is ready. Nothing happens when it runs."""
+        ...
+
+    async def kill(self) -> None:
+        """SIGKILL; returns when it is gone."""
+        ...
+
+    async def stop(self) -> None:
+        """As its operator would; returns when it is gone."""
+        ...
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        ...
+
+    def resume(self) -> None:
+        """SIGCONT. Nothing happens when it does not run."""
+        ...
+
+    async def wipe(self) -> None:
+        """Empty its data while it does not run."""
+        ...
+
+
+class Scene(Protocol):
+    """What there is to do something to."""
+
+    @property
+    def nodes(self) -> Mapping[str, Node]: ...
+
+    @property
+    def network(self) -> Network: ...
+
+    @property
+    def disks(self) -> Mapping[str, Disk]:
+        """By node."""
+        ...
+
+    @property
+    def clocks(self) -> Mapping[str, Clock]:
+        """By node; empty where no shim can be built."""
+        ...
+
+    @property
+    def chance(self) -> Random: ...
+
+    async def chosen(self, selector: str | Sequence[str]) -> list[str]:
+        """The names that a selector stands for now. ``clients`` is the host of the clients."""
+        ...
+
+
+@attrs.define(eq=False)
+class Begun:
+    """A fault that has begun. ``undo`` ends it; asked again, it does nothing."""
+
+    words: str
+    _undo: Undo | None = None
+    nodes: Sequence[str] = ()
+
+    async def undo(self) -> None:
+        undo, self._undo = self._undo, None
+        if undo is not None:
+            await undo()
+
+
+class BadArguments(ValueError):
+    """A fault is asked for with arguments that it does not take."""
+
+
+@attrs.frozen
+class Argument:
+    """What a scenario may say in a fault's ``args``."""
+
+    about: str
+    default: Any
+    least: float = 0
+    most: float | None = None
+    choices: Sequence[str] = ()
+
+    def checked(self, where: str, value: object) -> Any:
+        """Raises ``BadArguments``."""
+        if self.choices:
+            if value not in self.choices:
+                raise BadArguments(f"{where} is {value!r}; it may be {', '.join(self.choices)}")
+        elif isinstance(self.default, bool):
+            if not isinstance(value, bool):
+                raise BadArguments(f"{where} is {value!r}; it may be true or false")
+        elif isinstance(self.default, int | float):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise BadArguments(f"{where} is {value!r}; it is a number")
+            if value < self.least or (self.most is not None and value > self.most):
+                most = "" if self.most is None else f" to {self.most:g}"
+                raise BadArguments(f"{where} is {value:g}; it is from {self.least:g}{most}")
+        elif not isinstance(value, str | list | tuple):
+            raise BadArguments(f"{where} is {value!r}; it is a selector or a list of names")
+        return value
+
+
+Begin = Callable[[Scene, Sequence[str], Mapping[str, Any]], Awaitable[Begun]]
+
+
+@attrs.frozen
+class Fault:
+    """One entry of the registry. ``begin`` takes the scene, the nodes' names, and arguments that were ``checked``."""
+
+    name: str
+    about: str
+    begin: Begin
+    arguments: Mapping[str, Argument] = attrs.field(factory=dict)
+    needs: frozenset[Ability] = frozenset()
+
+    def checked(self, args: Mapping[str, object]) -> dict[str, Any]:
+        """All arguments, the default where nothing is said. Raises ``BadArguments`` in words."""
+        unknown = sorted(set(args) - set(self.arguments))
+        if unknown:
+            known = ", ".join(self.arguments) or "none"
+            raise BadArguments(f"{self.name} takes no {', '.join(unknown)}; it takes: {known}")
+        return {name: each.checked(f"{self.name}'s {name}", args[name]) if name in args else each.default
+                for name, each in self.arguments.items()}
+
+
+NOTHING: Final[Mapping[str, Any]] = {}
+
+
+def named(names: Sequence[str]) -> str:
+    """In words."""
+    return ", ".join(names) or "nobody"

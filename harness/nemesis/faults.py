@@ -1,0 +1,32 @@
+"""The registry of faults, by the names that scenarios say, and those that others bring as ``quorate.faults``."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Final
+
+from harness.nemesis import faults_disks, faults_network, faults_processes
+from harness.nemesis.fault import Fault
+
+GROUP: Final = "quorate.faults"
+"""Entry points of others: each is a ``Fault``, or gives one when it is called."""
+FAULTS: Final = {fault.name: fault for fault in (
+    *faults_processes.FAULTS, *faults_network.FAULTS, *faults_disks.FAULTS)}
+
+
+class UnknownFault(ValueError):
+    """Nobody knows a fault of that name, or the one who does brings no fault."""
+
+
+def fault(name: str) -> Fault:
+    """Raises ``UnknownFault``, which names those that there are."""
+    if name in FAULTS:
+        return FAULTS[name]
+    others = {each.name: each for each in entry_points(group=GROUP)}
+    if name not in others:
+        raise UnknownFault(f"there is no fault {name!r}; there are {', '.join(sorted({*FAULTS, *others}))}")
+    loaded = others[name].load()
+    made = loaded if isinstance(loaded, Fault) else loaded() if callable(loaded) else loaded
+    if not isinstance(made, Fault):
+        raise UnknownFault(f"{others[name].value}, which brings the fault {name!r}, is no Fault of harness.nemesis")
+    return made

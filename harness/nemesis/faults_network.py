@@ -1,0 +1,68 @@
+"""Faults of links: cut without a word, one way or both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from harness.nemesis.fault import Ability, Argument, Begun, Fault, Scene, named
+from harness.nemesis.network import CLIENTS, Way
+
+CUTS: Final = frozenset({Ability.CUTS})
+FROM: Final = Argument("from whom: a selector, names, or clients; everybody else, if it is not said", "")
+SIDE: Final = Argument("both; in: it is heard and hears nothing; out: it hears and is not heard", "both",
+                       choices=("both", "in", "out"))
+
+
+async def others(scene: Scene, names: Sequence[str], selector: str | Sequence[str]) -> list[str]:
+    """Whom a fault of ``names`` is about; everybody else and the clients where the selector is empty."""
+    chosen = await scene.chosen(selector) if selector else [*scene.nodes, CLIENTS]
+    return [name for name in chosen if name not in names]
+
+
+def ways(near: Iterable[str], far: Sequence[str], side: str) -> list[Way]:
+    """All directed pairs of a side."""
+    outward = [(one, other) for one in near for other in far]
+    return [*(outward if side != "in" else ()), *((other, one) for one, other in outward if side != "out")]
+
+
+async def silenced(scene: Scene, pairs: Sequence[Way], words: str, nodes: Sequence[str]) -> Begun:
+    """Cut these ways until it is undone."""
+    for source, target in pairs:
+        await scene.network.cut(source, target)
+
+    async def mend() -> None:
+        for source, target in pairs:
+            await scene.network.mend(source, target)
+
+    return Begun(words, mend, nodes)
+
+
+async def _cut(scene: Scene, names: Sequence[str], args: Mapping[str, Any]) -> Begun:
+    far = await others(scene, names, args["from"])
+    side = {"both": "", "in": ", which still hear", "out": ", which it still hears"}[args["side"]]
+    whom = named(far) if args["from"] else "everybody else"
+    return await silenced(scene, ways(names, far, args["side"]), f"cut {named(names)} from {whom}{side}", names)
+
+
+async def _isolate(scene: Scene, names: Sequence[str], args: Mapping[str, Any]) -> Begun:
+    pairs = [way for name in names
+             for way in ways([name], [each for each in (*scene.nodes, CLIENTS) if each != name], args["side"])]
+    return await silenced(scene, sorted(set(pairs)), f"cut each of {named(names)} from everybody", names)
+
+
+async def _partition(scene: Scene, names: Sequence[str], args: Mapping[str, Any]) -> Begun:
+    shuffled = scene.chance.sample(list(names), len(names))
+    middle = (len(names) + 1) // 2
+    one, two = sorted(shuffled[:middle]), sorted(shuffled[middle:])
+    return await silenced(scene, ways(one, two, "both"), f"part {named(one)} from {named(two)}", names)
+
+
+FAULTS: Final = (
+    Fault("cut", "links lose everything without a word, one way or both; undone: they work", _cut,
+          {"side": SIDE, "from": FROM}, CUTS),
+    Fault("isolate", "each of the nodes is cut from everybody, from the others of them, too; undone: links work",
+          _isolate, {"side": SIDE}, CUTS),
+    Fault("partition", "the nodes fall into two halves, drawn, that do not hear each other; clients reach both; "
+          "undone: links work", _partition, {}, CUTS),
+)

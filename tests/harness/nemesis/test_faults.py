@@ -1,0 +1,64 @@
+"""The registry: names, arguments in words, and the faults of others."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from harness.nemesis import faults
+from harness.nemesis.fault import Ability, BadArguments, Begun, Fault
+from harness.nemesis.faults import FAULTS, UnknownFault, fault
+
+
+async def _nothing(scene: object, names: object, args: object) -> Begun:
+    return Begun("nothing")
+
+
+THEIRS = Fault("theirs", "does nothing", _nothing)
+NO_FAULT = 7
+
+
+def _theirs() -> Fault:
+    return THEIRS
+
+
+def test_every_fault_takes_its_own_defaults() -> None:
+    for each in FAULTS.values():
+        assert each.checked(each.checked({})) == each.checked({})
+        assert each.about and all(one.about for one in each.arguments.values())
+
+
+@pytest.mark.parametrize(("name", "args", "words"), [
+    ("kill", {"hard": True}, "kill takes no hard; it takes: none"),
+    ("cut", {"side": "left"}, "cut's side is 'left'; it may be both, in, out"),
+    ("cut", {"from": 3}, "cut's from is 3; it is a selector or a list of names"),
+    ("rolling-restart", {"down_ms": "soon"}, "rolling-restart's down_ms is 'soon'; it is a number"),
+    ("rolling-restart", {"down_ms": -1}, "rolling-restart's down_ms is -1; it is from 0"),
+])
+def test_wrong_arguments_are_refused_in_words(name: str, args: dict[str, object], words: str) -> None:
+    with pytest.raises(BadArguments, match=words):
+        fault(name).checked(args)
+
+
+def test_an_unknown_name_is_answered_with_those_that_there_are() -> None:
+    with pytest.raises(UnknownFault, match=r"there is no fault 'kil'; there are .*kill.*pause"):
+        fault("kil")
+
+
+@pytest.mark.parametrize("what", ["THEIRS", "_theirs"])
+def test_the_faults_of_others_come_by_entry_point(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    brought = [EntryPoint("theirs", f"{__name__}:{what}", faults.GROUP)]
+    monkeypatch.setattr(faults, "entry_points", lambda group: brought)
+    assert fault("theirs").name == "theirs"
+
+
+def test_an_entry_point_that_brings_no_fault_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    brought = [EntryPoint("theirs", f"{__name__}:NO_FAULT", faults.GROUP)]
+    monkeypatch.setattr(faults, "entry_points", lambda group: brought)
+    with pytest.raises(UnknownFault, match="NO_FAULT, which brings the fault 'theirs', is no Fault"):
+        fault("theirs")
+
+
+def test_abilities_that_faults_need_are_named_in_words() -> None:
+    assert {need for each in FAULTS.values() for need in each.needs} <= set(Ability)
