@@ -39,7 +39,7 @@ from harness.processes import java
 from harness.processes.java import FetchFailed, JavaMissing, Release
 from harness.processes.program import Program
 from harness.scenarios.failovers import faults
-from harness.scenarios.failovers.faults import FILLS, STALLS, Fault, Scene
+from harness.scenarios.failovers.faults import FILLS, STALLS, ClusterScene, Fault
 from harness.scenarios.traffic import queues_of
 from mqcluster.processes import ClusterError
 from remoting.client import open_client
@@ -129,7 +129,7 @@ async def one(there: Stand, sending: Traffic, fault: str, chance: Random) -> dic
     view = await there.without_backoff(await there.settled())
     await trio.sleep(chance.uniform(0.5, 2.5))  # no fixed phase between a fault and anybody's timers
     act, struck = ACTS[fault], time.time()
-    begun = await act.begin(Scene(there.cluster, there.network, there.disks, view, GROUP, chance))
+    begun = await act.begin(ClusterScene(there.cluster, there.network, there.disks, view, GROUP, chance))
     await sending.steady(struck + act.at_least_s, HELD_MOST_S)
     undone = time.time()
     found = {"gaps_s": {client: _rounded(figures.longest(acks, struck, undone))

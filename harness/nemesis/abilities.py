@@ -1,4 +1,7 @@
-"""What this machine and this user can do to processes, in words."""
+"""What this machine and this user can do to processes, in words.
+
+It tries each thing; it knows nothing of scenarios.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 import attrs
 
 from harness.nemesis import disks, sandbox
-from harness.nemesis.fault import Ability, Fault
+from harness.nemesis.fault import Ability, FaultKind
 
 
 @attrs.frozen
@@ -20,7 +23,7 @@ class Abilities:
     """``root``, ``user``, or empty: see ``sandbox.inside``."""
     why_not: Mapping[Ability, str]
 
-    def missing(self, fault: Fault) -> str:
+    def missing(self, fault: FaultKind) -> str:
         """Why this fault cannot be; empty if it can."""
         return "; ".join(self.why_not[each] for each in sorted(fault.needs, key=lambda need: need.name)
                          if each in self.why_not)
@@ -31,7 +34,7 @@ class Abilities:
         return [f"cannot {ability.value}: {why}" for ability, why in self.why_not.items()]
 
     def as_json(self) -> dict[str, Any]:
-        """As ``run.json`` holds it."""
+        """An object as ``run.json`` holds it."""
         return {"sandbox": self.sandbox or "none", "cannot": self.cannot}
 
 

@@ -1,4 +1,7 @@
-"""The wall clock of a process, set wrong by the shim that was loaded into it."""
+"""The wall clock of a process, set wrong by the shim that was loaded into it.
+
+It knows nothing of who reads the clock.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Of one node."""
+    """That of one node's processes."""
 
     def step(self, ahead_ns: int) -> None:
         """It shows so much more than the right time from now on; less, if negative."""

@@ -1,4 +1,7 @@
-"""What a fault is, and what it needs of a run: nodes, their network, disks and clocks. It does nothing itself."""
+"""What a fault is, and what it needs of a run: victims, their network, disks and clocks.
+
+It knows no fault, and does nothing itself; a campaign brings what fits these protocols.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ class Ability(Enum):
     POWER = "take from a disk what was not synced"
 
 
-class Node(Protocol):
+class Victim(Protocol):
     """A process under test, by a name that is also its host's."""
 
     @property
@@ -39,7 +42,7 @@ class Node(Protocol):
 
     @property
     def data(self) -> Path:
-        """What survives a kill."""
+        """The folder of what survives a kill."""
         ...
 
     @property
@@ -63,7 +66,7 @@ class Node(Protocol):
         ...
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """SIGSTOP: it keeps its connections and is silent."""
         ...
 
     def resume(self) -> None:
@@ -79,14 +82,14 @@ class Scene(Protocol):
     """What there is to do something to."""
 
     @property
-    def nodes(self) -> Mapping[str, Node]: ...
+    def nodes(self) -> Mapping[str, Victim]: ...
 
     @property
     def network(self) -> Network: ...
 
     @property
     def disks(self) -> Mapping[str, Disk]:
-        """By node."""
+        """That of each node, by its name."""
         ...
 
     @property
@@ -131,7 +134,7 @@ class Argument:
     choices: Sequence[str] = ()
 
     def checked(self, where: str, value: object) -> Any:
-        """Raises ``BadArguments``."""
+        """The value, if it may be that. Raises ``BadArguments``."""
         if self.choices:
             if value not in self.choices:
                 raise BadArguments(f"{where} is {value!r}; it may be {', '.join(self.choices)}")
@@ -153,7 +156,7 @@ Begin = Callable[[Scene, Sequence[str], Mapping[str, Any]], Awaitable[Begun]]
 
 
 @attrs.frozen
-class Fault:
+class FaultKind:
     """One entry of the registry. ``begin`` takes the scene, the nodes' names, and arguments that were ``checked``."""
 
     name: str
@@ -176,5 +179,5 @@ NOTHING: Final[Mapping[str, Any]] = {}
 
 
 def named(names: Sequence[str]) -> str:
-    """In words."""
+    """The names of nodes, in words."""
     return ", ".join(names) or "nobody"

@@ -1,4 +1,7 @@
-"""The registry of faults, by the names that scenarios say, and those that others bring as ``quorate.faults``."""
+"""The registry of faults, by the names that scenarios say, and those that others bring as ``quorate.faults``.
+
+It knows names and entry points; what a fault does stands in the module of its subject.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ from importlib.metadata import entry_points
 from typing import Final
 
 from harness.nemesis import faults_disks, faults_network, faults_processes
-from harness.nemesis.fault import Fault
+from harness.nemesis.fault import FaultKind
 
 GROUP: Final = "quorate.faults"
-"""Entry points of others: each is a ``Fault``, or gives one when it is called."""
+"""Entry points of others: each is a ``FaultKind``, or gives one when it is called."""
 FAULTS: Final = {fault.name: fault for fault in (
     *faults_processes.FAULTS, *faults_network.FAULTS, *faults_disks.FAULTS)}
 
@@ -18,15 +21,15 @@ class UnknownFault(ValueError):
     """Nobody knows a fault of that name, or the one who does brings no fault."""
 
 
-def fault(name: str) -> Fault:
-    """Raises ``UnknownFault``, which names those that there are."""
+def fault(name: str) -> FaultKind:
+    """The one of that name. Raises ``UnknownFault``, which names those that there are."""
     if name in FAULTS:
         return FAULTS[name]
     others = {each.name: each for each in entry_points(group=GROUP)}
     if name not in others:
         raise UnknownFault(f"there is no fault {name!r}; there are {', '.join(sorted({*FAULTS, *others}))}")
     loaded = others[name].load()
-    made = loaded if isinstance(loaded, Fault) else loaded() if callable(loaded) else loaded
-    if not isinstance(made, Fault):
-        raise UnknownFault(f"{others[name].value}, which brings the fault {name!r}, is no Fault of harness.nemesis")
+    made = loaded if isinstance(loaded, FaultKind) else loaded() if callable(loaded) else loaded
+    if not isinstance(made, FaultKind):
+        raise UnknownFault(f"{others[name].value}, which brings the fault {name!r}, is no FaultKind of harness.nemesis")
     return made

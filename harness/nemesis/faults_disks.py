@@ -1,4 +1,7 @@
-"""Faults of disks: stalled, full."""
+"""Faults of disks: stalled, full.
+
+They know a disk by what can be done to it, and nothing of how that is done.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any, Final
 
 import trio
 
-from harness.nemesis.fault import Ability, Begun, Fault, Scene, named
+from harness.nemesis.fault import Ability, Begun, FaultKind, Scene, named
 
 
 async def _stall(scene: Scene, names: Sequence[str], args: Mapping[str, Any]) -> Begun:
@@ -46,9 +49,11 @@ async def _fill(scene: Scene, names: Sequence[str], args: Mapping[str, Any]) -> 
     return Begun(f"fill the disk of {named(names)}", free, names)
 
 
+STALLS: Final = frozenset({Ability.STALLS})
+ROOM: Final = frozenset({Ability.ROOM})
 FAULTS: Final = (
-    Fault("stall-disk", "every write and sync waits; undone: they go on", _stall, {}, frozenset({Ability.STALLS})),
-    Fault("stall-syncs", "every sync waits, and writes stay in the system's memory; undone: they go on", _stall_syncs,
-          {}, frozenset({Ability.STALLS})),
-    Fault("fill-disk", "no room is left; undone: there is room again", _fill, {}, frozenset({Ability.ROOM})),
+    FaultKind("stall-disk", "every write and sync waits; undone: they go on", _stall, {}, STALLS),
+    FaultKind("stall-syncs", "every sync waits, and writes stay in the system's memory; undone: they go on",
+              _stall_syncs, {}, STALLS),
+    FaultKind("fill-disk", "no room is left; undone: there is room again", _fill, {}, ROOM),
 )

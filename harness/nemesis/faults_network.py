@@ -1,11 +1,14 @@
-"""Faults of links: cut without a word, one way or both."""
+"""Faults of links: cut without a word, one way or both.
+
+They know directed pairs of hosts, and nothing of how a link is cut.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from harness.nemesis.fault import Ability, Argument, Begun, Fault, Scene, named
+from harness.nemesis.fault import Ability, Argument, Begun, FaultKind, Scene, named
 from harness.nemesis.network import CLIENTS, Way
 
 CUTS: Final = frozenset({Ability.CUTS})
@@ -59,10 +62,10 @@ async def _partition(scene: Scene, names: Sequence[str], args: Mapping[str, Any]
 
 
 FAULTS: Final = (
-    Fault("cut", "links lose everything without a word, one way or both; undone: they work", _cut,
+    FaultKind("cut", "links lose everything without a word, one way or both; undone: they work", _cut,
           {"side": SIDE, "from": FROM}, CUTS),
-    Fault("isolate", "each of the nodes is cut from everybody, from the others of them, too; undone: links work",
+    FaultKind("isolate", "each of the nodes is cut from everybody, from the others of them, too; undone: links work",
           _isolate, {"side": SIDE}, CUTS),
-    Fault("partition", "the nodes fall into two halves, drawn, that do not hear each other; clients reach both; "
+    FaultKind("partition", "the nodes fall into two halves, drawn, that do not hear each other; clients reach both; "
           "undone: links work", _partition, {}, CUTS),
 )

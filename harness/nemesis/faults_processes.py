@@ -1,4 +1,7 @@
-"""Faults of processes: killed, stopped, restarted, wiped."""
+"""Faults of processes: killed, stopped, restarted, wiped.
+
+They know processes by the protocol of ``fault``, and nothing of links and disks.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,15 @@ from typing import Any, Final
 
 import trio
 
-from harness.nemesis.fault import Argument, Begun, Fault, Node, Scene, named
+from harness.nemesis.fault import Argument, Begun, FaultKind, Scene, Victim, named
 
 
-def running(scene: Scene, names: Sequence[str]) -> list[Node]:
+def running(scene: Scene, names: Sequence[str]) -> list[Victim]:
     """Those that run: another fault may have ended the others."""
     return [scene.nodes[name] for name in names if scene.nodes[name].running]
 
 
-async def started(nodes: Sequence[Node]) -> None:
+async def started(nodes: Sequence[Victim]) -> None:
     """All at once: some are ready only when others are."""
     async with trio.open_nursery() as nursery:
         for node in nodes:
@@ -23,7 +26,7 @@ async def started(nodes: Sequence[Node]) -> None:
                 nursery.start_soon(node.start)
 
 
-async def killed(nodes: Sequence[Node]) -> None:
+async def killed(nodes: Sequence[Victim]) -> None:
     """All at once; none of them runs afterwards."""
     async with trio.open_nursery() as nursery:
         for node in nodes:
@@ -94,13 +97,13 @@ async def _wipe(scene: Scene, names: Sequence[str], args: Mapping[str, Any]) -> 
 
 
 FAULTS: Final = (
-    Fault("kill", "SIGKILL, all at once; undone: started again", _kill),
-    Fault("pause", "SIGSTOP: silent, while connections stay; undone: SIGCONT", _pause),
-    Fault("restart", "ended in order, all at once; undone: started again", _restart),
-    Fault("rolling-restart", "ended in order and started again, one after the other; it is over when it has begun",
+    FaultKind("kill", "SIGKILL, all at once; undone: started again", _kill),
+    FaultKind("pause", "SIGSTOP: silent, while connections stay; undone: SIGCONT", _pause),
+    FaultKind("restart", "ended in order, all at once; undone: started again", _restart),
+    FaultKind("rolling-restart", "ended in order and started again, one after the other; it is over when it has begun",
           _rolling_restart, {
               "down_ms": Argument("how long each is down", 0.0),
               "between_ms": Argument("from one's being ready to the next one's end", 500.0),
           }),
-    Fault("wipe", "SIGKILL, and its data is gone; undone: started again, empty", _wipe),
+    FaultKind("wipe", "SIGKILL, and its data is gone; undone: started again, empty", _wipe),
 )

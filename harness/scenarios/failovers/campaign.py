@@ -19,8 +19,9 @@ import trio
 
 from broker.client import ClientError, MessageQueue, connect
 from harness.nemesis.disks import Disk
+from harness.nemesis.fault import Begun
 from harness.nemesis.network import Network
-from harness.scenarios.failovers.faults import EXPECTED, FAULTS, FILLS, STALLS, Begun, Busy, Fault, Scene
+from harness.scenarios.failovers.faults import EXPECTED, FAULTS, FILLS, STALLS, Busy, ClusterScene, Fault
 from harness.scenarios.failovers.history import PROMISED_BY_ALL, Broken, History, Promise, summary
 from harness.scenarios.failovers.traffic import Traffic
 from harness.scenarios.traffic import queues_of
@@ -145,7 +146,8 @@ class Run:
 
     async def _round(self, view: ClusterView) -> tuple[str, dict[str, str]]:
         """One or two faults, held and undone: in words; and the group with its fault, where it was one of a master."""
-        scene = Scene(self.cluster, self.network, self.disks, view, self.chance.choice(sorted(self.modes)), self.chance)
+        group = self.chance.choice(sorted(self.modes))
+        scene = ClusterScene(self.cluster, self.network, self.disks, view, group, self.chance)
         begun: list[Begun] = []
         chosen = [self._draw() for _ in range(2 if self.chance.random() < TWO_AT_ONCE else 1)]
         for fault in chosen:

@@ -15,16 +15,15 @@ import attrs
 import trio
 
 from harness.nemesis.disks import Disk
+from harness.nemesis.fault import Begun
 from harness.nemesis.network import CLIENTS, Network
 from mqcluster.looking import ClusterView
 from mqcluster.plan import Kind
 from mqcluster.processes import Cluster, Server
 
-Undo = Callable[[], Awaitable[None]]
-
 
 @attrs.define
-class Scene:
+class ClusterScene:
     """What there is to do something to, as it was when everything was well."""
 
     cluster: Cluster
@@ -80,18 +79,10 @@ class Busy(Exception):
     """Another fault of this moment has that server."""
 
 
-@attrs.frozen
-class Begun:
-    """A fault that has begun."""
-
-    words: str
-    undo: Undo
+Fault = Callable[[ClusterScene], Awaitable[Begun]]
 
 
-Fault = Callable[[Scene], Awaitable[Begun]]
-
-
-async def _killed(scene: Scene, *servers: Server) -> Begun:
+async def _killed(scene: ClusterScene, *servers: Server) -> Begun:
     async with trio.open_nursery() as nursery:
         for server in servers:
             nursery.start_soon(trio.to_thread.run_sync, server.signal, signal.SIGKILL)
@@ -102,28 +93,28 @@ async def _killed(scene: Scene, *servers: Server) -> Begun:
     return Begun(f"kill -9 {_names(servers)}", start)
 
 
-async def kill_master(scene: Scene) -> Begun:
+async def kill_master(scene: ClusterScene) -> Begun:
     return await _killed(scene, scene.master)
 
 
-async def kill_slave(scene: Scene) -> Begun:
+async def kill_slave(scene: ClusterScene) -> Begun:
     return await _killed(scene, scene.slave)
 
 
-async def kill_active_controller(scene: Scene) -> Begun:
+async def kill_active_controller(scene: ClusterScene) -> Begun:
     return await _killed(scene, scene.active)
 
 
-async def kill_both(scene: Scene) -> Begun:
+async def kill_both(scene: ClusterScene) -> Begun:
     """Master and active controller."""
     return await _killed(scene, scene.active, scene.master)
 
 
-async def kill_both_slaves(scene: Scene) -> Begun:
+async def kill_both_slaves(scene: ClusterScene) -> Begun:
     return await _killed(scene, scene.slave, scene.slave)
 
 
-async def kill_slaves_then_master(scene: Scene) -> Begun:
+async def kill_slaves_then_master(scene: ClusterScene) -> Begun:
     """The slaves stand still while sends wait for them, and die; then the master does, and they are back before it."""
     slaves, master = (scene.slave, scene.slave), scene.master
     for slave in slaves:
@@ -141,7 +132,7 @@ async def kill_slaves_then_master(scene: Scene) -> Begun:
     return Begun(f"stop the slaves, {killed.words}, then {last.words}", start)
 
 
-async def kill_everything(scene: Scene) -> Begun:
+async def kill_everything(scene: ClusterScene) -> Begun:
     """All brokers of the group and all controllers, at once."""
     return await _killed(scene, *scene.everybody())
 
@@ -156,20 +147,20 @@ async def _stopped(server: Server) -> Begun:
     return Begun(f"stop {server.plan.name}", go_on)
 
 
-async def stop_master(scene: Scene) -> Begun:
+async def stop_master(scene: ClusterScene) -> Begun:
     """SIGSTOP: it is silent, and its connections stay."""
     return await _stopped(scene.master)
 
 
-async def stop_slave(scene: Scene) -> Begun:
+async def stop_slave(scene: ClusterScene) -> Begun:
     return await _stopped(scene.slave)
 
 
-async def stop_active_controller(scene: Scene) -> Begun:
+async def stop_active_controller(scene: ClusterScene) -> Begun:
     return await _stopped(scene.active)
 
 
-async def _cut(scene: Scene, server: Server, hears: bool, speaks: bool, others: Iterable[str]) -> Begun:
+async def _cut(scene: ClusterScene, server: Server, hears: bool, speaks: bool, others: Iterable[str]) -> Begun:
     name = server.plan.name
     for other in others:
         if not speaks:
@@ -181,17 +172,17 @@ async def _cut(scene: Scene, server: Server, hears: bool, speaks: bool, others: 
     return Begun(f"cut {name} from {from_whom}{f', which it still {what} to' if what else ''}", scene.network.heal)
 
 
-async def cut_master(scene: Scene) -> Begun:
+async def cut_master(scene: ClusterScene) -> Begun:
     master = scene.master
     return await _cut(scene, master, False, False, scene.others(master))
 
 
-async def cut_master_from_clients(scene: Scene) -> Begun:
+async def cut_master_from_clients(scene: ClusterScene) -> Begun:
     """Servers reach it, and nobody who sends."""
     return await _cut(scene, scene.master, False, False, [CLIENTS])
 
 
-async def lose_masters_host(scene: Scene) -> Begun:
+async def lose_masters_host(scene: ClusterScene) -> Begun:
     """It dies and nobody is told: no connection closes, as when a host loses its power."""
     master = scene.master
     cut = await _cut(scene, master, False, False, scene.others(master))
@@ -204,68 +195,68 @@ async def lose_masters_host(scene: Scene) -> Begun:
     return Begun(f"lose the host of {master.plan.name}", back)
 
 
-async def mute_master(scene: Scene) -> Begun:
+async def mute_master(scene: ClusterScene) -> Begun:
     """It hears and is not heard."""
     master = scene.master
     return await _cut(scene, master, True, False, scene.others(master))
 
 
-async def deafen_master(scene: Scene) -> Begun:
+async def deafen_master(scene: ClusterScene) -> Begun:
     """It is heard and hears nothing."""
     master = scene.master
     return await _cut(scene, master, False, True, scene.others(master))
 
 
-async def cut_master_from_controllers(scene: Scene) -> Begun:
+async def cut_master_from_controllers(scene: ClusterScene) -> Begun:
     master = scene.master
     controllers = [each.plan.name for each in scene.cluster.of_kind(Kind.CONTROLLER)]
     return await _cut(scene, master, False, False, controllers)
 
 
-async def cut_master_from_slaves(scene: Scene) -> Begun:
+async def cut_master_from_slaves(scene: ClusterScene) -> Begun:
     master = scene.master
     brokers = [name for name in scene.others(master) if name.startswith(scene.group)]
     return await _cut(scene, master, False, False, brokers)
 
 
-async def cut_slave(scene: Scene) -> Begun:
+async def cut_slave(scene: ClusterScene) -> Begun:
     slave = scene.slave
     return await _cut(scene, slave, False, False, scene.others(slave))
 
 
-async def cut_active_controller(scene: Scene) -> Begun:
+async def cut_active_controller(scene: ClusterScene) -> Begun:
     active = scene.active
     return await _cut(scene, active, False, False, scene.others(active))
 
 
-async def _stalled(scene: Scene, server: Server, *, syncs_alone: bool = False) -> Begun:
+async def _stalled(scene: ClusterScene, server: Server, *, syncs_alone: bool = False) -> Begun:
     disk = scene.disks[server.plan.name]
     await (disk.stall_syncs() if syncs_alone else disk.stall())
     return Begun(f"stall the {'syncs' if syncs_alone else 'disk'} of {server.plan.name}", disk.resume)
 
 
-async def stall_masters_disk(scene: Scene) -> Begun:
+async def stall_masters_disk(scene: ClusterScene) -> Begun:
     return await _stalled(scene, scene.master)
 
 
-async def stall_slaves_disk(scene: Scene) -> Begun:
+async def stall_slaves_disk(scene: ClusterScene) -> Begun:
     return await _stalled(scene, scene.slave)
 
 
-async def stall_masters_syncs(scene: Scene) -> Begun:
+async def stall_masters_syncs(scene: ClusterScene) -> Begun:
     """It can write, and none of it comes to the disk."""
     return await _stalled(scene, scene.master, syncs_alone=True)
 
 
-async def stall_slaves_syncs(scene: Scene) -> Begun:
+async def stall_slaves_syncs(scene: ClusterScene) -> Begun:
     return await _stalled(scene, scene.slave, syncs_alone=True)
 
 
-async def stall_active_controllers_disk(scene: Scene) -> Begun:
+async def stall_active_controllers_disk(scene: ClusterScene) -> Begun:
     return await _stalled(scene, scene.active)
 
 
-async def _filled(scene: Scene, server: Server) -> Begun:
+async def _filled(scene: ClusterScene, server: Server) -> Begun:
     disk = scene.disks[server.plan.name]
     await trio.to_thread.run_sync(disk.fill)
 
@@ -275,15 +266,15 @@ async def _filled(scene: Scene, server: Server) -> Begun:
     return Begun(f"fill the disk of {server.plan.name}", free)
 
 
-async def fill_masters_disk(scene: Scene) -> Begun:
+async def fill_masters_disk(scene: ClusterScene) -> Begun:
     return await _filled(scene, scene.master)
 
 
-async def fill_slaves_disk(scene: Scene) -> Begun:
+async def fill_slaves_disk(scene: ClusterScene) -> Begun:
     return await _filled(scene, scene.slave)
 
 
-async def fill_active_controllers_disk(scene: Scene) -> Begun:
+async def fill_active_controllers_disk(scene: ClusterScene) -> Begun:
     return await _filled(scene, scene.active)
 
 

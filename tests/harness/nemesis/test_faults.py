@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from harness.nemesis import faults
-from harness.nemesis.fault import Ability, BadArguments, Begun, Fault
+from harness.nemesis.fault import Ability, BadArguments, Begun, FaultKind
 from harness.nemesis.faults import FAULTS, UnknownFault, fault
 
 
@@ -15,11 +15,11 @@ async def _nothing(scene: object, names: object, args: object) -> Begun:
     return Begun("nothing")
 
 
-THEIRS = Fault("theirs", "does nothing", _nothing)
+THEIRS = FaultKind("theirs", "does nothing", _nothing)
 NO_FAULT = 7
 
 
-def _theirs() -> Fault:
+def _theirs() -> FaultKind:
     return THEIRS
 
 
@@ -56,7 +56,7 @@ def test_the_faults_of_others_come_by_entry_point(what: str, monkeypatch: pytest
 def test_an_entry_point_that_brings_no_fault_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     brought = [EntryPoint("theirs", f"{__name__}:NO_FAULT", faults.GROUP)]
     monkeypatch.setattr(faults, "entry_points", lambda group: brought)
-    with pytest.raises(UnknownFault, match="NO_FAULT, which brings the fault 'theirs', is no Fault"):
+    with pytest.raises(UnknownFault, match="NO_FAULT, which brings the fault 'theirs', is no FaultKind"):
         fault("theirs")
 
 
