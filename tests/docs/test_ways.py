@@ -1,0 +1,72 @@
+"""The ways of requests: every step names code, and every name that is linked stands in the file it is linked to."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_reference import DOCS
+
+ROOT = DOCS.parent
+WAYS = {"way-of-a-send", "way-of-a-pull", "way-of-a-pop", "way-of-a-failover", "start-of-a-broker"}
+PAGES = sorted(DOCS / "explanation" / f"{name}.md" for name in WAYS)
+LINK = re.compile(r"\[`([\w.]+)`\]\(\.\./\.\./([\w/]+\.py)\)")
+STEP = re.compile(r"^\d+\. .*?(?=^\d+\. |^$|^#)", re.MULTILINE | re.DOTALL)
+TESTS = re.compile(r"`(tests/[\w/]+?(?:\.py|/))`")
+
+
+@functools.cache
+def names_in(path: str) -> frozenset[str]:
+    """Functions, classes, methods as ``Class.method``, and constants of a module. Read as syntax."""
+    return frozenset(_named(ast.parse((ROOT / path).read_text(encoding="utf-8")).body))
+
+
+def _named(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
+    for node in body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield prefix + name
+            case ast.ClassDef(name=name, body=inner):
+                yield prefix + name
+                yield from _named(inner, f"{prefix}{name}.")
+            case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+                yield prefix + name
+
+
+def problems(page: str) -> list[str]:
+    """What is wrong with such a page, in words."""
+    found = [f"{path} has no {name}" for name, path in LINK.findall(page)
+             if not (ROOT / path).exists() or name not in names_in(path)]
+    found += [f"{path} is not there" for path in TESTS.findall(page) if not (ROOT / path).exists()]
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_name_stands_where_its_link_leads(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert problems(text) == []
+    assert len(LINK.findall(text)) >= 15
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_nearly_every_step_names_code(page: Path) -> None:
+    steps = STEP.findall(page.read_text(encoding="utf-8"))
+    without = [step for step in steps if not LINK.search(step)]
+    assert len(steps) >= 11
+    assert len(without) <= len(steps) // 5, without
+
+
+@pytest.mark.parametrize(("line", "problem"), [
+    ("[`Puts.put`](../../broker/puts.py), [`HELD_MAX`](../../broker/puts.py)", None),
+    ("[`Puts.putt`](../../broker/puts.py)", "broker/puts.py has no Puts.putt"),
+    ("[`put`](../../broker/puts.py)", "broker/puts.py has no put"),
+    ("[`Puts.put`](../../broker/put.py)", "broker/put.py has no Puts.put"),
+    ("`tests/broker/nowhere/`", "tests/broker/nowhere/ is not there"),
+])
+def test_a_name_that_is_not_there_is_noticed(line: str, problem: str | None) -> None:
+    assert problems(line) == ([problem] if problem else [])
