@@ -1,6 +1,9 @@
 """The pytest plug-in of ``quorate-raft``: the fixture and the marker ``explore``, and options for both.
 
-A run that asks for neither pays the import of ``raft`` and nothing else; the simulator is loaded by the fixture.
+A project asks for it in its ``conftest.py``: ``pytest_plugins = ["raft.pytest_plugin"]``. It is no entry point of the
+wheel, since pytest would then load it in every run of whoever has the library installed, and rewrite the asserts of all
+packages of its wheel: the library would be compiled anew, and ``runpy`` could run none of its modules.
+The simulator is loaded by the fixture.
 Knows pytest's options; what an exploration is stands in ``raft.sim.exploring``.
 """
 

@@ -67,16 +67,45 @@ def test_wheel_carries_the_license_and_the_commands(wheel: zipfile.ZipFile) -> N
     assert "raftctl = raft.cli:main" in commands
 
 
-def test_the_wheel_brings_pytests_plug_in_and_asks_for_pytest_in_an_extra_alone(wheel: zipfile.ZipFile) -> None:
-    by_name = {name.rpartition("/")[2]: name for name in wheel.namelist() if ".dist-info/" in name}
-    found = wheel.read(by_name["entry_points.txt"]).decode()
-    assert re.search(r"\[pytest11\]\nraft\.pytest_plugin = raft\.pytest_plugin\n", found)
+PROBE = """
+import importlib.abc, runpy, sys
+import raft.config, raft.pytest_plugin
+from _pytest.assertion.rewrite import AssertionRewritingHook
+
+
+def test_raft_is_as_python_loads_it(explore):
+    assert "/wheel/" in raft.__file__, raft.__file__
+    rewritten = [name for name, module in sys.modules.items()
+                 if name.partition(".")[0] == "raft" and isinstance(module.__spec__.loader, AssertionRewritingHook)]
+    assert set(rewritten) <= {"raft.pytest_plugin"}
+    sys.modules.pop("raft.sim.__main__", None)
+    sys.argv[1:] = ["--version"]
+    try:
+        runpy.run_module("raft.sim", run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        assert not ended.code
+"""
+
+
+def test_pytest_rewrites_nothing_of_the_library_that_is_installed(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    """Of a wheel that has a plug-in as an entry point it rewrites every package."""
+    wheel.extractall(tmp_path / "wheel")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["raft.pytest_plugin"]\n')
+    (tmp_path / "test_probe.py").write_text(PROBE)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider"], cwd=tmp_path, check=False,
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(tmp_path / "wheel")})
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_wheel_asks_for_pytest_in_an_extra_alone(wheel: zipfile.ZipFile) -> None:
     (asked,) = [line for line in metadata(wheel).get_all("Requires-Dist", []) if line.startswith("pytest")]
     assert asked.endswith(('extra == "test"', "extra == 'test'"))
 
 
 def test_the_plug_in_loads_no_simulator_and_no_trio() -> None:
-    """Whoever only installed the library pays the import of ``raft`` at each start of pytest, and nothing else."""
+    """A run of pytest that explores nothing pays the import of ``raft`` and nothing else."""
     code = "import sys, pytest; before = set(sys.modules); import raft.pytest_plugin; print(*set(sys.modules) - before)"
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     loaded = {name for name in result.stdout.split() if name.startswith("raft.") or name in ("trio", "socket", "ssl")}

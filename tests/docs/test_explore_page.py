@@ -27,7 +27,7 @@ def block(mark: str) -> str:
 
 def pytest_in(folder: Path, *arguments: str) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "raft.pytest_plugin", "-p", "no:cacheprovider", *arguments], cwd=folder,
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments], cwd=folder,
         capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 

@@ -97,8 +97,7 @@ def test_fills():
 
 def test_only_tests_that_run_a_changed_line_are_asked(tmp_path: Path) -> None:
     for name, text in {"raft/counter.py": MODULE, "tests/test_counter.py": TESTS, "raft/__init__.py": "",
-                       "pyproject.toml": "[tool.pytest.ini_options]\n"
-                                         "addopts = ['--import-mode=importlib', '-p', 'no:raft.pytest_plugin']\n"
+                       "pyproject.toml": "[tool.pytest.ini_options]\naddopts = ['--import-mode=importlib']\n"
                                          "markers = ['slow']\n"}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
