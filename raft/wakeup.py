@@ -53,7 +53,7 @@ def fail(task: Task, waits_for: object, error: BaseException) -> None:
 
 
 class Bell:
-    """Wakes the one task that waits for it; rings in between are one ring. ``ring`` twice costs as much as once."""
+    """Wakes the one task that waits for it; rings before that task has its turn are one ring."""
 
     __slots__ = ("_rung", "_task")
 
@@ -71,12 +71,11 @@ class Bell:
 
     async def wait(self) -> None:
         """Return at once if it rang since the last return, else at the next ring. A checkpoint only if it waits."""
-        if self._rung:
-            self._rung = False
-            return
-        assert self._task is None, "one task waits for a bell"
-        self._task = current_task()
-        await wait_task_rescheduled(self._leave)
+        if not self._rung:
+            assert self._task is None, "one task waits for a bell"
+            self._task = current_task()
+            await wait_task_rescheduled(self._leave)
+        self._rung = False  # what rang again before this task had its turn is one with what woke it
 
     def _leave(self, _: RaiseCancelT) -> Abort:
         self._task = None
