@@ -121,8 +121,9 @@ class Tree:
 
     @functools.cached_property
     def mapped(self) -> list[str]:
-        """Patterns of modules in tables of ``docs/explanation`` whose head has "modules of `PACKAGE/`"."""
-        out = []
+        """Patterns of modules in tables of ``docs/explanation`` whose head has "modules of `PACKAGE/`". A folder's row
+        stands for all that is in it, unless the folder has a table of its own."""
+        out, own = [], set()
         for page in sorted((self.root / "docs/explanation").glob("*.md")):
             package = None
             for line in page.read_text(encoding="utf-8").splitlines():
@@ -130,9 +131,10 @@ class Tree:
                     package = None
                 elif head := re.search(r"\| modules of `([\w/]+)/` \|", line):
                     package = head[1].replace("/", ".")
+                    own.add(package)
                 elif package:
                     out += [f"{package}.{name}" for name in re.findall(r"`(\w+)`", line.split("|")[2])]
-        return [pattern for name in out for pattern in (name, f"{name}.*")]
+        return [pattern for name in out for pattern in ((name,) if name in own else (name, f"{name}.*"))]
 
 
 def _named(name: str, patterns: Iterable[str]) -> bool:
@@ -170,7 +172,7 @@ def unplaced(tree: Tree, room: str) -> Cell:
 
 
 def unmapped(tree: Tree, room: str) -> Cell:
-    modules = [each for each in tree.of(room) if each.path.name != "__init__.py"]
+    modules = [each for each in tree.of(room) if each.path.name not in ("__init__.py", "__main__.py")]
     return _those(modules, lambda each: not _named(each.name, tree.mapped))
 
 

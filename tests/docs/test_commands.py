@@ -34,7 +34,8 @@ from raft.cli import ADDRESSES_VARIABLE
 from remoting.daemon import shutdown
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "tests/README.md")),
+         *sorted((ROOT / "docs").rglob("*.md"))]
 PROGRAMS = {"raftctl": "raft.cli", "raftlog": "raft.raftlog"}
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "mqcontroller": controller_cli.parser, "mqnamesrv": namesrv_cli.parser, "mqadmin": admin_cli.parser,
@@ -84,6 +85,19 @@ def understand(program: str, arguments: list[str], patch: pytest.MonkeyPatch) ->
             run(run_name="__main__")
 
 
+def choose_tests(run: str) -> None:
+    """Fails if pytest would not take these arguments, or a file among them is not there."""
+    name, *arguments = shlex.split(run)
+    assert name == "pytest"
+    options = {"-n": None, "-k": None, "-m": None, "--hypothesis-profile": ("deep", "steady")}
+    for before, word in zip(["", *arguments], arguments, strict=False):
+        option, _, value = word.partition("=")
+        if word.startswith("-"):
+            assert option in options and (not value or value in (options[option] or ())), word
+        elif before not in options:
+            assert (ROOT / word).exists(), word
+
+
 def check(line: str, patch: pytest.MonkeyPatch) -> None:
     """Fails, or exits, if this is no command of ours."""
     program, *words = shlex.split(line, comments=True)
@@ -92,7 +106,9 @@ def check(line: str, patch: pytest.MonkeyPatch) -> None:
         assert done.returncode == 0, done.stderr
         runs = re.findall(r"^\S*/python (?:-m )?(.*)$", done.stdout, re.MULTILINE)
         own = [shlex.split(run) for run in runs if run.startswith((*OWN, "docs/"))]
-        assert own or words in (["test"], ["check"], ["fix"]), done.stdout
+        assert own or words in (["check"], ["fix"]) or words[0] == "test", done.stdout
+        for given in runs if words[0] == "test" else ():
+            choose_tests(given)
         for name, *arguments in own:
             understand(name, arguments, patch)
     elif program == "python" and words[0] == "-m":
@@ -130,7 +146,8 @@ def test_commands_are_found() -> None:
 @pytest.mark.parametrize("command", [
     "make nothing", 'make bench-raft ARGS="--no-such"', "python -m raft.nothing", "python -m raft.sim --no-such",
     "python nothing.py", "raftctl nothing", "mqadmin nothing", "mqadmin electMaster -a h:1", "mqcontroller --nothing",
-    "raftlog verify", "pip install nothing", "export NOTHING=1",
+    "raftlog verify", "pip install nothing", "export NOTHING=1", 'make test ARGS="tests/nothing"',
+    'make test ARGS="--nothing"',
 ])
 def test_what_is_no_command_is_noticed(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises((AssertionError, SystemExit, ImportError)):
