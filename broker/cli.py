@@ -160,9 +160,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _tell_of(config: BrokerConfig, given: Mapping[str, str]) -> None:
     """Log what an operator who comes from Java may not expect of these keys."""
-    if config.enable_slave_acting_master:
-        logger.warning("no slave acts as master here; writes are refused as RIP-34 says", extra={
-            "key": "enableSlaveActingMaster", "value": "true"})
     if config.skip_pre_online and not config.enable_slave_acting_master:
         logger.warning("it says nothing without enableSlaveActingMaster: no member asks others first", extra={
             "key": "skipPreOnline", "value": "true"})
