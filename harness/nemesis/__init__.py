@@ -2,6 +2,8 @@
 
     sandbox     namespaces that end with the run, whatever ends it: processes, mounts, networks
     network     a host for each server, and links that lose what is sent, one way or both
+    shaping     what a bad link does to each packet, seeded
+    wire        a process through which packets of shaped links pass
     forwarding  the same for machines without network namespaces: forwarders in front of every server
     disks       a disk of its own for each server, that stalls and fills up
     clocks      the wall clock of a process, set wrong

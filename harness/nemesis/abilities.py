@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from harness.nemesis import disks, sandbox
+from harness.nemesis import disks, sandbox, wire
 from harness.nemesis.fault import Ability, FaultKind
 
 
@@ -43,6 +43,8 @@ def probe(root: Path) -> Abilities:
     inside = sandbox.inside()
     kind = disks.possible(root, inside)
     why_not = {}
+    if why := wire.impossible() if inside else "it takes network namespaces, which need root or user namespaces":
+        why_not[Ability.LINKS] = why
     if not kind.stalls:
         why_not[Ability.STALLS] = f"a disk is {kind.value}: loop devices need root"
     if not kind.fills:

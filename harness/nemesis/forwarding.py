@@ -16,7 +16,8 @@ from typing import Final
 import attrs
 import trio
 
-from harness.nemesis.network import CLIENTS, Way
+from harness.nemesis.network import CLIENTS, NotHere, Way
+from harness.nemesis.shaping import Shape
 
 _ANNOUNCED: Final = "127.77.0."
 _BOUND: Final = "127.78.0."
@@ -50,6 +51,13 @@ class Forwarders:
         await trio.lowlevel.checkpoint()
         self._cut[source, target] = max(self._cut[source, target] - 1, 0)
         self._look_again()
+
+    async def shape(self, source: str, target: str, shape: Shape) -> None:
+        await trio.lowlevel.checkpoint()
+        raise NotHere("forwarders pass on bytes, not packets: links are shaped in network namespaces alone")
+
+    async def unshape(self, source: str, target: str, shape: Shape) -> None:
+        await trio.lowlevel.checkpoint()
 
     async def heal(self) -> None:
         await trio.lowlevel.checkpoint()

@@ -48,10 +48,16 @@ def mounts() -> bool:
 
 def enter(module: str, arguments: Sequence[str], namespaces: Sequence[str] = HOSTS) -> NoReturn:
     """Run ``python -m module`` in a sandbox in place of this program, where that is possible."""
-    os.environ[INSIDE] = "root" if os.geteuid() == 0 else "user"
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    os.execvp("unshare", [*_prefix(namespaces), sys.executable, "-P", "-m", module, *arguments])
+    command, environment = program(module, arguments, namespaces)
+    os.execvpe(command[0], command, environment)
+
+
+def program(module: str, arguments: Sequence[str],
+            namespaces: Sequence[str] = HOSTS) -> tuple[list[str], dict[str, str]]:
+    """A command that runs ``python -m module`` in a sandbox, and its environment."""
+    path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return ([*_prefix(namespaces), sys.executable, "-P", "-m", module, *arguments],
+            {**os.environ, INSIDE: "root" if os.geteuid() == 0 else "user", "PYTHONPATH": path})
 
 
 def _prefix(namespaces: Sequence[str] = HOSTS) -> list[str]:
