@@ -109,7 +109,7 @@ figures: $(VENV)/.dev ## count the structure of the tree: asserts, names, maps, 
 constraints: $(VENV)/.created ## pin the newest of everything that `make` installs
 	rm -rf .venv-newest && $(RUN) -m venv .venv-newest
 	.venv-newest/bin/python -m pip install --quiet --upgrade pip
-	.venv-newest/bin/python -m pip install --quiet -e ./raft -e '.[metrics,demo,analysis,client-compression]' \
+	.venv-newest/bin/python -m pip install --quiet -e ./raft -e '.[metrics,otlp,demo,analysis,client-compression]' \
 	  --group dev --group bench --group fuzz --group mutation
 	{ grep '^#' constraints.txt; .venv-newest/bin/python -m pip list --format=freeze --exclude-editable \
 	  --exclude setuptools; } >constraints.new && mv constraints.new constraints.txt
@@ -135,7 +135,7 @@ $(VENV)/.demo: $(VENV)/.created $(SETTINGS)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.created $(SETTINGS)
-	$(PIP) -e ./raft -e '.[metrics,demo,analysis,client-compression]' --group dev
+	$(PIP) -e ./raft -e '.[metrics,otlp,demo,analysis,client-compression]' --group dev
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.created $(SETTINGS)

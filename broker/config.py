@@ -18,7 +18,7 @@ from broker.acting.keys import ActingKeys
 from broker.ha.acks import BrokerRole
 from broker.idle_keys import IDLE, INSTEAD, NOT_OFFERED
 from remoting.address import is_host, join_address, split_address
-from remoting.daemon.exporter import MetricsKeys
+from remoting.daemon.exporter import POINTS_OF_A_REQUEST, MetricsKeys
 from remoting.daemon.keys import (
     ConfigError,
     every_property,
@@ -267,7 +267,14 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys, ActingKeys):
     resolved_ip: str = ""
     """Of ``broker_ip1``, where that is a host name."""
 
+    metrics_export_batch_max_data_points: int = key(
+        POINTS_OF_A_REQUEST, "points of one request of a report, which may have several", least=1, most=1_000_000)
+
     # --- what the keys say together --------------------------------------------------------------------------
+
+    @property
+    def points_of_a_request(self) -> int:
+        return self.metrics_export_batch_max_data_points
 
     @property
     def address(self) -> str:

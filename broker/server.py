@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from random import Random
 from typing import Final
 
@@ -63,7 +62,8 @@ from remoting.bodies.namesrv import TopicConfigSerializeWrapper, TopicRouteData
 from remoting.client import Client, open_client
 from remoting.config import ServerConfig, TLSMode
 from remoting.connection import Connection
-from remoting.daemon.exporter import ADVICE
+from remoting.daemon.exporter import Way
+from remoting.daemon.exports import start_exports
 from remoting.daemon.files import Files
 from remoting.endpoint import Handler
 from remoting.server import Server
@@ -424,7 +424,7 @@ class Broker:
                 running = RunningBroker(
                     config, server, self.journal, self.puts, self.parts, self.standing, self.registration,
                     self.roles, stopped)
-                if config.exports_metrics:
+                if config.metrics_way is not Way.DISABLE:
                     await _export(running, nursery)
                 task_status.started(running)
                 await stopped.wait()
@@ -478,8 +478,8 @@ async def _export(running: RunningBroker, nursery: trio.Nursery) -> None:
     from broker.metrics import BrokerMetrics
     from raft.monitoring import serve_monitoring
 
-    listen = running.config.metrics_listen(running.config.bind_address)
-    await nursery.start(partial(serve_monitoring, BrokerMetrics(running), listen, advice=ADVICE))
+    config = running.config
+    await start_exports(BrokerMetrics(running), config, config.bind_address, serve_monitoring, nursery)
 
 
 async def _fail(error: StoreFailed) -> None:

@@ -43,9 +43,7 @@ WITHOUT_MEANING: Mapping[str, object] = {
     # ControllerConfig
     "rocketmqHome": "", "controllerThreadPoolNums": 16, "controllerRequestThreadPoolQueueCapacity": 50_000,
     "mappedFileSize": 1 << 30, "electMasterMaxRetryCount": 3, "scanNotActiveBrokerInterval": 5_000,
-    "scanInactiveMasterInterval": 5_000, "metricsGrpcExporterTarget": "", "metricsGrpcExporterHeader": "",
-    "metricGrpcExporterTimeOutInMills": 3_000, "metricGrpcExporterIntervalInMills": 60_000,
-    "metricLoggingExporterIntervalInMills": 10_000, "metricsInDelta": False,
+    "scanInactiveMasterInterval": 5_000,
     # JraftConfig
     "jRaftScanWaitTimeoutMs": 1_000, "jRaftSnapshotIntervalSecs": 3_600,
     # NettyServerConfig

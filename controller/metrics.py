@@ -7,9 +7,12 @@ and ready. Needs the extra ``metrics``, as ``raft.metrics`` does, whose page thi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final
+
+from prometheus_client import Metric as Family
 
 from controller.handlers import Controller
 from controller.recorder import Recorder
@@ -39,6 +42,9 @@ class ControllerMetrics(Page):
 
     def exposition(self) -> bytes:
         return super().exposition() + self._raft.exposition()
+
+    def families(self) -> Iterable[Family]:
+        return chain(super().families(), self._raft.collect())
 
     def unhealthy(self) -> str:
         """Why this controller's raft node does nothing any more; ""."""

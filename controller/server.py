@@ -34,7 +34,8 @@ from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
 from remoting.config import ClientConfig, ServerConfig, TLSMode
-from remoting.daemon.exporter import ADVICE
+from remoting.daemon.exporter import Way
+from remoting.daemon.exports import start_exports
 from remoting.daemon.files import Files
 from remoting.daemon.keys import ConfigError
 from remoting.errors import RemotingError
@@ -109,7 +110,7 @@ async def serve_controller(
             for task in (actor.follow_role, actor.act, actor.readmit, actor.raise_format):
                 nursery.start_soon(task)
             await nursery.start(server.run, listeners)
-            if config.exports_metrics:
+            if config.metrics_way is not Way.DISABLE:
                 await _export(core, server, stopped, nursery)
             logger.info("controller serves", extra={
                 "controller_group": config.group, "node": config.self_id, "address": config.address})
@@ -139,7 +140,7 @@ async def _export(core: Controller, server: Server, stopped: trio.Event, nursery
     config = core.config
     page = ControllerMetrics(
         core, core.recorder, server.counters, Path(config.store_path).expanduser(), stopped.is_set)  # noqa: ASYNC240
-    await nursery.start(partial(serve_monitoring, page, config.metrics_listen(config.bind_address), advice=ADVICE))
+    await start_exports(page, config, config.bind_address, serve_monitoring, nursery)
 
 
 def raft_tls(config: ControllerConfig) -> TLSConfig | None:

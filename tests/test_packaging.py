@@ -187,12 +187,15 @@ def test_import_remoting_loads_neither_trio_nor_raft() -> None:
 # --- what is declared ----------------------------------------------------------------------------------------
 
 PROJECTS = ("raft/pyproject.toml", "pyproject.toml")
-DISTRIBUTIONS = {"google_crc32c": "google-crc32c", "prometheus_client": "prometheus-client", "py4j": "pyspark"}
+DISTRIBUTIONS = {
+    "google_crc32c": "google-crc32c", "prometheus_client": "prometheus-client", "py4j": "pyspark",
+    "grpc": "grpcio", "opentelemetry": "opentelemetry-proto"}
 """Import name -> distribution, where they differ; py4j is part of what pyspark promises."""
 IN_EXTRA = {
     "prometheus-client": "metrics", "h11": "metrics", "rich": "demo", "pyspark": "analysis", "pyarrow": "analysis",
     "numpy": "analysis", "jinja2": "analysis", "markupsafe": "analysis",
     "pytest": "test", "lz4": "client-compression", "zstandard": "client-compression",
+    "grpcio": "otlp", "opentelemetry-proto": "otlp",
 }
 """What only an extra brings."""
 

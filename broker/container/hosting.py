@@ -58,7 +58,7 @@ class Hosted:
         ports = {config.listen_port: "listenPort", config.ha_listen_port: "haListenPort"}
         if config.fast_listen and config.listen_port:
             ports[config.listen_port - 2] = "listenPort - 2"
-        if config.exports_metrics:
+        if config.serves_metrics:
             ports[config.metrics_prom_exporter_port] = "metricsPromExporterPort"
         ports.pop(0, None)
         return ports

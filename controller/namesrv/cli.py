@@ -92,7 +92,7 @@ def configure(given: Mapping[str, str]) -> Configured:
     shared = {name: value for name, value in given.items() if name != "listenPort"}
     # Of keys that both read the one in the file is the name server's: code 318 changes it.
     shared["configBlackList"] = ";".join((config.config_black_list, *sorted(BOTH)))
-    if config.exports_metrics and config.metrics_prom_exporter_port:
+    if config.serves_metrics and config.metrics_prom_exporter_port:
         shared["metricsPromExporterPort"] = str(config.metrics_prom_exporter_port + 1)
     embedded = controllers.from_properties(shared, others={*names(NamesrvConfig), *WITHOUT_MEANING})
     controllers.check(embedded)

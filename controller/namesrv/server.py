@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Final, Protocol
 
 import attrs
@@ -26,7 +25,8 @@ from remoting.command import Command, response
 from remoting.config import ServerConfig, TLSMode
 from remoting.connection import Connection
 from remoting.daemon.edits import Edit
-from remoting.daemon.exporter import ADVICE
+from remoting.daemon.exporter import Way
+from remoting.daemon.exports import start_exports
 from remoting.daemon.files import Files
 from remoting.daemon.logs import of_peer
 from remoting.daemon.process import Stoppable
@@ -102,7 +102,7 @@ async def serve_namesrv(
         nursery.start_soon(shell.judge_silence)
         async with trio.open_nursery() as serving:
             await serving.start(server.run, listeners)
-            if config.exports_metrics:
+            if config.metrics_way is not Way.DISABLE:
                 await _export(core, config, server, shell, nursery)
             beside = None if controller is None else await serving.start(_run_beside, controller, shell, server)
             task_status.started(RunningNamesrv(core, server, config, shell, beside))
@@ -117,7 +117,7 @@ async def _export(
     from raft.monitoring import serve_monitoring
 
     page = NamesrvMetrics(core, config, server.counters, shell.unready)
-    await nursery.start(partial(serve_monitoring, page, config.metrics_listen(config.bind_address), advice=ADVICE))
+    await start_exports(page, config, config.bind_address, serve_monitoring, nursery)
 
 
 async def _run_beside(

@@ -1,11 +1,12 @@
 """A page of metrics for Prometheus: lines that all have a server's labels.
 
-What is on it, the servers' modules know; they show it over HTTP. Needs prometheus-client, of the extra ``metrics``.
+What is on it, the servers' modules know; ``remoting.daemon.exports`` shows it.
+Needs prometheus-client, of the extra ``metrics``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -13,6 +14,7 @@ import attrs
 from remoting.daemon.latency import Latency
 
 try:
+    from prometheus_client import Metric as MetricFamily
     from prometheus_client import generate_latest
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
     from prometheus_client.registry import Collector, CollectorRegistry
@@ -38,6 +40,10 @@ class Page(Collector):
     def exposition(self) -> bytes:
         """The page's bytes."""
         return generate_latest(self._registry)
+
+    def families(self) -> Iterable[MetricFamily]:
+        """What is on the page, one after the other."""
+        return self._registry.collect()
 
     def gauge(self, name: str, help_text: str, values: Values, *labels: str) -> GaugeMetricFamily:
         family = GaugeMetricFamily(name, help_text, labels=[*self._labels, *labels])

@@ -26,7 +26,7 @@ import trio
 
 from remoting import properties
 from remoting.address import join_address
-from remoting.daemon.exporter import MetricsKeys
+from remoting.daemon.exporter import NEEDS, MetricsKeys
 from remoting.daemon.files import Files
 from remoting.daemon.keys import ConfigError, Missing, Unknown, names, unknown, written
 from remoting.daemon.logs import LEVELS, set_up
@@ -144,7 +144,7 @@ def tell_of_idle_keys(
     if metrics.exports_in_vain:
         logger.warning("a key asks for what is not here", extra={
             "key": "metricsExporterType", "value": metrics.metrics_exporter_type,
-            "missing": "metrics by another way than PROM: none are exported"})
+            "missing": "metricsGrpcExporterTarget, whom metrics go to: none are exported"})
     if namesrv_address:
         logger.info("-n has no meaning here", extra={"value": namesrv_address})
 
@@ -160,10 +160,17 @@ def tell_of_readable_keys(*paths: str) -> None:
 
 def check_exporter(metrics: MetricsKeys) -> None:
     """Raises ``ConfigError`` where what shows metrics is not installed."""
-    lacking = [name for name in ("prometheus_client", "h11") if importlib.util.find_spec(name) is None]
-    if metrics.exports_metrics and lacking:
+    extra, packages = NEEDS.get(metrics.metrics_way, ("", ()))
+    lacking = [name for name in packages if not _is_installed(name)]
+    if lacking:
         raise ConfigError("metricsExporterType", metrics.metrics_exporter_type,
-                          f"needs {' and '.join(lacking)}: pip install 'quorate[metrics]'")
+                          f"needs {' and '.join(lacking)}: pip install 'quorate[{extra}]'")
+
+
+def _is_installed(package: str) -> bool:
+    """Of a package within another, too, which alone may be there."""
+    outer = package.rpartition(".")[0]
+    return (not outer or _is_installed(outer)) and importlib.util.find_spec(package) is not None
 
 
 def piped(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:

@@ -115,7 +115,10 @@ def test_metrics_without_their_packages_are_refused_before_anything_is_made(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     store = tmp_path / "store"
-    assert cli.main(["-D", "brokerIP1=127.0.0.1", "-D", f"storePathRootDir={store}",
-                     "-D", "metricsExporterType=PROM"]) == USAGE
-    assert "metricsExporterType = PROM: needs prometheus_client" in capsys.readouterr().err
+    for way, extra in (("PROM", "metrics"), ("LOG", "metrics"), ("OTLP_GRPC", "otlp")):
+        assert cli.main(["-D", "brokerIP1=127.0.0.1", "-D", f"storePathRootDir={store}",
+                         "-D", f"metricsExporterType={way}", "-D", "metricsGrpcExporterTarget=http://h:1"]) == USAGE
+        said = capsys.readouterr().err
+        assert f"metricsExporterType = {way}: needs prometheus_client" in said
+        assert f"pip install 'quorate[{extra}]'" in said
     assert not store.exists()

@@ -13,6 +13,7 @@ from harness.processes import ours
 from harness.processes.ports import reserved
 from harness.simulation.worlds.brokers import Node, cluster, controlled, until
 from raft.monitoring import Judged
+from tests.remoting.daemon.collector import Kept, collector
 
 READY = ""
 
@@ -107,3 +108,45 @@ async def test_real_servers_say_when_they_serve(tmp_path: Path) -> None:
             await controller.kill()
             await until_answered(stored, "/readyz", 503, "the master takes no messages")
             await until_answered(stored, "/healthz", 200, "ok")
+
+
+@pytest.mark.slow
+async def test_real_servers_report_to_a_collector_that_comes_later_and_goes(tmp_path: Path) -> None:
+    """Meanwhile they serve: a controller makes the broker master, and each says once that nobody takes its metrics."""
+    def there(port: int) -> dict[str, object]:
+        return {"metricsExporterType": "OTLP_GRPC", "metricsGrpcExporterTarget": f"http://127.0.0.1:{port}",
+                "metricGrpcExporterIntervalInMills": 50, "metricGrpcExporterTimeOutInMills": 500}
+
+    ours_of_each = ("broker_is_master", "active_controller", "raft_term", "namesrv_topics")
+
+    async def arrive(kept: Kept) -> None:
+        with trio.fail_after(60):
+            while not all(kept.points(name) for name in ours_of_each):
+                await trio.sleep(0.05)
+
+    with reserved() as port:
+        async with ours.namesrv(tmp_path / "namesrv", extra=there(port)) as namesrv, \
+                ours.controllers(tmp_path / "controllers", 1, extra=there(port)) as (controller,), \
+                ours.broker(tmp_path / "broker", namesrv=[namesrv.address], controllers=[controller.address],
+                            extra=there(port)) as broker:
+            servers = (namesrv, controller, broker)
+
+            async def warned(times: int) -> None:
+                with trio.fail_after(60):
+                    while any(server.out.read_text().count("metrics do not arrive") < times for server in servers):
+                        await trio.sleep(0.05)
+
+            await warned(1)
+            with collector(port) as (kept, _):
+                await arrive(kept)
+                with trio.fail_after(60):
+                    while kept.points("broker_is_master")[-1][1].as_int != 1:
+                        await trio.sleep(0.05)
+            await warned(2)
+            labels, _ = kept.points("broker_is_master")[0]
+            assert labels == {"cluster": "DefaultCluster", "node_type": "broker", "node_id": "broker-a"}
+            for server in servers:
+                assert server.running
+                text = server.out.read_text()
+                assert text.count("metrics arrive again") == 1
+                assert text.count("metrics do not arrive") == 2, "once each time"

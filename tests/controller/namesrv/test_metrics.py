@@ -97,4 +97,4 @@ def test_a_controller_in_the_same_process_has_the_next_port() -> None:
     assert both.controller is not None
     assert both.namesrv.metrics_listen("0.0.0.0") == "0.0.0.0:7000"
     assert both.controller.metrics_listen("::") == "[::]:7001"
-    assert both.controller.exports_metrics
+    assert both.controller.serves_metrics

@@ -59,7 +59,7 @@ zzz=1
         ("WARNING", "zzz", "no known key; it means nothing"),
         ("INFO", "threads", "key without a meaning here"),
         ("WARNING", "wheel", "timers"),
-        ("WARNING", "metricsExporterType", "metrics by another way than PROM: none are exported"),
+        ("WARNING", "metricsExporterType", "metricsGrpcExporterTarget, whom metrics go to: none are exported"),
     ]
 
 
@@ -127,6 +127,16 @@ def test_metrics_without_their_packages_are_refused_in_words(monkeypatch: pytest
     check_exporter(MetricsKeys())
     with pytest.raises(ConfigError, match=r"needs prometheus_client and h11: pip install 'quorate\[metrics\]'"):
         check_exporter(MetricsKeys(metrics_exporter_type="2"))
+    reports = MetricsKeys(metrics_exporter_type="OTLP_GRPC", metrics_grpc_exporter_target="h:1")
+    with pytest.raises(ConfigError, match=r"grpc and opentelemetry.proto: pip install 'quorate\[otlp\]'"):
+        check_exporter(reports)
+    check_exporter(MetricsKeys(metrics_exporter_type="OTLP_GRPC"))  # to nobody
+
+
+def test_part_of_a_package_is_not_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "opentelemetry.proto" else name)
+    with pytest.raises(ConfigError, match=r"needs opentelemetry.proto: pip install 'quorate\[otlp\]'"):
+        check_exporter(MetricsKeys(metrics_exporter_type="1", metrics_grpc_exporter_target="h:1"))
 
 
 @pytest.mark.parametrize("arguments", [
