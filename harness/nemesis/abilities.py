@@ -5,13 +5,14 @@ It tries each thing; it knows nothing of scenarios.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from harness.nemesis import disks, sandbox, wire
+from harness.nemesis import disks, sandbox, shim, wire
 from harness.nemesis.fault import Ability, FaultKind
 
 
@@ -45,8 +46,14 @@ def probe(root: Path) -> Abilities:
     why_not = {}
     if why := wire.impossible() if inside else "it takes network namespaces, which need root or user namespaces":
         why_not[Ability.LINKS] = why
-    if not kind.stalls:
-        why_not[Ability.STALLS] = f"a disk is {kind.value}: loop devices need root"
-    if not kind.fills:
-        why_not[Ability.ROOM] = f"a disk is {kind.value}: mounts need root or user namespaces"
+    if why := shim.impossible():
+        why_not[Ability.PRELOAD] = why
+        if not kind.stalls:
+            why_not[Ability.STALLS] = f"a disk is {kind.value}, and {why}"
+        if not kind.fills:
+            why_not[Ability.ROOM] = f"a disk is {kind.value}, and {why}"
+    if kind is not disks.Kind.LOOP:
+        why_not[Ability.POWER] = f"a disk is {kind.value}: loop devices need root"
+    elif shutil.which("e2fsck") is None:
+        why_not[Ability.POWER] = "e2fsck missing"
     return Abilities(inside, why_not)

@@ -1,17 +1,20 @@
-"""A disk of its own for each server, which can stall and fill up.
+"""A disk of its own for each server, which can stall, fill up, fail, be slow, and lose power.
 
 As root it is a file with a file system in it (``losetup``, ``mkfs.ext4``), on another such one: frozen, every write and
-sync waits; with the one below frozen, every sync, and what is written stays in the system's memory. Without loop
-devices it is memory of a limited size, which fills up and never stalls; outside a sandbox it is a directory, and no
-disk of its own at all.
+sync waits; with the one below frozen, every sync, and what is written stays in the system's memory; shut down, all is
+lost that was not synced. Without loop devices it is memory of a limited size, which fills up; outside a sandbox it is a
+directory, and no disk of its own at all. What the disk itself cannot do is done by the shim of the node's processes.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+import struct
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -19,11 +22,20 @@ from typing import Final
 import attrs
 import trio
 
+from harness.nemesis.shim import Shim, impossible
+
 _BALLAST: Final = "ballast"
 _MORE: Final = 64 << 20
 """Bytes that a file system needs besides what it is for."""
 _LEFT: Final = 64 << 10
 """Bytes that a full disk still has, for files that are there already."""
+_IMAGE: Final = "disk.img"
+_FOUND: Final = "lost+found"
+_SHUT_DOWN: Final = 0x8004587D
+"""The kernel's FS_IOC_SHUTDOWN, which tests of file systems cut the power with."""
+_WITHOUT_FLUSH: Final = 2
+_MENDED: Final = 1
+"""The exit code of e2fsck when it mended something."""
 
 
 class Kind(Enum):
@@ -44,12 +56,18 @@ class Kind(Enum):
 
 @attrs.frozen
 class Disk:
-    """Mounted at ``place``."""
+    """Mounted at ``place``. ``shim`` is that of the processes that use it, where there is one."""
 
     place: Path
     kind: Kind
     below: Path | None = None
     """Where the file is that it is in."""
+    shim: Shim | None = None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the processes that use it must be started with."""
+        return {} if self.shim is None else self.shim.environment
 
     async def stall(self) -> None:
         """Every write and sync waits from now on."""
@@ -78,14 +96,58 @@ class Disk:
         """Give the room back."""
         (self.place / _BALLAST).unlink(missing_ok=True)
 
+    def cut_power(self) -> None:
+        """What was not synced is lost. Nobody uses it meanwhile. Raises ``subprocess.CalledProcessError``."""
+        assert self.kind is Kind.LOOP and self.below is not None
+        folder = os.open(self.place, os.O_RDONLY)
+        try:
+            fcntl.ioctl(folder, _SHUT_DOWN, struct.pack("I", _WITHOUT_FLUSH))
+        finally:
+            os.close(folder)
+        _run("umount", str(self.place))
+        image = self.below / _IMAGE
+        mended = subprocess.run(["e2fsck", "-f", "-y", str(image)], capture_output=True, check=False)
+        if mended.returncode > _MENDED:
+            raise subprocess.CalledProcessError(mended.returncode, mended.args, stderr=mended.stdout + mended.stderr)
+        _run("mount", "-o", "loop", str(image), str(self.place))
+        for found in (self.place / _FOUND).glob("*"):
+            found.unlink()
+        with suppress(FileNotFoundError):
+            (self.place / _FOUND).rmdir()
 
-def make(root: Path, names: Sequence[str], size: int, sandbox: str) -> dict[str, Disk]:
+    def remember(self) -> None:
+        """Keep what it holds now, for ``go_back``. Nobody writes meanwhile. Raises ``CalledProcessError``."""
+        shutil.rmtree(self._kept, ignore_errors=True)
+        self._kept.mkdir()
+        _run("cp", "--archive", "--sparse=always", "--reflink=auto", f"{self.place}/.", str(self._kept))
+
+    def go_back(self) -> None:
+        """It holds what it held then, and nothing else. Nobody uses it meanwhile."""
+        for path in self.place.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        _run("cp", "--archive", "--sparse=always", "--reflink=auto", f"{self._kept}/.", str(self.place))
+        shutil.rmtree(self._kept)
+
+    @property
+    def _kept(self) -> Path:
+        return self.place.with_name("remembered")
+
+
+def make(root: Path, names: Sequence[str], size: int, sandbox: str, *, shims: bool = False) -> dict[str, Disk]:
     """One for each name, at ``root/name/store``; ``size`` in bytes. ``sandbox``: see ``sandbox.inside``.
 
+    With ``shims`` each has one, where it can be built; its processes must be started with ``Disk.environment``.
     Raises ``subprocess.CalledProcessError`` where one can be made and another cannot.
     """
     kind = possible(root, sandbox)
-    return {name: _made(root / name / "store", size, kind) for name in names}
+    made = {name: _made(root / name / "store", size, kind) for name in names}
+    if shims and not impossible():
+        made = {name: attrs.evolve(disk, shim=Shim.made(root / name / "shim", disk.place))
+                for name, disk in made.items()}
+    return made
 
 
 def possible(root: Path, sandbox: str) -> Kind:
@@ -98,9 +160,9 @@ def _made(place: Path, size: int, kind: Kind) -> Disk:
     if kind is Kind.LOOP:
         below = place.with_name("device")
         below.mkdir()
-        _mount_file(place.with_name("disk.img"), size + _MORE, below)
-        _mount_file(below / "disk.img", size, place, "-O", "^has_journal")  # whose writes would wait for the syncs
-        (place / "lost+found").rmdir()  # servers begin in an empty directory
+        _mount_file(place.with_name(_IMAGE), size + _MORE, below)
+        _mount_file(below / _IMAGE, size, place, "-O", "^has_journal")  # whose writes would wait for the syncs
+        (place / _FOUND).rmdir()  # servers begin in an empty directory
         return Disk(place, kind, below)
     elif kind is Kind.MEMORY:
         _run("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place))

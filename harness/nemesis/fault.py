@@ -1,4 +1,4 @@
-"""What a fault is, and what it needs of a run: victims, their network, disks and clocks.
+"""What a fault is, and what it needs of a run: victims, their network, their disks.
 
 It knows no fault, and does nothing itself; a campaign brings what fits these protocols.
 """
@@ -13,7 +13,6 @@ from typing import Any, Final, Protocol
 
 import attrs
 
-from harness.nemesis.clocks import Clock
 from harness.nemesis.disks import Disk
 from harness.nemesis.network import Network
 
@@ -27,8 +26,13 @@ class Ability(Enum):
     LINKS = "shape links: delay, lose, repeat, reorder, limit"
     STALLS = "stall disks"
     ROOM = "fill disks"
+    COPIES = "bring a disk back to what it held"
     PRELOAD = "load a shim into processes"
     POWER = "take from a disk what was not synced"
+
+
+OF_DISKS: Final = frozenset({Ability.STALLS, Ability.ROOM, Ability.COPIES, Ability.PRELOAD, Ability.POWER})
+"""A scene needs disks, with shims where they can be built, for faults that need one of these."""
 
 
 class Victim(Protocol):
@@ -89,12 +93,7 @@ class Scene(Protocol):
 
     @property
     def disks(self) -> Mapping[str, Disk]:
-        """That of each node, by its name."""
-        ...
-
-    @property
-    def clocks(self) -> Mapping[str, Clock]:
-        """By node; empty where no shim can be built."""
+        """That of each node, by its name. Its shim, where it has one, is also that of the node's wall clock."""
         ...
 
     @property
@@ -157,7 +156,10 @@ Begin = Callable[[Scene, Sequence[str], Mapping[str, Any]], Awaitable[Begun]]
 
 @attrs.frozen
 class FaultKind:
-    """One entry of the registry. ``begin`` takes the scene, the nodes' names, and arguments that were ``checked``."""
+    """One entry of the registry. ``begin`` takes the scene, the nodes' names, and arguments that were ``checked``.
+
+    It raises ``NotHere`` where it turns out that nothing would happen: a program that passes by what it is done with.
+    """
 
     name: str
     about: str

@@ -16,7 +16,8 @@ from typing import Final
 import attrs
 import trio
 
-from harness.nemesis.network import CLIENTS, NotHere, Way
+from harness.nemesis.errors import NotHere
+from harness.nemesis.network import CLIENTS, Way
 from harness.nemesis.shaping import Shape
 
 _ANNOUNCED: Final = "127.77.0."

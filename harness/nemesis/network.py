@@ -18,6 +18,7 @@ from typing import Final, Protocol
 import attrs
 import trio
 
+from harness.nemesis.errors import NotHere
 from harness.nemesis.shaping import Shape, together
 
 CLIENTS: Final = "clients"
@@ -66,10 +67,6 @@ class Network(Protocol):
     async def heal(self) -> None:
         """Every link works again."""
         ...
-
-
-class NotHere(Exception):
-    """This machine cannot do that; the words say why."""
 
 
 @attrs.define
@@ -179,6 +176,7 @@ class Namespaces:
 async def namespaces(names: Sequence[str], seed: str = "") -> AsyncIterator[Namespaces]:
     """In a sandbox, which ends it. Raises ``subprocess.CalledProcessError``."""
     made = Namespaces(names, seed)
+    await trio.run_process(["mount", "--make-rshared", "/"])  # or a host keeps a disk that is unmounted here
     await trio.run_process(["mount", "-t", "tmpfs", "tmpfs", "/run"])
     await _ip("link", "set", "lo", "up")
     await _ip("link", "add", "name", _BRIDGE, "address", made.hardware(CLIENTS), "type", "bridge")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -24,6 +23,8 @@ import attrs
 import trio
 
 import raft
+from harness.nemesis.compiling import library
+from harness.nemesis.errors import NotHere
 from raft.config import Sync
 from raft.frame import Kind
 from raft.groups import DEFAULT_GROUP, group_number
@@ -51,24 +52,13 @@ class Tally:
     losses: list[str] = attrs.Factory(list)
 
 
-def build_recorder(directory: Path) -> Path | None:
-    """Compile the recorder; None where no C compiler is found."""
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        return None
-    library = directory / "recorder.so"
-    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(HERE / "recorder.c"), "-ldl",
-                    "-lpthread"], check=True)
-    return library
-
-
-def record(library: Path, directory: Path, sync: Sync, seconds: float) -> tuple[Path, bytes]:
+def record(recorder: Path, directory: Path, sync: Sync, seconds: float) -> tuple[Path, bytes]:
     """Run the victim for a while, kill it with -9, return its root and the recording."""
     root, log = directory / "disks", directory / "recording"
     root.mkdir()
     victim = subprocess.Popen(
         [sys.executable, "-m", "tests.powercut.victim", str(root), sync.value], stdin=subprocess.DEVNULL,
-        env={**os.environ, "LD_PRELOAD": str(library), "RECORDER_ROOT": str(root), "RECORDER_LOG": str(log)})
+        env={**os.environ, "LD_PRELOAD": str(recorder), "RECORDER_ROOT": str(root), "RECORDER_LOG": str(log)})
     try:
         limit = time.monotonic() + 30
         acks = root / "acks"
@@ -157,14 +147,15 @@ def campaign(
     *, cuts: int, sync: Sync = Sync.ALWAYS, seed: int = 1, cuts_per_run: int = 50, seconds: float = 1.5,
 ) -> Tally | None:
     """``cuts`` power cuts over as many runs as needed; None where the recorder cannot be built."""
+    try:
+        recorder = library(HERE / "recorder.c")
+    except NotHere:
+        return None
     tally, rng = Tally(), Random(f"power cut {seed}")
     with tempfile.TemporaryDirectory() as name:
-        library = build_recorder(Path(name))
-        if library is None:
-            return None
         while tally.cuts < cuts:
             with tempfile.TemporaryDirectory(dir=name) as directory:
-                root, recording = record(library, Path(directory), sync, seconds)
+                root, recording = record(recorder, Path(directory), sync, seconds)
                 _cut_one_run(root, recording, min(cuts_per_run, cuts - tally.cuts), sync, rng, tally)
             tally.runs += 1
             if sys.stderr.isatty():

@@ -1,4 +1,4 @@
-"""Real processes to be tortured: each answers at its address what it is sent, and keeps a file in its data."""
+"""Real processes to be tortured: each echoes what it is sent, writes, syncs and says the time, and keeps its data."""
 
 from __future__ import annotations
 
@@ -11,24 +11,42 @@ from random import Random
 import attrs
 import trio
 
-from harness.nemesis.clocks import Clock
 from harness.nemesis.disks import Disk
 from harness.nemesis.network import Network
 from harness.processes.handle import Handle
 
 PORT = 7_000
 SERVER = """
-import os, socket, sys, threading
+import os, socket, sys, threading, time
 host, port, data = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 os.makedirs(data, exist_ok=True)
 with open(data + "/lives", "a") as lives:
     lives.write("x")
 listener = socket.create_server((host, port))
 print("up", flush=True)
+def write(name):
+    with open(data + "/" + name, "w") as file:
+        file.write(name)
+def sync(name):
+    for path in (data + "/" + name, data):
+        fd = os.open(path, os.O_RDONLY)
+        os.fsync(fd)
+        os.close(fd)
+def clock(_):
+    return time.time_ns()
+done = {b"write": write, b"sync": sync, b"clock": clock}
+def answer(said):
+    what, _, name = said.partition(b" ")
+    if what not in done:
+        return said
+    try:
+        return str(done[what](name.decode())).encode()
+    except OSError as error:
+        return error.strerror.encode()
 def serve(peer):
     with peer:
         while said := peer.recv(1 << 16):
-            peer.sendall(said)
+            peer.sendall(answer(said))
 def leash():
     sys.stdin.read()
     os._exit(0)
@@ -90,7 +108,6 @@ class Place:
     nodes: Mapping[str, Echo]
     network: Network
     disks: Mapping[str, Disk] = attrs.field(factory=dict)
-    clocks: Mapping[str, Clock] = attrs.field(factory=dict)
     chance: Random = attrs.field(factory=lambda: Random(7))
 
     async def chosen(self, selector: str | Sequence[str]) -> list[str]:
@@ -98,23 +115,31 @@ class Place:
         return list(self.nodes) if selector == "all" else [selector] if isinstance(selector, str) else list(selector)
 
 
-def echoes(root: Path, network: Network, names: Sequence[str], port: int = PORT) -> dict[str, Echo]:
+def echoes(root: Path, network: Network, names: Sequence[str], port: int = PORT,
+           disks: Mapping[str, Disk] | None = None) -> dict[str, Echo]:
     """They are not started yet; their data is ``root/NAME/store``."""
     def echo(name: str) -> Echo:
         data = root / name / "store"
-        command = [*network.prefix(name), sys.executable, "-c", SERVER, network.bind(name), str(port), str(data)]
+        variables = disks[name].environment if disks else {}
+        command = [*network.prefix(name), "env", *(f"{key}={value}" for key, value in variables.items()),
+                   sys.executable, "-c", SERVER, network.bind(name), str(port), str(data)]
         return Echo(Handle(name, root / name, command, "", "up"), data)
 
     return {name: echo(name) for name in names}
 
 
-async def answers(address: str, port: int = PORT, within_s: float = 0.5) -> bool:
-    """Whether a server there echoes on a new connection."""
+async def asked(address: str, question: str, port: int = PORT, within_s: float = 0.5) -> str:
+    """What a server there answers on a new connection; empty if it says nothing in time."""
     with trio.move_on_after(within_s):
         try:
             async with await trio.open_tcp_stream(address, port) as stream:
-                await stream.send_all(b"hello")
-                return await stream.receive_some() == b"hello"
+                await stream.send_all(question.encode())
+                return (await stream.receive_some()).decode()
         except (OSError, trio.BrokenResourceError):
-            return False
-    return False
+            return ""
+    return ""
+
+
+async def answers(address: str, port: int = PORT, within_s: float = 0.5) -> bool:
+    """Whether a server there echoes."""
+    return await asked(address, "hello", port, within_s) == "hello"

@@ -126,4 +126,5 @@ def test_links_are_slow_lossy_and_narrow(user: bool, tmp_path: Path) -> None:
 
 def test_every_fault_of_a_link_has_a_test() -> None:
     of_links = {name for name, each in FAULTS.items() if each.needs & {Ability.CUTS, Ability.LINKS}}
-    assert of_links == {"cut", "isolate", "partition", "slow", "lose", "duplicate", "reorder", "throttle"}
+    assert of_links == {"cut", "isolate", "partition", "slow", "lose", "duplicate", "reorder", "throttle",
+                        "host-loss", "power-cut"}, "the last two: test_faults_disks.py"
