@@ -57,6 +57,7 @@ IMPORTS = {
     "raft/pytest_plugin.py": {"pytest"},
     "raft/statemachine.py": {"typing_extensions"},  # for type checkers, which bring it
     "remoting/": {"attrs", "orjson", "remoting", "trio", "outcome"},
+    "remoting/daemon/command.py": {"raft"},  # which looks whose packages a command imports
     "remoting/daemon/otlp.py": {"grpc", "opentelemetry"},
     "remoting/daemon/page.py": {"prometheus_client"},
     "remoting/daemon/points.py": {"prometheus_client"},  # for type checkers

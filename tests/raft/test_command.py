@@ -14,7 +14,8 @@ import pytest
 
 from remoting.daemon.child import child
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
+RAFTCTL = "import sys; sys.argv[0] = '/usr/bin/raftctl'; from raft.command import main; sys.exit(main())"
 SCRIPT = "import sys; sys.argv[0] = '/usr/bin/mqbroker'; from remoting.daemon.command import main; sys.exit(main())"
 
 
@@ -39,15 +40,19 @@ def site(tmp_path: Path) -> Path:
     made = tmp_path / "site"
     looks = {f"remoting/daemon/{name}": (ROOT / "remoting/daemon" / name).read_text()
              for name in ("__init__.py", "command.py", "version.py")}
+    installed(made, "quorate-raft", {
+        "raft/__init__.py": "", "raft/command.py": (ROOT / "raft/command.py").read_text(),
+        "raft/cli.py": "def main(): print('raftctl runs')\n",
+    }, entry_points="[quorate.commands]\nraftctl = raft.cli:main\n")
     installed(made, "quorate", {
         **looks, "remoting/__init__.py": "", "broker/__init__.py": "", "broker/cli.py": "def main(): print('runs')\n",
     }, entry_points="[quorate.commands]\nmqbroker = broker.cli:main\n")
     return made
 
 
-def run(*path: Path, here: Path | None = None) -> tuple[int, str]:
+def run(*path: Path, here: Path | None = None, script: str = SCRIPT) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "-S", "-P", "-c", SCRIPT], check=False, capture_output=True, text=True, cwd=here,
+        [sys.executable, "-S", "-P", "-c", script], check=False, capture_output=True, text=True, cwd=here,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))})
     return done.returncode, done.stdout + done.stderr
 
@@ -78,6 +83,22 @@ def test_somebody_elses_package_in_front_of_ours_is_named(site: Path, tmp_path: 
     installed(other, "broker", {"broker/__init__.py": "raise ImportError('of another program')\n"})
     code, said = run(other, site)
     assert code == 1 and f"{other}/broker/__init__.py stands before {site}/broker/__init__.py by broker 1.2" in said
+
+
+def test_a_command_of_raft_looks_for_its_own_package_alone(site: Path) -> None:
+    installed(site, "broker", {"broker/__init__.py": "raise ImportError('of another program')\n"})
+    assert run(site, script=RAFTCTL) == (0, "raftctl runs\n")
+    installed(site, "raft", {"raft/__init__.py": "# of another program\n"})
+    code, said = run(site, script=RAFTCTL)
+    assert code == 1 and said.startswith("raftctl: ") and len(said.splitlines()) == 1
+    assert f"{site}/raft/__init__.py was written over by raft 1.2" in said and "install quorate-raft again" in said
+
+
+def test_somebody_elses_raft_is_named_whatever_it_raises(site: Path) -> None:
+    installed(site, "raft", {"raft/__init__.py": "raise ValueError('of another program')\n"})
+    code, said = run(site)
+    assert code == 1 and said.startswith("mqbroker: ") and len(said.splitlines()) == 1
+    assert f"{site}/raft/__init__.py is not that of quorate-raft (ValueError: of another program)" in said
 
 
 def test_a_package_that_is_gone_is_named(site: Path) -> None:

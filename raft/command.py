@@ -1,0 +1,100 @@
+"""What every command does first: it makes sure that the packages it is about to import are ours.
+
+``pip install raft`` fetches somebody else's package of that name, which pip writes over ours without a word. The
+commands themselves are entry points of the group ``quorate.commands``; one in a package that is an extra, too, says
+what to install where its libraries are missing. An editable install lists no packages, and a checkout that is not
+installed has no commands: nothing is asked there. Other distributions with commands ``run`` theirs by it, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+GROUP: Final = "quorate.commands"
+DISTRIBUTION: Final = "quorate-raft"
+IN_THE_WAY: Final = 1
+USAGE: Final = 2
+_START: Final = "/__init__.py"
+
+
+def main() -> int:
+    """The command of this distribution by whose name this was started; its exit code."""
+    return run((DISTRIBUTION,))
+
+
+def run(distributions: Sequence[str]) -> int:
+    """The command, of the first of these distributions, by whose name this was started; it imports packages of all."""
+    name = Path(sys.argv[0]).stem
+    for fault in in_the_way(distributions):
+        sys.stderr.write(f"{name}: {fault}\n")
+        return IN_THE_WAY
+    ours = metadata.distribution(distributions[0])
+    (entry,) = ours.entry_points.select(group=GROUP, name=name)
+    try:
+        command = entry.load()
+    except ModuleNotFoundError as error:
+        extra = entry.module.partition(".")[0]
+        if extra not in (ours.metadata.get_all("Provides-Extra") or ()):
+            raise
+        sys.stderr.write(f"{name}: {error.name} is not installed here: pip install '{distributions[0]}[{extra}]', in a "
+                         f"checkout pip install ./raft '.[{extra}]'\n")
+        return USAGE
+    code: int = command()
+    return code
+
+
+def in_the_way(distributions: Sequence[str]) -> Iterator[str]:
+    """In words, each package that would be imported in the place of one of these, and whose it is."""
+    for distribution in distributions:
+        try:
+            files = metadata.files(distribution) or []
+        except metadata.PackageNotFoundError:
+            continue
+        for file in files:
+            package = str(file).removesuffix(_START)
+            if f"{package}{_START}" == str(file) and "/" not in package:
+                fault = _fault(file, package, distributions)
+                if fault:
+                    yield (f"{fault}{_owners(package, distributions)}, so {package} is not that of {distribution}: "
+                           f"uninstall what is in the way and install {distribution} again, or give each an "
+                           "environment of its own")
+
+
+def _fault(file: metadata.PackagePath, package: str, distributions: Sequence[str]) -> str:
+    """What is in the place of a package; "" if it is there itself."""
+    ours = Path(str(file.locate()))
+    spec = find_spec(package)
+    found = Path(spec.origin) if spec is not None and spec.origin else None
+    if found is None:
+        return f"{ours} is gone"
+    if found.resolve() != ours.resolve():
+        return "" if _is_checkout(found.parents[1], distributions) else f"{found} stands before {ours}"
+    if file.hash is not None:
+        digest = hashlib.new(file.hash.mode, found.read_bytes()).digest()
+        if urlsafe_b64encode(digest).rstrip(b"=").decode() != file.hash.value:
+            return f"{found} was written over"
+    return ""
+
+
+def _is_checkout(folder: Path, distributions: Sequence[str]) -> bool:
+    """Of the tree that all of them are made from: whoever puts that on the path means it."""
+    for project in (folder / "pyproject.toml", folder / "raft" / "pyproject.toml"):
+        if project.is_file() and any(
+                f'name = "{name}"' in project.read_text(encoding="utf-8") for name in distributions):
+            return True
+    return False
+
+
+def _owners(package: str, distributions: Sequence[str]) -> str:
+    """Others that have a package of that name."""
+    others = sorted({f"{each.name} {each.version}" for each in metadata.distributions()
+                     if each.name not in distributions and any(
+                         str(file) in (f"{package}{_START}", f"{package}.py") for file in each.files or ())})
+    return f" by {' and '.join(others)}" if others else ""
