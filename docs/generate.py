@@ -42,6 +42,7 @@ from broker.transactions.conversion import Conversion  # noqa: E402
 from controller.admin.absent import ABSENT  # noqa: E402
 from controller.admin.cli import parser as mqadmin_parser  # noqa: E402
 from controller.config import WITHOUT_MEANING, ControllerConfig  # noqa: E402
+from harness.nemesis.faults import FAULTS  # noqa: E402
 from harness.scenarios.interop import __main__ as _registers  # noqa: E402, F401  the scenarios
 from harness.scenarios.interop.report import read as read_results  # noqa: E402
 from harness.scenarios.interop.scenario import SCENARIOS  # noqa: E402
@@ -256,6 +257,17 @@ def report_bounds() -> Iterator[str]:
         yield f"| `{field.name}` | {field.default} |"
 
 
+def faults() -> Iterator[str]:
+    """A row per fault of the registry."""
+    yield "| fault | arguments | what it does | what it takes |"
+    yield "|---|---|---|---|"
+    for each in FAULTS.values():
+        arguments = "<br>".join(f"`{name}` = `{json.dumps(one.default)}`: {one.about}"
+                                for name, one in each.arguments.items())
+        needs = ", ".join(sorted(need.name.lower() for need in each.needs))
+        yield f"| `{each.name}` | {arguments} | {each.about} | {needs} |"
+
+
 PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "controller-keys": keys, "controller-idle-keys": idle_keys,
     "container-keys": partial(keys, ContainerConfig),
@@ -266,8 +278,8 @@ PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "broker-moments": broker_moments, "broker-profiles": profiles, "rto": rto, "rto-summary": rto_summary,
     "broker-benchmarks": broker_benchmarks, "failover-timeline": partial(failovers, FAILOVERS),
     "failover-timeline-together": partial(failovers, FAILOVERS_TOGETHER),
-    "questions": questions, "audit-findings": audit_findings, "report-bounds": report_bounds, **role_tables.PARTS,
-    **key_tables.PARTS}
+    "questions": questions, "audit-findings": audit_findings, "report-bounds": report_bounds, "faults": faults,
+    **role_tables.PARTS, **key_tables.PARTS}
 
 
 def renewed(page: str) -> str:
