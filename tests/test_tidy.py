@@ -41,6 +41,7 @@ OPERATING_SYSTEM = {
 ALLOWED = {
     "cores": {"random"},  # cores of raft name random.Random; `chance` looks
     "analysis-page": {"datetime"},  # moments become dates; `clock` looks
+    "torture-cores": {"random"},  # schedules are drawn from seeds; `chance` looks
 }
 """By contract: what it leaves out of that, and why."""
 COROUTINES = {

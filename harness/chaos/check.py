@@ -116,12 +116,17 @@ def _asked(options: argparse.Namespace) -> tuple[Source, _Seen, list[Verdict]]:
 
 def of_history(path: Path) -> dict[str, Any]:
     """The content of ``verdict.json`` for a history, by what fits; none if nothing does. Raises ``HistoryError``."""
-    parser = argparse.ArgumentParser()
-    arguments(parser)
     try:
-        return verdict.as_json(_asked(parser.parse_args([str(path)]))[2])
+        return verdict.as_json(verdicts_of([str(path)]))
     except Refused:
         return {}
+
+
+def verdicts_of(line: Sequence[str]) -> list[Verdict]:
+    """What a command line of ``chaos check`` finds. Raises ``Refused`` and ``HistoryError``."""
+    parser = argparse.ArgumentParser()
+    arguments(parser)
+    return _asked(parser.parse_args(line))[2]
 
 
 def judged(source: Source, events: Iterator[Event], options: argparse.Namespace) -> list[Verdict]:

@@ -24,6 +24,12 @@ def run(options: argparse.Namespace) -> int:
     """Do what the options ask for."""
     here = options.directory
     out = options.out or (here if here.is_dir() else here.parent) / "page.html"
+    print(f"{out}: {write(here, out) / 1e6:.1f} MB")
+    return PASSED
+
+
+def write(here: Path, out: Path) -> int:
+    """The page of a run or a history, as one file; its size in bytes. Raises ``Refused`` and ``HistoryError``."""
     try:
         text = made(here, of_history)
     except (KeyError, TypeError) as error:
@@ -31,5 +37,4 @@ def run(options: argparse.Namespace) -> int:
     staged = out.with_name(out.name + ".part")
     staged.write_text(text, encoding="utf-8")
     staged.replace(out)
-    print(f"{out}: {len(text.encode()) / 1e6:.1f} MB")
-    return PASSED
+    return out.stat().st_size

@@ -53,7 +53,7 @@ def model(name: str) -> Callable[[], Model]:
     """What makes a model. Raises ``NotChosen``."""
     if name in MODELS:
         return MODELS[name]
-    made = _loaded(name, MODEL_GROUP)
+    made = loaded(name, MODEL_GROUP)
     if made is None:
         raise NotChosen(f"no model is called {name}: there are {', '.join(MODELS)}, and your own as FILE.py:CLASS")
     if missing := [each for each in ("begin", "step", "reads") if not hasattr(made, each)]:
@@ -64,7 +64,7 @@ def model(name: str) -> Callable[[], Model]:
 
 def checker(name: str) -> UserChecker:
     """A user's own. Raises ``NotChosen``."""
-    made = _loaded(name, CHECKER_GROUP)
+    made = loaded(name, CHECKER_GROUP)
     if made is None:
         raise NotChosen(f"no checker is called {name}: there are linearizable, {QUEUE}, recovery, and your own as "
                         "FILE.py:FUNCTION")
@@ -72,7 +72,9 @@ def checker(name: str) -> UserChecker:
     return found
 
 
-def _loaded(name: str, group: str) -> Any:
+def loaded(name: str, group: str) -> Any:
+    """An entry point of a group, or ``FILE.py:NAME``, or ``module:NAME``; None for a bare name that is neither. Raises
+    ``NotChosen`` where it cannot be loaded."""
     for entry in entry_points(group=group, name=name):
         return entry.load()
     where, colon, attribute = name.rpartition(":")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -40,6 +40,8 @@ class Handle:
     """``host:port`` at which it listens; empty for one that does not."""
     ready_text: str
     """What it prints when it is up."""
+    variables: Mapping[str, str] = field(factory=dict, kw_only=True)
+    """Of its environment, besides our own."""
     _process: trio.Process | None = field(default=None, init=False)
     _printed_before: int = field(default=0, init=False)
 
@@ -81,14 +83,14 @@ class Handle:
             self._process = await trio.lowlevel.open_process(
                 self.command, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT, cwd=self.directory,
                 start_new_session=True,  # an interrupt at the terminal is for us: we end it in order
-                env=environment(),
+                env=environment() | dict(self.variables),
             )
 
     async def wait_ready(self, *, timeout_s: float = READY_S) -> None:
         """Raises ``StartFailed``."""
         with trio.move_on_after(timeout_s):
             while self.running:
-                if self.ready_text in self.printed() and await self._listens():
+                if await self.is_up():
                     return
                 await trio.sleep(POLL_S)
             assert self._process is not None
@@ -96,6 +98,10 @@ class Handle:
                 f"{self.name} ended with exit code {self._process.returncode} before it was ready\n{self.tail()}")
         await self.kill()
         raise StartFailed(f"{self.name} was not ready within {timeout_s:.0f} s\n{self.tail()}")
+
+    async def is_up(self) -> bool:
+        """Whether it says so, and its port is open."""
+        return self.ready_text in self.printed() and await self._listens()
 
     async def _listens(self) -> bool:
         if not self.address:

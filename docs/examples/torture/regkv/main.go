@@ -1,6 +1,6 @@
 // Regkv is a small replicated store of registers, made to be tortured. It is one file and needs Go's standard library alone.
 //
-//	regkv serve -id kv-1 -listen 127.0.0.1:7001 -nodes 127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003 -data /tmp/kv-1
+//	regkv serve -id kv-1 -self 127.0.0.1:7001 -nodes 127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003 -data /tmp/kv-1
 //	regkv client -nodes 127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003
 //
 // Its registers are those of Attiya, Bar-Noy and Dolev ("Sharing memory robustly in message-passing systems", 1995): a
@@ -10,8 +10,8 @@
 //
 // -bug plants one of three mistakes, each of which passes every test that kills nobody:
 //
-//	own-majority    a write is answered when this node alone has it
 //	buffered-log    a node answers before its log is on disk
+//	lonely-reads    a node that reaches no majority answers with what it has itself
 //	no-write-back   a read tells what it found and stores it nowhere
 package main
 
@@ -210,14 +210,6 @@ func (n *node) spread(ctx context.Context, new entry) error {
 		_, err := n.call(longer, http.MethodPut, address, new.Key, body)
 		return new, err
 	}
-	if n.bug == "own-majority" {
-		for _, each := range n.nodes {
-			if each != n.self {
-				go put(ctx, each)
-			}
-		}
-		return n.store.put(new)
-	}
 	_, err = n.majority(ctx, put)
 	return err
 }
@@ -246,6 +238,9 @@ func (n *node) read(ctx context.Context, key string) (json.RawMessage, error) {
 	if err == nil && found.Tag.Counter > 0 && n.bug != "no-write-back" {
 		err = n.spread(ctx, found)
 	}
+	if err != nil && n.bug == "lonely-reads" {
+		return n.store.get(key).Value, nil
+	}
 	return found.Value, err
 }
 
@@ -264,7 +259,7 @@ func (n *node) write(ctx context.Context, key string, value json.RawMessage) err
 
 func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(r.Context(), 400*time.Millisecond)
 	defer cancel()
 	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
 	switch {
@@ -295,14 +290,18 @@ func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func serve(arguments []string) error {
 	flags := flag.NewFlagSet("serve", flag.ExitOnError)
 	id := flags.String("id", "", "name, for people")
-	listen := flags.String("listen", "", "host:port")
+	self := flags.String("self", "", "host:port at which the others find this node")
+	listen := flags.String("listen", "", "host:port, where it is another one")
 	nodes := flags.String("nodes", "", "host:port of all nodes, with commas between")
 	data := flags.String("data", "", "directory")
-	bug := flags.String("bug", "", "own-majority, buffered-log or no-write-back")
+	bug := flags.String("bug", "", "buffered-log, lonely-reads or no-write-back")
 	flags.Parse(arguments)
 	kept, err := openStore(*data, *bug == "buffered-log")
 	if err != nil {
 		return err
+	}
+	if *listen == "" {
+		*listen = *self
 	}
 	listener, err := net.Listen("tcp", *listen)
 	if err != nil {
@@ -310,7 +309,7 @@ func serve(arguments []string) error {
 	}
 	fmt.Printf("%s listens at %s with %d keys\n", *id, *listen, len(kept.entries))
 	short := &http.Transport{DialContext: (&net.Dialer{Timeout: time.Second}).DialContext, MaxIdleConnsPerHost: 16}
-	handler := &node{kept, strings.Split(*nodes, ","), *listen, *bug, &http.Client{Transport: short}}
+	handler := &node{kept, strings.Split(*nodes, ","), *self, *bug, &http.Client{Transport: short}}
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT)
 	go func() {
@@ -338,12 +337,13 @@ type operation struct {
 func client(arguments []string) error {
 	flags := flag.NewFlagSet("client", flag.ExitOnError)
 	nodes := flags.String("nodes", "", "host:port of all nodes, with commas between")
+	first := flags.Int("first", 0, "the number of the node that is asked first")
 	flags.Parse(arguments)
 	addresses := strings.Split(*nodes, ",")
 	fmt.Println(`{"ready": true}`)
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 1<<20)
-	for number := os.Getpid(); lines.Scan(); {
+	for number := *first; lines.Scan(); {
 		var asked operation
 		if err := json.Unmarshal(lines.Bytes(), &asked); err != nil {
 			return err
@@ -353,13 +353,13 @@ func client(arguments []string) error {
 		switch {
 		case err == nil:
 			told.Type, told.Value = "ok", value
-		case sure:
+		case sure || asked.F == "read":
 			told.Type, told.Error = "fail", err.Error()
 		default:
 			told.Type, told.Error = "info", err.Error()
 		}
-		if err != nil {
-			number++ // the next node
+		if sure {
+			number++ // nobody is there: the next node
 		}
 		line, err := json.Marshal(told)
 		if err != nil {
@@ -389,7 +389,7 @@ func ask(address string, asked operation) (json.RawMessage, error, bool) {
 	answer, err := http.DefaultClient.Do(made)
 	if err != nil {
 		var failed *net.OpError
-		return nil, err, asked.F == "read" || errors.As(err, &failed) && failed.Op == "dial"
+		return nil, err, errors.As(err, &failed) && failed.Op == "dial"
 	}
 	defer answer.Body.Close()
 	read, err := io.ReadAll(answer.Body)
@@ -402,7 +402,7 @@ func ask(address string, asked operation) (json.RawMessage, error, bool) {
 	if asked.F == "write" {
 		read = nil
 	}
-	return read, err, asked.F == "read"
+	return read, err, false
 }
 
 func main() {

@@ -1,0 +1,103 @@
+"""What a run is made of, found by name: a scenario, its target, its schedule. Reads files; starts nothing.
+
+A scenario or target is one of the library, or a path. Paths in a scenario begin at its folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from harness.chaos.subcommand import Refused
+from harness.nemesis import faults as registry
+from harness.nemesis.fault import BadArguments
+from harness.targets import target as targets
+from harness.targets.fields import FormatError, nearest
+from harness.targets.target import Target
+from harness.torture import scenario as scenarios
+from harness.torture import selecting
+from harness.torture.scenario import TortureScenario
+from harness.torture.schedule import Schedule, draw
+from harness.workloads import chosen
+
+SCENARIOS: Final = "harness.scenarios.library"
+TARGETS: Final = "harness.targets.library"
+
+
+@attrs.frozen
+class Asked:
+    """A scenario with its target. ``here``: the folder of the target's file."""
+
+    scenario: TortureScenario
+    scenario_text: str
+    target: Target
+    target_text: str
+    here: Path
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """By node, its kind."""
+        return {node: self.target.kind_of(node).name for node in self.target.nodes}
+
+    def drawn(self, seed: int) -> Schedule:
+        """What is done under this seed. Raises ``Refused``."""
+        try:
+            return draw(self.scenario, self.kinds, seed)
+        except FormatError as error:
+            raise Refused(f"{self.scenario.name}: {error}") from None
+
+
+def library(package: str) -> dict[str, Path]:
+    """By name, the files of a library."""
+    folder = Path(str(resources.files(package)))
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def asked(what: str, target: str | None = None, options: Mapping[str, str] | None = None) -> Asked:
+    """The scenario ``what``, with another target if one is given. Raises ``Refused``, with the file."""
+    path = _found(what, library(SCENARIOS), Path.cwd(), "scenario")
+    text = path.read_text(encoding="utf-8")
+    try:
+        scenario = scenarios.parse(text, path.stem)
+    except FormatError as error:
+        raise Refused(f"{path}: {error}") from None
+    at = _found(target or scenario.target, library(TARGETS), Path.cwd() if target else path.parent, "target")
+    return made(scenario, text, at, at.read_text(encoding="utf-8"), at.parent, options or {})
+
+
+def made(
+    scenario: TortureScenario, text: str, at: Path, target_text: str, here: Path, options: Mapping[str, str],
+) -> Asked:
+    """Of files that are read already. Raises ``Refused``."""
+    try:
+        target = targets.parse(target_text, at.stem, {**scenario.options, **options})
+    except FormatError as error:
+        raise Refused(f"{at}: {error}") from None
+    found = Asked(scenario, text, target, target_text, here)
+    try:
+        chosen.find(scenario.load.name)
+    except FormatError as error:
+        raise Refused(f"{scenario.name}: {error}") from None
+    for number, plan in enumerate(scenario.faults, 1):
+        try:
+            registry.fault(plan.fault).checked(plan.args)
+        except (registry.UnknownFault, BadArguments) as error:
+            raise Refused(f"{scenario.name}: [faults {number}] {error}") from None
+        words = selecting.unknown(plan.nodes, found.kinds, bool(target.roles))
+        if words:
+            raise Refused(f"{scenario.name}: [faults {number}] nodes: {words}")
+    return found
+
+
+def _found(name: str, there: Mapping[str, Path], folder: Path, kind: str) -> Path:
+    if name in there:
+        return there[name]
+    path = Path(name).expanduser()
+    path = path if path.is_absolute() else folder / path
+    if path.is_file():
+        return path.resolve()
+    raise Refused(f"no {kind} is called {name}, and there is no file {path}{nearest(name, there)}")

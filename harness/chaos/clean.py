@@ -1,0 +1,82 @@
+"""``chaos clean``: ends what runs left behind whose own program is gone; ``--remove`` also removes their directories.
+
+Everything that a run starts has the path of its directory in its environment, and a run holds a lock in it while it
+goes on. Disks that were mounted for it are unmounted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from harness.chaos.run import RUNS
+from harness.chaos.subcommand import PASSED
+from harness.torture.directory import RUN_ID, goes_on
+
+NAME: Final = "clean"
+ABOUT: Final = "end what older runs left: processes, mounts; and remove their directories"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that it takes."""
+    parser.add_argument("--run", type=Path, metavar="DIR", help="only of this run; default: of every run")
+    parser.add_argument("--remove", action="store_true",
+                        help=f"also remove directories of runs that are over, in ./{RUNS} or the one named")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the options ask for."""
+    only = None if options.run is None else options.run.resolve()
+    ended = [f"{pid} of {path}" for pid, path in _left(only) if _killed(pid)]
+    freed = [str(place) for place in _mounts(only) if not subprocess.run(
+        ["umount", "--lazy", str(place)], capture_output=True, check=False).returncode]
+    removed = []
+    if options.remove:
+        for path in [only] if only is not None else sorted(RUNS.glob("*")):
+            if (path / "schedule.json").is_file() and not goes_on(path):
+                shutil.rmtree(path)
+                removed.append(str(path))
+    for what, found in (("ended", ended), ("unmounted", freed), ("removed", removed)):
+        for each in found:
+            print(f"{what} {each}")
+    if not ended + freed + removed:
+        print("nothing is left")
+    return PASSED
+
+
+def _left(only: Path | None) -> Iterator[tuple[int, Path]]:
+    """Processes of runs that do not go on any more."""
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit() or int(folder.name) == os.getpid():
+            continue
+        with suppress(OSError):
+            for each in (folder / "environ").read_bytes().split(b"\0"):
+                name, _, value = each.partition(b"=")
+                path = Path(os.fsdecode(value))
+                if name == RUN_ID.encode() and only in (None, path) and not goes_on(path):
+                    yield int(folder.name), path
+
+
+def _killed(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except OSError:
+        return False
+    return True
+
+
+def _mounts(only: Path | None) -> Iterator[Path]:
+    """The inner ones first. Only those of a run are below ``nodes`` of a directory that has a schedule."""
+    for line in reversed(Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()):
+        place = Path(line.split()[1].encode().decode("unicode_escape"))
+        for path in place.parents:
+            if path.name == "nodes" and (path.parent / "schedule.json").is_file() and only in (None, path.parent) and (
+                    not goes_on(path.parent)):
+                yield place

@@ -1,0 +1,223 @@
+"""``chaos run SCENARIO`` and ``chaos replay RUN``: real processes under load and faults, a verdict, a page.
+
+    chaos run kill-everything --seed 7
+    chaos run my-scenario.toml --target my-target.toml --option bug=early --seconds 20
+    chaos replay chaos-runs/kill-everything-1
+
+The exit code is that of the verdict: 1 also where a node ended by itself, or did not come back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from random import SystemRandom
+from typing import Any, Final
+
+import attrs
+import orjson
+import trio
+
+from harness.chaos import check, report
+from harness.chaos.asked import Asked, asked, made
+from harness.chaos.subcommand import CODES, UNKNOWN, Refused
+from harness.checkers import verdict
+from harness.checkers.verdict import Breach, Valid, Verdict
+from harness.nemesis import sandbox
+from harness.targets.fields import FormatError
+from harness.targets.target import Places
+from harness.torture import scenario as scenarios
+from harness.torture.directory import RunDirectory, fresh
+from harness.torture.player import Played, Player, built, missing
+from harness.torture.schedule import Schedule, from_json, to_json
+from harness.torture.words import RunFailed
+from harness.workloads import chosen
+from remoting.daemon.version import version
+
+NAME: Final = "run"
+ABOUT: Final = "torture real processes: a scenario's load and faults, a verdict, a page"
+RUNS: Final = Path("chaos-runs")
+PREPARED: Final = "QUORATE_PREPARED"
+"""Set for the program inside the sandbox: the run's directory, in which everything is written already."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that it takes."""
+    parser.add_argument("scenario", metavar="SCENARIO", help="one of `chaos scenarios`, or a file")
+    parser.add_argument("--target", metavar="TARGET", help="one of the library, or a file; default: the scenario's")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE",
+                        help="of the target; may be given again")
+    parser.add_argument("--seed", type=int, help="of the schedule; default: the scenario's, else another each time")
+    parser.add_argument("--seconds", type=float, help="of load and faults; default: the scenario's")
+    playing(parser)
+
+
+def playing(parser: argparse.ArgumentParser) -> None:
+    """Add the options of whatever plays."""
+    parser.add_argument("--out", type=Path, metavar="DIR", help="of this run; default: a new one in ./chaos-runs")
+    parser.add_argument("--no-sandbox", action="store_true",
+                        help="no namespaces: nodes on the loopback, links cut by forwarders")
+    parser.add_argument("--skip-impossible", action="store_true", help="leave out faults that cannot be done here")
+    parser.add_argument("--json", action="store_true", help="the verdict as JSON; progress goes to standard error")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the options ask for."""
+    if PREPARED in os.environ:
+        return inside(Path(os.environ[PREPARED]), options)
+    found = asked(options.scenario, options.target, _options(options.option))
+    if options.seconds is not None:
+        found = attrs.evolve(found, scenario=attrs.evolve(found.scenario, seconds=options.seconds))
+    seed = options.seed if options.seed is not None else found.scenario.seed
+    schedule = found.drawn(SystemRandom().randrange(1 << 32) if seed is None else seed)
+    return begin(found, schedule, options)
+
+
+def begin(found: Asked, schedule: Schedule, options: argparse.Namespace) -> int:
+    """Write what is asked for, build the target, and play it in a sandbox where there can be one."""
+    path: Path = (options.out or fresh(RUNS, found.scenario.name)).resolve()
+    directory = prepared(path, found, schedule)
+    with _words():
+        trio.run(built, found.target, Places({
+            "python": sys.executable, "here": str(found.here), "run": str(path),
+            **{f"option.{name}": value for name, value in found.target.options.items()}}))
+        why = "--no-sandbox" if options.no_sandbox else sandbox.impossible()
+        if not why and not sandbox.inside():
+            os.environ[PREPARED] = str(path)
+            directory.close()
+            sandbox.enter("harness.chaos", sys.argv[1:])
+        say(f"no namespaces: {why}")
+        return _played(directory, found, schedule, options)
+
+
+def prepared(path: Path, found: Asked, schedule: Schedule) -> RunDirectory:
+    """The directory of a run, with everything that ``inside`` needs. Raises ``Refused``."""
+    directory = RunDirectory(path)
+    with _words():
+        directory.open()
+    (path / "scenario.toml").write_text(found.scenario_text, encoding="utf-8")
+    (path / "target.toml").write_text(found.target_text, encoding="utf-8")
+    directory.write("schedule.json", to_json(schedule))
+    directory.write("asked.json", {
+        "scenario": found.scenario.name, "target": found.target.name, "here": str(found.here),
+        "options": dict(found.target.options), "command": shlex.join(["chaos", *sys.argv[1:]])})
+    return directory
+
+
+def read(path: Path) -> tuple[Asked, Schedule]:
+    """What was asked for in a run's directory. Raises ``Refused``."""
+    try:
+        told = orjson.loads((path / "asked.json").read_bytes())
+        text = (path / "scenario.toml").read_text(encoding="utf-8")
+        scenario = scenarios.parse(text, told["scenario"])
+        found = made(scenario, text, Path(f"{told['target']}.toml"),
+                     (path / "target.toml").read_text(encoding="utf-8"), Path(told["here"]), told["options"])
+        return found, from_json(orjson.loads((path / "schedule.json").read_bytes()))
+    except FileNotFoundError as error:
+        raise Refused(f"{path} is no directory of a run: {Path(str(error.filename)).name} is missing") from None
+    except (FormatError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise Refused(f"{path} cannot be read as a run: {error}") from None
+
+
+def inside(path: Path, options: argparse.Namespace) -> int:
+    """The same program in its sandbox: everything was written before."""
+    del os.environ[PREPARED]
+    found, schedule = read(path)
+    directory = RunDirectory(path)
+    with _words():
+        directory.open()
+        return _played(directory, found, schedule, options)
+
+
+def _played(directory: RunDirectory, found: Asked, schedule: Schedule, options: argparse.Namespace) -> int:
+    path, scenario = directory.path, found.scenario
+    cannot, machine = missing(found.target, schedule, path)
+    if cannot and not options.skip_impossible:
+        raise Refused("; ".join(cannot) + ": --skip-impossible leaves it out")
+    impossible = {each.partition(":")[0] for each in cannot}
+    schedule = attrs.evolve(schedule, steps=tuple(each for each in schedule.steps if each.fault not in impossible))
+    told = orjson.loads((path / "asked.json").read_bytes())
+    about = {
+        **told, "about": scenario.about, "seed": schedule.seed, "seconds": schedule.seconds,
+        "began": datetime.now(UTC).isoformat(timespec="seconds"), "version": version(),
+        "python": platform.python_version(), "kernel": platform.release(), "cpus": os.cpu_count(),
+        "workload": attrs.asdict(scenario.load), **machine, "left out": cannot}
+    directory.write("run.json", about)
+    say(f"{scenario.name}: {scenario.about}")
+    say(f"seed {schedule.seed}, {len(schedule.steps)} faults in {schedule.seconds:g} s, target {found.target.name}: "
+        f"{path}")
+    player = Player(directory, found.target, found.here, schedule, scenario.load, chosen.find(scenario.load.name), say)
+    played = trio.run(player.play)
+    directory.write("run.json", about | {"faults": played.faults, "skipped": played.skipped, "died": played.died,
+                                         "well": played.well, "took_s": round(played.seconds, 1)})
+    verdicts = [*judged(path, scenario), *_of_nodes(played)]
+    directory.write("verdict.json", verdict.as_json(verdicts))
+    report.write(path, path / "page.html")
+    if options.json:
+        print(orjson.dumps({"run": str(path), "seed": schedule.seed, **verdict.as_json(verdicts)}, default=str,
+                           option=orjson.OPT_INDENT_2).decode())
+    else:
+        for each in verdicts:
+            print("\n".join(check.told(each)))
+        print(f"page: {path / 'page.html'}")
+        print(f"again: chaos replay {path}")
+    code = CODES[verdict.merged(verdicts)]
+    return UNKNOWN if not code and not played.faults and schedule.steps else code
+
+
+def judged(path: Path, scenario: scenarios.TortureScenario) -> list[Verdict]:
+    """What the scenario's checkers say of the history."""
+    line: list[str] = [str(path)]
+    for name in scenario.check.checkers:
+        line += ["--checker", name]
+    for name, value in scenario.check.options.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            line.append(option)
+        elif value is not False:
+            line += [option, str(value)]
+    return check.verdicts_of(line)
+
+
+def _of_nodes(played: Played) -> list[Verdict]:
+    broken = [Breach("alive", words.splitlines()[0]) for words in played.died]
+    if not played.well:
+        broken.append(Breach("well", "not everything came back after the last fault"))
+    return [Verdict("nodes", Valid.FALSE if broken else Valid.TRUE,
+                    "a node ended by itself, or did not come back" if broken else "all came back, none ended by itself",
+                    {"faults": played.faults, "skipped": len(played.skipped)}, broken=broken)]
+
+
+def _options(given: Sequence[str]) -> dict[str, str]:
+    for each in given:
+        if "=" not in each:
+            raise Refused(f"--option {each}: NAME=VALUE is wanted")
+    return {name: value for name, _, value in (each.partition("=") for each in given)}
+
+
+@contextlib.contextmanager
+def _words() -> Any:
+    """A run that failed is refused in its words."""
+    try:
+        yield
+    except RunFailed as error:
+        raise Refused(str(error)) from None
+
+
+_BEGAN: Final = time.monotonic()
+
+
+def say(line: str) -> None:
+    """A line for people, with the time since the program began."""
+    sys.stderr.write(f"{time.monotonic() - _BEGAN:7.1f} s  {line}\n")
+    sys.stderr.flush()
+
+

@@ -1,0 +1,1 @@
+"""What is tortured: a target is one file that says how its processes are started and how its clients are spoken to."""

@@ -1,0 +1,87 @@
+"""The directory of a run: what is written before, while it goes on, and behind it.
+
+    scenario.toml, target.toml, schedule.json    what was asked for; `chaos replay DIR` takes them
+    run.json                                     where, when and how; what could not be done here
+    history.jsonl, nemesis.jsonl                 what clients saw, and what was done
+    nodes/NAME/out.log, nodes/NAME/store         what a node printed and kept
+    clients/                                     what clients printed as errors
+    verdict.json, page.html, lock                behind it; the lock is held while the run goes on
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import IO, Any
+
+import attrs
+import orjson
+
+from harness.torture.words import RunFailed
+
+RUN_ID = "QUORATE_RUN"
+"""In the environment of everything that a run starts: the path of its directory."""
+
+
+@attrs.define(eq=False)
+class RunDirectory:
+    """Of one run. Its lock is held from ``open`` on, until this process ends."""
+
+    path: Path
+    _lock: IO[bytes] | None = attrs.field(default=None, init=False)
+
+    def open(self) -> None:
+        """Make it, or take one that was prepared. Raises ``RunFailed`` where a run goes on in it."""
+        (self.path / "nodes").mkdir(parents=True, exist_ok=True)
+        (self.path / "clients").mkdir(exist_ok=True)
+        lock = (self.path / "lock").open("ab")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise RunFailed(f"a run goes on in {self.path}: give this one another --out") from None
+        self._lock = lock
+
+    def close(self) -> None:
+        """Give the lock back."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def write(self, name: str, value: Any) -> None:
+        """An object as JSON, whole or not at all."""
+        staged = self.path / f"{name}.part"
+        staged.write_bytes(orjson.dumps(value, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        staged.replace(self.path / name)
+
+    def node(self, name: str) -> Path:
+        """Where a node's files are."""
+        return self.path / "nodes" / name
+
+
+def fresh(root: Path, name: str) -> Path:
+    """A directory below ``root`` that is not there yet, made for a run of this name."""
+    for number in range(1, 100_000):
+        path = root / f"{name}-{number}"
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return path
+    raise RunFailed(f"{root} is full of runs of {name}: `chaos clean` removes old ones")
+
+
+def goes_on(path: Path) -> bool:
+    """Whether a run holds the lock of this directory."""
+    try:
+        lock = os.open(path / "lock", os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False

@@ -1,0 +1,108 @@
+"""Clients at work: each asks the workload what to do, does it, and all that happens is written to the history.
+
+Knows clients and workloads by their protocols, and no node and no fault.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import IO, Any
+
+import attrs
+import trio
+
+from harness.histories.events import INFO, INVOKE, OBSERVER, Event
+from harness.histories.jsonlines import line_of
+from harness.torture.clients import RunClient
+from harness.workloads.workload import Op, Told, Workload
+
+
+@attrs.define(eq=False)
+class HistoryFile:
+    """``history.jsonl`` as it grows, and counts of what is in it."""
+
+    file: IO[bytes]
+    began_ns: int = attrs.field(factory=time.monotonic_ns)
+    counts: Counter[str] = attrs.field(factory=Counter, init=False)
+    _index: int = attrs.field(default=0, init=False)
+
+    def now_ns(self) -> int:
+        """Since the run began."""
+        return time.monotonic_ns() - self.began_ns
+
+    def add(self, kind: str, process: int | str, op: Op, value: Any, error: str | None = None) -> None:
+        """One event, now."""
+        self.file.write(line_of(Event(self._index, kind, process, op.f, op.key, value, self.now_ns(), error)))
+        self._index += 1
+        self.counts[kind] += 1
+
+    def observed(self, f: str, key: str, value: Any) -> None:
+        """Something that an observer saw."""
+        self.add(INFO, OBSERVER, Op(f, key), value)
+
+
+@attrs.define(eq=False)
+class Clients:
+    """All clients of a run. ``open_client`` makes the one of a number."""
+
+    workload: Workload
+    history: HistoryFile
+    open_client: Callable[[int], Awaitable[RunClient]]
+    count: int
+    rate: float
+    """Operations a second, of all."""
+    timeout_ms: int
+
+    async def work(self, number: int, stop: trio.Event) -> None:
+        """One client, until it is told to stop; what it has begun it ends."""
+        client = await self.open_client(number)
+        process, every_s = number, self.count / self.rate
+        due = trio.current_time() + every_s * number / self.count
+        try:
+            while True:
+                with trio.move_on_after(max(due - trio.current_time(), 0)):
+                    await stop.wait()
+                if stop.is_set():
+                    return
+                due = max(due + every_s, trio.current_time())
+                op = self.workload.next(number)
+                if op is not None:
+                    told = await self._do(client, process, op)
+                    self.workload.seen(number, op, told)
+                    process += self.count if told.type == INFO else 0
+        finally:
+            with trio.CancelScope(shield=True):
+                await client.aclose()
+
+    async def finish(self) -> None:
+        """The last operations, when all is well again, by a client of its own."""
+        client, process = await self.open_client(self.count), -1
+        try:
+            last = self.workload.last()
+            op = next(last, None)
+            while op is not None:
+                told = await self._do(client, process, op)
+                process -= 1 if told.type == INFO else 0
+                try:
+                    op = last.send(told)
+                except StopIteration:
+                    return
+        finally:
+            with trio.CancelScope(shield=True):
+                await client.aclose()
+
+    async def _do(self, client: RunClient, process: int, op: Op) -> Told:
+        self.history.add(INVOKE, process, op, op.value)
+        told = Told(INFO, None, "the run ended first")
+        try:
+            told = await client.ask(op, self.timeout_ms)
+        finally:
+            value = op.value if told.value is None and told.type == "ok" and op.f not in _ASKING else told.value
+            self.history.add(told.type, process, op, value, told.error)
+        return told
+
+
+_ASKING = frozenset({"read", "get", "receive", "drain", "read-all", "contains"})
+"""Whose answer is a value even where it is none; others tell what was given."""

@@ -1,0 +1,135 @@
+"""A node of a run: a process group on a host of its own, whose data outlives it. Knows no fault and no scenario."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import trio
+from attrs import define, field
+
+from harness.processes.errors import StartFailed
+from harness.processes.handle import POLL_S, Handle
+from harness.targets.target import Ready
+
+PAGE_S: Final = 1.0
+"""That a page or a command of readiness may take."""
+
+
+@define(eq=False)
+class RunNode(Handle):
+    """Started by a target's command. ``expected``: whether it should run now, so that its end would be its own."""
+
+    kind: str = field(kw_only=True)
+    data: Path = field(kw_only=True)
+    ready: Ready = field(kw_only=True)
+    stop_signal: signal.Signals = field(kw_only=True, default=signal.SIGTERM)
+    started: Callable[[int], None] = field(kw_only=True, default=lambda pid: None)
+    """Is told each process, which leads a group."""
+    expected: bool = field(default=False, init=False)
+
+    @property
+    def pid(self) -> int:
+        """0 while it does not run."""
+        return self._process.pid if self._process is not None and self.running else 0
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of a process that has ended."""
+        return None if self._process is None else self._process.poll()
+
+    async def launch(self) -> None:
+        """Start it, where it does not run. Raises ``StartFailed`` where the command cannot be run at all."""
+        if self.running:
+            return
+        self.data.mkdir(parents=True, exist_ok=True)
+        try:
+            await super().launch()
+        except OSError as error:
+            raise StartFailed(f"{self.name} cannot be started: {self.command[0]}: {error.strerror}") from None
+        self.started(self.pid)
+        self.expected = True
+
+    async def start(self, *, timeout_s: float | None = None) -> None:
+        """Start it, and wait until it is up. Raises ``StartFailed`` where it ends first, or is not up in time."""
+        await self.launch()
+        patience_s = self.ready.timeout_s if timeout_s is None else timeout_s
+        with trio.move_on_after(patience_s):
+            while not await self.is_up():
+                if not self.running and self.expected:
+                    raise StartFailed(f"{self.name} ended with exit code {self.exit_code} before it was up\n"
+                                      f"{self.tail()}")
+                await trio.sleep(POLL_S)
+            return
+        raise StartFailed(f"{self.name} was not up within {patience_s:g} s ({self.ready.how} {self.ready.what})\n"
+                          f"{self.tail()}")
+
+    async def is_up(self) -> bool:
+        what = self.ready.what
+        if not self.running:
+            return False
+        if self.ready.how == "line":
+            return str(what) in self.printed()
+        elif self.ready.how == "tcp":
+            return await self._listens()
+        elif self.ready.how == "http":
+            return await trio.to_thread.run_sync(_answers, str(what))
+        with trio.move_on_after(PAGE_S):
+            return not (await trio.run_process(list(what), check=False, capture_stdout=True,
+                                               capture_stderr=True)).returncode
+        return False
+
+    async def kill(self) -> None:
+        """SIGKILL for the whole group; returns when the process is gone."""
+        self.expected = False
+        self.send(signal.SIGKILL)
+        await super().kill()
+
+    async def stop(self, *, timeout_s: float = 20.0) -> None:
+        """As its target says; SIGKILL where that takes too long."""
+        self.expected = False
+        with trio.move_on_after(timeout_s):
+            self.send(self.stop_signal)
+            if self._process is not None:
+                await self._process.wait()
+        await self.kill()
+
+    def pause(self) -> None:
+        """SIGSTOP for the whole group; nothing where it does not run."""
+        self.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT for the whole group; nothing where it does not run."""
+        self.send(signal.SIGCONT)
+
+    def send(self, which: signal.Signals) -> None:
+        """A signal to all processes of the node; nothing where none runs."""
+        if self.pid:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, which)
+
+    async def wipe(self) -> None:
+        """Take away what it kept, and leave the directory, which may be a disk of its own."""
+        assert not self.running
+        await trio.to_thread.run_sync(self._empty)
+
+    def _empty(self) -> None:
+        for path in self.data.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=PAGE_S) as answer:
+            return bool(answer.status == 200)
+    except (OSError, ValueError):
+        return False

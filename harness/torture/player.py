@@ -1,0 +1,456 @@
+"""Plays a schedule: starts a target, lets clients work, does to it what is due, undoes it, waits until all is well.
+
+Everything that it starts has ended when it returns or raises. What it cannot do ends the run in words; a node that
+ends by itself, or does not come back, is what the run was for: it is told in the result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import attrs
+import trio
+
+from harness.nemesis import disks as of_disks
+from harness.nemesis import faults as registry
+from harness.nemesis import sandbox
+from harness.nemesis.abilities import probe
+from harness.nemesis.clocks import Clock
+from harness.nemesis.disks import Disk
+from harness.nemesis.fault import Ability, Begun
+from harness.nemesis.forwarding import Forwarders, forwarders
+from harness.nemesis.network import CLIENTS, Network, namespaces
+from harness.processes.errors import StartFailed
+from harness.processes.handle import environment
+from harness.targets.target import Places, Target, places, places_of
+from harness.torture.clients import ClassClient, ProgramClient, RunClient, class_of
+from harness.torture.directory import RUN_ID, RunDirectory
+from harness.torture.load import Clients, HistoryFile
+from harness.torture.node import RunNode
+from harness.torture.scenario import ClientLoad
+from harness.torture.schedule import Schedule, Step
+from harness.torture.selecting import Selector, choose, selector
+from harness.torture.warden import Warden
+from harness.torture.words import RunFailed
+from harness.workloads.workload import Recipe, Workload
+
+FIRST_PORT: Final = 20_000
+KIND_PORTS: Final = 100
+"""From one kind's first port to the next one's."""
+DISK_BYTES: Final = 1 << 30
+WATCH_S: Final = 0.1
+FAULTS_ABILITIES: Final = frozenset({Ability.STALLS, Ability.ROOM})
+
+
+@attrs.define(eq=False)
+class Loopback:
+    """All nodes at addresses of this host; no link can be cut."""
+
+    names: Sequence[str]
+
+    def address(self, name: str) -> str:
+        return "127.0.0.1" if name == CLIENTS else f"127.79.0.{11 + self.names.index(name)}"
+
+    bind = address
+
+    def prefix(self, name: str) -> Sequence[str]:
+        return ()
+
+    async def cut(self, source: str, target: str) -> None:
+        raise RunFailed("links cannot be cut on the loopback")
+
+    async def mend(self, source: str, target: str) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def heal(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+@attrs.define(eq=False)
+class Testbed:
+    """The scene of the faults: a target's nodes as they are now."""
+
+    target: Target
+    nodes: Mapping[str, RunNode]
+    network: Network
+    disks: Mapping[str, Disk]
+    clocks: Mapping[str, Clock]
+    chance: Random
+    roles: dict[str, list[str]] = attrs.field(factory=dict)
+    taken: set[str] = attrs.field(factory=set)
+    """Nodes that something is done to."""
+
+    async def chosen(self, selector_: str | Sequence[str]) -> list[str]:
+        """As scenarios select, and ``clients``."""
+        await trio.lowlevel.checkpoint()
+        if selector_ == CLIENTS or CLIENTS in selector_:
+            return [CLIENTS]
+        return list(self.pick(selector(selector_ if isinstance(selector_, str) else list(selector_), "from"), ()))
+
+    def pick(self, which: Selector, taken: Sequence[str] | set[str]) -> tuple[str, ...]:
+        """Names of nodes, as things are now."""
+        kinds = {name: node.kind for name, node in self.nodes.items()}
+        return choose(which, kinds, self.roles, taken, self.chance)
+
+
+@attrs.define(eq=False)
+class Played:
+    """What came of it, besides the history."""
+
+    faults: int = 0
+    skipped: list[str] = attrs.field(factory=list)
+    died: list[str] = attrs.field(factory=list)
+    """Nodes that ended by themselves, or did not come back, in words."""
+    well: bool = False
+    """Whether all came back at the end, and the last operations were done."""
+    seconds: float = 0.0
+
+
+@attrs.define(eq=False)
+class Player:
+    """One run. ``say`` is told lines for people."""
+
+    directory: RunDirectory
+    target: Target
+    here: Path
+    """The folder of the target's file."""
+    schedule: Schedule
+    load: ClientLoad
+    make: Callable[[Recipe], Workload]
+    say: Callable[[str], None]
+    played: Played = attrs.field(factory=Played, init=False)
+    history: HistoryFile = attrs.field(init=False)
+    bed: Testbed = attrs.field(init=False)
+    places: Places = attrs.field(init=False)
+    _held: dict[int, tuple[Step, Begun]] = attrs.field(factory=dict, init=False)
+    _nemesis: Any = attrs.field(init=False)
+    _warden: Warden | None = attrs.field(default=None, init=False)
+
+    async def play(self) -> Played:
+        """All of it. Raises ``RunFailed`` where the target does not come up, or a fault cannot be."""
+        async with AsyncExitStack() as stack:
+            files = [stack.enter_context((self.directory.path / name).open("wb"))
+                     for name in ("history.jsonl", "nemesis.jsonl")]
+            self.history, self._nemesis = HistoryFile(files[0]), files[1]
+            if not sandbox.inside():
+                self._warden = Warden()
+                stack.callback(self._warden.close)
+            network = await stack.enter_async_context(self._network())
+            self.bed = self._made(network)
+            if isinstance(network, Forwarders):
+                await self._forward(network)
+            await stack.enter_async_context(self._nodes())
+            await self._run()
+        return self.played
+
+    # --- what there is -------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _network(self) -> AsyncIterator[Network]:
+        names = self.target.nodes
+        needs = {each for step in self.schedule.steps for each in registry.fault(step.fault).needs}
+        if sandbox.inside():
+            try:
+                async with namespaces(names) as made:
+                    yield made
+            except subprocess.CalledProcessError as error:
+                raise RunFailed(f"no network of our own: {' '.join(map(str, error.cmd))}: "
+                                f"{(error.stderr or b'').decode().strip()}") from None
+        elif needs & {Ability.CUTS, Ability.LINKS}:
+            async with forwarders(names) as cutting:
+                yield cutting
+        else:
+            yield Loopback(names)
+
+    def _made(self, network: Network) -> Testbed:
+        needs = {each for step in self.schedule.steps for each in registry.fault(step.fault).needs}
+        disks: dict[str, Disk] = {}
+        if needs & FAULTS_ABILITIES:
+            disks = of_disks.make(self.directory.path / "nodes", self.target.nodes, DISK_BYTES, sandbox.inside())
+        shift = 0 if sandbox.inside() else os.getpid() * 7 % 20_000 // 10 * 10
+        addresses: dict[str, dict[str, str]] = {}
+        listens: dict[str, dict[str, str]] = {}
+        for number, kind in enumerate(self.target.kinds.values()):
+            first = kind.first_port or FIRST_PORT + KIND_PORTS * number + shift
+            for node in kind.nodes:
+                ports = {name: first + place for place, name in enumerate(kind.ports)}
+                addresses[node] = {name: f"{network.address(node)}:{port}" for name, port in ports.items()}
+                listens[node] = {name: f"{network.bind(node)}:{port}" for name, port in ports.items()}
+        self.places = places(self.target, addresses, python=sys.executable, here=str(self.here),
+                             run=str(self.directory.path))
+        nodes = {node: self._node(node, network, addresses[node], listens[node]) for node in self.target.nodes}
+        return Testbed(self.target, nodes, network, disks, {}, Random(f"{self.schedule.seed}/choices"))
+
+    def _node(self, name: str, network: Network, addresses: Mapping[str, str], listens: Mapping[str, str]) -> RunNode:
+        kind, directory = self.target.kind_of(name), self.directory.node(name)
+        data = directory / "store"
+        directory.mkdir(parents=True, exist_ok=True)
+        of = places_of(self.places, self.target, name, addresses, listens, directory=str(directory), data=str(data))
+        of = of.and_also(host=network.address(name), bind=network.bind(name))
+        for file, content in kind.files.items():
+            path = directory / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(of.fill(content))
+        what = kind.ready.what
+        ready = attrs.evolve(kind.ready, what=of.fill(what) if isinstance(what, str) else tuple(of.filled(what)))
+        variables = {key: of.fill(value) for key, value in kind.environment.items()}
+        return RunNode(
+            name, directory, [*network.prefix(name), *of.filled(kind.command)],
+            addresses[str(what)] if ready.how == "tcp" else "", "", variables=variables | self._marked, kind=kind.name,
+            data=data, ready=ready, stop_signal=signal.Signals[kind.stop], started=self._watch)
+
+    @property
+    def _marked(self) -> dict[str, str]:
+        return {RUN_ID: str(self.directory.path)}
+
+    def _watch(self, group: int) -> None:
+        if self._warden is not None:
+            self._warden.watch(group)
+
+    async def _forward(self, network: Forwarders) -> None:
+        network.pid_of = lambda name: self.bed.nodes[name].pid
+        for kind in self.target.kinds.values():
+            for name in kind.nodes:
+                ports = [int(self.places.values[f"{name}.{port}"].rpartition(":")[2]) for port in kind.ports]
+                try:
+                    await network.open(name, ports)
+                except OSError as error:
+                    raise RunFailed(f"a port of {name} is in use: {error}") from None
+
+    @asynccontextmanager
+    async def _nodes(self) -> AsyncIterator[None]:
+        """All of them, started kind by kind, and ended."""
+        try:
+            for kind in self.target.kinds.values():
+                try:
+                    async with trio.open_nursery() as nursery:
+                        for name in kind.nodes:
+                            nursery.start_soon(self.bed.nodes[name].start)
+                except* StartFailed as errors:
+                    raise RunFailed("\n".join(str(each) for each in _leaves(errors))) from None
+            yield
+        finally:
+            with trio.CancelScope(shield=True):
+                for disk in self.bed.disks.values():
+                    await disk.resume()
+                async with trio.open_nursery() as nursery:
+                    for node in self.bed.nodes.values():
+                        node.resume()
+                        nursery.start_soon(node.kill)
+
+    async def client(self, number: int) -> RunClient:
+        """The one of this number, ready. Raises ``RunFailed``."""
+        program = self.target.client
+        if program.made_by:
+            nodes = {name: value for name, value in self.places.values.items() if "." in name}
+            return ClassClient(class_of(program.made_by)(nodes))
+        made = ProgramClient(self.places.and_also(client=str(number)).filled(program.command),
+                             self.directory.path / "clients", f"client-{number}", self._marked)
+        await made.open()
+        return made
+
+    # --- what happens --------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        recipe = Recipe(self.schedule.clients, self.load.keys, Random(f"{self.schedule.seed}/load"), self.load.args)
+        clients = Clients(self.make(recipe), self.history, self.client, self.schedule.clients, self.load.rate,
+                          self.load.timeout_ms)
+        stop = trio.Event()
+        try:
+            async with trio.open_nursery() as others:
+                if self.target.roles:
+                    await others.start(self._follow_roles)
+                others.start_soon(self._look)
+                others.start_soon(self._progress)
+                async with trio.open_nursery() as working:
+                    self.history.began_ns = self.history.now_ns() + self.history.began_ns
+                    for number in range(self.schedule.clients):
+                        working.start_soon(clients.work, number, stop)
+                    await self._steps()
+                    stop.set()
+                await self._heal()
+                self.played.well = await self._well()
+                if self.played.well:
+                    await clients.finish()
+                self.played.seconds = self.history.now_ns() / 1e9
+                others.cancel_scope.cancel()
+        except* RunFailed as errors:
+            raise RunFailed("\n".join(str(each) for each in _leaves(errors))) from None
+
+    async def _steps(self) -> None:
+        """Each at its moment, until the time is over; then all that still holds is undone."""
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for number, step in enumerate(self.schedule.steps):
+                await trio.sleep_until(began + step.at_ms / 1e3)
+                nursery.start_soon(self._step, number, step)
+            await trio.sleep_until(began + self.schedule.seconds)
+            nursery.cancel_scope.cancel()
+
+    async def _step(self, number: int, step: Step) -> None:
+        kind, bed = registry.fault(step.fault), self.bed
+        names = bed.pick(step.nodes, bed.taken)
+        if not names:
+            self.played.skipped.append(f"{step.at_ms / 1e3:.1f} s {step.fault} {step.nodes.words}: nobody is free")
+            return
+        bed.taken |= set(names)
+        try:
+            began_ns = self.history.now_ns()
+            with trio.CancelScope(shield=True):
+                begun = await kind.begin(bed, list(names), kind.checked(step.args))
+            self._held[number] = step, begun
+            self.played.faults += 1
+            self._note(step, begun, "start", began_ns)
+            self.say(begun.words)
+            await trio.sleep(step.hold_ms / 1e3)
+            await self._undo(number)
+        except StartFailed as error:
+            self._died(str(error))
+        finally:
+            bed.taken -= set(names)
+
+    async def _undo(self, number: int) -> None:
+        step, begun = self._held.pop(number)
+        self._note(step, begun, "end", self.history.now_ns())
+        with trio.CancelScope(shield=True):
+            await begun.undo()
+
+    async def _heal(self) -> None:
+        """Everything is undone, and every node runs."""
+        async with trio.open_nursery() as nursery:
+            for number in list(self._held):
+                nursery.start_soon(self._unheld, number)
+        await self.bed.network.heal()
+        for node in self.bed.nodes.values():
+            node.resume()
+            try:
+                await node.launch()
+            except StartFailed as error:
+                self._died(str(error))
+
+    async def _unheld(self, number: int) -> None:
+        try:
+            await self._undo(number)
+        except StartFailed as error:
+            self._died(str(error))
+
+    async def _well(self) -> bool:
+        with trio.move_on_after(self.target.well_s):
+            while not await self._is_well():
+                await trio.sleep(WATCH_S)
+            return True
+        self.say(f"not well again after {self.target.well_s:g} s")
+        return False
+
+    async def _is_well(self) -> bool:
+        for node in self.bed.nodes.values():
+            if not await node.is_up():
+                return False
+        if not self.target.well:
+            return True
+        asked = await trio.run_process(self.places.filled(self.target.well), check=False, capture_stdout=True,
+                                       capture_stderr=True, env=environment() | self._marked)
+        return not asked.returncode
+
+    async def _look(self) -> None:
+        """Who ends by itself is told once."""
+        while True:
+            await trio.sleep(WATCH_S)
+            for node in self.bed.nodes.values():
+                if node.expected and not node.running:
+                    node.expected = False
+                    self._died(f"{node.name} ended by itself with exit code {node.exit_code}\n{node.tail(10)}")
+
+    def _died(self, words: str) -> None:
+        self.played.died.append(words)
+        self.say(words)
+
+    async def _follow_roles(self, task_status: trio.TaskStatus[None]) -> None:
+        """What the target's command prints, line by line; it is started again where it ends."""
+        command = self.places.filled(self.target.roles)
+        task_status.started()
+        while True:
+            with (self.directory.path / "clients" / "roles.log").open("ab") as log:
+                process = await trio.lowlevel.open_process(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+                    env=environment() | self._marked)
+            try:
+                assert process.stdout is not None
+                held = b""
+                async for some in process.stdout:
+                    *lines, held = (held + some).split(b"\n")
+                    for line in lines:
+                        self._roles(line)
+            finally:
+                with trio.CancelScope(shield=True):
+                    process.kill()
+                    await process.wait()
+            await trio.sleep(1)
+
+    def _roles(self, line: bytes) -> None:
+        try:
+            found = json.loads(line)
+        except ValueError:
+            return
+        if isinstance(found, dict) and all(isinstance(each, list) for each in found.values()) and (
+                found != self.bed.roles):
+            self.bed.roles = {str(role): [str(name) for name in names] for role, names in found.items()}
+            self.history.observed("roles", "", self.bed.roles)
+
+    async def _progress(self) -> None:
+        last = 0
+        while True:
+            await trio.sleep(5)
+            done = self.history.counts["ok"] + self.history.counts["fail"] + self.history.counts["info"]
+            left = max(self.schedule.seconds - self.history.now_ns() / 1e9, 0)
+            self.say(f"{done:,} operations, {(done - last) / 5:.0f}/s, {self.history.counts['info']:,} unknown, "
+                     f"{self.played.faults} faults, {left:.0f} s left")
+            last = done
+
+    def _note(self, step: Step, begun: Begun, phase: str, now_ns: int) -> None:
+        row = {"fault": step.fault, "phase": phase, "time_ns": now_ns, "on": list(begun.nodes), "words": begun.words}
+        self._nemesis.write(json.dumps(row).encode() + b"\n")
+        self._nemesis.flush()
+
+
+def _leaves(errors: BaseExceptionGroup[Any]) -> list[BaseException]:
+    return [leaf for each in errors.exceptions
+            for leaf in (_leaves(each) if isinstance(each, BaseExceptionGroup) else [each])]
+
+
+def missing(target: Target, schedule: Schedule, root: Path) -> tuple[list[str], dict[str, Any]]:
+    """Why faults of this schedule cannot be here, each once; and what this machine is, for ``run.json``."""
+    able = probe(root)
+    found = []
+    for name in dict.fromkeys(step.fault for step in schedule.steps):
+        kind = registry.fault(name)
+        needs = kind.needs - {Ability.CUTS}
+        why = able.missing(attrs.evolve(kind, needs=needs))
+        if why:
+            found.append(f"{name}: {why}")
+    return found, able.as_json()
+
+
+async def built(target: Target, where: Places) -> None:
+    """Run a target's command that makes it. Raises ``RunFailed``."""
+    if not target.build:
+        return
+    command = where.filled(target.build)
+    try:
+        done = await trio.run_process(command, check=False, capture_stdout=True, capture_stderr=True)
+    except OSError as error:
+        raise RunFailed(f"[build] {command[0]}: {error.strerror}: is it installed?") from None
+    if done.returncode:
+        raise RunFailed(f"[build] {' '.join(command)} ended with exit code {done.returncode}\n"
+                        f"{(done.stdout + done.stderr).decode(errors='replace').strip()}")
+
+

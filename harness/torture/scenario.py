@@ -1,0 +1,167 @@
+"""What a scenario's file says: a target, a workload, faults, and how the history is judged. Knows no process.
+
+    about = "Everything is killed at once, again and again."
+    target = "regkv"              # of the library, or a path beside this file
+    seconds = 30                  # of load and faults; then all is healed, and the last reads follow
+
+    [workload]
+    name = "register"
+    clients = 5
+    rate = 50.0                   # operations a second, of all clients
+
+    [[faults]]
+    fault = "kill"
+    nodes = "all"
+    every_s = [3.0, 6.0]          # or at_s = [5.0, 9.0]
+    hold_s = [1.0, 3.0]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from harness.targets.fields import Fields, FormatError
+from harness.targets.target import table
+from harness.torture.selecting import Selector, selector
+
+CLIENTS_MAX: Final = 200
+_CHECKS: Final = {"ordered": bool, "no_duplicates": bool, "drained": bool, "late_ms": int, "model": str, "memory": str,
+                  "steps_max": int}
+
+Range = tuple[float, float]
+
+
+@attrs.frozen
+class ClientLoad:
+    """Who asks for what, how often."""
+
+    name: str
+    clients: int
+    rate: float
+    """Operations a second, of all clients."""
+    keys: int
+    timeout_ms: int
+    args: Mapping[str, Any]
+    """For the workload itself."""
+
+
+@attrs.frozen
+class FaultPlan:
+    """One kind of fault: on whom, when, for how long."""
+
+    fault: str
+    nodes: Selector
+    every_s: Range | None
+    """From one beginning to the next; None: ``at_s`` says when."""
+    at_s: tuple[float, ...]
+    hold_s: Range
+    args: Mapping[str, Any]
+
+
+@attrs.frozen
+class Check:
+    """As the options of ``chaos check``; empty: what fits the history."""
+
+    checkers: tuple[str, ...]
+    options: Mapping[str, Any]
+
+
+@attrs.frozen
+class TortureScenario:
+    """What one scenario's file says, checked."""
+
+    name: str
+    about: str
+    target: str
+    options: Mapping[str, str]
+    """Of the target."""
+    seconds: float
+    seed: int | None
+    load: ClientLoad
+    check: Check
+    faults: tuple[FaultPlan, ...]
+
+
+def parse(text: str, name: str) -> TortureScenario:
+    """A scenario's file. Raises ``FormatError``."""
+    fields = Fields("", table(text))
+    options = fields.table("options")
+    load, check = fields.table("workload"), fields.table("check")
+    if load is None:
+        raise FormatError("[workload] is missing: its name says what clients ask for")
+    seed = fields.any("seed")
+    if seed is not None and not (isinstance(seed, int) and not isinstance(seed, bool)):
+        raise FormatError(f"seed is {seed!r}; a whole number is wanted")
+    made = TortureScenario(
+        name, fields.text("about"), fields.text("target"),
+        {} if options is None else {each: _option(options, each) for each in options.values},
+        fields.number("seconds", least=0.1), seed, _load(load), _check(check),
+        tuple(_fault(each) for each in fields.tables("faults")))
+    fields.done()
+    return made
+
+
+def _option(fields: Fields, name: str) -> str:
+    found = fields.any(name)
+    return str(found).lower() if isinstance(found, bool) else str(found)
+
+
+def _load(fields: Fields) -> ClientLoad:
+    made = ClientLoad(
+        fields.text("name"), fields.whole("clients", 5, least=1), fields.number("rate", 50.0, least=0.001),
+        fields.whole("keys", 3, least=1), fields.whole("timeout_ms", 2_000, least=1), fields.rest())
+    if made.clients > CLIENTS_MAX:
+        raise FormatError(f"{fields.at('clients')} is {made.clients}; at most {CLIENTS_MAX}")
+    return made
+
+
+def _check(fields: Fields | None) -> Check:
+    if fields is None:
+        return Check((), {})
+    checkers, options = fields.texts("checkers", ()), fields.table("options")
+    fields.done()
+    found = {} if options is None else dict(options.values)
+    for name, value in found.items():
+        if name not in _CHECKS or type(value) is not _CHECKS[name]:
+            raise FormatError(f"[check.options] {name} = {value!r}; known are "
+                              + ", ".join(f"{each} ({kind.__name__})" for each, kind in _CHECKS.items()))
+    return Check(checkers, found)
+
+
+def _fault(fields: Fields) -> FaultPlan:
+    name, nodes = fields.text("fault"), fields.any("nodes", "one")
+    every, moments = fields.any("every_s"), fields.any("at_s")
+    if (every is None) == (moments is None):
+        raise FormatError(f"[{fields.place}] has either every_s or at_s")
+    made = FaultPlan(
+        name, selector(nodes, fields.at("nodes")), None if every is None else _range(every, fields.at("every_s"), 0.05),
+        () if moments is None else _moments(moments, fields.at("at_s")),
+        _range(fields.any("hold_s", [1.0, 3.0]), fields.at("hold_s"), 0.0), _args(fields))
+    fields.done()
+    return made
+
+
+def _args(fields: Fields) -> dict[str, Any]:
+    inner = fields.table("args")
+    return {} if inner is None else dict(inner.values)
+
+
+def _range(value: Any, place: str, least: float) -> Range:
+    both = [value, value] if _is_number(value) else value
+    if not (isinstance(both, list) and len(both) == 2 and all(map(_is_number, both)) and least <= both[0] <= both[1]):
+        raise FormatError(f"{place} is {value!r}; a number of seconds is wanted, or [from, to], at least {least:g}")
+    return float(both[0]), float(both[1])
+
+
+def _moments(value: Any, place: str) -> tuple[float, ...]:
+    found = [value] if _is_number(value) else value
+    if not isinstance(found, list) or not all(_is_number(each) and each >= 0 for each in found):
+        raise FormatError(f"{place} is {value!r}; seconds since the beginning are wanted, one or a list")
+    return tuple(sorted(map(float, found)))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

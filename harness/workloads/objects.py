@@ -1,0 +1,111 @@
+"""Registers, sets, logs, stores and locks: operations of objects that linearizability judges."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from harness.workloads.workload import Op, Recipe, Told
+
+
+class Objects:
+    """Keys by name, values that nobody wrote before, and a last read of each key."""
+
+    reading = "read"
+
+    def __init__(self, recipe: Recipe) -> None:
+        assert recipe.keys > 0
+        self.recipe, self.chance = recipe, recipe.chance
+        self._written = 0
+
+    def key(self) -> str:
+        """One of the keys, drawn."""
+        return f"k{self.chance.randrange(self.recipe.keys)}"
+
+    def fresh(self) -> int:
+        """A value that was not written yet: what is read tells which write it was."""
+        self._written += 1
+        return self._written
+
+    def share(self, name: str, usual: float) -> bool:
+        """Whether it happens this time, as often as the scenario says."""
+        return self.chance.random() < float(self.recipe.args.get(name, usual))
+
+    def seen(self, client: int, op: Op, told: Told) -> None:
+        """Nothing depends on what came of an operation."""
+
+    def last(self) -> Generator[Op, Told, None]:
+        """Every key is read once more."""
+        for number in range(self.recipe.keys):
+            yield Op(self.reading, f"k{number}")
+
+
+class RegisterLoad(Objects):
+    """Reads and writes; ``reads``: a share, 0.5. ``cas``: a share of the rest, none where nothing is said."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__(recipe)
+        self._known: dict[str, Any] = {}
+
+    def next(self, client: int) -> Op | None:
+        key = self.key()
+        if self.share("reads", 0.5):
+            return Op("read", key)
+        if self.share("cas", 0.0):
+            return Op("cas", key, [self._known.get(key), self.fresh()])
+        return Op("write", key, self.fresh())
+
+    def seen(self, client: int, op: Op, told: Told) -> None:
+        """A compare-and-set begins from what was read last."""
+        if op.f == "read" and told.type == "ok":
+            self._known[op.key] = told.value
+
+
+class SetLoad(Objects):
+    """Elements are added, and all of them read; ``reads``: a share, 0.2."""
+
+    def next(self, client: int) -> Op | None:
+        return Op("read", self.key()) if self.share("reads", 0.2) else Op("add", self.key(), self.fresh())
+
+
+class LogLoad(Objects):
+    """Values are appended, and the whole is read; ``reads``: a share, 0.2."""
+
+    def next(self, client: int) -> Op | None:
+        return Op("read", self.key()) if self.share("reads", 0.2) else Op("append", self.key(), self.fresh())
+
+
+class StoreLoad(Objects):
+    """get, put and delete; ``txn``: a share of transactions of one key, none where nothing is said."""
+
+    reading = "get"
+
+    def next(self, client: int) -> Op | None:
+        key = self.key()
+        if self.share("txn", 0.0):
+            return Op("txn", key, [["r", key, None], ["w", key, self.fresh()]])
+        if self.share("reads", 0.5):
+            return Op("get", key)
+        return Op("delete", key) if self.share("deletes", 0.1) else Op("put", key, self.fresh())
+
+
+class LockLoad(Objects):
+    """Each client takes a lock and gives it back; at the end nothing is asked."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__(recipe)
+        self._holds: dict[int, str] = {}
+
+    def next(self, client: int) -> Op | None:
+        held = self._holds.get(client)
+        return Op("acquire", self.key()) if held is None else Op("release", held)
+
+    def seen(self, client: int, op: Op, told: Told) -> None:
+        """Who does not know what became of its lock goes on as another process, which holds none."""
+        if op.f == "acquire" and told.type == "ok":
+            self._holds[client] = op.key
+        elif told.type == "info" or (op.f == "release" and told.type == "ok"):
+            self._holds.pop(client, None)
+
+    def last(self) -> Generator[Op, Told, None]:
+        yield from ()

@@ -1,0 +1,60 @@
+"""Queues: values are sent and received; at the end all that is left is taken, or the whole is read."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final
+
+from harness.workloads.workload import Op, Recipe, Told
+
+TRIES: Final = 20
+"""Of a last operation that is not answered."""
+
+
+class QueueLoad:
+    """``sends``: their share, 0.5; or ``senders``: so many clients only send, and the others only receive.
+
+    ``by_key``: receives name a queue, too. ``drain = false``: nothing is drained at the end. ``read_all``: all is
+    read from its beginning.
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        assert recipe.keys > 0
+        self.recipe, self._sent = recipe, 0
+
+    def next(self, client: int) -> Op | None:
+        args = self.recipe.args
+        senders = int(args.get("senders", 0))
+        sends = client < senders if senders else self.recipe.chance.random() < float(args.get("sends", 0.5))
+        if not sends:
+            return Op("receive", self._key() if args.get("by_key") else None)
+        self._sent += 1
+        return Op("send", self._key(), self.message(f"m{self._sent}"))
+
+    def message(self, body: str) -> object:
+        """What is sent for a new value."""
+        return body
+
+    def _key(self) -> str:
+        return f"q{self.recipe.chance.randrange(self.recipe.keys)}"
+
+    def seen(self, client: int, op: Op, told: Told) -> None:
+        """Nothing depends on what came of an operation."""
+
+    def last(self) -> Generator[Op, Told, None]:
+        """A drain of everything, and each queue from its beginning, until they are answered."""
+        asked = [Op("drain")] if self.recipe.args.get("drain", True) else []
+        if self.recipe.args.get("read_all"):
+            asked += [Op("read-all", f"q{number}") for number in range(self.recipe.keys)]
+        for op in asked:
+            for _ in range(TRIES):
+                if (yield op).type == "ok":
+                    break
+
+
+class DelayedLoad(QueueLoad):
+    """A queue whose messages are due later, by ``delay_ms``, two numbers of which one between is drawn."""
+
+    def message(self, body: str) -> object:
+        least, most = self.recipe.args.get("delay_ms", [500, 3_000])
+        return {"body": body, "delay_ms": self.recipe.chance.randint(int(least), int(most))}
