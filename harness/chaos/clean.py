@@ -26,14 +26,15 @@ ABOUT: Final = "end what older runs left: processes, mounts; and remove their di
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that it takes."""
-    parser.add_argument("--run", type=Path, metavar="DIR", help="only of this run; default: of every run")
+    parser.add_argument("directory", type=Path, nargs="?", metavar="RUN",
+                        help="a run's directory; default: whatever any run left")
     parser.add_argument("--remove", action="store_true",
                         help=f"also remove directories of runs that are over, in ./{RUNS} or the one named")
 
 
 def run(options: argparse.Namespace) -> int:
     """Do what the options ask for."""
-    only = None if options.run is None else options.run.resolve()
+    only = None if options.directory is None else options.directory.resolve()
     ended = [f"{pid} of {path}" for pid, path in _left(only) if _killed(pid)]
     freed = [str(place) for place in _mounts(only) if not subprocess.run(
         ["umount", "--lazy", str(place)], capture_output=True, check=False).returncode]

@@ -208,7 +208,7 @@ def _words() -> Any:
     """A run that failed is refused in its words."""
     try:
         yield
-    except RunFailed as error:
+    except (RunFailed, FormatError) as error:
         raise Refused(str(error)) from None
 
 

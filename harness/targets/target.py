@@ -235,7 +235,9 @@ class Places:
         return _HOLE.sub(put, text)
 
     def filled(self, texts: Sequence[str]) -> list[str]:
-        return [self.fill(each) for each in texts]
+        """A command. What a lone placeholder left empty is no argument: an option may be a flag or nothing."""
+        both = [(each, self.fill(each)) for each in texts]
+        return [made for each, made in both if made or not _HOLE.fullmatch(each)]
 
     def and_also(self, **more: str) -> Places:
         return Places({**self.values, **more})

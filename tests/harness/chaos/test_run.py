@@ -1,0 +1,141 @@
+"""``chaos run`` as a user has it: a service of a few lines, with its bug and without, in namespaces and on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from harness.nemesis import sandbox
+
+ROOT = Path(__file__).parents[3]
+STORE = ROOT / "docs" / "examples" / "torture" / "store"
+CHAOS = [sys.executable, "-P", "-m", "harness.chaos"]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
+PLAIN = pytest.param(["--no-sandbox"], id="loopback")
+HOSTS = pytest.param([], id="namespaces", marks=pytest.mark.skipif(
+    bool(sandbox.impossible()), reason=f"not run: {sandbox.impossible()}"))
+
+
+def chaos(folder: Path, *options: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*CHAOS, *options], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True,
+                          timeout=timeout_s, check=False)
+
+
+def left(run: Path) -> list[int]:
+    """Processes that have the run in their environment."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"QUORATE_RUN={run}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", [HOSTS, PLAIN])
+def test_a_store_is_right_or_its_bug_is_found(tmp_path: Path, where: list[str]) -> None:
+    right = chaos(tmp_path, "run", str(STORE / "kills.toml"), "--seed", "1", "--seconds", "3.5", "--json", *where)
+    assert right.returncode == 0, right.stdout + right.stderr
+    run = tmp_path / "chaos-runs" / "kills-1"
+    assert json.loads(right.stdout)["run"] == str(run)
+    told = json.loads((run / "run.json").read_text())
+    assert told["seed"] == 1 and told["faults"] >= 1 and told["well"] and not told["died"]
+    assert (told["sandbox"] == "none") is bool(where)
+    assert "kill -9 store-1" in (run / "nemesis.jsonl").read_text()
+    assert "<html" in (run / "page.html").read_text()
+    assert not left(run)
+    lazy = chaos(tmp_path, "run", str(STORE / "kills.toml"), "--seed", "1", "--seconds", "3.5", "--option",
+                 "flag=--lazy", *where)
+    assert lazy.returncode == 1, lazy.stdout + lazy.stderr
+    assert "BROKEN" in lazy.stdout and "chaos replay" in lazy.stdout
+    again = chaos(tmp_path, "replay", str(tmp_path / "chaos-runs" / "kills-2"), *where)
+    assert again.returncode == 1, again.stdout + again.stderr
+    schedules = [(tmp_path / "chaos-runs" / name / "schedule.json").read_text() for name in ("kills-2", "kills-3")]
+    assert schedules[0] == schedules[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", [HOSTS, PLAIN])
+def test_nothing_is_left_of_a_run_that_was_killed(tmp_path: Path, where: list[str]) -> None:
+    run = subprocess.Popen([*CHAOS, "run", str(STORE / "kills.toml"), "--out", "here", *where], cwd=tmp_path,
+                           env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    path = tmp_path / "here"
+    try:
+        wait_until(lambda: len(left(path)) >= 2 and (path / "history.jsonl").exists())
+    finally:
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+    wait_until(lambda: not left(path))
+    cleaned = chaos(tmp_path, "clean", "here", "--remove")
+    assert cleaned.returncode == 0 and f"removed {path}" in cleaned.stdout and not path.exists()
+
+
+def wait_until(true: object, patience_s: float = 60.0) -> None:
+    assert callable(true)
+    ends = time.monotonic() + patience_s
+    while not true():
+        assert time.monotonic() < ends, "not in time"
+        time.sleep(0.05)
+
+
+def test_clean_ends_what_has_lost_its_run(tmp_path: Path) -> None:
+    run = tmp_path / "lost"
+    run.mkdir()
+    (run / "lock").touch()
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"],
+                          env=os.environ | {"QUORATE_RUN": str(run)}) as orphan:
+        wait_until(lambda: left(run) == [orphan.pid])
+        told = chaos(tmp_path, "clean", str(run))
+        assert f"ended {orphan.pid} of {run}" in told.stdout
+        assert orphan.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(("old", "new", "words"), [
+    ('fault = "kill"', 'fault = "kil"', "[faults 1] there is no fault 'kil'"),
+    ('fault = "kill"', 'fault = "kill"\nargs = { side = "in" }', "kill takes no side"),
+    ('nodes = "all"', 'nodes = "kind:sotre"', "there is no kind sotre; there are store"),
+    ('nodes = "all"', 'nodes = "role:master"', "needs [roles]"),
+    ('name = "register"', 'name = "registre"', "no workload is called registre"),
+    ('target = "target.toml"', 'target = "nowhere.toml"', "there is no file"),
+    ("seconds = 10", "seconds = ten", "no TOML"),
+    ("seconds = 10", "seconds = 10\n[options]\nfalg = 1", "no option falg; did you mean flag"),
+])
+def test_what_is_asked_for_and_cannot_be(tmp_path: Path, old: str, new: str, words: str) -> None:
+    for name in ("target.toml", "kills.toml"):
+        (tmp_path / name).write_text((STORE / name).read_text().replace(old, new, 1))
+    told = chaos(tmp_path, "run", "kills.toml")
+    assert told.returncode == 2 and words in told.stderr, told.stdout + told.stderr
+    assert "Traceback" not in told.stderr
+
+
+@pytest.mark.parametrize(("old", "new", "words"), [
+    ('"{here}/server.py"', '"{here}/nothing.py"', "store-1 ended with exit code 2 before it was up"),
+    ('["{python}", "{here}/server.py"', '["{here}/no-program"', "store-1 cannot be started"),
+    ('"{here}/client.py"', '"{here}/nothing.py"', "the client does not begin with"),
+    ('"{listen.http}"', '"{listen.htpt}"', "unknown placeholder {listen.htpt}; did you mean listen.http?"),
+    ('[client]', '[build]\ncommand = ["false"]\n[client]', "[build] false ended with exit code 1"),
+    ('[client]', '[build]\ncommand = ["no-such-builder"]\n[client]', "is it installed?"),
+])
+def test_a_target_that_does_not_come_up(tmp_path: Path, old: str, new: str, words: str) -> None:
+    for name in ("target.toml", "kills.toml"):
+        (tmp_path / name).write_text((STORE / name).read_text().replace(old, new, 1))
+    for name in ("server.py", "client.py"):
+        (tmp_path / name).write_text((STORE / name).read_text())
+    told = chaos(tmp_path, "run", "kills.toml", "--no-sandbox")
+    assert told.returncode == 2 and words in told.stderr, told.stdout + told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_the_list(tmp_path: Path) -> None:
+    told = chaos(tmp_path, "scenarios")
+    assert told.returncode == 0
+    assert "rolling-restart" in told.stdout and "register" in told.stdout
+    assert chaos(tmp_path, "scenarios", "--show", "no-such").returncode == 2

@@ -1,0 +1,102 @@
+"""Generators of operations: a seed repeats them, checkers know all that they ask, and users' own are found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from harness.checkers.chosen import fitting
+from harness.targets.fields import FormatError
+from harness.workloads.chosen import OURS, find
+from harness.workloads.workload import Op, Recipe, Told
+
+ARGS: dict[str, Any] = {"cas": 0.5, "txn": 0.3, "by_key": True, "read_all": True}
+
+
+def recipe(seed: int = 1, **args: object) -> Recipe:
+    return Recipe(3, 2, Random(seed), args)
+
+
+def asked(name: str, seed: int, count: int = 60, **args: object) -> list[Op]:
+    """What three clients ask, all of which is answered."""
+    load = find(name)(recipe(seed, **args))
+    found = []
+    for number in range(count):
+        op = load.next(number % 3)
+        if op is not None:
+            found.append(op)
+            load.seen(number % 3, op, Told("ok"))
+    last = load.last()
+    op = next(last, None)
+    while op is not None:
+        found.append(op)
+        try:
+            op = last.send(Told("ok"))
+        except StopIteration:
+            break
+    return found
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_seed_repeats_it_and_a_checker_knows_it(name: str) -> None:
+    one = asked(name, 5, **ARGS)
+    assert one == asked(name, 5, **ARGS) != asked(name, 6, **ARGS)
+    assert fitting({op.f for op in one})
+    assert len({op.key for op in one if op.key is not None}) == 2
+
+
+def test_values_are_written_once() -> None:
+    written = [op.value for op in asked("register", 3, 200) if op.f == "write"]
+    assert len(set(written)) == len(written) > 50
+
+
+def test_a_compare_and_set_begins_from_what_was_read() -> None:
+    load = find("register")(recipe(reads=0.0, cas=1.0))
+    for key in ("k0", "k1"):
+        load.seen(0, Op("read", key), Told("ok", 7))
+    op = load.next(0)
+    assert op is not None and op.f == "cas" and op.value[0] == 7
+
+
+def test_who_holds_a_lock_gives_it_back() -> None:
+    load = find("mutex")(recipe())
+    first = load.next(0)
+    assert first is not None and first.f == "acquire"
+    load.seen(0, first, Told("ok"))
+    assert load.next(0) == Op("release", first.key)
+    load.seen(0, Op("release", first.key), Told("info"))
+    again = load.next(0)
+    assert again is not None and again.f == "acquire"
+
+
+def test_a_drain_is_asked_until_it_is_answered() -> None:
+    last = find("queue")(recipe()).last()
+    assert next(last) == Op("drain")
+    assert last.send(Told("info")) == Op("drain")
+    with pytest.raises(StopIteration):
+        last.send(Told("ok"))
+
+
+def test_senders_send_and_others_receive() -> None:
+    load = find("delayed-queue")(recipe(senders=1, delay_ms=[5, 5]))
+    ops = [(client, op) for client in (0, 1, 2) for _ in range(9) if (op := load.next(client)) is not None]
+    assert {op.f for client, op in ops if client == 0} == {"send"}
+    assert {op.f for client, op in ops if client} == {"receive"}
+    assert all(op.value["delay_ms"] == 5 for client, op in ops if client == 0)
+
+
+def test_a_users_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("class Mine:\n    def __init__(self, recipe): pass\n    def next(self, client): return None\n"
+                    "    def seen(self, client, op, told): pass\n    def last(self): yield from ()\n")
+    assert find(f"{file}:Mine")(recipe()).next(0) is None
+    with pytest.raises(FormatError, match="no workload is called registr; did you mean register"):
+        find("registr")
+    file.write_text("class Mine: pass\n")
+    with pytest.raises(FormatError, match="it has no next, seen, last"):
+        find(f"{file}:Mine")
+    with pytest.raises(FormatError, match="cannot be loaded"):
+        find(f"{tmp_path}/none.py:Mine")
