@@ -29,7 +29,7 @@ TARGETS: Final = "harness.targets.library"
 
 
 @attrs.frozen
-class Asked:
+class RunRequest:
     """A scenario with its target. ``here``: the folder of the target's file."""
 
     scenario: TortureScenario
@@ -40,7 +40,7 @@ class Asked:
 
     @property
     def kinds(self) -> dict[str, str]:
-        """By node, its kind."""
+        """The kind of each node by its name."""
         return {node: self.target.kind_of(node).name for node in self.target.nodes}
 
     def drawn(self, seed: int) -> Schedule:
@@ -57,7 +57,7 @@ def library(package: str) -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
-def asked(what: str, target: str | None = None, options: Mapping[str, str] | None = None) -> Asked:
+def asked(what: str, target: str | None = None, options: Mapping[str, str] | None = None) -> RunRequest:
     """The scenario ``what``, with another target if one is given. Raises ``Refused``, with the file."""
     path = _found(what, library(SCENARIOS), Path.cwd(), "scenario")
     text = path.read_text(encoding="utf-8")
@@ -71,13 +71,13 @@ def asked(what: str, target: str | None = None, options: Mapping[str, str] | Non
 
 def made(
     scenario: TortureScenario, text: str, at: Path, target_text: str, here: Path, options: Mapping[str, str],
-) -> Asked:
+) -> RunRequest:
     """Of files that are read already. Raises ``Refused``."""
     try:
         target = targets.parse(target_text, at.stem, {**scenario.options, **options})
     except FormatError as error:
         raise Refused(f"{at}: {error}") from None
-    found = Asked(scenario, text, target, target_text, here)
+    found = RunRequest(scenario, text, target, target_text, here)
     try:
         chosen.find(scenario.load.name)
     except FormatError as error:

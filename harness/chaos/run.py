@@ -27,7 +27,7 @@ import orjson
 import trio
 
 from harness.chaos import check, report
-from harness.chaos.asked import Asked, asked, made
+from harness.chaos.asked import RunRequest, asked, made
 from harness.chaos.subcommand import CODES, UNKNOWN, Refused
 from harness.checkers import verdict
 from harness.checkers.verdict import Breach, Valid, Verdict
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
     return begin(found, schedule, options)
 
 
-def begin(found: Asked, schedule: Schedule, options: argparse.Namespace) -> int:
+def begin(found: RunRequest, schedule: Schedule, options: argparse.Namespace) -> int:
     """Write what is asked for, build the target, and play it in a sandbox where there can be one."""
     path: Path = (options.out or fresh(RUNS, found.scenario.name)).resolve()
     directory = prepared(path, found, schedule)
@@ -98,7 +98,7 @@ def begin(found: Asked, schedule: Schedule, options: argparse.Namespace) -> int:
         return _played(directory, found, schedule, options)
 
 
-def prepared(path: Path, found: Asked, schedule: Schedule) -> RunDirectory:
+def prepared(path: Path, found: RunRequest, schedule: Schedule) -> RunDirectory:
     """The directory of a run, with everything that ``inside`` needs. Raises ``Refused``."""
     directory = RunDirectory(path)
     with _words():
@@ -112,7 +112,7 @@ def prepared(path: Path, found: Asked, schedule: Schedule) -> RunDirectory:
     return directory
 
 
-def read(path: Path) -> tuple[Asked, Schedule]:
+def read(path: Path) -> tuple[RunRequest, Schedule]:
     """What was asked for in a run's directory. Raises ``Refused``."""
     try:
         told = orjson.loads((path / "asked.json").read_bytes())
@@ -137,7 +137,7 @@ def inside(path: Path, options: argparse.Namespace) -> int:
         return _played(directory, found, schedule, options)
 
 
-def _played(directory: RunDirectory, found: Asked, schedule: Schedule, options: argparse.Namespace) -> int:
+def _played(directory: RunDirectory, found: RunRequest, schedule: Schedule, options: argparse.Namespace) -> int:
     path, scenario = directory.path, found.scenario
     cannot, machine = missing(found.target, schedule, path)
     if cannot and not options.skip_impossible:

@@ -1,4 +1,4 @@
-"""Clients of a run: a program that speaks lines of JSON, or a class of Python's. Knows no workload.
+"""Crowd of a run: a program that speaks lines of JSON, or a class of Python's. Knows no workload.
 
     to it    {"id": 1, "f": "write", "key": "k1", "value": 3, "timeout_ms": 2000}
     from it  {"id": 1, "type": "ok", "value": null}        or fail, or info, with "error" in words
@@ -21,7 +21,7 @@ import trio
 
 from harness.processes.handle import environment
 from harness.torture.words import RunFailed
-from harness.workloads.workload import Op, Told
+from harness.workloads.workload import LoadOp, LoadOutcome
 
 READY_S: Final = 30.0
 LATE_MS: Final = 1_000
@@ -37,8 +37,8 @@ class Failed(Exception):
 class RunClient(Protocol):
     """Does one operation at a time."""
 
-    async def ask(self, op: Op, timeout_ms: int) -> Told:
-        """What came of it."""
+    async def ask(self, op: LoadOp, timeout_ms: int) -> LoadOutcome:
+        """Do it, and tell what came of it."""
         ...
 
     async def aclose(self) -> None:
@@ -77,12 +77,12 @@ class ProgramClient:
         await self.aclose()
         raise RunFailed(f"the client was not ready within {READY_S:g} s; see {self.name}.log")
 
-    async def ask(self, op: Op, timeout_ms: int) -> Told:
+    async def ask(self, op: LoadOp, timeout_ms: int) -> LoadOutcome:
         if self._process is None:
             try:
                 await self.open()
             except RunFailed as error:
-                return Told("fail", None, str(error))
+                return LoadOutcome("fail", None, str(error))
         self._asked += 1
         asked = {"id": self._asked, "f": op.f, "key": op.key, "value": op.value, "timeout_ms": timeout_ms}
         process = self._process
@@ -94,7 +94,7 @@ class ProgramClient:
                 while True:
                     said = await self._line()
                     if isinstance(said, dict) and said.get("id") == self._asked and said.get("type") in _TYPES:
-                        return Told(said["type"], said.get("value"), said.get("error"))
+                        return LoadOutcome(said["type"], said.get("value"), said.get("error"))
                     if said is None:
                         why = "the client has ended"
                         break
@@ -103,7 +103,7 @@ class ProgramClient:
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 why = "the client has ended"
         await self.aclose()
-        return Told("info", None, why)
+        return LoadOutcome("info", None, why)
 
     async def _line(self) -> Any:
         """The next line as JSON; as bytes where it is none; None at the end."""
@@ -138,15 +138,15 @@ class ClassClient:
 
     made: Any
 
-    async def ask(self, op: Op, timeout_ms: int) -> Told:
+    async def ask(self, op: LoadOp, timeout_ms: int) -> LoadOutcome:
         with trio.move_on_after(timeout_ms / 1e3):
             try:
-                return Told("ok", await self.made.do(op.f, op.key, op.value))
+                return LoadOutcome("ok", await self.made.do(op.f, op.key, op.value))
             except Failed as error:
-                return Told("fail", None, str(error))
+                return LoadOutcome("fail", None, str(error))
             except Exception as error:  # noqa: BLE001 - whatever a user's code raises, nobody knows what happened
-                return Told("info", None, f"{type(error).__name__}: {error}")
-        return Told("info", None, "no answer in time")
+                return LoadOutcome("info", None, f"{type(error).__name__}: {error}")
+        return LoadOutcome("info", None, "no answer in time")
 
     async def aclose(self) -> None:
         if hasattr(self.made, "aclose"):

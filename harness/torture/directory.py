@@ -44,7 +44,7 @@ class RunDirectory:
         self._lock = lock
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Give the lock back before the process ends."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None

@@ -1,4 +1,4 @@
-"""Clients at work: each asks the workload what to do, does it, and all that happens is written to the history.
+"""Crowd at work: each asks the workload what to do, does it, and all that happens is written to the history.
 
 Knows clients and workloads by their protocols, and no node and no fault.
 """
@@ -16,7 +16,7 @@ import trio
 from harness.histories.events import INFO, INVOKE, OBSERVER, Event
 from harness.histories.jsonlines import line_of
 from harness.torture.clients import RunClient
-from harness.workloads.workload import Op, Told, Workload
+from harness.workloads.workload import LoadOp, LoadOutcome, Workload
 
 
 @attrs.define(eq=False)
@@ -29,22 +29,22 @@ class HistoryFile:
     _index: int = attrs.field(default=0, init=False)
 
     def now_ns(self) -> int:
-        """Since the run began."""
+        """Nanoseconds since the run began."""
         return time.monotonic_ns() - self.began_ns
 
-    def add(self, kind: str, process: int | str, op: Op, value: Any, error: str | None = None) -> None:
-        """One event, now."""
+    def add(self, kind: str, process: int | str, op: LoadOp, value: Any, error: str | None = None) -> None:
+        """Write one event, which happens now."""
         self.file.write(line_of(Event(self._index, kind, process, op.f, op.key, value, self.now_ns(), error)))
         self._index += 1
         self.counts[kind] += 1
 
     def observed(self, f: str, key: str, value: Any) -> None:
         """Something that an observer saw."""
-        self.add(INFO, OBSERVER, Op(f, key), value)
+        self.add(INFO, OBSERVER, LoadOp(f, key), value)
 
 
 @attrs.define(eq=False)
-class Clients:
+class Crowd:
     """All clients of a run. ``open_client`` makes the one of a number."""
 
     workload: Workload
@@ -93,9 +93,9 @@ class Clients:
             with trio.CancelScope(shield=True):
                 await client.aclose()
 
-    async def _do(self, client: RunClient, process: int, op: Op) -> Told:
+    async def _do(self, client: RunClient, process: int, op: LoadOp) -> LoadOutcome:
         self.history.add(INVOKE, process, op, op.value)
-        told = Told(INFO, None, "the run ended first")
+        told = LoadOutcome(INFO, None, "the run ended first")
         try:
             told = await client.ask(op, self.timeout_ms)
         finally:

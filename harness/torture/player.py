@@ -24,17 +24,18 @@ from harness.nemesis import disks as of_disks
 from harness.nemesis import faults as registry
 from harness.nemesis import sandbox
 from harness.nemesis.abilities import probe
-from harness.nemesis.clocks import Clock
 from harness.nemesis.disks import Disk
+from harness.nemesis.errors import NotHere
 from harness.nemesis.fault import Ability, Begun
 from harness.nemesis.forwarding import Forwarders, forwarders
 from harness.nemesis.network import CLIENTS, Network, namespaces
+from harness.nemesis.shaping import Shape
 from harness.processes.errors import StartFailed
 from harness.processes.handle import environment
 from harness.targets.target import Places, Target, places, places_of
 from harness.torture.clients import ClassClient, ProgramClient, RunClient, class_of
 from harness.torture.directory import RUN_ID, RunDirectory
-from harness.torture.load import Clients, HistoryFile
+from harness.torture.load import Crowd, HistoryFile
 from harness.torture.node import RunNode
 from harness.torture.scenario import ClientLoad
 from harness.torture.schedule import Schedule, Step
@@ -48,7 +49,8 @@ KIND_PORTS: Final = 100
 """From one kind's first port to the next one's."""
 DISK_BYTES: Final = 1 << 30
 WATCH_S: Final = 0.1
-FAULTS_ABILITIES: Final = frozenset({Ability.STALLS, Ability.ROOM})
+OF_DISKS: Final = frozenset({Ability.STALLS, Ability.ROOM, Ability.PRELOAD, Ability.POWER})
+"""What takes a disk of its own for each node; its shim is that of the node's wall clock, too."""
 
 
 @attrs.define(eq=False)
@@ -71,6 +73,12 @@ class Loopback:
     async def mend(self, source: str, target: str) -> None:
         await trio.lowlevel.checkpoint()
 
+    async def shape(self, source: str, target: str, shape: Shape) -> None:
+        raise RunFailed("links cannot be shaped on the loopback")
+
+    async def unshape(self, source: str, target: str, shape: Shape) -> None:
+        await trio.lowlevel.checkpoint()
+
     async def heal(self) -> None:
         await trio.lowlevel.checkpoint()
 
@@ -83,7 +91,6 @@ class Testbed:
     nodes: Mapping[str, RunNode]
     network: Network
     disks: Mapping[str, Disk]
-    clocks: Mapping[str, Clock]
     chance: Random
     roles: dict[str, list[str]] = attrs.field(factory=dict)
     taken: set[str] = attrs.field(factory=set)
@@ -174,8 +181,9 @@ class Player:
     def _made(self, network: Network) -> Testbed:
         needs = {each for step in self.schedule.steps for each in registry.fault(step.fault).needs}
         disks: dict[str, Disk] = {}
-        if needs & FAULTS_ABILITIES:
-            disks = of_disks.make(self.directory.path / "nodes", self.target.nodes, DISK_BYTES, sandbox.inside())
+        if needs & OF_DISKS:
+            disks = of_disks.make(self.directory.path / "nodes", self.target.nodes, DISK_BYTES, sandbox.inside(),
+                                  shims=Ability.PRELOAD in needs or not sandbox.inside())
         shift = 0 if sandbox.inside() else os.getpid() * 7 % 20_000 // 10 * 10
         addresses: dict[str, dict[str, str]] = {}
         listens: dict[str, dict[str, str]] = {}
@@ -187,10 +195,12 @@ class Player:
                 listens[node] = {name: f"{network.bind(node)}:{port}" for name, port in ports.items()}
         self.places = places(self.target, addresses, python=sys.executable, here=str(self.here),
                              run=str(self.directory.path))
-        nodes = {node: self._node(node, network, addresses[node], listens[node]) for node in self.target.nodes}
-        return Testbed(self.target, nodes, network, disks, {}, Random(f"{self.schedule.seed}/choices"))
+        nodes = {node: self._node(node, network, addresses[node], listens[node], disks.get(node))
+                 for node in self.target.nodes}
+        return Testbed(self.target, nodes, network, disks, Random(f"{self.schedule.seed}/choices"))
 
-    def _node(self, name: str, network: Network, addresses: Mapping[str, str], listens: Mapping[str, str]) -> RunNode:
+    def _node(self, name: str, network: Network, addresses: Mapping[str, str], listens: Mapping[str, str],
+              disk: Disk | None) -> RunNode:
         kind, directory = self.target.kind_of(name), self.directory.node(name)
         data = directory / "store"
         directory.mkdir(parents=True, exist_ok=True)
@@ -203,6 +213,7 @@ class Player:
         what = kind.ready.what
         ready = attrs.evolve(kind.ready, what=of.fill(what) if isinstance(what, str) else tuple(of.filled(what)))
         variables = {key: of.fill(value) for key, value in kind.environment.items()}
+        variables |= disk.environment if disk is not None else {}
         return RunNode(
             name, directory, [*network.prefix(name), *of.filled(kind.command)],
             addresses[str(what)] if ready.how == "tcp" else "", "", variables=variables | self._marked, kind=kind.name,
@@ -262,7 +273,7 @@ class Player:
 
     async def _run(self) -> None:
         recipe = Recipe(self.schedule.clients, self.load.keys, Random(f"{self.schedule.seed}/load"), self.load.args)
-        clients = Clients(self.make(recipe), self.history, self.client, self.schedule.clients, self.load.rate,
+        clients = Crowd(self.make(recipe), self.history, self.client, self.schedule.clients, self.load.rate,
                           self.load.timeout_ms)
         stop = trio.Event()
         try:
@@ -315,6 +326,8 @@ class Player:
             await self._undo(number)
         except StartFailed as error:
             self._died(str(error))
+        except NotHere as error:
+            raise RunFailed(f"{step.fault}: {error}") from None
         finally:
             bed.taken -= set(names)
 

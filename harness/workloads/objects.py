@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from harness.workloads.workload import Op, Recipe, Told
+from harness.workloads.workload import LoadOp, LoadOutcome, Recipe
 
 
 class Objects:
@@ -31,13 +31,13 @@ class Objects:
         """Whether it happens this time, as often as the scenario says."""
         return self.chance.random() < float(self.recipe.args.get(name, usual))
 
-    def seen(self, client: int, op: Op, told: Told) -> None:
+    def seen(self, client: int, op: LoadOp, told: LoadOutcome) -> None:
         """Nothing depends on what came of an operation."""
 
-    def last(self) -> Generator[Op, Told, None]:
+    def last(self) -> Generator[LoadOp, LoadOutcome, None]:
         """Every key is read once more."""
         for number in range(self.recipe.keys):
-            yield Op(self.reading, f"k{number}")
+            yield LoadOp(self.reading, f"k{number}")
 
 
 class RegisterLoad(Objects):
@@ -47,15 +47,15 @@ class RegisterLoad(Objects):
         super().__init__(recipe)
         self._known: dict[str, Any] = {}
 
-    def next(self, client: int) -> Op | None:
+    def next(self, client: int) -> LoadOp | None:
         key = self.key()
         if self.share("reads", 0.5):
-            return Op("read", key)
+            return LoadOp("read", key)
         if self.share("cas", 0.0):
-            return Op("cas", key, [self._known.get(key), self.fresh()])
-        return Op("write", key, self.fresh())
+            return LoadOp("cas", key, [self._known.get(key), self.fresh()])
+        return LoadOp("write", key, self.fresh())
 
-    def seen(self, client: int, op: Op, told: Told) -> None:
+    def seen(self, client: int, op: LoadOp, told: LoadOutcome) -> None:
         """A compare-and-set begins from what was read last."""
         if op.f == "read" and told.type == "ok":
             self._known[op.key] = told.value
@@ -64,15 +64,15 @@ class RegisterLoad(Objects):
 class SetLoad(Objects):
     """Elements are added, and all of them read; ``reads``: a share, 0.2."""
 
-    def next(self, client: int) -> Op | None:
-        return Op("read", self.key()) if self.share("reads", 0.2) else Op("add", self.key(), self.fresh())
+    def next(self, client: int) -> LoadOp | None:
+        return LoadOp("read", self.key()) if self.share("reads", 0.2) else LoadOp("add", self.key(), self.fresh())
 
 
 class LogLoad(Objects):
     """Values are appended, and the whole is read; ``reads``: a share, 0.2."""
 
-    def next(self, client: int) -> Op | None:
-        return Op("read", self.key()) if self.share("reads", 0.2) else Op("append", self.key(), self.fresh())
+    def next(self, client: int) -> LoadOp | None:
+        return LoadOp("read", self.key()) if self.share("reads", 0.2) else LoadOp("append", self.key(), self.fresh())
 
 
 class StoreLoad(Objects):
@@ -80,13 +80,13 @@ class StoreLoad(Objects):
 
     reading = "get"
 
-    def next(self, client: int) -> Op | None:
+    def next(self, client: int) -> LoadOp | None:
         key = self.key()
         if self.share("txn", 0.0):
-            return Op("txn", key, [["r", key, None], ["w", key, self.fresh()]])
+            return LoadOp("txn", key, [["r", key, None], ["w", key, self.fresh()]])
         if self.share("reads", 0.5):
-            return Op("get", key)
-        return Op("delete", key) if self.share("deletes", 0.1) else Op("put", key, self.fresh())
+            return LoadOp("get", key)
+        return LoadOp("delete", key) if self.share("deletes", 0.1) else LoadOp("put", key, self.fresh())
 
 
 class LockLoad(Objects):
@@ -96,16 +96,16 @@ class LockLoad(Objects):
         super().__init__(recipe)
         self._holds: dict[int, str] = {}
 
-    def next(self, client: int) -> Op | None:
+    def next(self, client: int) -> LoadOp | None:
         held = self._holds.get(client)
-        return Op("acquire", self.key()) if held is None else Op("release", held)
+        return LoadOp("acquire", self.key()) if held is None else LoadOp("release", held)
 
-    def seen(self, client: int, op: Op, told: Told) -> None:
+    def seen(self, client: int, op: LoadOp, told: LoadOutcome) -> None:
         """Who does not know what became of its lock goes on as another process, which holds none."""
         if op.f == "acquire" and told.type == "ok":
             self._holds[client] = op.key
         elif told.type == "info" or (op.f == "release" and told.type == "ok"):
             self._holds.pop(client, None)
 
-    def last(self) -> Generator[Op, Told, None]:
+    def last(self) -> Generator[LoadOp, LoadOutcome, None]:
         yield from ()

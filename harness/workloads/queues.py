@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
-from harness.workloads.workload import Op, Recipe, Told
+from harness.workloads.workload import LoadOp, LoadOutcome, Recipe
 
 TRIES: Final = 20
 """Of a last operation that is not answered."""
@@ -22,14 +22,14 @@ class QueueLoad:
         assert recipe.keys > 0
         self.recipe, self._sent = recipe, 0
 
-    def next(self, client: int) -> Op | None:
+    def next(self, client: int) -> LoadOp | None:
         args = self.recipe.args
         senders = int(args.get("senders", 0))
         sends = client < senders if senders else self.recipe.chance.random() < float(args.get("sends", 0.5))
         if not sends:
-            return Op("receive", self._key() if args.get("by_key") else None)
+            return LoadOp("receive", self._key() if args.get("by_key") else None)
         self._sent += 1
-        return Op("send", self._key(), self.message(f"m{self._sent}"))
+        return LoadOp("send", self._key(), self.message(f"m{self._sent}"))
 
     def message(self, body: str) -> object:
         """What is sent for a new value."""
@@ -38,14 +38,14 @@ class QueueLoad:
     def _key(self) -> str:
         return f"q{self.recipe.chance.randrange(self.recipe.keys)}"
 
-    def seen(self, client: int, op: Op, told: Told) -> None:
+    def seen(self, client: int, op: LoadOp, told: LoadOutcome) -> None:
         """Nothing depends on what came of an operation."""
 
-    def last(self) -> Generator[Op, Told, None]:
+    def last(self) -> Generator[LoadOp, LoadOutcome, None]:
         """A drain of everything, and each queue from its beginning, until they are answered."""
-        asked = [Op("drain")] if self.recipe.args.get("drain", True) else []
+        asked = [LoadOp("drain")] if self.recipe.args.get("drain", True) else []
         if self.recipe.args.get("read_all"):
-            asked += [Op("read-all", f"q{number}") for number in range(self.recipe.keys)]
+            asked += [LoadOp("read-all", f"q{number}") for number in range(self.recipe.keys)]
         for op in asked:
             for _ in range(TRIES):
                 if (yield op).type == "ok":

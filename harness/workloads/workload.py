@@ -15,7 +15,7 @@ import attrs
 GROUP: Final = "quorate.workloads"
 
 
-class Op(NamedTuple):
+class LoadOp(NamedTuple):
     """One operation: a function's name, the object that it is of, and what is given."""
 
     f: str
@@ -23,7 +23,7 @@ class Op(NamedTuple):
     value: Any = None
 
 
-class Told(NamedTuple):
+class LoadOutcome(NamedTuple):
     """What came of it: ``ok``, ``fail`` (it surely did not happen) or ``info`` (nobody knows)."""
 
     type: str
@@ -44,14 +44,14 @@ class Recipe:
 class Workload(Protocol):
     """Clients ask it one after the other what to do, and tell it what came of that."""
 
-    def next(self, client: int) -> Op | None:
+    def next(self, client: int) -> LoadOp | None:
         """What this client does now; None: it waits a turn."""
         ...
 
-    def seen(self, client: int, op: Op, told: Told) -> None:
+    def seen(self, client: int, op: LoadOp, told: LoadOutcome) -> None:
         """What came of it, before the client asks for the next."""
         ...
 
-    def last(self) -> Generator[Op, Told, None]:
+    def last(self) -> Generator[LoadOp, LoadOutcome, None]:
         """What one client does when all faults are over; it is sent what came of each."""
         ...

@@ -10,7 +10,7 @@ import pytest
 
 from harness.torture.clients import ClassClient, Failed, ProgramClient, class_of
 from harness.torture.words import RunFailed
-from harness.workloads.workload import Op, Told
+from harness.workloads.workload import LoadOp, LoadOutcome
 
 BEGIN = """\
 import json, sys, time
@@ -32,9 +32,9 @@ async def test_what_it_answers_is_told(tmp_path: Path) -> None:
     made = client(tmp_path, ECHO)
     await made.open()
     try:
-        assert await made.ask(Op("ok", "why", [3]), 2_000) == Told("ok", [3], "why")
-        assert await made.ask(Op("fail", None, None), 2_000) == Told("fail")
-        assert await made.ask(Op("info", None, None), 2_000) == Told("info")
+        assert await made.ask(LoadOp("ok", "why", [3]), 2_000) == LoadOutcome("ok", [3], "why")
+        assert await made.ask(LoadOp("fail", None, None), 2_000) == LoadOutcome("fail")
+        assert await made.ask(LoadOp("info", None, None), 2_000) == LoadOutcome("info")
     finally:
         await made.aclose()
 
@@ -49,10 +49,10 @@ async def test_what_is_no_answer_is_unknown_and_it_is_started_anew(tmp_path: Pat
     made = client(tmp_path, BEGIN + then)
     await made.open()
     try:
-        told = await made.ask(Op("read"), 2_000)
+        told = await made.ask(LoadOp("read"), 2_000)
         assert told.type == "info" and words in str(told.error)
         again = client(tmp_path, ECHO)  # the same file, which is another program now
-        assert (await made.ask(Op("ok"), 2_000)).type == "ok"
+        assert (await made.ask(LoadOp("ok"), 2_000)).type == "ok"
         await again.aclose()
     finally:
         await made.aclose()
@@ -62,7 +62,7 @@ async def test_who_is_late_is_unknown(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("harness.torture.clients.LATE_MS", 10)
     made = client(tmp_path, BEGIN + "    time.sleep(60)\n")
     await made.open()
-    assert await made.ask(Op("write"), 10) == Told("info", None, "no answer in time")
+    assert await made.ask(LoadOp("write"), 10) == LoadOutcome("info", None, "no answer in time")
     await made.aclose()
 
 
@@ -86,9 +86,9 @@ async def test_a_class() -> None:
             raise Failed("nobody heard it") if f == "cas" else OSError("cut")
 
     made = ClassClient(Mine())
-    assert await made.ask(Op("read"), 1_000) == Told("ok", 7)
-    assert await made.ask(Op("cas"), 1_000) == Told("fail", None, "nobody heard it")
-    assert await made.ask(Op("write"), 1_000) == Told("info", None, "OSError: cut")
+    assert await made.ask(LoadOp("read"), 1_000) == LoadOutcome("ok", 7)
+    assert await made.ask(LoadOp("cas"), 1_000) == LoadOutcome("fail", None, "nobody heard it")
+    assert await made.ask(LoadOp("write"), 1_000) == LoadOutcome("info", None, "OSError: cut")
     await made.aclose()
 
 

@@ -11,7 +11,7 @@ import pytest
 from harness.checkers.chosen import fitting
 from harness.targets.fields import FormatError
 from harness.workloads.chosen import OURS, find
-from harness.workloads.workload import Op, Recipe, Told
+from harness.workloads.workload import LoadOp, LoadOutcome, Recipe
 
 ARGS: dict[str, Any] = {"cas": 0.5, "txn": 0.3, "by_key": True, "read_all": True}
 
@@ -20,7 +20,7 @@ def recipe(seed: int = 1, **args: object) -> Recipe:
     return Recipe(3, 2, Random(seed), args)
 
 
-def asked(name: str, seed: int, count: int = 60, **args: object) -> list[Op]:
+def asked(name: str, seed: int, count: int = 60, **args: object) -> list[LoadOp]:
     """What three clients ask, all of which is answered."""
     load = find(name)(recipe(seed, **args))
     found = []
@@ -28,13 +28,13 @@ def asked(name: str, seed: int, count: int = 60, **args: object) -> list[Op]:
         op = load.next(number % 3)
         if op is not None:
             found.append(op)
-            load.seen(number % 3, op, Told("ok"))
+            load.seen(number % 3, op, LoadOutcome("ok"))
     last = load.last()
     op = next(last, None)
     while op is not None:
         found.append(op)
         try:
-            op = last.send(Told("ok"))
+            op = last.send(LoadOutcome("ok"))
         except StopIteration:
             break
     return found
@@ -56,7 +56,7 @@ def test_values_are_written_once() -> None:
 def test_a_compare_and_set_begins_from_what_was_read() -> None:
     load = find("register")(recipe(reads=0.0, cas=1.0))
     for key in ("k0", "k1"):
-        load.seen(0, Op("read", key), Told("ok", 7))
+        load.seen(0, LoadOp("read", key), LoadOutcome("ok", 7))
     op = load.next(0)
     assert op is not None and op.f == "cas" and op.value[0] == 7
 
@@ -65,19 +65,19 @@ def test_who_holds_a_lock_gives_it_back() -> None:
     load = find("mutex")(recipe())
     first = load.next(0)
     assert first is not None and first.f == "acquire"
-    load.seen(0, first, Told("ok"))
-    assert load.next(0) == Op("release", first.key)
-    load.seen(0, Op("release", first.key), Told("info"))
+    load.seen(0, first, LoadOutcome("ok"))
+    assert load.next(0) == LoadOp("release", first.key)
+    load.seen(0, LoadOp("release", first.key), LoadOutcome("info"))
     again = load.next(0)
     assert again is not None and again.f == "acquire"
 
 
 def test_a_drain_is_asked_until_it_is_answered() -> None:
     last = find("queue")(recipe()).last()
-    assert next(last) == Op("drain")
-    assert last.send(Told("info")) == Op("drain")
+    assert next(last) == LoadOp("drain")
+    assert last.send(LoadOutcome("info")) == LoadOp("drain")
     with pytest.raises(StopIteration):
-        last.send(Told("ok"))
+        last.send(LoadOutcome("ok"))
 
 
 def test_senders_send_and_others_receive() -> None:
