@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -139,7 +140,7 @@ class Cluster:
             "servers": to_json(self.plan),
             "processes": {name: {"pid": each.pid, "born": each.born, "printed": each.printed}
                           for name, each in self.servers.items()}}, indent=1)
-        draft = self.root / f"{FILE}.new"
+        draft = self.root / f"{FILE}.{threading.get_ident()}.new"  # several threads may start servers
         draft.write_text(text)
         draft.replace(self.root / FILE)
 

@@ -123,11 +123,7 @@ class Disk:
 
     def go_back(self) -> None:
         """It holds what it held then, and nothing else. Nobody uses it meanwhile."""
-        for path in self.place.iterdir():
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+        empty(self.place)
         _run("cp", "--archive", "--sparse=always", "--reflink=auto", f"{self._kept}/.", str(self.place))
         shutil.rmtree(self._kept)
 
@@ -148,6 +144,15 @@ def make(root: Path, names: Sequence[str], size: int, sandbox: str, *, shims: bo
         made = {name: attrs.evolve(disk, shim=Shim.made(root / name / "shim", disk.place))
                 for name, disk in made.items()}
     return made
+
+
+def empty(folder: Path) -> None:
+    """Remove all that is in it, and not the folder: a disk may be mounted there."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def possible(root: Path, sandbox: str) -> Kind:

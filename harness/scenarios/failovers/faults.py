@@ -1,25 +1,76 @@
 """What is done to a cluster, each with its undoing, in a few lines that a person can read.
 
-Each begins at once and names what it did; undoing it is what a good operator, or the weather, would do some seconds
-later. Faults of one moment never share a server, so that nobody waits for a disk that nobody will thaw.
+The faults are those of ``harness.nemesis``; here it is said to whom: master, slave, active controller. Faults of one
+moment never share a server, so that nobody waits for a disk that nobody will thaw.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from random import Random
 from typing import Final
 
 import attrs
 import trio
 
-from harness.nemesis.disks import Disk
+from harness.nemesis.disks import Disk, empty
 from harness.nemesis.fault import Begun
+from harness.nemesis.faults import fault
 from harness.nemesis.network import CLIENTS, Network
 from mqcluster.looking import ClusterView
 from mqcluster.plan import Kind
-from mqcluster.processes import Cluster, Server
+from mqcluster.processes import Cluster, ClusterError, Server
+
+
+@attrs.frozen
+class ClusterServer:
+    """A server of ``mqcluster`` as something to do faults to."""
+
+    cluster: Cluster
+    server: Server
+
+    @property
+    def name(self) -> str:
+        return self.server.plan.name
+
+    @property
+    def kind(self) -> str:
+        return self.server.plan.kind.value
+
+    @property
+    def data(self) -> Path:
+        return self.server.home / "store"
+
+    @property
+    def running(self) -> bool:
+        return self.server.running
+
+    @property
+    def pid(self) -> int:
+        return self.server.pid if self.server.running else 0
+
+    async def start(self) -> None:
+        await trio.to_thread.run_sync(self.cluster.start, [self.server])
+
+    async def kill(self) -> None:
+        with suppress(ClusterError):  # it ended by itself meanwhile
+            await trio.to_thread.run_sync(self.server.signal, signal.SIGKILL)
+
+    async def stop(self) -> None:
+        await trio.to_thread.run_sync(self.cluster.stop, [self.server])
+
+    def pause(self) -> None:
+        self.server.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        with suppress(ClusterError):  # it was killed meanwhile
+            self.server.signal(signal.SIGCONT)
+
+    async def wipe(self) -> None:
+        await trio.to_thread.run_sync(empty, self.data)
 
 
 @attrs.define
@@ -58,9 +109,13 @@ class ClusterScene:
         """Of the group and the controllers."""
         return [self._take([each]) for each in (*self._brokers(), *self.cluster.of_kind(Kind.CONTROLLER))]
 
-    def others(self, server: Server) -> list[str]:
-        """Hosts of all but this one, and the clients'."""
-        return [CLIENTS, *(name for name in self.cluster.servers if name != server.plan.name)]
+    @property
+    def nodes(self) -> dict[str, ClusterServer]:
+        return {name: ClusterServer(self.cluster, server) for name, server in self.cluster.servers.items()}
+
+    async def chosen(self, selector: str | Sequence[str]) -> list[str]:
+        await trio.lowlevel.checkpoint()
+        return [selector] if isinstance(selector, str) else list(selector)
 
     def _brokers(self) -> list[Server]:
         return [each for each in self.cluster.of_kind(Kind.BROKER) if each.plan.group == self.group]
@@ -82,47 +137,41 @@ class Busy(Exception):
 Fault = Callable[[ClusterScene], Awaitable[Begun]]
 
 
-async def _killed(scene: ClusterScene, *servers: Server) -> Begun:
-    async with trio.open_nursery() as nursery:
-        for server in servers:
-            nursery.start_soon(trio.to_thread.run_sync, server.signal, signal.SIGKILL)
-
-    async def start() -> None:
-        await trio.to_thread.run_sync(scene.cluster.start, servers)
-
-    return Begun(f"kill -9 {_names(servers)}", start)
+async def _do(scene: ClusterScene, name: str, servers: Iterable[Server], **args: object) -> Begun:
+    """A fault of the registry, to these."""
+    kind = fault(name)
+    return await kind.begin(scene, [each.plan.name for each in servers], kind.checked(args))
 
 
 async def kill_master(scene: ClusterScene) -> Begun:
-    return await _killed(scene, scene.master)
+    return await _do(scene, "kill", [scene.master])
 
 
 async def kill_slave(scene: ClusterScene) -> Begun:
-    return await _killed(scene, scene.slave)
+    return await _do(scene, "kill", [scene.slave])
 
 
 async def kill_active_controller(scene: ClusterScene) -> Begun:
-    return await _killed(scene, scene.active)
+    return await _do(scene, "kill", [scene.active])
 
 
 async def kill_both(scene: ClusterScene) -> Begun:
     """Master and active controller."""
-    return await _killed(scene, scene.active, scene.master)
+    return await _do(scene, "kill", [scene.active, scene.master])
 
 
 async def kill_both_slaves(scene: ClusterScene) -> Begun:
-    return await _killed(scene, scene.slave, scene.slave)
+    return await _do(scene, "kill", [scene.slave, scene.slave])
 
 
 async def kill_slaves_then_master(scene: ClusterScene) -> Begun:
     """The slaves stand still while sends wait for them, and die; then the master does, and they are back before it."""
     slaves, master = (scene.slave, scene.slave), scene.master
-    for slave in slaves:
-        slave.signal(signal.SIGSTOP)
+    await _do(scene, "pause", slaves)
     await trio.sleep(scene.chance.uniform(0.2, 0.6))
-    killed = await _killed(scene, *slaves)
+    killed = await _do(scene, "kill", slaves)
     await trio.sleep(scene.chance.uniform(0.1, 3.5))
-    last = await _killed(scene, master)
+    last = await _do(scene, "kill", [master])
 
     async def start() -> None:
         await killed.undo()
@@ -134,152 +183,95 @@ async def kill_slaves_then_master(scene: ClusterScene) -> Begun:
 
 async def kill_everything(scene: ClusterScene) -> Begun:
     """All brokers of the group and all controllers, at once."""
-    return await _killed(scene, *scene.everybody())
-
-
-async def _stopped(server: Server) -> Begun:
-    server.signal(signal.SIGSTOP)
-
-    async def go_on() -> None:
-        await trio.lowlevel.checkpoint()
-        server.signal(signal.SIGCONT)
-
-    return Begun(f"stop {server.plan.name}", go_on)
+    return await _do(scene, "kill", scene.everybody())
 
 
 async def stop_master(scene: ClusterScene) -> Begun:
     """SIGSTOP: it is silent, and its connections stay."""
-    return await _stopped(scene.master)
+    return await _do(scene, "pause", [scene.master])
 
 
 async def stop_slave(scene: ClusterScene) -> Begun:
-    return await _stopped(scene.slave)
+    return await _do(scene, "pause", [scene.slave])
 
 
 async def stop_active_controller(scene: ClusterScene) -> Begun:
-    return await _stopped(scene.active)
-
-
-async def _cut(scene: ClusterScene, server: Server, hears: bool, speaks: bool, others: Iterable[str]) -> Begun:
-    name = server.plan.name
-    for other in others:
-        if not speaks:
-            await scene.network.cut(name, other)
-        if not hears:
-            await scene.network.cut(other, name)
-    what = "hears" if hears else "speaks" if speaks else ""
-    from_whom = "some" if len(list(others)) < len(scene.others(server)) else "everybody"
-    return Begun(f"cut {name} from {from_whom}{f', which it still {what} to' if what else ''}", scene.network.heal)
+    return await _do(scene, "pause", [scene.active])
 
 
 async def cut_master(scene: ClusterScene) -> Begun:
-    master = scene.master
-    return await _cut(scene, master, False, False, scene.others(master))
+    return await _do(scene, "cut", [scene.master])
 
 
 async def cut_master_from_clients(scene: ClusterScene) -> Begun:
     """Servers reach it, and nobody who sends."""
-    return await _cut(scene, scene.master, False, False, [CLIENTS])
+    return await _do(scene, "cut", [scene.master], **{"from": [CLIENTS]})
 
 
 async def lose_masters_host(scene: ClusterScene) -> Begun:
     """It dies and nobody is told: no connection closes, as when a host loses its power."""
-    master = scene.master
-    cut = await _cut(scene, master, False, False, scene.others(master))
-    killed = await _killed(scene, master)
-
-    async def back() -> None:
-        await cut.undo()
-        await killed.undo()
-
-    return Begun(f"lose the host of {master.plan.name}", back)
+    return await _do(scene, "host-loss", [scene.master])
 
 
 async def mute_master(scene: ClusterScene) -> Begun:
     """It hears and is not heard."""
-    master = scene.master
-    return await _cut(scene, master, True, False, scene.others(master))
+    return await _do(scene, "cut", [scene.master], side="out")
 
 
 async def deafen_master(scene: ClusterScene) -> Begun:
     """It is heard and hears nothing."""
-    master = scene.master
-    return await _cut(scene, master, False, True, scene.others(master))
+    return await _do(scene, "cut", [scene.master], side="in")
 
 
 async def cut_master_from_controllers(scene: ClusterScene) -> Begun:
-    master = scene.master
     controllers = [each.plan.name for each in scene.cluster.of_kind(Kind.CONTROLLER)]
-    return await _cut(scene, master, False, False, controllers)
+    return await _do(scene, "cut", [scene.master], **{"from": controllers})
 
 
 async def cut_master_from_slaves(scene: ClusterScene) -> Begun:
-    master = scene.master
-    brokers = [name for name in scene.others(master) if name.startswith(scene.group)]
-    return await _cut(scene, master, False, False, brokers)
+    brokers = [name for name in scene.cluster.servers if name.startswith(scene.group)]
+    return await _do(scene, "cut", [scene.master], **{"from": brokers})
 
 
 async def cut_slave(scene: ClusterScene) -> Begun:
-    slave = scene.slave
-    return await _cut(scene, slave, False, False, scene.others(slave))
+    return await _do(scene, "cut", [scene.slave])
 
 
 async def cut_active_controller(scene: ClusterScene) -> Begun:
-    active = scene.active
-    return await _cut(scene, active, False, False, scene.others(active))
-
-
-async def _stalled(scene: ClusterScene, server: Server, *, syncs_alone: bool = False) -> Begun:
-    disk = scene.disks[server.plan.name]
-    await (disk.stall_syncs() if syncs_alone else disk.stall())
-    return Begun(f"stall the {'syncs' if syncs_alone else 'disk'} of {server.plan.name}", disk.resume)
+    return await _do(scene, "cut", [scene.active])
 
 
 async def stall_masters_disk(scene: ClusterScene) -> Begun:
-    return await _stalled(scene, scene.master)
+    return await _do(scene, "stall-disk", [scene.master])
 
 
 async def stall_slaves_disk(scene: ClusterScene) -> Begun:
-    return await _stalled(scene, scene.slave)
+    return await _do(scene, "stall-disk", [scene.slave])
 
 
 async def stall_masters_syncs(scene: ClusterScene) -> Begun:
     """It can write, and none of it comes to the disk."""
-    return await _stalled(scene, scene.master, syncs_alone=True)
+    return await _do(scene, "stall-syncs", [scene.master])
 
 
 async def stall_slaves_syncs(scene: ClusterScene) -> Begun:
-    return await _stalled(scene, scene.slave, syncs_alone=True)
+    return await _do(scene, "stall-syncs", [scene.slave])
 
 
 async def stall_active_controllers_disk(scene: ClusterScene) -> Begun:
-    return await _stalled(scene, scene.active)
-
-
-async def _filled(scene: ClusterScene, server: Server) -> Begun:
-    disk = scene.disks[server.plan.name]
-    await trio.to_thread.run_sync(disk.fill)
-
-    async def free() -> None:
-        await trio.to_thread.run_sync(disk.free)
-
-    return Begun(f"fill the disk of {server.plan.name}", free)
+    return await _do(scene, "stall-disk", [scene.active])
 
 
 async def fill_masters_disk(scene: ClusterScene) -> Begun:
-    return await _filled(scene, scene.master)
+    return await _do(scene, "fill-disk", [scene.master])
 
 
 async def fill_slaves_disk(scene: ClusterScene) -> Begun:
-    return await _filled(scene, scene.slave)
+    return await _do(scene, "fill-disk", [scene.slave])
 
 
 async def fill_active_controllers_disk(scene: ClusterScene) -> Begun:
-    return await _filled(scene, scene.active)
-
-
-def _names(servers: Iterable[Server]) -> str:
-    return ", ".join(each.plan.name for each in servers)
+    return await _do(scene, "fill-disk", [scene.active])
 
 
 FAULTS: Final[Mapping[Fault, int]] = {

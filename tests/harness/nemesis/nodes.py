@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from random import Random
 import attrs
 import trio
 
-from harness.nemesis.disks import Disk
+from harness.nemesis.disks import Disk, empty
 from harness.nemesis.network import Network
 from harness.processes.handle import Handle
 
@@ -98,7 +97,7 @@ class Echo:
             self.handle.resume()
 
     async def wipe(self) -> None:
-        await trio.to_thread.run_sync(shutil.rmtree, self.data)
+        await trio.to_thread.run_sync(empty, self.data)
 
 
 @attrs.define
