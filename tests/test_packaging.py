@@ -158,7 +158,8 @@ def test_the_other_wheel_holds_the_other_packages(whole: zipfile.ZipFile) -> Non
     assert {name for name in inside if not name.endswith((".py", "/py.typed"))} == {
         "analysis/log4j2.properties", "analysis/report/style.css", "analysis/report/templates/charts.html",
         "analysis/report/templates/page.html", "harness/pages/page.css", "harness/pages/page.html",
-        "harness/pages/page.js"}
+        "harness/pages/page.js", "harness/nemesis/shim.c",
+        *(str(path.relative_to(ROOT)) for path in (ROOT / "harness").glob("*/library/*.toml"))}
     assert "remoting/py.typed" in inside
 
 

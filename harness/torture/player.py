@@ -49,8 +49,8 @@ KIND_PORTS: Final = 100
 """From one kind's first port to the next one's."""
 DISK_BYTES: Final = 1 << 30
 WATCH_S: Final = 0.1
-OF_DISKS: Final = frozenset({Ability.STALLS, Ability.ROOM, Ability.PRELOAD, Ability.POWER})
-"""What takes a disk of its own for each node; its shim is that of the node's wall clock, too."""
+OF_LINKS: Final = frozenset({Ability.CUTS, Ability.LINKS})
+"""Whatever else a fault takes, each node has a disk of its own for it, whose shim is that of its wall clock, too."""
 
 
 @attrs.define(eq=False)
@@ -172,7 +172,7 @@ class Player:
             except subprocess.CalledProcessError as error:
                 raise RunFailed(f"no network of our own: {' '.join(map(str, error.cmd))}: "
                                 f"{(error.stderr or b'').decode().strip()}") from None
-        elif needs & {Ability.CUTS, Ability.LINKS}:
+        elif needs & OF_LINKS:
             async with forwarders(names) as cutting:
                 yield cutting
         else:
@@ -181,7 +181,7 @@ class Player:
     def _made(self, network: Network) -> Testbed:
         needs = {each for step in self.schedule.steps for each in registry.fault(step.fault).needs}
         disks: dict[str, Disk] = {}
-        if needs & OF_DISKS:
+        if needs - OF_LINKS:
             disks = of_disks.make(self.directory.path / "nodes", self.target.nodes, DISK_BYTES, sandbox.inside(),
                                   shims=Ability.PRELOAD in needs or not sandbox.inside())
         shift = 0 if sandbox.inside() else os.getpid() * 7 % 20_000 // 10 * 10

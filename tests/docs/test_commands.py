@@ -122,6 +122,8 @@ def check(line: str, patch: pytest.MonkeyPatch) -> None:
         assert words[0].startswith(f"{ADDRESSES_VARIABLE}=")
     elif program == "mqadmin" and len(words) == 1:
         assert words[0] in COMMANDS  # it is named, not run
+    elif program == "chaos" and len(words) == 1:
+        assert words[0] in ("--help", *(each.NAME for each in chaos_cli.SUBCOMMANDS))  # it is named, not run
     elif program in PARSERS and words != ["--help"]:
         PARSERS[program]().parse_args(words)
     elif program in PROGRAMS:

@@ -1,0 +1,1 @@
+"""Targets by name, a TOML file each: `chaos scenarios` lists them, `chaos scenarios --show NAME` prints one to copy."""

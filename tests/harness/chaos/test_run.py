@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,8 @@ import pytest
 from harness.nemesis import sandbox
 
 ROOT = Path(__file__).parents[3]
-STORE = ROOT / "docs" / "examples" / "torture" / "store"
+TARGET = ROOT / "harness" / "targets" / "library" / "store.toml"
+KILLS = ROOT / "harness" / "scenarios" / "library" / "kill-store.toml"
 CHAOS = [sys.executable, "-P", "-m", "harness.chaos"]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 PLAIN = pytest.param(["--no-sandbox"], id="loopback")
@@ -43,9 +45,9 @@ def left(run: Path) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("where", [HOSTS, PLAIN])
 def test_a_store_is_right_or_its_bug_is_found(tmp_path: Path, where: list[str]) -> None:
-    right = chaos(tmp_path, "run", str(STORE / "kills.toml"), "--seed", "1", "--seconds", "3.5", "--json", *where)
+    right = chaos(tmp_path, "run", "kill-store", "--seed", "1", "--seconds", "3.5", "--json", *where)
     assert right.returncode == 0, right.stdout + right.stderr
-    run = tmp_path / "chaos-runs" / "kills-1"
+    run = tmp_path / "chaos-runs" / "kill-store-1"
     assert json.loads(right.stdout)["run"] == str(run)
     told = json.loads((run / "run.json").read_text())
     assert told["seed"] == 1 and told["faults"] >= 1 and told["well"] and not told["died"]
@@ -53,20 +55,21 @@ def test_a_store_is_right_or_its_bug_is_found(tmp_path: Path, where: list[str]) 
     assert "kill -9 store-1" in (run / "nemesis.jsonl").read_text()
     assert "<html" in (run / "page.html").read_text()
     assert not left(run)
-    lazy = chaos(tmp_path, "run", str(STORE / "kills.toml"), "--seed", "1", "--seconds", "3.5", "--option",
+    lazy = chaos(tmp_path, "run", "kill-store", "--seed", "1", "--seconds", "3.5", "--option",
                  "flag=--lazy", *where)
     assert lazy.returncode == 1, lazy.stdout + lazy.stderr
     assert "BROKEN" in lazy.stdout and "chaos replay" in lazy.stdout
-    again = chaos(tmp_path, "replay", str(tmp_path / "chaos-runs" / "kills-2"), *where)
+    again = chaos(tmp_path, "replay", str(tmp_path / "chaos-runs" / "kill-store-2"), *where)
     assert again.returncode == 1, again.stdout + again.stderr
-    schedules = [(tmp_path / "chaos-runs" / name / "schedule.json").read_text() for name in ("kills-2", "kills-3")]
+    runs = [tmp_path / "chaos-runs" / f"kill-store-{number}" for number in (2, 3)]
+    schedules = [(each / "schedule.json").read_text() for each in runs]
     assert schedules[0] == schedules[1]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", [HOSTS, PLAIN])
 def test_nothing_is_left_of_a_run_that_was_killed(tmp_path: Path, where: list[str]) -> None:
-    run = subprocess.Popen([*CHAOS, "run", str(STORE / "kills.toml"), "--out", "here", *where], cwd=tmp_path,
+    run = subprocess.Popen([*CHAOS, "run", "kill-store", "--out", "here", *where], cwd=tmp_path,
                            env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     path = tmp_path / "here"
     try:
@@ -99,6 +102,14 @@ def test_clean_ends_what_has_lost_its_run(tmp_path: Path) -> None:
         assert orphan.wait() == -signal.SIGKILL
 
 
+def copied(folder: Path, old: str, new: str) -> None:
+    """The store and its scenario as a user's own files, with one change."""
+    (folder / "kills.toml").write_text(
+        KILLS.read_text().replace('target = "store"', 'target = "target.toml"').replace(old, new, 1))
+    (folder / "target.toml").write_text(TARGET.read_text().replace(old, new, 1))
+    shutil.copytree(TARGET.with_suffix(""), folder / "store")
+
+
 @pytest.mark.parametrize(("old", "new", "words"), [
     ('fault = "kill"', 'fault = "kil"', "[faults 1] there is no fault 'kil'"),
     ('fault = "kill"', 'fault = "kill"\nargs = { side = "in" }', "kill takes no side"),
@@ -110,26 +121,22 @@ def test_clean_ends_what_has_lost_its_run(tmp_path: Path) -> None:
     ("seconds = 10", "seconds = 10\n[options]\nfalg = 1", "no option falg; did you mean flag"),
 ])
 def test_what_is_asked_for_and_cannot_be(tmp_path: Path, old: str, new: str, words: str) -> None:
-    for name in ("target.toml", "kills.toml"):
-        (tmp_path / name).write_text((STORE / name).read_text().replace(old, new, 1))
+    copied(tmp_path, old, new)
     told = chaos(tmp_path, "run", "kills.toml")
     assert told.returncode == 2 and words in told.stderr, told.stdout + told.stderr
     assert "Traceback" not in told.stderr
 
 
 @pytest.mark.parametrize(("old", "new", "words"), [
-    ('"{here}/server.py"', '"{here}/nothing.py"', "store-1 ended with exit code 2 before it was up"),
-    ('["{python}", "{here}/server.py"', '["{here}/no-program"', "store-1 cannot be started"),
-    ('"{here}/client.py"', '"{here}/nothing.py"', "the client does not begin with"),
+    ('"{here}/store/server.py"', '"{here}/nothing.py"', "store-1 ended with exit code 2 before it was up"),
+    ('["{python}", "{here}/store/server.py"', '["{here}/no-program"', "store-1 cannot be started"),
+    ('"{here}/store/client.py"', '"{here}/nothing.py"', "the client does not begin with"),
     ('"{listen.http}"', '"{listen.htpt}"', "unknown placeholder {listen.htpt}; did you mean listen.http?"),
     ('[client]', '[build]\ncommand = ["false"]\n[client]', "[build] false ended with exit code 1"),
     ('[client]', '[build]\ncommand = ["no-such-builder"]\n[client]', "is it installed?"),
 ])
 def test_a_target_that_does_not_come_up(tmp_path: Path, old: str, new: str, words: str) -> None:
-    for name in ("target.toml", "kills.toml"):
-        (tmp_path / name).write_text((STORE / name).read_text().replace(old, new, 1))
-    for name in ("server.py", "client.py"):
-        (tmp_path / name).write_text((STORE / name).read_text())
+    copied(tmp_path, old, new)
     told = chaos(tmp_path, "run", "kills.toml", "--no-sandbox")
     assert told.returncode == 2 and words in told.stderr, told.stdout + told.stderr
     assert "Traceback" not in told.stderr

@@ -61,7 +61,7 @@ class Store:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection."""
+    """One connection of a client, with a thread of its own."""
 
     protocol_version = "HTTP/1.1"
     store: Store
@@ -84,7 +84,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Serve until the end."""
+    """Serve until the process is ended."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--listen", required=True)
     parser.add_argument("--data", type=Path, required=True)

@@ -11,7 +11,7 @@ import sys
 
 
 def main() -> None:
-    """Until standard input ends."""
+    """Answer line by line until standard input ends."""
     connection = http.client.HTTPConnection(sys.argv[1])
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:

@@ -1,0 +1,51 @@
+"""The page on torturing a service of one's own, as its reader follows it: its files, its commands, what they find."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "how-to" / "torture-your-own-service.md").read_text()
+REGKV = ROOT / "docs" / "examples" / "torture" / "regkv"
+COMMANDS = re.findall(r"^    chaos (.*)$", PAGE, re.MULTILINE)
+FOUND = "--option"
+"""Commands that plant a bug have it, and must end with 1; replaying one, too."""
+
+
+def chaos(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-P", "-m", "harness.chaos", *command.split()], cwd=folder,
+                          env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=200,
+                          check=False)
+
+
+@pytest.mark.slow
+def test_the_store_is_right_and_its_bug_is_found(tmp_path: Path) -> None:
+    said = []
+    for command in (each for each in COMMANDS if "regkv" not in each):
+        told = chaos(tmp_path, command)
+        broken = FOUND in command or "replay" in command
+        assert told.returncode == (1 if broken else 0), f"{command}\n{told.stdout}{told.stderr}"
+        said.append(told.stdout)
+    for text in re.findall(r"^```text\n(linear.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
+        assert any(all(line in each for line in text.splitlines()) for each in said), text
+
+
+@pytest.mark.slow
+def test_the_store_in_go_is_right_and_its_bug_is_found(tmp_path: Path) -> None:
+    if shutil.which("go") is None:
+        pytest.skip("not run: go is missing")
+    for command in (each for each in COMMANDS if "regkv" in each):
+        told = chaos(tmp_path, command.replace("docs/examples/torture/regkv", str(REGKV)))
+        assert told.returncode == (1 if FOUND in command else 0), f"{command}\n{told.stdout}{told.stderr}"
+
+
+def test_the_files_on_the_page_are_those_of_the_example() -> None:
+    shown = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert shown == [(REGKV / name).read_text() for name in ("target.toml", "partition.toml")]
