@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TextIO
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -26,6 +27,7 @@ from analysis.files.finding import find_logs
 from analysis.logs import open_logs
 from analysis.report.build import Progress, make
 from analysis.report.findings import SEVERITIES
+from analysis.report.injected import read_run
 from analysis.session import LIGHT, QUIET, session
 from analysis.shipping import ship
 from analysis.small import are_small
@@ -46,6 +48,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--since", type=_time, metavar="TIME", help="leave out what is older; ISO 8601 (UTC) or ms")
     made.add_argument("--until", type=_time, metavar="TIME", help="leave out what is newer")
     made.add_argument("--split", type=_time, metavar="TIME", help="compare before and after; default: the middle")
+    made.add_argument("--run", metavar="FILE", help="JSON: what was done to the nodes meanwhile, which is no finding, "
+                      "and what clients saw")
     made.add_argument("--title", default="Raft logs")
     made.add_argument("--master", default="", help="of Spark; default: local[*]")
     made.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's")
@@ -87,6 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the command line and make the report."""
     options = parser().parse_args(arguments)
     try:
+        done = read_run(Path(options.run).read_text(encoding="utf-8"), options.run) if options.run else None
         settings = dict(map(parted, options.conf))
         small = _is_alone(options.master) and are_small(find_logs(options.paths))
         spark = session(options.master or ("local[1]" if small else ""), name="raft-report",
@@ -94,7 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ship(spark)
         logs = open_logs(spark, options.paths, traces=options.traces, since_ms=options.since, until_ms=options.until,
                          split_ms=options.split)
-        found = make(logs, options.out, title=options.title, progress=None if options.quiet else bar(sys.stderr))
+        found = make(logs, options.out, title=options.title, run=done,
+                     progress=None if options.quiet else bar(sys.stderr))
     except (AnalysisError, OSError) as error:
         print(f"raft-report: {error}", file=sys.stderr)
         return 2

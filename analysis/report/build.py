@@ -16,7 +16,8 @@ from analysis.logs import Logs
 from analysis.questions import QUESTIONS, Question
 from analysis.report import plots
 from analysis.report.charts import number_words
-from analysis.report.findings import Bounds, Finding, findings
+from analysis.report.findings import Bounds, Finding, judged
+from analysis.report.injected import Run
 from analysis.report.page import Page, Plot, Table, Tile, render
 
 ROWS_SHOWN: Final = 50
@@ -29,11 +30,12 @@ Progress = Callable[[int, int, str], None]
 
 def make(
     logs: Logs, out: str | os.PathLike[str], *, title: str = "Raft logs", bounds: Bounds | None = None,
-    progress: Progress | None = None, now: datetime | None = None,
+    progress: Progress | None = None, now: datetime | None = None, run: Run | None = None,
 ) -> list[Finding]:
     """Write the report on ``logs`` to the file ``out``; what it found, the worst first.
 
-    ``bounds``: from where on something is a finding. Raises ``NothingToRead`` for paths without logs, and ``OSError``.
+    ``bounds``: from where on something is a finding. ``run``: what was done meanwhile, which is none.
+    Raises ``NothingToRead`` for paths without logs, and ``OSError``.
     """
     path = Path(out)
     if path.is_dir():
@@ -47,7 +49,7 @@ def make(
             progress(next(steps), STEPS, what)
 
     with _kept(logs):
-        page = _page(logs, title, bounds or Bounds(), begin)
+        page = _page(logs, title, bounds or Bounds(), run or Run(), begin)
     staged = path.with_name(path.name + ".part")
     staged.write_text(render(page, now or datetime.now(UTC)), encoding="utf-8")
     staged.replace(path)  # a reader never sees half a page
@@ -72,12 +74,14 @@ def _kept(logs: Logs) -> Iterator[None]:
             logs.release()
 
 
-def _page(logs: Logs, title: str, bounds: Bounds, begin: Callable[[str], None]) -> Page:
+def _page(logs: Logs, title: str, bounds: Bounds, run: Run, begin: Callable[[str], None]) -> Page:
     begin("reading the logs")
     tiles, entries = _tiles(logs)
     begin("judging")
-    found = findings(logs, bounds)
-    drawn = []
+    found, excused = judged(logs, bounds, run)
+    tiles += [Tile(f"messages-{name}", f"messages {name}", number_words(count), count)
+              for name, count in run.messages.items()]
+    drawn: list[Plot | None] = [plots.done(logs, run)] if run.faults or run.gaps else []
     for plot in _PLOTS:
         begin(f"drawing {plot.__name__}")
         drawn.append(plot(logs))
@@ -87,7 +91,7 @@ def _page(logs: Logs, title: str, bounds: Bounds, begin: Callable[[str], None]) 
         if question.name != "entry_sizes" or entries <= ENTRIES_READ_MAX:
             tables.append(_table(logs, question))
     return Page(title, logs.paths, logs.span_ms, tiles, found, [plot for plot in drawn if plot is not None], tables,
-                _setup(logs.paths))
+                _setup(logs.paths), excused)
 
 
 def _table(logs: Logs, question: Question) -> Table:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from analysis.questions import QUESTIONS
 from analysis.questions.audit import CRITICAL, KINDS, NOTE, WARNING
+from analysis.report.injected import Run, quoted
 
 if TYPE_CHECKING:
     from analysis.logs import Logs
@@ -70,6 +71,8 @@ class _Rule:
     narrow: tuple[str, ...]
     """Columns that tell this row from others."""
     action: str
+    excused: Callable[[Run, Bounds, Logs], str] | None = None
+    """Which of the rows somebody's fault explains, in SQL; None: none does."""
 
 
 _DAMAGE_ACTION: Final = (
@@ -103,7 +106,21 @@ def _audit_rule(kind: str) -> _Rule:
     return _Rule(
         f"audit: {kind}", "audit", lambda _: f"finding = '{kind}'", severity,
         lambda row: (about[:1].upper() + about[1:], row["detail"]), ("group", "node", "file", "offset"),
-        AUDIT_ACTIONS[kind])
+        AUDIT_ACTIONS[kind], _down if kind in ("cut", "stale_suffix") else None)
+
+
+def _down(run: Run, _: Bounds, logs: Logs) -> str:
+    return run.down("node", logs.span_ms[1])
+
+
+def _slow(run: Run, bounds: Bounds, logs: Logs) -> str:
+    """Groups with faults that are slow in no other time."""
+    late = f"bucket_ms + {logs.bucket_ms}"
+    others = logs.ask("commit_latency_over_time").where(
+        f"p99_ms > {bounds.commit_p99_ms} and not ({run.within('`group`', late, 'bucket_ms')})")
+    slow = {row["group"] for row in others.select("group").distinct().collect()}
+    touched = {group for fault in run.faults for group in fault.groups} - slow
+    return f"`group` in ({', '.join(map(quoted, sorted(touched)))})" if touched else "false"
 
 
 _RULES: Final = (
@@ -126,12 +143,14 @@ _RULES: Final = (
                        if row["recovered_ms"] is None else f"then broker {row['new_master']} was elected")),
           ("broker_name", "index"),
           "See which brokers of the group were alive then: ask \"sync_state_sets\", and the brokers' own logs. A group "
-          "with one broker in sync cannot fail over; give it more replicas or look for why they lag."),
+          "with one broker in sync cannot fail over; give it more replicas or look for why they lag.",
+          lambda run, *_: run.within("broker_name", "lost_ms", "lost_ms + lasted_ms")),
     _Rule("flapping", "sync_state_sets", lambda b: f"flaps >= {b.flaps}", WARNING,
           lambda row: (f"The SyncStateSet of {_group(row)} flaps",
                        f"{row['flaps']} times a broker left and was back within a minute, in {row['changes']} changes"),
           ("broker_name",),
-          "A slave is at the edge of haMaxTimeSlaveNotCatchup: look at its disk and network, or raise that value."),
+          "A slave is at the edge of haMaxTimeSlaveNotCatchup: look at its disk and network, or raise that value.",
+          lambda run, b, _: run.fewer("broker_name", "flaps", b.flaps)),
     _Rule("long election", "elections",
           lambda b: f"election_ms > {b.election_ms} or terms_lost > {b.terms_lost}", WARNING,
           lambda row: (f"A long election in group {row['group']}",
@@ -139,25 +158,27 @@ _RULES: Final = (
                        f"{'unknown' if row['terms_lost'] is None else row['terms_lost']} terms lost before"),
           ("group", "term"),
           "See whether a quorum could reach each other then. If votes are split again and again, spread the nodes' "
-          "priorities or the election timeouts."),
+          "priorities or the election timeouts.",
+          lambda run, *_: run.within("`group`", "wall_ms", "wall_ms")),
     _Rule("many leaders", "churn",
           lambda b: f"leaderships >= {b.leaderships} and mean_tenure_ms <= {b.tenure_ms}", WARNING,
           lambda row: (f"Group {row['group']} changes its leader often",
                        f"{row['leaderships']} leaderships, {row['mean_tenure_ms']:.0f} ms each in the mean"),
           ("group",),
           "Ask \"election_causes\": silence of a leader that lives points to stalls of its disk or process, or a lossy "
-          "network; raise the election timeout only when that is ruled out."),
+          "network; raise the election timeout only when that is ruled out.",
+          lambda run, b, _: run.fewer("`group`", "leaderships", b.leaderships)),
     _Rule("slow commits", "commit_latency", lambda b: f"p99_ms > {b.commit_p99_ms}", WARNING,
           lambda row: (f"Commits of group {row['group']} are slow", f"99 in 100 within {row['p99_ms']:.0f} ms"),
           ("group",),
           "Ask \"commit_latency_over_time\" for when, and \"lag\" for whom the leader waits: a slow disk under a "
-          "quorum of nodes shows in all groups at once."),
+          "quorum of nodes shows in all groups at once.", _slow),
     _Rule("lagging replica", "lag", lambda b: f"behind_entries > {b.behind_entries}", WARNING,
           lambda row: (f"{row['node']} is behind in group {row['group']}",
                        f"its log ends {row['behind_entries']} entries before the group's longest"),
           ("group", "node"),
           "If the node runs, `raftctl explain` says what holds it back. While it is behind, the group has one failure "
-          "less to spare."),
+          "less to spare.", _down),
     _Rule("hot group", "skew", lambda _: "hot", NOTE,
           lambda row: (f"Group {row['group']} is hot",
                        f"{row['share']:.0%} of all entries, {row['entries']} of them"),
@@ -174,17 +195,26 @@ RULES: Final[dict[str, _Rule]] = {rule.name: rule for rule in _RULES}
 
 def findings(logs: Logs, bounds: Bounds | None = None) -> list[Finding]:
     """Everything to look at, the worst first. Of a rule that many rows break, the first 20 and how many there are."""
-    limits = bounds or Bounds()
-    found = []
+    return judged(logs, bounds or Bounds(), Run())[0]
+
+
+def judged(logs: Logs, limits: Bounds, run: Run) -> tuple[list[Finding], int]:
+    """``findings``, and how many more there would be had nobody done what ``run`` says."""
+    found, excused = list[Finding](), 0
     for question in dict.fromkeys(rule.question for rule in _RULES):
         rules = [rule for rule in _RULES if rule.question == question]
         whole = logs.short(question)
         if whole is not None and not whole.num_rows:
             continue
-        broken = _broken(logs.ask(question), [rule.where(limits) for rule in rules])
-        found += [finding for rule, count in zip(rules, broken, strict=True) if count
-                  for finding in _of_rule(logs, rule, rule.where(limits), count)]
-    return sorted(found, key=lambda each: SEVERITIES.index(each.severity))
+        for rule, count in zip(rules, _broken(logs.ask(question), [rule.where(limits) for rule in rules]), strict=True):
+            condition = rule.where(limits)
+            if count and run.faults and rule.excused is not None:
+                condition = f"({condition}) and not coalesce({rule.excused(run, limits, logs)}, false)"
+                (left,) = _broken(logs.ask(question), [condition])
+                excused, count = excused + count - left, left
+            if count:
+                found += _of_rule(logs, rule, condition, count)
+    return sorted(found, key=lambda each: SEVERITIES.index(each.severity)), excused
 
 
 def _broken(answer: DataFrame, conditions: Sequence[str]) -> list[int]:
@@ -215,8 +245,7 @@ def _query(question: str, condition: str, narrow: tuple[str, ...], row: Row) -> 
 
 
 def _literal(value: object) -> str:
-    """In SQL; what it says may come from whoever names a broker."""
-    return str(value) if isinstance(value, int) else "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return str(value) if isinstance(value, int) else quoted(str(value))
 
 
 def _field(row: Row, name: str) -> Any:

@@ -65,6 +65,8 @@ class Page:
     tables: Sequence[Table]
     setup: str
     """Python that makes ``logs``, for the queries."""
+    excused: int = 0
+    """What would be findings too, had nobody done what explains them."""
 
 
 @attrs.frozen

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from analysis.logs import Logs
 from analysis.report.charts import COLOURS, Bar, Lane, Line, Span, bars, clock, lanes, legend, lines, number_words
+from analysis.report.injected import Fault, Run
 from analysis.report.page import UNKNOWN_LEADER, Plot
 
 LANES_MAX: Final = 24
@@ -55,6 +56,32 @@ def _led(row: Row) -> str:
             f"from {clock(row['began_ms'])} for {row['tenure_ms']} ms")
     return (f"{_leader(row)}, term {row['term']}, {seen}, {row['entries']} entries; "
             f"cause: {row['cause'] or 'not recorded'}")
+
+
+def done(logs: Logs, run: Run) -> Plot:
+    """A lane per group that was touched, and one for what its clients saw."""
+    begin, end = logs.span_ms
+    names = sorted({group for fault in run.faults for group in fault.groups} | {gap.group for gap in run.gaps})
+    drawn = []
+    for name in names[:LANES_MAX // 2]:
+        faults = [Span(fault.at_ms, end if fault.until_ms is None else fault.until_ms, 0, _fault(fault))
+                  for fault in run.of(name)]
+        gaps = [gap for gap in run.gaps if gap.group == name]
+        if faults:
+            drawn.append(Lane(name, faults, f"{len(faults)} fault{'s' * (len(faults) > 1)}"))
+        if gaps:
+            longest = max(gap.end_ms - gap.begin_ms for gap in gaps)
+            drawn.append(Lane(f"{name}, clients", [
+                Span(gap.begin_ms, gap.end_ms, 1, f"from {clock(gap.begin_ms)} no acknowledgement for "
+                     f"{gap.end_ms - gap.begin_ms} ms") for gap in gaps], f"≤ {longest} ms"))
+    about = "Faults from when they were made until they were undone, and times without an acknowledgement, by group."
+    return Plot("What was done, and what clients saw", about,
+                legend({"fault": 0, "no acknowledgement": 1}) + lanes(drawn, begin, end, name="plot-done"))
+
+
+def _fault(fault: Fault) -> str:
+    until = "not undone" if fault.until_ms is None else f"undone {clock(fault.until_ms)}"
+    return f"{', '.join(fault.who)} {fault.what} at {clock(fault.at_ms)}, {until}"
 
 
 def written(logs: Logs) -> Plot:

@@ -29,7 +29,8 @@ import attrs
 import trio
 
 from broker.client import MessageQueue, connect
-from harness.demo import deployments, tables
+from harness.demo import chronicle, deployments, tables
+from harness.demo.chronicle import CONTROLLERS, FILE, Chronicle
 from harness.demo.command import PATIENCE_S, parser, play
 from harness.demo.deployments import DEPLOYMENTS
 from harness.demo.display import Display
@@ -76,6 +77,7 @@ class Story:
     controllers_s: list[float] = attrs.field(factory=list)
     latest_ms: dict[str, float] = attrs.field(factory=dict)
     view: ClusterView = ClusterView()
+    chronicle: Chronicle = attrs.field(factory=Chronicle)
 
     # --- what is done ----------------------------------------------------------------------------------------
 
@@ -114,6 +116,7 @@ class Story:
 
     async def kill_the_active_controller(self) -> None:
         active, began = await self._active(), time.monotonic()
+        fault = self.chronicle.begins(chronicle.KILLED, [_id(active)], [CONTROLLERS])
         await active.kill()
         now = await self._active(other_than=active)
         took = time.monotonic() - began
@@ -121,6 +124,7 @@ class Story:
         self.display.say(f"active controller {_id(active)} killed with -9; {_id(now)} is active after {took * 1e3:.0f} "
                          "ms; no group lost its master")
         await active.start()
+        self.chronicle.undone(fault)
 
     async def kill_both(self) -> None:
         active = await self._active()
@@ -134,7 +138,8 @@ class Story:
             await master.start()
             await active.start()
 
-        await self._without(name, master, TOGETHER, f"and active controller {_id(active)} killed with -9", kill, start)
+        await self._without(name, master, TOGETHER, f"and active controller {_id(active)} killed with -9", kill, start,
+                            active)
 
     async def _master(self) -> tuple[str, Broker]:
         """Of a group of which all are in sync."""
@@ -143,9 +148,13 @@ class Story:
         return name, next(broker for broker in self.groups[name] if broker.address == address)
 
     async def _without(self, name: str, master: Broker, what: str, words: str, begin: Callable[[], Awaitable[None]],
-                       undo: Callable[[], Awaitable[None]]) -> None:
+                       undo: Callable[[], Awaitable[None]], controller: Handle | None = None) -> None:
         """Do it, until another master leads and acknowledges; then undo it."""
         before = len(self.ledger.gaps_s.get(name, []))
+        who, groups = [_id(master)], [name]
+        if controller is not None:
+            who, groups = [*who, _id(controller)], [*groups, CONTROLLERS]
+        fault = self.chronicle.begins(chronicle.KILLED if controller else words, who, groups)
         await begin()
         with trio.fail_after(PATIENCE_S):
             new = await self._another(name, master)
@@ -154,10 +163,12 @@ class Story:
                 await trio.sleep(0.005)
         gap = max(self.ledger.gaps_s[name][before:])
         self.gaps_s[what].append(gap)
+        self.chronicle.gap(name, fault, gap)
         self.latest_ms[name] = gap * 1e3
         self.display.say(f"master {_id(master)} {words}; {self._name(name, new.master)} leads {name} in "
                          f"epoch {new.epoch}; {gap * 1e3:.0f} ms without an acknowledgement")
         await undo()
+        self.chronicle.undone(fault)
 
     async def _another(self, name: str, former: Broker) -> GroupView:
         """Once another one leads, with a second one in sync."""
@@ -312,6 +323,10 @@ async def run(arguments: argparse.Namespace, data: Path) -> int:
                     await trio.sleep(0.5)
             second = await default_mode(story, data) if not arguments.without_default_mode else ""
             nursery.cancel_scope.cancel()
+    ledger = story.ledger
+    story.chronicle.write(data / FILE, {
+        "sent": ledger.sent, "acknowledged": len(ledger.acknowledged), "consumed": len(ledger.got),
+        "lost": len(ledger.lost), "duplicated": ledger.duplicated})
     return report(story, second, data)
 
 

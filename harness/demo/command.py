@@ -12,6 +12,7 @@ from typing import Final
 
 import trio
 
+from harness.demo.chronicle import FILE
 from harness.demo.reporting import page_of
 
 PATIENCE_S: Final = 60.0
@@ -40,7 +41,7 @@ def play(run: Callable[[argparse.Namespace, Path], Awaitable[int]], arguments: a
         print(f"something did not come back within {PATIENCE_S:.0f} s: this is a bug; the logs are in {data}")
     else:
         if not arguments.without_report:
-            page_of(data / "controllers", data / "report.html", print)
+            page_of(data / "controllers", data / "report.html", print, data / FILE)
     return code
 
 

@@ -26,6 +26,7 @@ import attrs
 import trio
 
 from harness.demo import tables
+from harness.demo.chronicle import CONTROLLERS, FILE, KILLED, Chronicle
 from harness.demo.command import PATIENCE_S, parser, play
 from harness.demo.display import Display
 from harness.fleet import BrokerGroup, Fleet, FleetConfig, SimulatedBroker, open_fleet
@@ -68,6 +69,7 @@ class FleetStory:
     display: Display
     rng: Random
     tally: Tally = attrs.field(factory=Tally)
+    chronicle: Chronicle = attrs.field(factory=Chronicle)
 
     # --- what is done ----------------------------------------------------------------------------------------
 
@@ -81,12 +83,14 @@ class FleetStory:
     async def kill_the_active_controller(self) -> None:
         active, epochs = await self._active(), [group.newest.master_epoch for group in self.fleet.groups]
         began = trio.current_time()
+        fault = self.chronicle.begins(KILLED, [_id(active)], [CONTROLLERS])
         await active.kill()
         took = await self._until_accepted(began)
         self.tally.controllers_ms.append(took)
         self.display.say(f"active controller {_id(active)} killed with -9; {_id(await self._active())} accepted the "
                          f"next command after {took:.0f} ms")
         await self._start_again(active)
+        self.chronicle.undone(fault)
         with trio.fail_after(PATIENCE_S):
             await self.fleet.settled()
         self.tally.deposed += sum(group.newest.master_epoch != epoch
@@ -95,8 +99,10 @@ class FleetStory:
     async def kill_both(self) -> None:
         """A master and the active controller."""
         active = await self._active()
+        fault = self.chronicle.begins(KILLED, [_id(active)], [CONTROLLERS])
         await self._masters_fail([self.rng.choice(self.fleet.groups)], active)
         await self._start_again(active)
+        self.chronicle.undone(fault)
 
     async def _start_again(self, controller: Handle) -> None:
         """And until the brokers have found it: one that never heard a master has to wait for its heartbeat timeout."""
@@ -109,6 +115,9 @@ class FleetStory:
         assert len(lost) == len(groups), "everything was settled"
         epochs = [master.view.master_epoch for master in lost]
         began = trio.current_time()
+        fault = self.chronicle.begins(KILLED, [f"{broker.broker_id} of {group.name}"
+                                               for broker, group in zip(lost, groups, strict=True)],
+                                      [group.name for group in groups])
         if controller is not None:
             await controller.kill()
         self.fleet.kill(*lost)
@@ -133,6 +142,7 @@ class FleetStory:
         self.display.say(f"{what}{also} killed; {who} after {max(took):.0f} ms")
         for broker in lost:
             self.fleet.restart(broker)
+        self.chronicle.undone(fault)
         with trio.fail_after(PATIENCE_S):
             await self.fleet.settled(groups)
 
@@ -220,6 +230,7 @@ async def run(arguments: argparse.Namespace, data: Path) -> int:
                 while (agreeing := await story.routes_agree()) < len(story.fleet.groups):
                     await trio.sleep(0.1)
             nursery.cancel_scope.cancel()
+    story.chronicle.write(data / FILE, {})
     return report(story, agreeing)
 
 

@@ -19,15 +19,16 @@ from remoting.daemon.child import child
 PATIENCE_S: Final = 300.0
 
 
-def page_of(logs: Path, page: Path, say: Callable[[str], None]) -> None:
-    """Say where the report on ``logs`` is, or why there is none. Never fails the demo."""
-    again = f"raft-report {logs} --out {page}"
+def page_of(logs: Path, page: Path, say: Callable[[str], None], run: Path | None = None) -> None:
+    """Say where the report on ``logs`` is, or why there is none; ``run`` says what was done. Never fails the demo."""
+    told = ["--run", str(run)] if run is not None and run.is_file() else []
+    again = " ".join(["raft-report", str(logs), "--out", str(page), *told])
     if not (shutil.which("java") or "JAVA_HOME" in os.environ) or importlib.util.find_spec("pyspark") is None:
         say(f"no report of this run: it takes Java 17 or later (Debian: apt-get install openjdk-17-jre-headless) and "
             f"`pip install '.[analysis]'`; then `{again}`")
         return
     say("making the report of this run")
-    command = [*child("analysis.cli"), str(logs), "--out", str(page), "--title", "What the demo did",
+    command = [*child("analysis.cli"), str(logs), "--out", str(page), *told, "--title", "What the demo did",
                "--master", "local[1]", "--conf", "spark.driver.host=127.0.0.1"]
     if not sys.stderr.isatty():
         command.append("--quiet")

@@ -1,0 +1,50 @@
+"""What a demo does to its servers and what its clients see, as a file that the report reads beside their logs.
+
+Knows the clock of the machine and the file's format; what is done, and to whom, the demos know.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+FORMAT: Final = "quorate-run-1"
+FILE: Final = "run.json"
+KILLED: Final = "killed with -9"
+CONTROLLERS: Final = "ours"
+"""The raft group of the controllers, as ``harness.processes.ours`` calls it."""
+
+
+@attrs.define(eq=False)
+class Chronicle:
+    """In ms since 1970 UTC, as the logs are."""
+
+    faults: list[dict[str, Any]] = attrs.field(factory=list)
+    gaps: list[dict[str, Any]] = attrs.field(factory=list)
+
+    def begins(self, what: str, who: Sequence[str], groups: Sequence[str]) -> dict[str, Any]:
+        """A fault that is done now; hand it to ``undone``."""
+        fault = {"at_ms": _now_ms(), "until_ms": None, "what": what, "who": [*who], "groups": [*groups]}
+        self.faults.append(fault)
+        return fault
+
+    def undone(self, fault: dict[str, Any]) -> None:
+        fault["until_ms"] = _now_ms()
+
+    def gap(self, group: str, fault: dict[str, Any], lasted_s: float) -> None:
+        """Clients of a group had no acknowledgement for so long, from the fault on."""
+        begin_ms = fault["at_ms"]
+        self.gaps.append({"group": group, "begin_ms": begin_ms, "end_ms": begin_ms + round(lasted_s * 1e3)})
+
+    def write(self, path: Path, messages: Mapping[str, int]) -> None:
+        path.write_text(json.dumps({
+            "format": FORMAT, "faults": self.faults, "gaps": self.gaps, "messages": {**messages}}, indent=1) + "\n")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
