@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import urllib.request
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Final
 import trio
 from attrs import define, field
 
+from harness.nemesis.disks import empty
 from harness.processes.errors import StartFailed
 from harness.processes.handle import POLL_S, Handle
 from harness.targets.target import Ready
@@ -117,14 +117,7 @@ class RunNode(Handle):
     async def wipe(self) -> None:
         """Take away what it kept, and leave the directory, which may be a disk of its own."""
         assert not self.running
-        await trio.to_thread.run_sync(self._empty)
-
-    def _empty(self) -> None:
-        for path in self.data.iterdir():
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+        await trio.to_thread.run_sync(empty, self.data)
 
 
 def _answers(url: str) -> bool:

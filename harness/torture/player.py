@@ -26,7 +26,7 @@ from harness.nemesis import sandbox
 from harness.nemesis.abilities import probe
 from harness.nemesis.disks import Disk
 from harness.nemesis.errors import NotHere
-from harness.nemesis.fault import Ability, Begun
+from harness.nemesis.fault import OF_DISKS, Ability, Begun
 from harness.nemesis.forwarding import Forwarders, forwarders
 from harness.nemesis.network import CLIENTS, Network, namespaces
 from harness.nemesis.shaping import Shape
@@ -49,8 +49,6 @@ KIND_PORTS: Final = 100
 """From one kind's first port to the next one's."""
 DISK_BYTES: Final = 1 << 30
 WATCH_S: Final = 0.1
-OF_LINKS: Final = frozenset({Ability.CUTS, Ability.LINKS})
-"""Whatever else a fault takes, each node has a disk of its own for it, whose shim is that of its wall clock, too."""
 
 
 @attrs.define(eq=False)
@@ -167,12 +165,12 @@ class Player:
         needs = {each for step in self.schedule.steps for each in registry.fault(step.fault).needs}
         if sandbox.inside():
             try:
-                async with namespaces(names) as made:
+                async with namespaces(names, str(self.schedule.seed)) as made:
                     yield made
             except subprocess.CalledProcessError as error:
                 raise RunFailed(f"no network of our own: {' '.join(map(str, error.cmd))}: "
                                 f"{(error.stderr or b'').decode().strip()}") from None
-        elif needs & OF_LINKS:
+        elif needs & {Ability.CUTS, Ability.LINKS}:
             async with forwarders(names) as cutting:
                 yield cutting
         else:
@@ -181,9 +179,9 @@ class Player:
     def _made(self, network: Network) -> Testbed:
         needs = {each for step in self.schedule.steps for each in registry.fault(step.fault).needs}
         disks: dict[str, Disk] = {}
-        if needs - OF_LINKS:
+        if needs & OF_DISKS:
             disks = of_disks.make(self.directory.path / "nodes", self.target.nodes, DISK_BYTES, sandbox.inside(),
-                                  shims=Ability.PRELOAD in needs or not sandbox.inside())
+                                  shims=True)
         shift = 0 if sandbox.inside() else os.getpid() * 7 % 20_000 // 10 * 10
         addresses: dict[str, dict[str, str]] = {}
         listens: dict[str, dict[str, str]] = {}
