@@ -104,7 +104,8 @@ async def see(client: Client, namesrv: Sequence[str], controllers: Sequence[str]
     if not controllers:
         controllers = await _named_by(admin, [address for address in addresses if stats[address] is not None])
     says = await _each(admin, controllers, _leader)
-    active = next((leader for leader in says.values() if leader), None)
+    # Followers name one that has died for a while; nobody waits for it.
+    active = next((leader for leader in says.values() if leader and says.get(leader, leader) is not None), None)
     views: Mapping[str, GroupView] = {}
     if active is not None:
         with trio.move_on_after(2 * TIMEOUT_MS / 1e3):

@@ -47,6 +47,7 @@ from harness.scenarios.interop import (  # noqa: F401  they register theirs
     topics,
     transactions,
     waiting,
+    watched,
     young,
 )
 from harness.scenarios.interop.scenario import SCENARIOS, Lost, NotRun, Scenario, Stage
