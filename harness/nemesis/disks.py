@@ -97,13 +97,17 @@ class Disk:
         (self.place / _BALLAST).unlink(missing_ok=True)
 
     def cut_power(self) -> None:
-        """What was not synced is lost. Nobody uses it meanwhile. Raises ``subprocess.CalledProcessError``."""
-        assert self.kind is Kind.LOOP and self.below is not None
+        """What was not synced is lost, and nothing is written any more. Processes end after it: ends close files."""
+        assert self.kind is Kind.LOOP
         folder = os.open(self.place, os.O_RDONLY)
         try:
             fcntl.ioctl(folder, _SHUT_DOWN, struct.pack("I", _WITHOUT_FLUSH))
         finally:
             os.close(folder)
+
+    def restore_power(self) -> None:
+        """It can be used again. Nobody uses it meanwhile. Raises ``subprocess.CalledProcessError``."""
+        assert self.below is not None
         _run("umount", str(self.place))
         image = self.below / _IMAGE
         mended = subprocess.run(["e2fsck", "-f", "-y", str(image)], capture_output=True, check=False)

@@ -21,10 +21,13 @@ async def _lost(scene: Scene, names: Sequence[str], words: str, *, power: bool) 
     chosen = [node.name for node in nodes]
     pairs = {way for name in chosen for way in ways([name], await others(scene, [name], ""), "both")}
     cut = await silenced(scene, sorted(pairs), "", chosen)
-    await killed(nodes)
     if power:
         for name in chosen:
             await trio.to_thread.run_sync(scene.disks[name].cut_power)
+    await killed(nodes)
+    if power:
+        for name in chosen:
+            await trio.to_thread.run_sync(scene.disks[name].restore_power)
 
     async def back() -> None:
         await cut.undo()
