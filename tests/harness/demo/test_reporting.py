@@ -46,4 +46,12 @@ def test_what_the_command_says_is_passed_on(
     reporting.page_of(tmp_path / "logs", tmp_path / "report.html", said.append)
     assert words in said[-1]
     assert ran[0][: len(start)] == start
+    assert "--run" not in ran[0]
+    file = tmp_path / "run.json"
+    for there in (False, True):  # a run that ended early wrote none
+        if there:
+            file.write_text("{}")
+        reporting.page_of(tmp_path / "logs", tmp_path / "report.html", said.append, file)
+        assert (["--run", str(file)] in [ran[-1][n:n + 2] for n in range(len(ran[-1]))]) is there
+        assert (f"--run {file}`" in said[-1]) is (there and code != 0)
 
