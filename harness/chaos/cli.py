@@ -13,13 +13,13 @@ from typing import Final
 
 import shtab
 
-from harness.chaos import check, clean, convert, replay, report, run, scenarios, sim
+from harness.chaos import check, clean, convert, replay, report, run, scenarios, shrink, sim
 from harness.chaos.subcommand import INTERRUPTED, USAGE, Refused, Subcommand
 from harness.histories.events import HistoryError
 from remoting.daemon.process import piped
 from remoting.daemon.version import add_version
 
-SUBCOMMANDS: Final[tuple[Subcommand, ...]] = (run, scenarios, check, report, replay, clean, convert, sim)
+SUBCOMMANDS: Final[tuple[Subcommand, ...]] = (run, scenarios, check, report, replay, shrink, clean, convert, sim)
 
 
 def parser() -> argparse.ArgumentParser:

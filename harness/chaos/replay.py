@@ -23,6 +23,5 @@ def run(options: argparse.Namespace) -> int:
     """Do what the options ask for."""
     if running.PREPARED in os.environ:
         return running.inside(Path(os.environ[running.PREPARED]), options)
-    path: Path = options.directory
-    found, schedule = running.read(path.parent if path.is_file() else path)
+    found, schedule = running.read(options.directory)
     return running.begin(found, schedule, options)

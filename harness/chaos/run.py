@@ -112,15 +112,22 @@ def prepared(path: Path, found: RunRequest, schedule: Schedule) -> RunDirectory:
     return directory
 
 
+def again(path: Path) -> str:
+    """The command that plays it again."""
+    return shlex.join(["chaos", "replay", os.path.relpath(path)])
+
+
 def read(path: Path) -> tuple[RunRequest, Schedule]:
-    """What was asked for in a run's directory. Raises ``Refused``."""
+    """What was asked for in a run's directory, or with another schedule beside it. Raises ``Refused``."""
+    file = path if path.is_file() else path / "schedule.json"
+    path = file.parent
     try:
         told = orjson.loads((path / "asked.json").read_bytes())
         text = (path / "scenario.toml").read_text(encoding="utf-8")
         scenario = scenarios.parse(text, told["scenario"])
         found = made(scenario, text, Path(f"{told['target']}.toml"),
                      (path / "target.toml").read_text(encoding="utf-8"), Path(told["here"]), told["options"])
-        return found, from_json(orjson.loads((path / "schedule.json").read_bytes()))
+        return found, from_json(orjson.loads(file.read_bytes()))
     except FileNotFoundError as error:
         raise Refused(f"{path} is no directory of a run: {Path(str(error.filename)).name} is missing") from None
     except (FormatError, orjson.JSONDecodeError, KeyError, TypeError) as error:
@@ -168,7 +175,7 @@ def _played(directory: RunDirectory, found: RunRequest, schedule: Schedule, opti
         for each in verdicts:
             print("\n".join(check.told(each)))
         print(f"page: {path / 'page.html'}")
-        print(f"again: chaos replay {path}")
+        print(f"again: {again(path)}")
     code = CODES[verdict.merged(verdicts)]
     return UNKNOWN if not code and not played.faults and schedule.steps else code
 

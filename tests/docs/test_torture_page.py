@@ -14,9 +14,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "torture-your-own-service.md").read_text()
 REGKV = ROOT / "docs" / "examples" / "torture" / "regkv"
-COMMANDS = re.findall(r"^    chaos (.*)$", PAGE, re.MULTILINE)
+COMMANDS = re.findall(r"^ +chaos (.*)$", PAGE, re.MULTILINE)
 FOUND = "--option"
-"""Commands that plant a bug have it, and must end with 1; replaying one, too."""
+"""Commands that plant a bug have it, and must end with 1; so must replaying and shrinking what they made."""
 
 
 def chaos(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
@@ -30,9 +30,10 @@ def test_the_store_is_right_and_its_bug_is_found(tmp_path: Path) -> None:
     said = []
     for command in (each for each in COMMANDS if "regkv" not in each):
         told = chaos(tmp_path, command)
-        broken = FOUND in command or "replay" in command
+        broken = FOUND in command or "kill-store-2" in command
         assert told.returncode == (1 if broken else 0), f"{command}\n{told.stdout}{told.stderr}"
         said.append(told.stdout)
+    assert "kill store-1" in said[-1] and "now: 1 faults" in said[-1]
     for text in re.findall(r"^```text\n(linear.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
         assert any(all(line in each for line in text.splitlines()) for each in said), text
 

@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-LAZY_S = 0.5
+LAZY_S = 10.0
 
 
 class Store:
