@@ -188,7 +188,7 @@ def _faults(path: Path, held: Iterable[Event]) -> list[recovery.Fault]:
 
 
 def _recovery(held: Sequence[Event], faults: Sequence[recovery.Fault]) -> Verdict:
-    """Figures; they hold where after each fault and for each key something was accepted again."""
+    """Figures; they hold where each key accepts something after the last fault of which it was asked."""
     found = recovery.recoveries(held, faults)
     asked = {"faults": len(faults), "recoveries": len(found)}
     if not faults or not found:
@@ -199,9 +199,9 @@ def _recovery(held: Sequence[Event], faults: Sequence[recovery.Fault]) -> Verdic
         if figures is not None:
             words.append(f"{name} p50 {figures.p50:,.0f}, p99 {figures.p99:,.0f}, most {figures.most:,.0f} ms "
                          f"({figures.seen} of {figures.seen + figures.missing})")
-    never = [each for each in found if each.accepted is None]
-    broken = [verdict.Breach("recovered", f"{each.key} accepted nothing after {each.fault.name} at "
-                                          f"{each.fault.start_ns / 1e9:.1f} s, before the next fault or the end")
+    never = recovery.unserved(found)
+    broken = [verdict.Breach("recovered", f"{each.key} accepted nothing more after {each.fault.name} at "
+                                          f"{each.fault.start_ns / 1e9:.1f} s")
               for each in never[:verdict.SHOWN]]
     return Verdict(RECOVERY, Valid.FALSE if never else Valid.TRUE, "; ".join(words) or "it accepted nothing", asked,
                    broken=broken)

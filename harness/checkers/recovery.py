@@ -1,7 +1,8 @@
 """How long until it served again after each fault (RTO, by four definitions), and what was lost (RPO). Knows no file.
 
     refused   the first send that failed, or whose outcome nobody knows, until the first acknowledged one after it
-    elected   the fault, until an observer sees another master: process observer, f elected, key, value the epoch
+    elected   the fault, until an observer sees another master: process observer, f elected, key, value the epoch;
+              without a key it is of all
     accepted  the fault, until a send that began after it is acknowledged
     consumed  the fault, until somebody receives a message that was sent after it
 
@@ -46,6 +47,8 @@ class Recovery:
     elected: float | None = None
     accepted: float | None = None
     consumed: float | None = None
+    tried: bool = False
+    """Whether a send was answered that began when the fault was over."""
 
     def as_json(self) -> dict[str, Any]:
         """An object as ``verdict.json`` holds it."""
@@ -112,6 +115,8 @@ def recoveries(events: Iterable[Event], faults: Sequence[Fault]) -> list[Recover
     starts = sorted(faults, key=lambda fault: fault.start_ns)
     found: list[Recovery] = []
     watches: dict[State, _Watch] = {}
+    of_all: Event | None = None
+    """The first election after the fault that is of every key."""
     current = -1
     asked: dict[Any, Event] = {}
     sent: dict[State, State] = {}
@@ -119,7 +124,7 @@ def recoveries(events: Iterable[Event], faults: Sequence[Fault]) -> list[Recover
     for event in events:
         while current + 1 < len(starts) and starts[current + 1].start_ns <= event.time_ns:
             current += 1
-            watches, sent = {}, {}
+            watches, sent, of_all = {}, {}, None
         if current < 0 or event.process == NEMESIS:
             continue
         if event.type == INVOKE:
@@ -131,11 +136,17 @@ def recoveries(events: Iterable[Event], faults: Sequence[Fault]) -> list[Recover
         if begun.f in READS:
             if event.type == OK:
                 _consumed(watches, sent, event)
+        elif event.f == ELECTED and event.key is None:
+            for each in watches.values():
+                _see(each, begun, event)
+            of_all = of_all or event
         elif begun.f in WRITES or event.f == ELECTED:
             watch = watches.get(frozen(begun.key))
             if watch is None:
                 watch = watches[frozen(begun.key)] = _Watch(Recovery(starts[current], begun.key))
                 found.append(watch.recovery)
+                if of_all is not None:
+                    _see(watch, of_all, of_all)
             _see(watch, begun, event)
     return found
 
@@ -152,6 +163,7 @@ def _see(watch: _Watch, begun: Event, event: Event) -> None:
     recovery, start_ns = watch.recovery, watch.recovery.fault.start_ns
     assert event.time_ns >= start_ns, "a fault sees what comes after it"
     since_ms = (event.time_ns - start_ns) / NS_PER_MS
+    recovery.tried |= event.f != ELECTED and begun.time_ns >= (recovery.fault.end_ns or start_ns)
     if event.f == ELECTED:
         if recovery.elected is None:
             recovery.elected = since_ms
@@ -166,6 +178,13 @@ def _see(watch: _Watch, begun: Event, event: Event) -> None:
 
 def _body(value: Any) -> Any:
     return value["body"] if isinstance(value, dict) and "body" in value else value
+
+
+def unserved(found: Iterable[Recovery]) -> list[Recovery]:
+    """The last of each key, where nothing was accepted again though somebody tried. What one fault left broken may come
+    back only behind the next one."""
+    last = {frozen(each.key): each for each in found if each.tried or each.accepted is not None}
+    return [each for each in last.values() if each.accepted is None]
 
 
 @attrs.frozen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.checkers.recovery import Fault, faults_from_json, faults_of, figures, percentile, recoveries
+from harness.checkers.recovery import Fault, faults_from_json, faults_of, figures, percentile, recoveries, unserved
 from harness.histories.events import FAIL, INFO, INVOKE, NEMESIS, OBSERVER, OK, Event
 
 MS = 1_000_000
@@ -35,6 +35,16 @@ def test_the_four_definitions() -> None:
     assert (second.fault.name, second.key, second.accepted, second.refused) == ("cut", "b", None, None)
 
 
+def test_an_election_without_a_key_is_of_every_key_of_its_fault() -> None:
+    events = history(
+        (100, INFO, NEMESIS, "kill", None, "start"), (110, INVOKE, 0, "write", "a", 1), (120, FAIL, 0, "write", "a", 1),
+        (200, INFO, OBSERVER, "elected", None, 7), (250, INFO, OBSERVER, "elected", None, 8),
+        (260, INVOKE, 0, "write", "b", 2), (270, OK, 0, "write", "b", 2),
+        (500, INFO, NEMESIS, "kill", None, "start"), (510, INVOKE, 0, "write", "a", 3), (520, OK, 0, "write", "a", 3))
+    assert [(each.key, each.elected) for each in recoveries(events, faults_of(events))] == [
+        ("a", 100.0), ("b", 100.0), ("a", None)]
+
+
 def test_faults_begin_and_end() -> None:
     assert faults_of(EVENTS) == [Fault("kill", 100 * MS, 500 * MS), Fault("cut", 600 * MS)]
     jepsens = history((1, INFO, NEMESIS, "start", None, None), (2, INFO, NEMESIS, "stop", None, None),
@@ -44,6 +54,21 @@ def test_faults_begin_and_end() -> None:
             {"time_ns": 2, "fault": "kill", "phase": "once"},
             {"time_ns": 3, "fault": "cut", "on": ["n1"], "phase": "end"}]
     assert faults_from_json(rows) == [Fault("cut", 1, 3, ("n1",)), Fault("kill", 2)]
+
+
+def test_who_accepts_nothing_more_is_told() -> None:
+    def send(at: int, key: str, told: str) -> list[tuple[int, str, int | str, str, object, object]]:
+        return [(at, INVOKE, 0, "write", key, at), (at + 5, told, 0, "write", key, at)]
+
+    faults = [Fault("kill", 100 * MS, 200 * MS), Fault("cut", 300 * MS, 400 * MS)]
+
+    def keys(*sends: list[tuple[int, str, int | str, str, object, object]]) -> list[object]:
+        return [each.key for each in unserved(recoveries(history(*(row for rows in sends for row in rows)), faults))]
+
+    assert keys(send(250, "a", FAIL)) == ["a"]
+    assert keys(send(250, "a", FAIL), send(450, "a", OK)) == []
+    assert keys(send(250, "a", OK), send(350, "a", FAIL)) == [], "nobody asked when the cut was over"
+    assert keys(send(250, "a", OK), send(450, "a", INFO), send(460, "b", OK)) == ["a"]
 
 
 def test_figures_count_what_was_not_seen() -> None:
