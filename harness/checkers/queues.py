@@ -3,6 +3,7 @@
     send, enqueue       value; told ok, with its place or without: {"body", "offset", "due_ms"}, or the body alone
     receive, poll       value of the answer: a message or a list of them; nothing is taken away by asking
     dequeue             the same, and who asked has taken what comes, though the answer may be lost
+    abandon             taken, and given back by its silence: it has to come again, so it counts as not received
     drain               ok: all that was left of the key, or of everything
     read-all            ok: the whole queue of the key, from its beginning, with places
 
@@ -29,7 +30,8 @@ TAKES: Final = frozenset({"dequeue", "pop"})
 RECEIVES: Final = frozenset({"receive", "poll", "consume"}) | TAKES
 DRAIN: Final = "drain"
 READ_ALL: Final = "read-all"
-FUNCTIONS: Final = SENDS | RECEIVES | {DRAIN, READ_ALL}
+ABANDON: Final = "abandon"
+FUNCTIONS: Final = SENDS | RECEIVES | {ABANDON, DRAIN, READ_ALL}
 MEMORY_BYTES: Final = 2 << 30
 VALUE_BYTES: Final = 400
 """That a value and its place take, at most, if its text is short."""
@@ -116,7 +118,7 @@ class QueueCheck:
         assert asked.index <= event.index, "events come in their order"
         if event.f in SENDS:
             self._told(asked, event)
-        elif event.f in FUNCTIONS:
+        elif event.f in FUNCTIONS and event.f != ABANDON:
             self._received(asked, event)
 
     def _number(self, body: Any) -> int:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Final
+from collections.abc import Generator, Mapping
+from typing import ClassVar, Final
 
+import attrs
+
+from harness.checkers.queues import ABANDON
 from harness.workloads.workload import LoadOp, LoadOutcome, Recipe
 
 TRIES: Final = 20
@@ -50,6 +53,55 @@ class QueueLoad:
             for _ in range(TRIES):
                 if (yield op).type == "ok":
                     break
+
+
+class OrderedLoad(QueueLoad):
+    """A queue whose order by key is judged: every receive names a queue."""
+
+    checks: ClassVar[Mapping[str, object]] = {"ordered": True}
+
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__(attrs.evolve(recipe, args={"by_key": True, **recipe.args}))
+
+
+class TransactionLoad(QueueLoad):
+    """A queue of transactions; ``commits``: their share, 0.7. One that is rolled back is answered ``fail``.
+
+    So it is ``denied`` if it comes all the same, and ``lost`` if one that was committed does not.
+    """
+
+    def message(self, body: str) -> object:
+        commit = self.recipe.chance.random() < float(self.recipe.args.get("commits", 0.7))
+        return {"body": body, "commit": commit}
+
+
+class PopLoad(QueueLoad):
+    """Messages are taken for ``invisible_ms`` (2000); ``abandons``: the share, 0.2, of those that are not acknowledged.
+
+    A receive acknowledges what it answers. What ``abandon`` got counts as not received: it has to come again.
+    """
+
+    def next(self, client: int) -> LoadOp | None:
+        op = super().next(client)
+        if op is None or op.f != "receive":
+            return op
+        abandons = self.recipe.chance.random() < float(self.recipe.args.get("abandons", 0.2))
+        return op._replace(f=ABANDON if abandons else "receive", value=self._hidden)
+
+    @property
+    def _hidden(self) -> dict[str, int]:
+        return {"invisible_ms": int(self.recipe.args.get("invisible_ms", 2_000))}
+
+    def last(self) -> Generator[LoadOp, LoadOutcome, None]:
+        """As of any queue; the drain is told how long a message may be out of sight."""
+        asked = super().last()
+        op = next(asked, None)
+        while op is not None:
+            told = yield op._replace(value=self._hidden) if op.f == "drain" else op
+            try:
+                op = asked.send(told)
+            except StopIteration:
+                return
 
 
 class DelayedLoad(QueueLoad):

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from harness.checkers.chosen import fitting
+from harness.checkers.queues import QueueCheck
+from harness.histories.events import Event
 from harness.targets.fields import FormatError
 from harness.workloads.chosen import OURS, find
+from harness.workloads.queues import OrderedLoad
 from harness.workloads.workload import LoadOp, LoadOutcome, Recipe
 
 ARGS: dict[str, Any] = {"cas": 0.5, "txn": 0.3, "by_key": True, "read_all": True}
@@ -100,3 +103,28 @@ def test_a_users_own(tmp_path: Path) -> None:
         find(f"{file}:Mine")
     with pytest.raises(FormatError, match="cannot be loaded"):
         find(f"{tmp_path}/none.py:Mine")
+
+
+def test_what_is_rolled_back_is_said() -> None:
+    sent = [op.value for op in asked("transactions", 1, 200) if op.f == "send"]
+    commits = sum(each["commit"] for each in sent)
+    assert len({each["body"] for each in sent}) == len(sent) and 0.5 < commits / len(sent) < 0.9
+
+
+@pytest.mark.parametrize(("abandons", "lost"), [(False, 0), (True, 1)])
+def test_what_was_abandoned_has_to_come_again(abandons: bool, lost: int) -> None:
+    """A queue that forgets what it gave out is found out by those who do not acknowledge."""
+    load, check = find("pop")(recipe(sends=0.0, abandons=float(abandons))), QueueCheck()
+    taken, last = load.next(0), load.last()
+    drain = next(last)
+    assert taken is not None and taken.value == drain.value == {"invisible_ms": 2_000}
+    ops = [(LoadOp("send", "q0", "m1"), "m1"), (taken, ["m1"]), (drain, [])]
+    for number, (op, value) in enumerate(ops):
+        check.add(Event(2 * number, "invoke", 0, op.f, op.key, op.value, 2 * number))
+        check.add(Event(2 * number + 1, "ok", 0, op.f, op.key, value, 2 * number + 1))
+    assert [each.promise for each in check.verdict().broken] == ["lost"] * lost
+
+
+def test_an_ordered_queue_is_judged_by_its_order() -> None:
+    assert {op.key for op in asked("ordered-queue", 1) if op.f == "receive"} == {"q0", "q1"}
+    assert OrderedLoad.checks == {"ordered": True}
