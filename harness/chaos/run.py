@@ -2,6 +2,7 @@
 
     chaos run kill-everything --seed 7
     chaos run my-scenario.toml --target my-target.toml --option bug=early --seconds 20
+    chaos run kill-everything --runs 20
     chaos replay chaos-runs/kill-everything-1
 
 The exit code is that of the verdict: 1 also where a node ended by itself, or did not come back.
@@ -28,7 +29,7 @@ import trio
 
 from harness.chaos import check, report
 from harness.chaos.asked import RunRequest, asked, made
-from harness.chaos.subcommand import CODES, UNKNOWN, Refused
+from harness.chaos.subcommand import BROKEN, CODES, PASSED, UNKNOWN, Refused
 from harness.checkers import verdict
 from harness.checkers.verdict import Breach, Valid, Verdict
 from harness.nemesis import sandbox
@@ -57,6 +58,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                         help="of the target; may be given again")
     parser.add_argument("--seed", type=int, help="of the schedule; default: the scenario's, else another each time")
     parser.add_argument("--seconds", type=float, help="of load and faults; default: the scenario's")
+    parser.add_argument("--runs", type=int, default=1, metavar="N",
+                        help="so many, one after the other, each with the next seed; default: %(default)s")
     playing(parser)
 
 
@@ -76,9 +79,32 @@ def run(options: argparse.Namespace) -> int:
     found = asked(options.scenario, options.target, _options(options.option))
     if options.seconds is not None:
         found = attrs.evolve(found, scenario=attrs.evolve(found.scenario, seconds=options.seconds))
+    if options.runs < 1:
+        raise Refused(f"--runs is {options.runs}; at least 1")
     seed = options.seed if options.seed is not None else found.scenario.seed
-    schedule = found.drawn(SystemRandom().randrange(1 << 32) if seed is None else seed)
-    return begin(found, schedule, options)
+    seed = SystemRandom().randrange(1 << 32) if seed is None else seed
+    if options.runs == 1:
+        return begin(found, found.drawn(seed), options)
+    return _many(found, range(seed, seed + options.runs), options)
+
+
+def _many(found: RunRequest, seeds: range, options: argparse.Namespace) -> int:
+    """A run for each seed. The code of the worst: one that is broken, then one of which nobody can tell."""
+    codes: dict[int, int] = {}
+    for seed in seeds:
+        one = argparse.Namespace(**{**vars(options), "out": options.out and options.out / str(seed)})
+        codes[seed] = begin(found, found.drawn(seed), one)
+        if codes[seed] not in (PASSED, BROKEN, UNKNOWN):
+            return codes[seed]
+    by_code = {word: [seed for seed, each in codes.items() if each == code]
+               for word, code in (("broken", BROKEN), ("unknown", UNKNOWN))}
+    if options.json:
+        print(orjson.dumps({"runs": len(codes), **by_code}).decode())
+    else:
+        print(f"{len(codes)} runs; " + "; ".join(
+            f"{len(each)} {word}" + (f": seeds {', '.join(map(str, each))}" if each else "")
+            for word, each in by_code.items()))
+    return BROKEN if by_code["broken"] else UNKNOWN if by_code["unknown"] else PASSED
 
 
 def begin(found: RunRequest, schedule: Schedule, options: argparse.Namespace) -> int:
@@ -91,15 +117,16 @@ def begin(found: RunRequest, schedule: Schedule, options: argparse.Namespace) ->
             **{f"option.{name}": value for name, value in found.target.options.items()}}))
         why = "--no-sandbox" if options.no_sandbox else sandbox.impossible()
         if not why and not sandbox.inside():
-            os.environ[PREPARED] = str(path)
             directory.close()
-            sandbox.enter("harness.chaos", sys.argv[1:])
+            return sandbox.call("harness.chaos", sys.argv[1:], {PREPARED: str(path)})
         say(f"no namespaces: {why}")
         return _played(directory, found, schedule, options)
 
 
 def prepared(path: Path, found: RunRequest, schedule: Schedule) -> RunDirectory:
     """The directory of a run, with everything that ``inside`` needs. Raises ``Refused``."""
+    if (path / "history.jsonl").exists():
+        raise Refused(f"{path} has a run: give this one another --out, or `chaos clean {path} --remove`")
     directory = RunDirectory(path)
     with _words():
         directory.open()
@@ -165,27 +192,32 @@ def _played(directory: RunDirectory, found: RunRequest, schedule: Schedule, opti
     played = trio.run(player.play)
     directory.write("run.json", about | {"faults": played.faults, "skipped": played.skipped, "died": played.died,
                                          "well": played.well, "took_s": round(played.seconds, 1)})
-    verdicts = [*judged(path, scenario), *_of_nodes(played)]
+    verdicts = [*judged(path, scenario), _of_nodes(played, asked=bool(schedule.steps))]
     directory.write("verdict.json", verdict.as_json(verdicts))
     report.write(path, path / "page.html")
+    many = getattr(options, "runs", 1) > 1
     if options.json:
         print(orjson.dumps({"run": str(path), "seed": schedule.seed, **verdict.as_json(verdicts)}, default=str,
-                           option=orjson.OPT_INDENT_2).decode())
+                           option=0 if many else orjson.OPT_INDENT_2).decode(), flush=True)
+    elif many:
+        words = {Valid.TRUE: "holds", Valid.FALSE: "BROKEN", Valid.UNKNOWN: "unknown"}
+        print(f"seed {schedule.seed}: {', '.join(f'{each.checker} {words[each.valid]}' for each in verdicts)}: {path}",
+              flush=True)
     else:
         for each in verdicts:
             print("\n".join(check.told(each)))
         print(f"page: {path / 'page.html'}")
         print(f"again: {again(path)}")
-    code = CODES[verdict.merged(verdicts)]
-    return UNKNOWN if not code and not played.faults and schedule.steps else code
+    return CODES[verdict.merged(verdicts)]
 
 
 def judged(path: Path, scenario: scenarios.TortureScenario) -> list[Verdict]:
-    """What the scenario's checkers say of the history."""
+    """What the scenario's checkers say of the history; a workload's ``checks`` count where it says nothing."""
     line: list[str] = [str(path)]
     for name in scenario.check.checkers:
         line += ["--checker", name]
-    for name, value in scenario.check.options.items():
+    usual = getattr(chosen.find(scenario.load.name), "checks", {})
+    for name, value in {**usual, **scenario.check.options}.items():
         option = f"--{name.replace('_', '-')}"
         if value is True:
             line.append(option)
@@ -194,13 +226,17 @@ def judged(path: Path, scenario: scenarios.TortureScenario) -> list[Verdict]:
     return check.verdicts_of(line)
 
 
-def _of_nodes(played: Played) -> list[Verdict]:
+def _of_nodes(played: Played, *, asked: bool) -> Verdict:
+    """What is to be said of the target itself. ``asked``: whether there were faults to be done."""
     broken = [Breach("alive", words.splitlines()[0]) for words in played.died]
     if not played.well:
         broken.append(Breach("well", "not everything came back after the last fault"))
-    return [Verdict("nodes", Valid.FALSE if broken else Valid.TRUE,
-                    "a node ended by itself, or did not come back" if broken else "all came back, none ended by itself",
-                    {"faults": played.faults, "skipped": len(played.skipped)}, broken=broken)]
+    told = {"faults": played.faults, "skipped": len(played.skipped)}
+    if broken:
+        return Verdict("nodes", Valid.FALSE, "a node ended by itself, or did not come back", told, broken=broken)
+    if asked and not played.faults:
+        return Verdict("nodes", Valid.UNKNOWN, "no fault could be done: nothing was asked", told)
+    return Verdict("nodes", Valid.TRUE, "all came back, none ended by itself", told)
 
 
 def _options(given: Sequence[str]) -> dict[str, str]:

@@ -51,15 +51,31 @@ class Operation(NamedTuple):
     invoked: Event
     ended: Event | None
 
+    @property
+    def answer(self) -> str | None:
+        """What was told, in words; None where that is no more than that it was done."""
+        asked, end = self.invoked, self.ended
+        if end is None or end.type != OK or (end.value == asked.value and end.value is not None):
+            return None
+        if end.value is None:
+            return NOTHING if asked.f in ASKING else None
+        return short(end.value)
+
     def words(self) -> str:
         """For people: who did what, and what came of it."""
         asked, end = self.invoked, self.ended
         of = "" if asked.key is None else f" of {short(asked.key)}"
         told = f" {short(asked.value)}" if asked.value is not None else ""
         came = "unknown" if end is None or end.type == INFO else end.type
-        if end is not None and end.type == OK and end.value is not None and end.value != asked.value:
-            came += f" {short(end.value)}"
+        if self.answer is not None:
+            came += f" {self.answer}"
         return f"process {asked.process}: {asked.f}{of}{told}, {came} ({place(end if end is not None else asked)})"
+
+
+ASKING: Final = frozenset({"read", "get", "receive", "poll", "consume", "dequeue", "pop", "drain", "read-all",
+                           "contains"})
+"""Functions whose answer counts even where it is nothing."""
+NOTHING: Final = "nothing"
 
 
 def place(event: Event) -> str:

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Final, NoReturn
 
 INSIDE: Final = "QUORATE_SANDBOX"
 """Set for the program inside, to what kind of sandbox it is in."""
-_NEEDED: Final = ("unshare", "ip", "mount")
+GRACE_S: Final = 5.0
+"""For the program inside to end in good order after an interrupt."""
+_NEEDED: Final = ("unshare", "setpriv", "ip", "mount")
 HOSTS: Final = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 """Networks, mounts and processes of its own."""
 DISKS: Final = ("--mount",)
@@ -50,6 +55,32 @@ def enter(module: str, arguments: Sequence[str], namespaces: Sequence[str] = HOS
     """Run ``python -m module`` in a sandbox in place of this program, where that is possible."""
     command, environment = program(module, arguments, namespaces)
     os.execvpe(command[0], command, environment)
+
+
+def call(module: str, arguments: Sequence[str], variables: Mapping[str, str]) -> int:
+    """Run ``python -m module`` in a sandbox beside this program; its exit code.
+
+    It ends, with all that it started, when this program does: unshare itself ignores SIGINT and SIGTERM, and the first
+    process of a namespace every signal that it does not handle. Raises ``KeyboardInterrupt`` and ``SystemExit``.
+    """
+    command, environment = program(module, arguments)
+    before = signal.signal(signal.SIGTERM, _ended)
+    process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], env=environment | dict(variables))
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        with suppress(subprocess.TimeoutExpired):  # a terminal has told it, too
+            if process.wait(GRACE_S) >= 0:
+                return process.returncode
+        raise
+    finally:
+        process.kill()
+        process.wait()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _ended(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
 
 
 def program(module: str, arguments: Sequence[str],

@@ -99,8 +99,8 @@ def _end_ns(operation: Operation) -> int:
 def _value(operation: Operation) -> str:
     asked, ended = operation
     words = "" if asked.value is None else short(asked.value, VALUE_CHARS_MAX)
-    if ended is not None and ended.type == OK and ended.value is not None and ended.value != asked.value:
-        words += f" → {short(ended.value, VALUE_CHARS_MAX)}"
+    if operation.answer is not None:
+        words += f" → {short(operation.answer, VALUE_CHARS_MAX)}"
     return words if ended is None or ended.error is None else f"{words} ({short(ended.error, VALUE_CHARS_MAX)})"
 
 

@@ -13,7 +13,7 @@ from typing import IO, Any
 import attrs
 import trio
 
-from harness.histories.events import INFO, INVOKE, OBSERVER, Event
+from harness.histories.events import ASKING, INFO, INVOKE, OBSERVER, Event
 from harness.histories.jsonlines import line_of
 from harness.torture.clients import RunClient
 from harness.workloads.workload import LoadOp, LoadOutcome, Workload
@@ -38,7 +38,7 @@ class HistoryFile:
         self._index += 1
         self.counts[kind] += 1
 
-    def observed(self, f: str, key: str, value: Any) -> None:
+    def observed(self, f: str, key: str | None, value: Any) -> None:
         """Something that an observer saw."""
         self.add(INFO, OBSERVER, LoadOp(f, key), value)
 
@@ -99,10 +99,6 @@ class Crowd:
         try:
             told = await client.ask(op, self.timeout_ms)
         finally:
-            value = op.value if told.value is None and told.type == "ok" and op.f not in _ASKING else told.value
+            value = op.value if told.value is None and told.type == "ok" and op.f not in ASKING else told.value
             self.history.add(told.type, process, op, value, told.error)
         return told
-
-
-_ASKING = frozenset({"read", "get", "receive", "drain", "read-all", "contains"})
-"""Whose answer is a value even where it is none; others tell what was given."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from typing import Any, Final
 import attrs
 import trio
 
+from harness.checkers.recovery import ELECTED
 from harness.nemesis import disks as of_disks
 from harness.nemesis import faults as registry
 from harness.nemesis import sandbox
@@ -49,6 +51,8 @@ KIND_PORTS: Final = 100
 """From one kind's first port to the next one's."""
 DISK_BYTES: Final = 1 << 30
 WATCH_S: Final = 0.1
+AFTER_S: Final = 1.0
+"""That clients go on when all is well again: what the last fault broke has to work."""
 
 
 @attrs.define(eq=False)
@@ -142,6 +146,12 @@ class Player:
 
     async def play(self) -> Played:
         """All of it. Raises ``RunFailed`` where the target does not come up, or a fault cannot be."""
+        try:
+            return await self._play()
+        except* KeyboardInterrupt:
+            raise KeyboardInterrupt from None
+
+    async def _play(self) -> Played:
         async with AsyncExitStack() as stack:
             files = [stack.enter_context((self.directory.path / name).open("wb"))
                      for name in ("history.jsonl", "nemesis.jsonl")]
@@ -191,6 +201,8 @@ class Player:
                 ports = {name: first + place for place, name in enumerate(kind.ports)}
                 addresses[node] = {name: f"{network.address(node)}:{port}" for name, port in ports.items()}
                 listens[node] = {name: f"{network.bind(node)}:{port}" for name, port in ports.items()}
+                for name, port in ports.items() if not sandbox.inside() else ():
+                    _require_free(node, name, network.bind(node), port)
         self.places = places(self.target, addresses, python=sys.executable, here=str(self.here),
                              run=str(self.directory.path))
         nodes = {node: self._node(node, network, addresses[node], listens[node], disks.get(node))
@@ -285,9 +297,10 @@ class Player:
                     for number in range(self.schedule.clients):
                         working.start_soon(clients.work, number, stop)
                     await self._steps()
+                    await self._heal()
+                    self.played.well = await self._well()
+                    await trio.sleep(AFTER_S)
                     stop.set()
-                await self._heal()
-                self.played.well = await self._well()
                 if self.played.well:
                     await clients.finish()
                 self.played.seconds = self.history.now_ns() / 1e9
@@ -414,8 +427,12 @@ class Player:
             return
         if isinstance(found, dict) and all(isinstance(each, list) for each in found.values()) and (
                 found != self.bed.roles):
-            self.bed.roles = {str(role): [str(name) for name in names] for role, names in found.items()}
+            before, self.bed.roles = self.bed.roles, {
+                str(role): [str(name) for name in names] for role, names in found.items()}
             self.history.observed("roles", "", self.bed.roles)
+            for role, names in self.bed.roles.items():
+                if set(names) - set(before.get(role, names)):
+                    self.history.observed(ELECTED, None, {role: names})
 
     async def _progress(self) -> None:
         last = 0
@@ -431,6 +448,17 @@ class Player:
         row = {"fault": step.fault, "phase": phase, "time_ns": now_ns, "on": list(begun.nodes), "words": begun.words}
         self._nemesis.write(json.dumps(row).encode() + b"\n")
         self._nemesis.flush()
+
+
+def _require_free(node: str, name: str, host: str, port: int) -> None:
+    """Else whoever listens there would be taken for the node. Raises ``RunFailed``."""
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((host, port))
+        except OSError as error:
+            raise RunFailed(f"port {name} of {node}, {host}:{port}: {error.strerror}: end who has it, or give its kind "
+                            "another first_port") from None
 
 
 def _leaves(errors: BaseExceptionGroup[Any]) -> list[BaseException]:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.chaos.subcommand import INTERRUPTED
 from harness.nemesis import sandbox
 
 ROOT = Path(__file__).parents[3]
@@ -68,18 +70,47 @@ def test_a_store_is_right_or_its_bug_is_found(tmp_path: Path, where: list[str]) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", [HOSTS, PLAIN])
-def test_nothing_is_left_of_a_run_that_was_killed(tmp_path: Path, where: list[str]) -> None:
-    run = subprocess.Popen([*CHAOS, "run", "kill-store", "--out", "here", *where], cwd=tmp_path,
-                           env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+@pytest.mark.parametrize(("how", "code"), [
+    (signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGINT, INTERRUPTED)])
+def test_nothing_is_left_of_a_run_that_was_ended(tmp_path: Path, where: list[str], how: int, code: int) -> None:
+    run = subprocess.Popen([*CHAOS, "run", "kill-store", "--out", "here", *where], cwd=tmp_path, text=True,
+                           env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     path = tmp_path / "here"
     try:
         wait_until(lambda: len(left(path)) >= 2 and (path / "history.jsonl").exists())
     finally:
-        run.send_signal(signal.SIGKILL)
-        run.wait()
+        if how == signal.SIGINT:
+            os.killpg(run.pid, how)  # as a terminal does
+        else:
+            run.send_signal(how)
+        said, _ = run.communicate(timeout=60)
+    assert run.returncode in (code, -how) and "Traceback" not in said, said
     wait_until(lambda: not left(path))
     cleaned = chaos(tmp_path, "clean", "here", "--remove")
     assert cleaned.returncode == 0 and f"removed {path}" in cleaned.stdout and not path.exists()
+
+
+@pytest.mark.slow
+def test_many_runs_are_told_line_by_line(tmp_path: Path) -> None:
+    """A kill is held when the time is over: what comes behind it shows that the store is back."""
+    done = chaos(tmp_path, "run", "kill-store", "--seed", "6", "--runs", "2", "--seconds", "1.2", "--out", "all",
+                 "--json", "--no-sandbox")
+    *runs, whole = map(json.loads, done.stdout.splitlines())
+    assert done.returncode == 0, done.stdout
+    assert [(each["seed"], each["run"], each["valid"]) for each in runs] == [
+        (seed, str(tmp_path / "all" / str(seed)), True) for seed in (6, 7)]
+    assert whole == {"runs": 2, "broken": [], "unknown": []}
+    over = chaos(tmp_path, "run", "kill-store", "--out", "all/6")
+    assert over.returncode == 2 and "has a run: give this one another --out" in over.stderr
+    assert chaos(tmp_path, "run", "kill-store", "--runs", "0").returncode == 2
+
+
+def test_a_port_that_somebody_has_is_told(tmp_path: Path) -> None:
+    with socket.create_server(("127.79.0.11", 0)) as taken:
+        port = taken.getsockname()[1]
+        copied(tmp_path, 'ports = ["http"]', f'ports = ["http"]\nfirst_port = {port}')
+        told = chaos(tmp_path, "run", "kills.toml", "--no-sandbox")
+    assert told.returncode == 2 and f"port http of store-1, 127.79.0.11:{port}: Address already in use" in told.stderr
 
 
 def wait_until(true: object, patience_s: float = 60.0) -> None:

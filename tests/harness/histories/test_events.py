@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from harness.histories.events import FAIL, INFO, INVOKE, NEMESIS, OK, Event, HistoryError, checked, operations
+from harness.histories.events import (
+    FAIL,
+    INFO,
+    INVOKE,
+    NEMESIS,
+    OK,
+    Event,
+    HistoryError,
+    Operation,
+    checked,
+    operations,
+)
 
 
 def event(index: int, kind: str, process: int | str = 0, *, time_ns: int | None = None) -> Event:
@@ -38,3 +49,12 @@ def test_what_no_history_has_is_told(events: list[Event], line: int, words: str)
     with pytest.raises(HistoryError, match=words) as caught:
         list(checked(events))
     assert caught.value.line == line
+
+
+def test_an_answer_of_nothing_is_told_where_somebody_asked() -> None:
+    def told(f: str, asked: object, answer: object) -> str | None:
+        return Operation(Event(0, "invoke", 1, f, "k", asked, 0), Event(1, "ok", 1, f, "k", answer, 1)).answer
+
+    assert told("read", None, None) == "nothing"
+    assert told("read", None, 3) == "3"
+    assert told("write", 3, 3) is told("release", None, None) is None
