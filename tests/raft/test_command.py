@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from base64 import urlsafe_b64encode
@@ -146,5 +147,8 @@ def test_every_child_of_a_package_is_started_so() -> None:
     for package in ("remoting", "controller", "broker", "mqcluster", "harness", "analysis", "raft"):
         for path in (ROOT / package).rglob("*.py"):
             found += [f"{path.relative_to(ROOT)}: {line.strip()}" for line in path.read_text().splitlines()
-                      if "sys.executable," in line and '"-P"' not in line]
+                      if re.search(r"[\[(]\s*sys\.executable,", line) and '"-P"' not in line]
+    for path in (ROOT / "harness").rglob("*.toml"):
+        found += [f"{path.relative_to(ROOT)}: {line.strip()}" for line in path.read_text().splitlines()
+                  if '"{python}", ' in line and '"{python}", "-P"' not in line]
     assert found == []

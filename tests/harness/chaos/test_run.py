@@ -160,7 +160,7 @@ def test_what_is_asked_for_and_cannot_be(tmp_path: Path, old: str, new: str, wor
 
 @pytest.mark.parametrize(("old", "new", "words"), [
     ('"{here}/store/server.py"', '"{here}/nothing.py"', "store-1 ended with exit code 2 before it was up"),
-    ('["{python}", "{here}/store/server.py"', '["{here}/no-program"', "store-1 cannot be started"),
+    ('["{python}", "-P", "{here}/store/server.py"', '["{here}/no-program"', "store-1 cannot be started"),
     ('"{here}/store/client.py"', '"{here}/nothing.py"', "the client does not begin with"),
     ('"{listen.http}"', '"{listen.htpt}"', "unknown placeholder {listen.htpt}; did you mean listen.http?"),
     ('[client]', '[build]\ncommand = ["false"]\n[client]', "[build] false ended with exit code 1"),
