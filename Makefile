@@ -25,7 +25,7 @@ ARGS ?=
 comma := ,
 
 .PHONY: help demo demo-controllers demo-raft test check fix sim sim-controllers sim-brokers failovers interop bench bench-raft bench-remoting bench-controller bench-broker bench-analysis fuzz mutants \
-        mutants-controllers mutants-brokers mutants-machine powercut figures constraints clean
+        mutants-controllers mutants-brokers mutants-machine powercut coverage figures constraints clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 20
@@ -103,6 +103,9 @@ mutants-machine: $(VENV)/.mutation ## let a machine change the cores of PACKAGE 
 powercut: $(VENV)/.dev ## a thousand power cuts: nothing acknowledged may be lost, unless sync=never
 	$(RUN) -m tests.powercut $(ARGS)
 
+coverage: $(VENV)/.coverage ## lines and branches of each module that its package's tests run; red if fewer than it was
+	$(RUN) -m tests.coverage --jobs $(WORKERS) $(ARGS)
+
 figures: $(VENV)/.dev ## count the structure of the tree: asserts, names, maps, tests, large classes; red if one got worse
 	$(RUN) -m benchmarks.structure $(ARGS)
 
@@ -110,12 +113,12 @@ constraints: $(VENV)/.created ## pin the newest of everything that `make` instal
 	rm -rf .venv-newest && $(RUN) -m venv .venv-newest
 	.venv-newest/bin/python -m pip install --quiet --upgrade pip
 	.venv-newest/bin/python -m pip install --quiet -e ./raft -e '.[metrics,otlp,demo,analysis,client-compression]' \
-	  --group dev --group bench --group fuzz --group mutation
+	  --group dev --group bench --group fuzz --group mutation --group coverage
 	{ grep '^#' constraints.txt; .venv-newest/bin/python -m pip list --format=freeze --exclude-editable \
 	  --exclude setuptools; } >constraints.new && mv constraints.new constraints.txt
 
 clean: ## remove environments and caches
-	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .bench
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .bench .coverage-data
 
 # --- environments: one stamp per group of requirements, redone when a pyproject or a pin changes ------------------------
 
@@ -148,4 +151,8 @@ $(VENV)/.fuzz: $(VENV)/.dev $(SETTINGS)
 
 $(VENV)/.mutation: $(VENV)/.dev $(SETTINGS)
 	$(PIP) --group mutation
+	@touch $@
+
+$(VENV)/.coverage: $(VENV)/.dev $(SETTINGS)
+	$(PIP) --group coverage
 	@touch $@

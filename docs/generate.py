@@ -47,6 +47,7 @@ from harness.scenarios.interop import __main__ as _registers  # noqa: E402, F401
 from harness.scenarios.interop.report import read as read_results  # noqa: E402
 from harness.scenarios.interop.scenario import SCENARIOS  # noqa: E402
 from remoting.daemon.keys import names, written  # noqa: E402
+from tests.coverage import record as coverage  # noqa: E402
 
 RESULTS: Final = REFERENCE / "interop.json"
 """Written by ``python -m harness.scenarios.interop --report docs/reference/interop.json``."""
@@ -279,6 +280,7 @@ PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "broker-benchmarks": broker_benchmarks, "failover-timeline": partial(failovers, FAILOVERS),
     "failover-timeline-together": partial(failovers, FAILOVERS_TOGETHER),
     "questions": questions, "audit-findings": audit_findings, "report-bounds": report_bounds, "faults": faults,
+    "coverage": coverage.by_package, "asked": coverage.asked,
     **role_tables.PARTS, **key_tables.PARTS}
 
 

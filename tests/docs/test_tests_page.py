@@ -46,7 +46,8 @@ def test_every_helper_is_named() -> None:
 
 def test_the_mirror_is_one() -> None:
     """Each folder of tests mirrors one of a package, but for those that the page names."""
-    alone = {"docs", "promises", "mutation", "powercut", "raft/bugs", "remoting/golden", "remoting/golden_records"}
+    alone = {"docs", "promises", "coverage", "mutation", "powercut", "raft/bugs", "remoting/golden",
+             "remoting/golden_records"}
     for path in TESTS.rglob("test_*.py"):
         folder = path.parent.relative_to(TESTS)
         assert (TESTS.parent / folder).is_dir() or str(folder) in alone, path
