@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +40,14 @@ exclude_also =
 """
 
 NEARLY: Final = 0.9
+COMMANDS: Final = {
+    "harness.scenarios.interop.*": "harness/scenarios/interop/__main__.py",
+    "harness.scenarios.golden.*": "harness/scenarios/golden/__main__.py",
+    "*.sim*.__main__": "tests/docs/test_commands.py",
+    "harness.processes.node.programs": "harness/scenarios/interop/proxied.py",
+    "harness.targets.library.store.*": "tests/harness/chaos/test_run.py",
+}
+"""What asks a module that no test imports or runs: a scenario is a test itself, and a command runs it."""
 
 
 def run(package: str, workers: int, arguments: Iterable[str] = ()) -> int:
@@ -84,16 +94,10 @@ def rows(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, Row]:
     out = {}
     for path, report in reports.items():
         found, summary = labels[path], report["summary"]
-        test = nearest(path, found, wide) if found else by_names(path) or in_a_child(path, report["contexts"])
+        test = nearest(path, found, wide) if found else otherwise(path, report)
         out[name_of(path)] = Row(summary["covered_lines"], summary["num_statements"], summary["covered_branches"],
                                  summary["num_branches"], test)
     return out
-
-
-def in_a_child(path: str, labels: Mapping[str, Iterable[str]]) -> str:
-    """The test file whose child process imports the module, or none."""
-    found = Counter(label for ran_by in labels.values() for label in ran_by if label)
-    return nearest(path, found, Counter()) if found else ""
 
 
 def inner_lines(text: str) -> set[int]:
@@ -107,7 +111,7 @@ def by_label(inner: set[int], labels: Mapping[str, Iterable[str]]) -> Counter[st
     return Counter(label for line, ran_by in labels.items() if int(line) in inner for label in ran_by if label)
 
 
-def nearest(path: str, found: Counter[str], wide: Mapping[str, int]) -> str:
+def nearest(path: str, found: Mapping[str, int], wide: Mapping[str, int]) -> str:
     """Of the test files that run nearly as much of a module as any: in the nearest folder, the most special one."""
     most = max(found.values())
     good = [test for test, count in found.items() if count >= NEARLY * most]
@@ -115,12 +119,35 @@ def nearest(path: str, found: Counter[str], wide: Mapping[str, int]) -> str:
     return min(good, key=lambda test: (-len(os.path.commonpath([folder, test])), wide[test], test))
 
 
-def by_names(path: str) -> str:
-    """Of a module without functions that are run: the test file that has the most of its names, or none."""
+def otherwise(path: str, report: Mapping[str, Any]) -> str:
+    """Which test asks a module of which the package's tests run no function: the nearest that imports it; if it has no
+    functions, the one that has the most of its names; one that starts a process that imports it; or a command."""
+    functions = inner_lines((ROOT / path).read_text(encoding="utf-8"))
+    found = by_import(path) or ({} if functions else by_names(path)) or Counter(
+        label for ran_by in report["contexts"].values() for label in ran_by if label)
+    return nearest(path, found, Counter()) if found else next(
+        (file for pattern, file in COMMANDS.items() if fnmatchcase(name_of(path), pattern)), "")
+
+
+def by_import(path: str) -> dict[str, int]:
+    """Test files that import a module, of any package."""
+    folder, _, name = name_of(path).rpartition(".")
+    imports = re.compile(rf"^ *(?:from {folder}\.{name} import |import {folder}\.{name}\b"
+                         rf"|from {folder} import (?:[\w, ]+, )?{name}\b)", re.MULTILINE)
+    return {test: 1 for test, text in texts().items() if imports.search(text)}
+
+
+def by_names(path: str) -> dict[str, int]:
+    """How many of its own names test files of its package have."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    names = {node.name for node in tree.body if isinstance(node, ast.ClassDef | Function)} | {
+    names = {node.name for node in tree.body if isinstance(node, ast.ClassDef)} | {
         node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    texts = {test: set(re.findall(r"\w+", test.read_text(encoding="utf-8")))
-             for test in sorted((ROOT / "tests" / path.partition("/")[0]).rglob("test_*.py"))}
-    found = Counter({str(test.relative_to(ROOT)): len(words & names) for test, words in texts.items() if words & names})
-    return nearest(path, found, Counter()) if found else ""
+    inside = f"tests/{path.partition('/')[0]}/"
+    return {test: len(common) for test, text in texts().items()
+            if test.startswith(inside) and (common := names & set(re.findall(r"\w+", text)))}
+
+
+@functools.cache
+def texts() -> dict[str, str]:
+    return {str(test.relative_to(ROOT)): test.read_text(encoding="utf-8")
+            for test in sorted((ROOT / "tests").rglob("test_*.py"))}

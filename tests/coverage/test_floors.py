@@ -84,12 +84,17 @@ def test_the_test_that_asks_is_near_and_special(found: dict[str, int], named: st
     assert measuring.nearest("raft/log/cut.py", Counter(found), wide) == f"tests/raft/{named}"
 
 
-def test_a_module_without_functions_is_asked_where_its_names_are() -> None:
-    assert measuring.by_names("controller/metadata/outcomes.py").startswith("tests/controller/metadata/")
-    assert measuring.by_names("controller/admin/__init__.py") == ""
-    assert measuring.in_a_child("controller/admin/cli.py", {"1": ["", "tests/a.py", "tests/b.py"], "2": ["tests/b.py"]}
-                                ) == "tests/b.py"
-    assert measuring.in_a_child("controller/admin/cli.py", {"1": [""]}) == ""
+@pytest.mark.parametrize(("path", "test"), [
+    ("harness/simulation/worlds/brokers.py", "tests/broker/"),  # a test imports it
+    ("controller/metadata/outcomes.py", "tests/controller/metadata/"),
+    ("controller/namesrv/verdict.py", "tests/b.py"),  # a child's process alone
+    ("harness/scenarios/interop/acting.py", "harness/scenarios/interop/__main__.py"),
+    ("harness/pages/__init__.py", ""),
+])
+def test_a_module_of_which_no_function_is_run_is_asked_elsewhere(path: str, test: str) -> None:
+    labels = {"1": ["", "tests/a.py", "tests/b.py"], "2": ["tests/b.py"]} if path.endswith("verdict.py") else {}
+    found = measuring.otherwise(path, {"contexts": labels})
+    assert found.startswith(test) if test else found == ""
 
 
 def test_missed_branches_of_missed_lines_are_not_told_twice() -> None:
