@@ -212,7 +212,7 @@ def told(each: Verdict) -> Iterator[str]:
     yield f"{each.checker}: {_WORDS[each.valid]}"
     yield f"  {each.why}"
     for broken in each.broken:
-        yield f"  {broken.promise}: {broken.words}"
+        yield f"  {broken.promise}: " + "\n    ".join(broken.words.splitlines())
     if each.prefix:
         yield f"  the shortest beginning that fails: {each.prefix:,} events"
     if each.states:

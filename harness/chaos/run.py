@@ -31,7 +31,7 @@ from harness.chaos import check, report
 from harness.chaos.asked import RunRequest, asked, made
 from harness.chaos.subcommand import BROKEN, CODES, PASSED, UNKNOWN, Refused
 from harness.checkers import verdict
-from harness.checkers.verdict import Breach, Valid, Verdict
+from harness.checkers.verdict import SHOWN, Breach, Valid, Verdict
 from harness.nemesis import sandbox
 from harness.targets.fields import FormatError
 from harness.targets.target import Places
@@ -191,7 +191,8 @@ def _played(directory: RunDirectory, found: RunRequest, schedule: Schedule, opti
     player = Player(directory, found.target, found.here, schedule, scenario.load, chosen.find(scenario.load.name), say)
     played = trio.run(player.play)
     directory.write("run.json", about | {"faults": played.faults, "skipped": played.skipped, "died": played.died,
-                                         "well": played.well, "took_s": round(played.seconds, 1)})
+                                         "well": played.well, "unwell": played.unwell if not played.well else [],
+                                         "took_s": round(played.seconds, 1)})
     verdicts = [*judged(path, scenario), _of_nodes(played, asked=bool(schedule.steps))]
     directory.write("verdict.json", verdict.as_json(verdicts))
     report.write(path, path / "page.html")
@@ -228,12 +229,13 @@ def judged(path: Path, scenario: scenarios.TortureScenario) -> list[Verdict]:
 
 def _of_nodes(played: Played, *, asked: bool) -> Verdict:
     """What is to be said of the target itself. ``asked``: whether there were faults to be done."""
-    broken = [Breach("alive", words.splitlines()[0]) for words in played.died]
-    if not played.well:
-        broken.append(Breach("well", "not everything came back after the last fault"))
+    broken = [] if played.well else [Breach("well", words) for words in played.unwell]
+    broken += [Breach("alive", words) for words in played.died[:SHOWN]]
     told = {"faults": played.faults, "skipped": len(played.skipped)}
+    counts = {"alive": len(played.died)} if len(played.died) > SHOWN else {}
     if broken:
-        return Verdict("nodes", Valid.FALSE, "a node ended by itself, or did not come back", told, broken=broken)
+        return Verdict("nodes", Valid.FALSE, "a node ended by itself, or did not come back", told, broken=broken,
+                       counts=counts)
     if asked and not played.faults:
         return Verdict("nodes", Valid.UNKNOWN, "no fault could be done: nothing was asked", told)
     return Verdict("nodes", Valid.TRUE, "all came back, none ended by itself", told)

@@ -29,6 +29,11 @@ class Ready:
     what: str | tuple[str, ...]
     timeout_s: float
 
+    @property
+    def words(self) -> str:
+        """What is asked, for people."""
+        return f"{self.how} {self.what if isinstance(self.what, str) else ' '.join(self.what)}"
+
 
 @attrs.frozen
 class NodeKind:

@@ -33,6 +33,8 @@ class RunNode(Handle):
     started: Callable[[int], None] = field(kw_only=True, default=lambda pid: None)
     """Is told each process, which leads a group."""
     expected: bool = field(default=False, init=False)
+    starting: bool = field(default=False, init=False)
+    """Whether somebody waits until it is up, and is told if it ends first."""
 
     @property
     def pid(self) -> int:
@@ -58,17 +60,21 @@ class RunNode(Handle):
 
     async def start(self, *, timeout_s: float | None = None) -> None:
         """Start it, and wait until it is up. Raises ``StartFailed`` where it ends first, or is not up in time."""
-        await self.launch()
         patience_s = self.ready.timeout_s if timeout_s is None else timeout_s
-        with trio.move_on_after(patience_s):
-            while not await self.is_up():
-                if not self.running and self.expected:
-                    raise StartFailed(f"{self.name} ended with exit code {self.exit_code} before it was up\n"
-                                      f"{self.tail()}")
-                await trio.sleep(POLL_S)
-            return
-        raise StartFailed(f"{self.name} was not up within {patience_s:g} s ({self.ready.how} {self.ready.what})\n"
-                          f"{self.tail()}")
+        self.starting = True
+        try:
+            await self.launch()
+            with trio.move_on_after(patience_s):
+                while not await self.is_up():
+                    if not self.running and self.expected:
+                        self.expected = False
+                        raise StartFailed(f"{self.name} ended with exit code {self.exit_code} before it was up\n"
+                                          f"{self.tail()}")
+                    await trio.sleep(POLL_S)
+                return
+        finally:
+            self.starting = False
+        raise StartFailed(f"{self.name} was not up within {patience_s:g} s ({self.ready.words})\n{self.tail()}")
 
     async def is_up(self) -> bool:
         what = self.ready.what

@@ -28,7 +28,7 @@ from harness.nemesis import sandbox
 from harness.nemesis.abilities import probe
 from harness.nemesis.disks import Disk
 from harness.nemesis.errors import NotHere
-from harness.nemesis.fault import OF_DISKS, Ability, Begun
+from harness.nemesis.fault import OF_DISKS, Ability, Begun, named
 from harness.nemesis.forwarding import Forwarders, forwarders
 from harness.nemesis.network import CLIENTS, Network, namespaces
 from harness.nemesis.shaping import Shape
@@ -51,6 +51,8 @@ KIND_PORTS: Final = 100
 """From one kind's first port to the next one's."""
 DISK_BYTES: Final = 1 << 30
 WATCH_S: Final = 0.1
+LAST_LINES: Final = 10
+"""Of a node's log, in words about a node that is gone."""
 AFTER_S: Final = 1.0
 """That clients go on when all is well again: what the last fault broke has to work."""
 
@@ -118,9 +120,11 @@ class Played:
     faults: int = 0
     skipped: list[str] = attrs.field(factory=list)
     died: list[str] = attrs.field(factory=list)
-    """Nodes that ended by themselves, or did not come back, in words."""
+    """Nodes that ended by themselves, or did not come back, in words; the last lines of their logs follow."""
     well: bool = False
     """Whether all came back at the end, and the last operations were done."""
+    unwell: list[str] = attrs.field(factory=list)
+    """What was missing at the end, node by node, in words with the last lines of their logs."""
     seconds: float = 0.0
 
 
@@ -148,8 +152,13 @@ class Player:
         """All of it. Raises ``RunFailed`` where the target does not come up, or a fault cannot be."""
         try:
             return await self._play()
-        except* KeyboardInterrupt:
-            raise KeyboardInterrupt from None
+        except BaseExceptionGroup as errors:
+            leaves = _leaves(errors)
+            if any(isinstance(each, KeyboardInterrupt) for each in leaves):  # clients were interrupted, too
+                raise KeyboardInterrupt from None
+            if all(isinstance(each, RunFailed | NotHere) for each in leaves):
+                raise RunFailed("\n".join(dict.fromkeys(map(str, leaves)))) from None
+            raise
 
     async def _play(self) -> Played:
         async with AsyncExitStack() as stack:
@@ -192,7 +201,7 @@ class Player:
         if needs & OF_DISKS:
             disks = of_disks.make(self.directory.path / "nodes", self.target.nodes, DISK_BYTES, sandbox.inside(),
                                   shims=True)
-        shift = 0 if sandbox.inside() else os.getpid() * 7 % 20_000 // 10 * 10
+        shift = 0 if sandbox.inside() else os.getpid() % 2_000 * 10  # runs at once have neighbouring numbers
         addresses: dict[str, dict[str, str]] = {}
         listens: dict[str, dict[str, str]] = {}
         for number, kind in enumerate(self.target.kinds.values()):
@@ -286,27 +295,24 @@ class Player:
         clients = Crowd(self.make(recipe), self.history, self.client, self.schedule.clients, self.load.rate,
                           self.load.timeout_ms)
         stop = trio.Event()
-        try:
-            async with trio.open_nursery() as others:
-                if self.target.roles:
-                    await others.start(self._follow_roles)
-                others.start_soon(self._look)
-                others.start_soon(self._progress)
-                async with trio.open_nursery() as working:
-                    self.history.began_ns = self.history.now_ns() + self.history.began_ns
-                    for number in range(self.schedule.clients):
-                        working.start_soon(clients.work, number, stop)
-                    await self._steps()
-                    await self._heal()
-                    self.played.well = await self._well()
-                    await trio.sleep(AFTER_S)
-                    stop.set()
-                if self.played.well:
-                    await clients.finish()
-                self.played.seconds = self.history.now_ns() / 1e9
-                others.cancel_scope.cancel()
-        except* RunFailed as errors:
-            raise RunFailed("\n".join(str(each) for each in _leaves(errors))) from None
+        async with trio.open_nursery() as others:
+            if self.target.roles:
+                await others.start(self._follow_roles)
+            others.start_soon(self._look)
+            others.start_soon(self._progress)
+            async with trio.open_nursery() as working:
+                self.history.began_ns = self.history.now_ns() + self.history.began_ns
+                for number in range(self.schedule.clients):
+                    working.start_soon(clients.work, number, stop)
+                await self._steps()
+                await self._heal()
+                self.played.well = await self._well()
+                await trio.sleep(AFTER_S)
+                stop.set()
+            if self.played.well:
+                await clients.finish()
+            self.played.seconds = self.history.now_ns() / 1e9
+            others.cancel_scope.cancel()
 
     async def _steps(self) -> None:
         """Each at its moment, until the time is over; then all that still holds is undone."""
@@ -320,39 +326,45 @@ class Player:
 
     async def _step(self, number: int, step: Step) -> None:
         kind, bed = registry.fault(step.fault), self.bed
-        names = bed.pick(step.nodes, bed.taken)
+        names = bed.pick(step.nodes, () if step.beside else bed.taken)
         if not names:
             self.played.skipped.append(f"{step.at_ms / 1e3:.1f} s {step.fault} {step.nodes.words}: nobody is free")
             return
-        bed.taken |= set(names)
+        taken = set() if step.beside else set(names)
+        bed.taken |= taken
         try:
             began_ns = self.history.now_ns()
-            with trio.CancelScope(shield=True):
-                begun = await kind.begin(bed, list(names), kind.checked(step.args))
+            try:
+                with trio.CancelScope(shield=True):
+                    begun = await kind.begin(bed, list(names), kind.checked(step.args))
+            except* StartFailed as errors:  # a fault that starts again what it ended
+                self._not_back(errors)
+                begun = Begun(f"{step.fault} {named(names)}", None, list(names))
+            except* NotHere as errors:
+                raise RunFailed("; ".join(f"{step.fault}: {each}" for each in _leaves(errors))) from None
             self._held[number] = step, begun
             self.played.faults += 1
             self._note(step, begun, "start", began_ns)
             self.say(begun.words)
             await trio.sleep(step.hold_ms / 1e3)
             await self._undo(number)
-        except StartFailed as error:
-            self._died(str(error))
-        except NotHere as error:
-            raise RunFailed(f"{step.fault}: {error}") from None
         finally:
-            bed.taken -= set(names)
+            bed.taken -= taken
 
     async def _undo(self, number: int) -> None:
         step, begun = self._held.pop(number)
         self._note(step, begun, "end", self.history.now_ns())
-        with trio.CancelScope(shield=True):
-            await begun.undo()
+        try:
+            with trio.CancelScope(shield=True):
+                await begun.undo()
+        except* StartFailed as errors:
+            self._not_back(errors)
 
     async def _heal(self) -> None:
         """Everything is undone, and every node runs."""
         async with trio.open_nursery() as nursery:
             for number in list(self._held):
-                nursery.start_soon(self._unheld, number)
+                nursery.start_soon(self._undo, number)
         await self.bed.network.heal()
         for node in self.bed.nodes.values():
             node.resume()
@@ -361,38 +373,47 @@ class Player:
             except StartFailed as error:
                 self._died(str(error))
 
-    async def _unheld(self, number: int) -> None:
-        try:
-            await self._undo(number)
-        except StartFailed as error:
-            self._died(str(error))
-
     async def _well(self) -> bool:
         with trio.move_on_after(self.target.well_s):
-            while not await self._is_well():
+            while unwell := await self._unwell():
+                self.played.unwell = unwell
                 await trio.sleep(WATCH_S)
             return True
         self.say(f"not well again after {self.target.well_s:g} s")
+        self.played.unwell = self.played.unwell or ["[well] did not end in time"]
+        for words in self.played.unwell:
+            self.say(words)
         return False
 
-    async def _is_well(self) -> bool:
-        for node in self.bed.nodes.values():
-            if not await node.is_up():
-                return False
-        if not self.target.well:
-            return True
-        asked = await trio.run_process(self.places.filled(self.target.well), check=False, capture_stdout=True,
-                                       capture_stderr=True, env=environment() | self._marked)
-        return not asked.returncode
+    async def _unwell(self) -> list[str]:
+        """What is not well, in words; empty: all is."""
+        down = [node for node in self.bed.nodes.values() if not await node.is_up()]
+        if down or not self.target.well:
+            return [f"{node.name} is not up ({node.ready.words}), "
+                    + ("though it runs" if node.running else f"it ended with exit code {node.exit_code}")
+                    + _last(node) for node in down]
+        command = self.places.filled(self.target.well)
+        try:
+            asked = await trio.run_process(command, check=False, capture_stdout=True, capture_stderr=True,
+                                           env=environment() | self._marked)
+        except OSError as error:
+            raise RunFailed(f"[well] {command[0]}: {error.strerror}") from None
+        said = (asked.stdout + asked.stderr).decode(errors="replace").strip()
+        return [f"all nodes are up, but [well] ends with {asked.returncode}\n{said}"] if asked.returncode else []
 
     async def _look(self) -> None:
         """Who ends by itself is told once."""
         while True:
             await trio.sleep(WATCH_S)
             for node in self.bed.nodes.values():
-                if node.expected and not node.running:
+                if node.expected and not node.starting and not node.running:
                     node.expected = False
-                    self._died(f"{node.name} ended by itself with exit code {node.exit_code}\n{node.tail(10)}")
+                    self._died(f"{node.name} ended by itself with exit code {node.exit_code}{_last(node)}")
+
+    def _not_back(self, errors: BaseExceptionGroup[StartFailed]) -> None:
+        for each in _leaves(errors):
+            first, *log = str(each).splitlines()
+            self._died("\n".join([first, *log[-LAST_LINES:]]))
 
     def _died(self, words: str) -> None:
         self.played.died.append(words)
@@ -404,9 +425,12 @@ class Player:
         task_status.started()
         while True:
             with (self.directory.path / "clients" / "roles.log").open("ab") as log:
-                process = await trio.lowlevel.open_process(
-                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                    env=environment() | self._marked)
+                try:
+                    process = await trio.lowlevel.open_process(
+                        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+                        env=environment() | self._marked)
+                except OSError as error:
+                    raise RunFailed(f"[roles] {command[0]}: {error.strerror}") from None
             try:
                 assert process.stdout is not None
                 held = b""
@@ -459,6 +483,11 @@ def _require_free(node: str, name: str, host: str, port: int) -> None:
         except OSError as error:
             raise RunFailed(f"port {name} of {node}, {host}:{port}: {error.strerror}: end who has it, or give its kind "
                             "another first_port") from None
+
+
+def _last(node: RunNode) -> str:
+    """The end of its log, below what is said of it."""
+    return f"\n{node.tail(LAST_LINES)}".rstrip()
 
 
 def _leaves(errors: BaseExceptionGroup[Any]) -> list[BaseException]:

@@ -59,6 +59,8 @@ class FaultPlan:
     at_s: tuple[float, ...]
     hold_s: Range
     args: Mapping[str, Any]
+    beside: bool
+    """Whether other faults may fall on the same nodes meanwhile."""
 
 
 @attrs.frozen
@@ -139,7 +141,8 @@ def _fault(fields: Fields) -> FaultPlan:
     made = FaultPlan(
         name, selector(nodes, fields.at("nodes")), None if every is None else _range(every, fields.at("every_s"), 0.05),
         () if moments is None else _moments(moments, fields.at("at_s")),
-        _range(fields.any("hold_s", [1.0, 3.0]), fields.at("hold_s"), 0.0), _args(fields))
+        _range(fields.any("hold_s", [1.0, 3.0]), fields.at("hold_s"), 0.0), _args(fields),
+        fields.flag("beside", False))
     fields.done()
     return made
 

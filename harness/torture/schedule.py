@@ -27,6 +27,8 @@ class Step:
     nodes: Selector
     hold_ms: int
     args: Mapping[str, Any] = attrs.field(factory=dict)
+    beside: bool = False
+    """Whether other faults may fall on the same nodes meanwhile."""
 
     def words(self) -> str:
         """One line of a script for people."""
@@ -58,7 +60,8 @@ def draw(scenario: TortureScenario, kinds: Mapping[str, str], seed: int) -> Sche
             who = plan.nodes
             if not who.needs_roles and not who.names:
                 who = named(choose(who, kinds, {}, (), chance))
-            steps.append(Step(round(at_s * 1e3), plan.fault, who, round(chance.uniform(*plan.hold_s) * 1e3), plan.args))
+            steps.append(Step(round(at_s * 1e3), plan.fault, who, round(chance.uniform(*plan.hold_s) * 1e3), plan.args,
+                              plan.beside))
             if len(steps) > STEPS_MAX:
                 raise FormatError(f"more than {STEPS_MAX} faults: raise every_s, or lower seconds")
     steps.sort(key=lambda step: step.at_ms)
@@ -81,7 +84,8 @@ def to_json(schedule: Schedule) -> dict[str, Any]:
     """What ``schedule.json`` holds, as an object."""
     return {"seed": schedule.seed, "seconds": schedule.seconds, "clients": schedule.clients, "steps": [
         {"at_ms": step.at_ms, "fault": step.fault, "nodes": as_json(step.nodes), "hold_ms": step.hold_ms}
-        | ({"args": dict(step.args)} if step.args else {}) for step in schedule.steps]}
+        | ({"args": dict(step.args)} if step.args else {})
+        | ({"beside": True} if step.beside else {}) for step in schedule.steps]}
 
 
 def from_json(found: Any) -> Schedule:
@@ -98,6 +102,7 @@ def from_json(found: Any) -> Schedule:
 def _step(fields: Fields) -> Step:
     args = fields.table("args")
     made = Step(fields.whole("at_ms"), fields.text("fault"), selector(fields.any("nodes"), fields.at("nodes")),
-                fields.whole("hold_ms"), {} if args is None else dict(args.values))
+                fields.whole("hold_ms"), {} if args is None else dict(args.values),
+                fields.flag("beside", False))
     fields.done()
     return made

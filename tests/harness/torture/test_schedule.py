@@ -35,6 +35,11 @@ fault = "cut"
 nodes = "role:master"
 at_s = [5.0, 25.0]
 args = { side = "in" }
+[[faults]]
+fault = "slow"
+nodes = "kind:store"
+beside = true
+at_s = 1.0
 """
 KINDS = {"names-1": "names", **{f"store-{number}": "store" for number in range(1, 6)}}
 
@@ -52,6 +57,7 @@ def test_a_seed_is_a_schedule() -> None:
     [cut] = [step for step in one.steps if step.fault == "cut"]  # the other moment is behind the end
     assert (cut.at_ms, cut.nodes.words, cut.args) == (5_000, "role:master", {"side": "in"})
     assert "cut role:master, side in, for" in one.words()
+    assert [step.fault for step in one.steps if step.beside] == ["slow"]
 
 
 @pytest.mark.parametrize(("words", "fits"), [
