@@ -257,20 +257,26 @@ class Orders:
     # --- what became of it -----------------------------------------------------------------------------------
 
     def stored(self, change: Change, place: int, epoch: int) -> None:
-        """It is in the order topic, and stays there."""
-        self._settle(change)
+        """It is in the order topic, and stays there. So does what was asked before it and is in it, whenever that is
+        answered: a put that demanded more replicas waits longer than one behind it."""
+        pending = self._pending.get(change.key, [])
+        self._settle(change.key, pending[pending.index(change) + 1:] if change in pending else pending)
         self.heard(change.key, change.state, place, epoch)
+
+    def is_last(self, change: Change) -> bool:
+        """Whether nothing that was asked behind it is stored."""
+        kept = self.kept.get(change.key)
+        return kept is not None and kept.state is change.state
 
     def refused(self, change: Change) -> None:
         """It was not written. What was asked after it stands on it, and is in it."""
-        self._settle(change)
+        self._settle(change.key, [each for each in self._pending.get(change.key, []) if each is not change])
 
-    def _settle(self, change: Change) -> None:
-        pending = self._pending.get(change.key)
-        if pending is not None and change in pending:
-            pending.remove(change)
-            if not pending:
-                del self._pending[change.key]
+    def _settle(self, key: OrderKey, left: list[Change]) -> None:
+        if left:
+            self._pending[key] = left
+        else:
+            self._pending.pop(key, None)
 
     def forget_pending(self) -> None:
         """Nobody will say what becomes of it: what was written is heard."""

@@ -47,6 +47,11 @@ class InOrder:
         """Whether a batch of that queue is out with somebody else."""
         return self._log.orders.blocked(OrderKey(*key), self._wall_ms(), attempt_id, invisible_ms)
 
+    def goes_on(self, key: Key) -> int:
+        """Where the next batch begins, at least: the group's offset moves when what is under way is answered."""
+        state = self._log.orders.state(OrderKey(*key))
+        return 0 if state is None else state.next_offset
+
     def open_part(self, key: Key, haul: Haul) -> Haul | None:
         """Without what was done with out of turn; None: nothing is left."""
         done = self._log.orders.done(OrderKey(*key))
@@ -96,9 +101,7 @@ class InOrder:
 
     def clear(self, key: Key) -> None:
         """The group goes on elsewhere: nothing of the queue is out any more."""
-        change = self._log.orders.clear(OrderKey(*key)) if self._log.ready else None
-        if change is not None:
-            self._log.store([change], lambda result: None)
+        self._log.forget([OrderKey(*key)])
 
     def _store(self, changes: Sequence[Change], answer: Answer) -> None:
         def done(result: PutResult) -> None:
@@ -107,7 +110,8 @@ class InOrder:
                 return
             for change in changes:
                 key, offset = change.key, change.next_offset
-                if offset is not None and not self._offsets.is_reset(key.group, key.topic, key.queue_id):
+                if offset is not None and self._log.orders.is_last(change) and not self._offsets.is_reset(
+                        key.group, key.topic, key.queue_id):
                     self._offsets.commit(key.group, key.topic, key.queue_id, offset)
             answer("")
             for key in dict.fromkeys(change.key for change in changes):

@@ -340,7 +340,8 @@ class OrderLog:
         if result.puts:
             for change, put in zip(changes, result.puts[word:], strict=True):
                 self.orders.stored(change, put.queue_offset, epoch)
-                self._watch(change.key, change.state)
+                if self.orders.is_last(change):
+                    self._watch(change.key, change.state)
             self.stored += len(changes)
             self.on_change()
         else:

@@ -198,6 +198,8 @@ class Popping:
             floor = self._offset(key, asked.init_mode)
             if asked.order and self._in_order.blocked(key, asked.attempt_id, asked.invisible_time):
                 continue
+            if asked.order:
+                floor = max(floor, self._in_order.goes_on(key))
             begin, at = (floor, floor) if asked.order else self._chain.where(key, floor)
             if left > 0 and room > 0:
                 try:

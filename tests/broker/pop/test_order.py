@@ -193,68 +193,67 @@ def test_the_group_goes_on_at_the_first_that_is_not_done(offsets: list[int], dat
 
 
 class Queue(RuleBasedStateMachine):
-    """One queue that consumers pop in order; changes are stored at once, later, or refused; masters come and go."""
+    """One queue that consumers pop in order. Changes are in the log in the order that they were asked in, and answered
+    in any: a put that demanded more replicas waits longer. Masters come and go."""
 
     def __init__(self) -> None:
         super().__init__()
         self.log = list[tuple[OrderKey, OrderInfo | None]]()
         self.orders, self.now, self.committed = Orders(), T0, 0
-        self.waiting = list[Change]()
+        self.waiting = list[tuple[Change, int]]()
+        """What is in the log and not answered, with its place."""
         self.acked, self.asked = set[int](), set[int]()
         self.given: dict[int, tuple[int, int]] = {}
         """By offset: the pop time, and until when nobody else may have it."""
-        self.attempts = 0
 
-    def settle(self, change: Change) -> None:
-        self.log.append((change.key, change.state))
-        self.orders.stored(change, len(self.log) - 1, 1)
-        state = self.orders.state(KEY)
-        if change.next_offset is not None and (state is None or not self.waiting):
-            self.committed = max(self.committed, change.next_offset)
-
-    @rule(count=st.integers(1, 4), hold=st.integers(1, 50), stored=st.sampled_from([True, True, True, False]))
-    def pop(self, count: int, hold: int, stored: bool) -> None:
-        if self.waiting or self.orders.blocked(KEY, self.now, None):
+    def ask(self, change: Change, answered: str) -> None:
+        if answered == "never":
+            self.orders.refused(change)
             return
-        found = [offset for offset in range(self.committed, self.committed + 99) if offset not in self.orders.done(KEY)]
+        self.log.append((change.key, change.state))
+        self.waiting.append((change, len(self.log) - 1))
+        if answered == "now":
+            self.answer(len(self.waiting) - 1)
+
+    def answer(self, at: int) -> None:
+        change, place = self.waiting.pop(at)
+        self.orders.stored(change, place, 1)
+        if change.next_offset is not None and self.orders.is_last(change):
+            self.committed = change.next_offset
+        state = change.state
+        assert state is not None
+        if not state.bits:
+            until = state.until_ms()
+            self.given |= dict.fromkeys(state.offsets, (state.pop_time_ms, until)) if until > self.now else {}
+        else:
+            self.acked.update(offset for offset in state.done if offset in self.asked)
+
+    @rule(count=st.integers(1, 4), hold=st.integers(1, 50), answered=st.sampled_from(["now", "now", "later", "never"]))
+    def pop(self, count: int, hold: int, answered: str) -> None:
+        if self.orders.blocked(KEY, self.now, None):
+            return
+        state = self.orders.state(KEY)
+        begin = max(self.committed, 0 if state is None else state.next_offset)
+        found = [offset for offset in range(begin, begin + 99) if offset not in self.orders.done(KEY)]
         offsets = found[:count]
         for offset in offsets:
             assert offset not in self.acked, "acknowledged, and given again"
-            assert self.given.get(offset, (0, 0))[1] <= self.now, "given to two at once"
-        change = self.orders.deliver(KEY, self.now, hold, offsets, None)
-        if stored:
-            self.settle(change)
-            self.given = dict.fromkeys(offsets, (self.now, self.now + hold))
-        else:
-            self.orders.refused(change)
+            assert offset in self.asked or self.given.get(offset, (0, 0))[1] <= self.now, "given to two at once"
+        self.ask(self.orders.deliver(KEY, self.now, hold, offsets, None), answered)
 
     @precondition(lambda self: self.given)
-    @rule(data=st.data(), stored=st.sampled_from(["now", "now", "now", "later", "never"]))
-    def ack(self, data: st.DataObject, stored: str) -> None:
+    @rule(data=st.data(), answered=st.sampled_from(["now", "now", "later", "later", "never"]))
+    def ack(self, data: st.DataObject, answered: str) -> None:
         offset = data.draw(st.sampled_from(sorted(self.given)))
         self.asked.add(offset)
         change = self.orders.ack(KEY, offset, self.given[offset][0], self.committed)
-        if isinstance(change, Ignored):
-            assert offset < self.committed
-            return
-        if stored == "never" and not self.waiting:
-            self.orders.refused(change)
-        elif stored == "later" or self.waiting:
-            self.waiting.append(change)
-        else:
-            self.settle(change)
-            self.acked.add(offset)
-
-    @invariant()
-    def the_group_is_past_nothing_that_nobody_acknowledged(self) -> None:
-        assert self.asked.issuperset(range(self.committed))
+        if isinstance(change, Change):
+            self.ask(change, answered)
 
     @precondition(lambda self: self.waiting)
-    @rule()
-    def all_are_stored(self) -> None:
-        waiting, self.waiting = self.waiting, []
-        for change in waiting:
-            self.settle(change)
+    @rule(data=st.data())
+    def one_is_answered(self, data: st.DataObject) -> None:
+        self.answer(data.draw(st.integers(0, len(self.waiting) - 1)))
 
     @rule(ms=st.integers(1, 60))
     def time_passes(self, ms: int) -> None:
@@ -271,6 +270,10 @@ class Queue(RuleBasedStateMachine):
                 self.orders.heard(key, state, place, 1)
         state = self.orders.state(KEY)
         self.committed = state.next_offset if state is not None else 0
+
+    @invariant()
+    def the_group_is_past_nothing_that_nobody_acknowledged(self) -> None:
+        assert self.asked.issuperset(range(self.committed))
 
     @invariant()
     def the_group_is_never_behind_what_is_not_done(self) -> None:
