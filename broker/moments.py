@@ -98,6 +98,11 @@ class Listener(Generic[P]):
     def __init__(self) -> None:
         self.call: Callable[P, object] = _nobody
 
+    @property
+    def is_heard(self) -> bool:
+        """For whoever tells of each message, and would call for nothing."""
+        return self.call is not _nobody
+
 
 def _nobody(*args: object, **kwargs: object) -> None:
     """Nobody listens."""

@@ -1,7 +1,7 @@
 """A slave's connection to its master without its streams, for either protocol: carries out what the core says.
 
-What a master sent is appended as it was read, but for the part of a last record, which waits for the rest of it; and
-acknowledged once for each read, not once for each frame.
+What a master sent is appended and acknowledged once for each read, not once for each frame. A part of a last record
+waits for the rest of it.
 Sources: ``DefaultHAClient`` and ``AutoSwitchHAClient`` of RocketMQ.
 It knows the journal, and nothing of what a frame means or how bytes come.
 """
@@ -94,6 +94,9 @@ class Copying(ABC, Generic[MessageT]):
         self._left = ""
         """Why the core, or the caller, has ended this connection."""
         self._hearing = False
+        self._gathered = list[bytes | memoryview]()
+        """Whole records of the frames of one read, which are appended together, at this offset."""
+        self._gathered_at = 0
 
     def follow(self, address: str | None) -> None:
         """Where the master's HA port is; None while nobody knows. Another's connection ends in this turn."""
@@ -157,6 +160,7 @@ class Copying(ABC, Generic[MessageT]):
                     return False
         finally:
             self._hearing = False
+            self._append_gathered()
         journal.copying = self._core.copies
         if journal.end != end:
             self._do(self._core.stored(journal.durable_end, now_ns))
@@ -195,15 +199,13 @@ class Copying(ABC, Generic[MessageT]):
 
     def _one(self, output: Output) -> None:
         journal = self._journal
+        if not isinstance(output, AppendLog | SetConfirm):
+            self._append_gathered()  # all else comes behind it; what is confirmed was stored before this read
         match output:
             case Send(data):
                 self._write(data)
             case AppendLog(offset, body):
-                try:
-                    self._append(body, offset)
-                except StoreError:
-                    self._core.not_stored(journal.end)
-                    raise
+                self._gather(body, offset)
             case SetConfirm(confirm):
                 journal.confirm(confirm)
             case WriteEpochs(epochs):
@@ -224,11 +226,23 @@ class Copying(ABC, Generic[MessageT]):
             case Disconnect(reason):
                 self._leave(reason)
 
-    def _append(self, body: bytes | memoryview, offset: int) -> None:
+    def _gather(self, body: bytes | memoryview, offset: int) -> None:
+        """Keep what is whole of it, behind what was kept before, until this read is heard to its end."""
         begin = offset - self._whole.bytes_held
         whole = self._whole.take(body, offset)
-        if whole:
-            self._append_whole(whole, begin)
+        if not self._gathered:
+            self._gathered_at = begin
+        self._gathered += whole
+
+    def _append_gathered(self) -> None:
+        if not self._gathered:
+            return
+        whole, self._gathered = self._gathered, []
+        try:
+            self._append_whole(whole, self._gathered_at)
+        except StoreError:
+            self._core.not_stored(self._journal.end)
+            raise
 
     def _append_whole(self, whole: list[bytes | memoryview], begin: int) -> None:
         self._journal.append_raw(whole, begin)

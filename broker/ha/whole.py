@@ -7,7 +7,7 @@ does a blank at a file's end. This module knows where records begin and end, and
 
 from __future__ import annotations
 
-from struct import Struct
+from struct import Struct, unpack_from
 from typing import Final
 
 from broker.ha.wire import HaFrameError
@@ -15,10 +15,8 @@ from remoting.record import MAGIC, MAGIC_BLANK, MAGIC_LONG_TOPIC, RECORD_BYTES_M
 
 _FRONT: Final = Struct(">ii")
 """Size and magic, of records and blanks."""
-_FRONT_ORDER: Final = (3, 2, 1, 0, 4, 5, 6, 7)
-"""In which its bytes are compared: that which differs most comes first."""
-_ALIKE: Final = 128
-"""Records of one size that are compared at first; fewer cost less one by one."""
+_ALIKE_MAX: Final = 1_024
+"""Records of one size that are compared at a time."""
 
 
 class WholeRecords:
@@ -69,7 +67,7 @@ class WholeRecords:
 
     def _end(self, data: bytes | memoryview, at: int, offset: int) -> int:
         """Where the last record ends that is whole in ``data``, of those that begin at ``at``."""
-        unpack, record, most = _FRONT.unpack_from, 0, _ALIKE
+        unpack, record, alike = _FRONT.unpack_from, 0, True
         size = len(data)
         last = size - _FRONT.size
         while at <= last:
@@ -77,10 +75,11 @@ class WholeRecords:
             record, magic = unpack(data, at)
             if magic != MAGIC or record < RECORD_BYTES_MIN:
                 record = self._size(data, at, offset + at)
-            elif record == before and most and size - at >= _ALIKE * record:  # as of one producer's messages
-                count = _alike(data, at, record, most)
-                most = 2 * most if count == most else 0  # in vain once is enough
-                at += count * record
+            elif record == before and alike and size - at >= 2 * record:  # as of one producer's messages
+                count = min((size - at) // record, _ALIKE_MAX)
+                found = _alike(data, at, record, count)
+                alike = found == count  # in vain once is enough
+                at += found * record
                 continue
             at += record
         return at if at <= size else at - record
@@ -98,11 +97,10 @@ class WholeRecords:
                            "mappedFileSizeCommitLog the master's, and does this log end behind a message?")
 
 
-def _alike(data: bytes | memoryview, at: int, size: int, most: int) -> int:
-    """How many records, ``most`` at most, follow one behind the other in ``data`` with the front of the one at ``at``,
-    which says that size; 1 at least. Each byte of their fronts is compared of all at once."""
-    count = max(1, min((len(data) - at) // size, most))
-    for place in _FRONT_ORDER:
-        column = bytes(data[at + place : at + (count - 1) * size + place + 1 : size])
-        count -= len(column.lstrip(column[:1]))
-    return count
+def _alike(data: bytes | memoryview, at: int, size: int, count: int) -> int:
+    """How many of the ``count`` records of ``size`` bytes that fit behind ``at`` have the front of the first of them,
+    one behind the other. One call reads all fronts: a step for each record costs four times as much."""
+    fronts = unpack_from(">" + f"q{size - _FRONT.size}x" * count, data, at)
+    if fronts.count(fronts[0]) == count:
+        return count
+    return next(number for number, front in enumerate(fronts) if front != fronts[0])

@@ -97,6 +97,7 @@ class Queues:
         """
         queues, arrived, tags_code, pack = self._queues, self.arrived.call, self._code, ENTRY.pack
         changed, gathered, marked, noted = self._changed, GATHERED - 1, _MARKED, self.noted.call
+        heard = self.arrived.is_heard
         for found in run:
             offset, size, queue_id, queue_offset, sys_flag, time_ms, topic, properties = found
             if sys_flag & marked:
@@ -122,7 +123,8 @@ class Queues:
             else:
                 self._in_no_queue(offset, topic, queue_id, queue_offset, queue.max_offset)
                 continue
-            arrived(topic, queue_id, queue_offset, code, found)
+            if heard:
+                arrived(topic, queue_id, queue_offset, code, found)
 
     def _in_no_queue(self, offset: int, topic: bytes, queue_id: int, queue_offset: int, end: int) -> None:
         self.say(f"the message at offset {offset} of the log is in no queue: it says place {queue_offset} of queue "
