@@ -22,6 +22,8 @@ from remoting.record import NOTED, Message, Outline, Record, decode_properties, 
 
 REMEMBERED_MAX: Final = 1_000_000
 """More come again, if a master is lost just then."""
+PASSED_MAX: Final = 10_000
+"""Of those that the group's offset has passed: a later master's may be an older copy."""
 _MARK: Final = f"{POP_REVIVED}\x01".encode()
 _COUNT_MAX: Final = 2**31 - 1
 
@@ -47,8 +49,8 @@ def returned(record: Record, found: CheckPoint, topic: str, store_host: bytes, *
 
 
 class Revived:
-    """What came back of checkpoints that the group's offset has not passed yet. ``hear`` takes what is shown, in the
-    order of the log."""
+    """What came back of checkpoints that the group's offset has not passed yet, and of the last that it has. ``hear``
+    takes what is shown, in the order of the log."""
 
     def __init__(self, processed: Callable[[int], int]) -> None:
         """``processed``: the last record of a revive queue that nobody needs any more, as far as this replica knows."""
@@ -57,9 +59,12 @@ class Revived:
         """By queue and place of the checkpoint and the message's offset: the hash of topic and unique id."""
         self._order: deque[tuple[int, tuple[int, int, int]]] = deque()
         """With where each stands in the log."""
+        self._passed: deque[tuple[int, tuple[int, int, int]]] = deque()
+        """The same of those that the offset has passed."""
 
     def __len__(self) -> int:
-        return len(self._known)
+        """Without those that the offset has passed."""
+        return len(self._order)
 
     def hear(self, found: Outline) -> None:
         """A marked message; whose else it may be, it is passed over."""
@@ -68,10 +73,11 @@ class Revived:
         if len(numbers) != 3 or None in numbers:
             return
         queue, place, offset = (number or 0 for number in numbers)
-        if place <= self._processed(queue):
-            return
         key = queue, place, offset
         self._known[key] = _whose(found[6], found[7])
+        if place <= self._processed(queue):
+            self._pass((found[0], key))
+            return
         self._order.append((found[0], key))
         if len(self._order) > REMEMBERED_MAX:
             self._known.pop(self._order.popleft()[1], None)
@@ -81,15 +87,23 @@ class Revived:
         return self._known.get((queue, place, offset)) == _whose(message.topic, message.properties)
 
     def forget(self) -> None:
-        """What the offsets have passed meanwhile: nobody asks for it."""
+        """What the offsets have passed meanwhile: nobody asks for it, but for a master whose copy is older."""
         order = self._order
         while order and order[0][1][1] <= self._processed(order[0][1][0]):
-            self._known.pop(order.popleft()[1], None)
+            self._pass(order.popleft())
+
+    def _pass(self, one: tuple[int, tuple[int, int, int]]) -> None:
+        self._passed.append(one)
+        if len(self._passed) > PASSED_MAX:
+            self._known.pop(self._passed.popleft()[1], None)
 
     def cut(self, end: int) -> None:
         """The log was cut: what stood behind did not come back."""
-        while self._order and self._order[-1][0] >= end:
-            self._known.pop(self._order.pop()[1], None)
+        gone = [key for at, key in (*self._order, *self._passed) if at >= end]
+        self._order, self._passed = (deque(each for each in those if each[0] < end)
+                                     for those in (self._order, self._passed))
+        for key in gone:
+            self._known.pop(key, None)
 
     def begins(self, heard: int) -> int:
         """Where in the log the next process is to begin to hear; this one heard everything below ``heard``."""

@@ -11,6 +11,7 @@ from trio.testing import MockClock
 
 from broker.metrics import BrokerMetrics
 from broker.offsets.part import OffsetsPart
+from broker.pop import returning
 from broker.pop.retained import Retained
 from broker.pop.returning import Revived
 from broker.pop.reviving import RevivePart
@@ -398,6 +399,20 @@ def test_who_claims_to_have_come_back_must_be_the_same_message() -> None:
     done[0] = 9
     revived.forget()
     assert len(revived) == 0 and revived.begins(9_000) == 9_000
+    assert revived.has(0, 5, 7, first), "a later master's copy of the offset may be older"
+    revived.cut(1_300)
+    assert not revived.has(0, 5, 7, first), "what was heard last is gone"
+
+
+def test_of_those_that_the_offset_has_passed_the_last_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(returning, "PASSED_MAX", 2)
+    revived, messages = Revived(lambda number: 9), list[Message]()
+    for place in range(4):
+        messages.append(Message(b"R", b"x", properties=encode_properties({"__QUORATE_REVIVED": f"0 {place} 0"})))
+        revived.hear(outline(encoded(messages[-1], 0, 1_000 + 100 * place, 5)))
+    assert [revived.has(0, place, 0, message) for place, message in enumerate(messages)] == [False, False, True, True]
+    revived.cut(1_300)
+    assert [revived.has(0, place, 0, message) for place, message in enumerate(messages)] == [False, False, True, False]
 
 
 def test_a_checkpoint_of_java_is_read() -> None:
