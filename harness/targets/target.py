@@ -31,7 +31,7 @@ class Ready:
 
     @property
     def words(self) -> str:
-        """What is asked, for people."""
+        """What a node is asked, in words for people."""
         return f"{self.how} {self.what if isinstance(self.what, str) else ' '.join(self.what)}"
 
 

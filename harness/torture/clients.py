@@ -23,7 +23,7 @@ from harness.processes.handle import environment
 from harness.torture.words import RunFailed
 from harness.workloads.workload import LoadOp, LoadOutcome
 
-READY_S: Final = 30.0
+READY_S: Final = 60.0
 LATE_MS: Final = 1_000
 """Beyond an operation's own time-out."""
 LINE_BYTES_MAX: Final = 64 << 20

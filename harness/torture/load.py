@@ -55,12 +55,14 @@ class Crowd:
     """Operations a second, of all."""
     timeout_ms: int
 
-    async def work(self, number: int, stop: trio.Event) -> None:
-        """One client, until it is told to stop; what it has begun it ends."""
+    async def work(self, number: int, begin: trio.Event, stop: trio.Event, task_status: trio.TaskStatus[None]) -> None:
+        """One client, which has started when it is ready, until it is told to stop; what it has begun it ends."""
         client = await self.open_client(number)
-        process, every_s = number, self.count / self.rate
-        due = trio.current_time() + every_s * number / self.count
         try:
+            task_status.started()
+            await begin.wait()
+            process, every_s = number, self.count / self.rate
+            due = trio.current_time() + every_s * number / self.count
             while True:
                 with trio.move_on_after(max(due - trio.current_time(), 0)):
                     await stop.wait()

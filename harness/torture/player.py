@@ -147,6 +147,8 @@ class Player:
     _held: dict[int, tuple[Step, Begun]] = attrs.field(factory=dict, init=False)
     _nemesis: Any = attrs.field(init=False)
     _warden: Warden | None = attrs.field(default=None, init=False)
+    _begin: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """All clients are ready: time begins."""
 
     async def play(self) -> Played:
         """All of it. Raises ``RunFailed`` where the target does not come up, or a fault cannot be."""
@@ -173,6 +175,8 @@ class Player:
             if isinstance(network, Forwarders):
                 await self._forward(network)
             await stack.enter_async_context(self._nodes())
+            if self.target.well and not await self._well():
+                raise RunFailed("\n".join(["it is not well before anything was done to it", *self.played.unwell]))
             await self._run()
         return self.played
 
@@ -301,9 +305,13 @@ class Player:
             others.start_soon(self._look)
             others.start_soon(self._progress)
             async with trio.open_nursery() as working:
+                async with trio.open_nursery() as opening:
+                    for number in range(self.schedule.clients):
+                        opening.start_soon(working.start, clients.work, number, self._begin, stop)
                 self.history.began_ns = self.history.now_ns() + self.history.began_ns
-                for number in range(self.schedule.clients):
-                    working.start_soon(clients.work, number, stop)
+                self._begin.set()
+                if self.bed.roles:
+                    self.history.observed("roles", "", self.bed.roles)
                 await self._steps()
                 await self._heal()
                 self.played.well = await self._well()
@@ -374,12 +382,13 @@ class Player:
                 self._died(str(error))
 
     async def _well(self) -> bool:
+        self.played.unwell = []
         with trio.move_on_after(self.target.well_s):
             while unwell := await self._unwell():
                 self.played.unwell = unwell
                 await trio.sleep(WATCH_S)
             return True
-        self.say(f"not well again after {self.target.well_s:g} s")
+        self.say(f"not well after {self.target.well_s:g} s")
         self.played.unwell = self.played.unwell or ["[well] did not end in time"]
         for words in self.played.unwell:
             self.say(words)
@@ -453,6 +462,8 @@ class Player:
                 found != self.bed.roles):
             before, self.bed.roles = self.bed.roles, {
                 str(role): [str(name) for name in names] for role, names in found.items()}
+            if not self._begin.is_set():
+                return
             self.history.observed("roles", "", self.bed.roles)
             for role, names in self.bed.roles.items():
                 if set(names) - set(before.get(role, names)):

@@ -46,6 +46,7 @@ COMMANDS: Final = {
     "*.sim*.__main__": "tests/docs/test_commands.py",
     "harness.processes.node.programs": "harness/scenarios/interop/proxied.py",
     "harness.targets.library.store.*": "tests/harness/chaos/test_run.py",
+    "harness.targets.library.raftkv.*": "tests/harness/chaos/test_library.py",
 }
 """What asks a module that no test imports or runs: a scenario is a test itself, and a command runs it."""
 

@@ -26,6 +26,10 @@ async def _fetch(arguments: argparse.Namespace) -> None:
     for version in arguments.version or [CURRENT, OLDER]:
         release = await fetch(version, say=say)
         say(f"RocketMQ {release.version} is in {release.jars.parent}")
+        if arguments.link:
+            arguments.link.mkdir(parents=True, exist_ok=True)
+            for name, place in (("jars", release.jars), ("classes", release.classes), ("java", Path(release.java))):
+                (arguments.link / name).symlink_to(place)
 
 
 async def _run(arguments: argparse.Namespace) -> None:
@@ -78,6 +82,9 @@ def make_parser() -> argparse.ArgumentParser:
 
     command = add("fetch", _fetch, "Bring the jars into the cache and compile our programs against them.")
     command.add_argument("version", nargs="*", help=f"RocketMQ versions (default: {CURRENT} {OLDER})")
+
+    command.add_argument("--link", type=Path, metavar="DIR",
+                         help="of one version: make links to `jars`, `classes` of our programs and `java` there")
 
     command = add("run", _run, "Run a name server, controllers and brokers until interrupted.")
     command.add_argument("--version", default=CURRENT)

@@ -1,4 +1,4 @@
-"""Scenarios and targets of the library: each can be asked for, is in the reference, and two are played."""
+"""Scenarios and targets of the library: each can be asked for, is in the reference, and some are played."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import pytest
 from harness.chaos.asked import SCENARIOS, TARGETS, asked, library
 from harness.clients.rocketmq import roles_of
 from mqcluster.looking import ClusterView, GroupView
+from tests.harness.processes.rocketmq import current_release
 
 ROOT = Path(__file__).parents[3]
+JAVA = "rocketmq-java"
 REFERENCE = (ROOT / "docs" / "reference" / "chaos.md").read_text()
 
 
@@ -26,8 +28,11 @@ def test_each_can_be_asked_for(name: str) -> None:
     assert row in REFERENCE
 
 
-def test_each_target_is_used() -> None:
-    assert {asked(name).target.name for name in library(SCENARIOS)} == {*library(TARGETS)}
+def test_each_target_is_used_or_can_take_the_place_of_another() -> None:
+    used = {name: asked(name).target.name for name in library(SCENARIOS)}
+    assert {*used.values(), JAVA} == {*library(TARGETS)}
+    for name in (name for name, target in used.items() if target == "rocketmq"):
+        assert asked(name, JAVA).drawn(7) == asked(name).drawn(7), "the same is done to the same nodes"
 
 
 def test_roles_are_names_of_nodes() -> None:
@@ -39,14 +44,54 @@ def test_roles_are_names_of_nodes() -> None:
     assert not any(roles_of(ClusterView(), "a", brokers, controllers).values())
 
 
+def chaos(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "harness.chaos", *command], cwd=folder, capture_output=True, text=True,
+        timeout=400, env=os.environ | {"PYTHONPATH": str(ROOT)} | environment, check=False)
+
+
 @pytest.mark.slow
 def test_a_master_is_killed_and_nothing_is_lost(tmp_path: Path) -> None:
-    told = subprocess.run(
-        [sys.executable, "-P", "-m", "harness.chaos", "run", "kill-master", "--seed", "3", "--seconds", "9", "--json"],
-        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=240,
-        check=False)
+    told = chaos(tmp_path, "run", "kill-master", "--seed", "3", "--seconds", "9", "--json")
     assert told.returncode == 0, told.stdout + told.stderr
     verdicts = json.loads(told.stdout)["checkers"]
     assert verdicts["queue"]["asked"]["acknowledged"] > 100
     assert verdicts["queue"]["asked"]["read at the end"] >= verdicts["queue"]["asked"]["acknowledged"]
     assert verdicts["recovery"]["asked"]["faults"] == 1
+
+
+def test_where_java_is_missing_it_is_said(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    told = chaos(tmp_path, "run", "kill-master", "--target", JAVA, "--out", "run", PATH=str(tmp_path / "bin"))
+    assert told.returncode == 2 and "not run: java, javac, mvn not found; install a JDK" in told.stderr, told.stderr
+    assert "Traceback" not in told.stderr
+
+
+@pytest.mark.java
+@pytest.mark.slow
+def test_the_same_is_done_to_servers_of_java(tmp_path: Path) -> None:
+    """Which promises Java's servers keep is theirs: that they are started, killed, found and judged is ours."""
+    current_release()
+    told = chaos(tmp_path, "run", "kill-master", "--target", JAVA, "--seed", "3", "--seconds", "9", "--json")
+    assert told.returncode in (0, 1), told.stdout + told.stderr
+    verdicts = json.loads(told.stdout)["checkers"]
+    assert verdicts["queue"]["asked"]["read at the end"] > 50
+    assert verdicts["nodes"]["valid"] is True and verdicts["nodes"]["asked"]["faults"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", ["raft-kill-leader", "raft-partition"])
+def test_keys_of_a_raft_group_stay_linearizable(tmp_path: Path, scenario: str) -> None:
+    told = chaos(tmp_path, "run", scenario, "--seed", "1", "--seconds", "9", "--json")
+    assert told.returncode == 0, told.stdout + told.stderr
+    verdicts = json.loads(told.stdout)["checkers"]
+    assert verdicts["linearizable kv"]["asked"]["operations"] > 50
+    assert verdicts["nodes"]["asked"]["faults"] >= 1
+
+
+@pytest.mark.slow
+def test_reads_that_ask_nobody_are_found_to_be_stale(tmp_path: Path) -> None:
+    told = chaos(
+        tmp_path, "run", "raft-partition", "--seed", "1", "--seconds", "9", "--option", "read=unsafe", "--json")
+    assert told.returncode == 1, told.stdout + told.stderr
+    assert json.loads(told.stdout)["checkers"]["linearizable kv"]["valid"] is False

@@ -110,11 +110,14 @@ def test_who_does_not_come_back_is_named(tmp_path: Path, where: list[str], fault
 def test_what_the_target_says_of_itself_is_told(tmp_path: Path) -> None:
     service(tmp_path, "pause")
     text = (tmp_path / "target.toml").read_text()
-    (tmp_path / "target.toml").write_text(text.replace('["true"]', '["sh", "-c", "echo two of three copies; exit 5"]'))
+    once = "test -e {run}/once || exec touch {run}/once; echo two of three copies; exit 5"
+    (tmp_path / "target.toml").write_text(text.replace('["true"]', f'["sh", "-c", "{once}"]'))
     told = chaos(tmp_path, "run", "scenario.toml", "--out", "run", "--no-sandbox")
     assert told.returncode == 1 and "Traceback" not in told.stderr, told.stdout + told.stderr
     assert "well: all nodes are up, but [well] ends with 5\n    two of three copies" in told.stdout
-    (tmp_path / "target.toml").write_text(text.replace('["true"]', '["no-such-program"]'))
-    refused = chaos(tmp_path, "run", "scenario.toml", "--out", "third", "--no-sandbox")
-    assert refused.returncode == 2 and "[well] no-such-program: No such file" in refused.stderr, refused.stderr
-    assert "Traceback" not in refused.stderr
+    for command, words in (('"no-such-program"', "[well] no-such-program: No such file"),
+                           ('"false"', "not well before anything was done to it\nall nodes are up, but [well] ends")):
+        (tmp_path / "target.toml").write_text(text.replace('"true"', command))
+        refused = chaos(tmp_path, "run", "scenario.toml", "--out", command.strip('"'), "--no-sandbox")
+        assert refused.returncode == 2 and words in refused.stderr, refused.stderr
+        assert "Traceback" not in refused.stderr
