@@ -127,6 +127,7 @@ class Need(NamedTuple):
 @lru_cache(maxsize=64)
 def need_of(acks: int, least: int = 1) -> Need:
     """There are few: one is made for each, not for each put."""
+    assert (acks == ALL or acks >= 1) and least >= 1, "the master counts itself"
     return Need(acks, least)
 
 
@@ -226,6 +227,7 @@ class PutQueue(Generic[PutT]):
             insort(queue, waiting)
         else:
             queue.append(waiting)
+        assert len(queue) < 2 or queue[-2][0] <= queue[-1][0], "in the order of their ends"
         if deadline_ns < self._due_ns:
             self._due_ns = deadline_ns
         return True
@@ -238,6 +240,7 @@ class PutQueue(Generic[PutT]):
                 held = queue[:count]
                 del queue[:count]
                 self._count -= count
+                assert self._count >= len(queue), "each put is counted until it is released"
                 for _, _, _, put in held:
                     self._release(put, PutStatus.PUT_OK)
 
@@ -250,6 +253,7 @@ class PutQueue(Generic[PutT]):
             due += [waiting for waiting in queue if waiting[2] <= now_ns]
             queue[:] = [waiting for waiting in queue if waiting[2] > now_ns]
         self._due_ns = min((waiting[2] for queue in self._by_need.values() for waiting in queue), default=_NEVER)
+        assert self._due_ns > now_ns, "whatever was due is out of its queue"
         self._end(sorted(due, key=itemgetter(2, 1)), PutStatus.FLUSH_SLAVE_TIMEOUT)
 
     def fail_all(self, status: PutStatus = PutStatus.FLUSH_SLAVE_TIMEOUT) -> None:
@@ -259,6 +263,7 @@ class PutQueue(Generic[PutT]):
             waiting += queue
             queue.clear()
         self._due_ns = _NEVER
+        assert len(waiting) == self._count, "each put is counted until it is released"
         self._end(sorted(waiting, key=itemgetter(1)), status)
 
     def _end(self, ended: Sequence[_Waiting[PutT]], status: PutStatus) -> None:

@@ -52,6 +52,7 @@ class EpochFile:
         if not loaded.damaged and (main is not None or backup is None):
             self._on_disk = loaded.epochs
         last = loaded.epochs.last
+        assert last is None or main is not None or backup is not None, "no file tells of no epoch"
         doubtful = last is not None and (not self._boot or self._text(self._path + BOOT) != self._boot)
         return Found(loaded.epochs, NoEpochs.PLAIN if main is backup is None else NoEpochs.LOST, loaded.damaged,
                      last.epoch if last is not None and doubtful else NOT_IN_DOUBT)
@@ -61,6 +62,7 @@ class EpochFile:
 
         In this order: a crash in between leaves an epoch in doubt that has not a byte yet.
         """
+        assert epochs, "a master has begun an epoch"
         self.write(epochs)
         if self._boot and self._text(self._path + BOOT) != self._boot:
             write_whole(self._files, self._path + BOOT, self._boot.encode())

@@ -69,6 +69,7 @@ class EpochList:
 
     def end(self, at: int) -> int:
         """First offset behind the entry at index ``at``; ``END_OFFSET_OPEN`` for the last."""
+        assert 0 <= at < len(self.entries)
         return self.entries[at + 1].start if at + 1 < len(self.entries) else END_OFFSET_OPEN
 
     def append(self, epoch: int, start: int) -> EpochList:
@@ -95,21 +96,27 @@ class EpochList:
         """Without what ends at or before ``offset``, the log's new beginning."""
         if not self.entries or self.end(0) > offset:
             return self
-        return EpochList(entry for at, entry in enumerate(self.entries) if self.end(at) > offset)
+        kept = EpochList(entry for at, entry in enumerate(self.entries) if self.end(at) > offset)
+        assert kept.last == self.last and kept.find(offset) == self.find(offset), "who wrote what is left stays known"
+        return kept
 
     def within(self, log_end: int) -> EpochList:
         """Without what begins behind the log's end: a crash came between cutting the log and writing this list, or
         between writing it and the first byte of the new reign."""
-        return self.cut_from_offset(log_end + 1)
+        kept = self.cut_from_offset(log_end + 1)
+        assert kept.find(log_end) == kept.last == self.find(log_end), "the last entry left is the log's end's"
+        return kept
 
     def find(self, offset: int) -> Epoch | None:
         """Whose byte ``offset`` is; None before the first entry."""
         at = bisect_right(self.entries, offset, key=lambda entry: entry.start)
+        assert not at or self.entries[at - 1].start <= offset
         return self.entries[at - 1] if at else None
 
     def next(self, epoch: int) -> Epoch | None:
         """The first entry with a greater epoch."""
         at = bisect_right(self.entries, epoch, key=lambda entry: entry.epoch)
+        assert at == len(self.entries) or self.entries[at].epoch > epoch
         return self.entries[at] if at < len(self.entries) else None
 
     def start_of(self, epoch: int) -> int | None:
@@ -129,6 +136,7 @@ def consistent_point(local: EpochList, local_end: int, master: EpochList, master
         entry = mine.entries[at]
         other = starts.get(entry.epoch)
         if other is not None and theirs.entries[other] == entry:
+            assert entry.start <= min(local_end, master_end), "the common epoch has begun in both logs"
             return min(mine.end(at), local_end, theirs.end(other), master_end)
     return 0 if mine and theirs and mine.entries[0].start == theirs.entries[0].start == 0 else None
 

@@ -72,17 +72,22 @@ class InSync:
     """The other members, until who they are changes: each put and each acknowledgement asks for them."""
 
     def __attrs_post_init__(self) -> None:
+        assert 0 <= self.confirm <= self.log_end, "only what is in the log is confirmed"
+        assert self.epoch_start <= self.log_end, "an epoch begins where the log ended, and the log has grown since"
         self._confirm()
 
     # --- what happens ----------------------------------------------------------------------------------------
 
     def advanced(self, log_end: int, durable_end: int) -> None:
         """The master's own log grew."""
+        assert durable_end <= log_end, "only what is in the log is durable"
+        assert log_end >= self.log_end, "nobody cuts a master's log"
         self.log_end, self.durable_end = log_end, durable_end
         self._confirm()
 
     def opened(self, broker_id: int, learner: bool, now_ns: int, ear: Ear | None = None) -> None:
         """A slave's handshake came, on its first connection or on a new one, of which ``ear`` hears."""
+        assert broker_id != self.self_id, "no master follows itself"
         slave = self._slave(broker_id)
         slave.connected, slave.gone, slave.learner, slave.ear = True, False, learner, ear
         slave.ack, slave.joins_until_ns, self._counted = None, None, None
@@ -98,6 +103,8 @@ class InSync:
     def acked(self, broker_id: int, offset: int, now_ns: int) -> None:
         """Its log ends at ``offset``, by the connection that is its present one."""
         slave = self._slave(broker_id)
+        assert slave.connected, "what is acknowledged counts for as long as its connection"
+        assert (slave.ack or 0) <= offset <= self.log_end, "a slave's log grows, and holds no more than the master's"
         slave.ack = offset
         if not slave.learner and offset >= slave.sent_max:
             at_end = offset == self.log_end
@@ -109,6 +116,7 @@ class InSync:
     def closed(self, broker_id: int) -> None:
         """Its present connection ended."""
         slave = self._slave(broker_id)
+        assert slave.connected, "only the present connection tells of the slave"
         slave.connected, slave.gone, slave.ack, slave.joins_until_ns, slave.ear = False, True, None, None, None
         self._counted = None
 
@@ -118,10 +126,12 @@ class InSync:
             if slave.joins_until_ns is not None and slave.joins_until_ns <= now_ns:
                 slave.failed, slave.failed_ns = 1 if broker_id in self._ready() else slave.failed + 1, now_ns
                 slave.joins_until_ns = self._counted = None
+        assert self._counted is None or len(self._counted) == len(self.members) - 1, "who counts is looked up anew"
         self._confirm()
 
     def demand(self, least: int) -> None:
         """``minInSyncReplicas`` is another."""
+        assert least >= 1, "the master itself is in sync"
         self.least = least
         self._confirm()
 
@@ -134,6 +144,7 @@ class InSync:
         found = frozenset(member for member in self.accepted if self._is_silent(member, now_ns))
         if not found:
             return found
+        assert self.self_id not in found, "a master hears itself"
         soon = {member for member in self.accepted - found if self._falls_silent(member, now_ns)}
         return frozenset() if soon and len(self.accepted - found - soon) < self.least else found
 
@@ -152,6 +163,8 @@ class InSync:
 
     def ask(self, request: int, members: frozenset[int], now_ns: int) -> None:
         """A request leaves; until it is answered its members count too."""
+        assert self.self_id in members, "no master asks for a set without itself"
+        assert request not in self.asked, "each request has its own number"
         self.asked[request] = members
         self._counted = None
         self._asked_ns[request] = now_ns
@@ -167,6 +180,7 @@ class InSync:
         void = now_ns - self.config.asked_void_ms * NS_PER_MS if epoch_stands else -1
         for asked in [asked for asked in self.asked if asked == request or self._asked_ns[asked] <= void]:
             del self.asked[asked], self._asked_ns[asked]
+        assert request not in self.asked and self.asked.keys() == self._asked_ns.keys()
         self._counted = None
         self._confirm()
 
@@ -293,6 +307,7 @@ class InSync:
         """A member whose acknowledgement is unknown holds it where it is; one that acknowledged 0 holds it at 0. It
         never goes back. A set with fewer members than are demanded holds it too: who is left of one, or was just
         elected, confirms nothing: what it holds may be gone with it. In Java a new master shows all that it has."""
+        assert self.confirm <= self.log_end, "only what is in the log is confirmed"
         if not self.config.all_ack_in_sync_state_set:
             self.confirm = max(self.confirm, self.durable_end)
             return

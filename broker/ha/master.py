@@ -96,6 +96,7 @@ class HaMaster:
 
     def opened(self, connection: int, now_ns: int) -> None:
         """Somebody connected, and has said nothing yet."""
+        assert connection not in self._connections, "each connection has its own number"
         self._connections[connection] = _Connection(Ear(self._attention, now_ns), now_ns, Pace(self._config, now_ns))
 
     def received(self, connection: int, message: SlaveHandshake | Ack, now_ns: int) -> list[Close]:
@@ -119,6 +120,7 @@ class HaMaster:
 
     def renew(self, epochs: EpochList, in_sync: InSync, now_ns: int) -> None:
         """The same master begins another epoch: connections live on, and what was acknowledged on them still holds."""
+        assert in_sync.epoch_start >= self.in_sync.epoch_start, "a later epoch begins behind an earlier one"
         self.epochs, self.in_sync = epochs, in_sync
         for broker_id, connection in self._present.items():
             here = self._connections[connection]
@@ -186,6 +188,7 @@ class HaMaster:
         if span is None:
             return Idle(heartbeat_ns)  # not a byte and no epoch yet
         epoch, end = span
+        assert begin < end, "an epoch's bytes end behind each of them"
         behind, size = min(end, log.end) - begin, 0
         if behind > 0:
             size = here.pace.take(behind, log.file_bytes - begin % log.file_bytes, now_ns)
@@ -197,6 +200,8 @@ class HaMaster:
                 due_ns = here.written_ns + self._config.confirm_interval_ms * NS_PER_MS
             if now_ns < due_ns:
                 return Idle(due_ns)
+        assert begin + size <= min(end, log.end), "a frame has bytes of one epoch, and none behind the log's end"
+        assert size <= log.file_bytes - begin % log.file_bytes, "a frame has bytes of one file"
         here.next, here.told, here.written_ns = begin + size, epoch, now_ns
         here.told_confirm = self.in_sync.confirm
         if size:
@@ -239,6 +244,7 @@ class HaMaster:
             here.ear.began(here.written_ns, now_ns)
         elif here.ack == offset:
             self._repeated(here, now_ns)
+        assert (here.ack or 0) <= offset <= self.in_sync.log_end
         here.ack = offset
         self._met.add(slave.broker_id)
         self.in_sync.acked(slave.broker_id, offset, now_ns)

@@ -24,6 +24,7 @@ class Pace:
 
     def take(self, behind: int, in_file: int, now_ns: int) -> int:
         """Bytes to send of those that the slave is ``behind``, ``in_file`` at most; 0: wait 100 ms."""
+        assert behind > 0 and in_file > 0, "there is something to send"
         batch, rate = self.config.transfer_batch_bytes, self.config.flow_control_bytes_per_second
         if not rate:
             return min(max(batch, self.config.catch_up_batch_bytes), behind, in_file)
@@ -33,4 +34,5 @@ class Pace:
         if size > self._allowance:  # frames of what has trickled in would be mostly headers
             return 0
         self._allowance -= size
+        assert 0 <= self._allowance <= rate, "no second's worth is lent or saved up"
         return size

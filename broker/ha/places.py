@@ -56,6 +56,7 @@ def superfluous(places: Iterable[Place], most: int) -> list[int]:
 
 def _beyond(places: list[Place], most: int, *, newest_first: bool = False, spared: int = 0) -> list[int]:
     """From the most crowded address, of those the ones that have got least far; never one of the newest ``spared``."""
+    assert 0 <= spared <= most, "somebody can be ended who is not spared"
     ended: list[int] = []
     while len(places) > most:
         crowd = Counter(place.host for place in places)

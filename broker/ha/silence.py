@@ -28,6 +28,7 @@ class Attention:
     """The end of its last pause."""
 
     def look(self, now_ns: int) -> None:
+        assert self._looked_ns is None or self._looked_ns <= now_ns, "time goes on"
         if self._looked_ns is not None and self._paused(now_ns):
             self._resumed_ns = now_ns
         self._looked_ns = now_ns
@@ -74,6 +75,7 @@ class Ear:
     def began(self, asked_ns: int, now_ns: int) -> None:
         """Its first words that can be repeated, which it was asked for then. What a network held up, and lets go with
         what was said later, comes late."""
+        assert asked_ns <= now_ns, "asked first, answered then"
         if now_ns - asked_ns <= self.attention.seldom_ns:
             self._began_ns = now_ns
 
@@ -97,6 +99,7 @@ class Ear:
             self.beats, self._regularly, self._repeated_ns, self._silent_ns = False, 0, None, None
         elif self.silent(now_ns):
             self._silent_ns = self.heard_ns
+        assert self._silent_ns is None or self.beats, "only who beats is ever silent"
 
     def silent(self, now_ns: int) -> bool:
         return self.beats and self.attention.silent(self.heard_ns, now_ns)

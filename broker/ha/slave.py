@@ -98,6 +98,7 @@ class HaSlave:
     ) -> None:
         """``in_doubt``: until the log is level with a master's it may lack what it acknowledged. ``trusted_end``: what
         is behind is copied anew, as soon as there is a master to copy it from."""
+        assert trusted_end is None or (in_doubt and trusted_end < log_end), "of a doubtful log, a part"
         self.state = HaState.READY
         self.epochs = epochs.within(log_end)
         self.log_end = log_end
@@ -223,6 +224,7 @@ class HaSlave:
         if cut is None:
             return []  # the connection went meanwhile; the next handshake finds what is left to do
         self._cutting = None
+        assert log_end is None or log_end <= self._received_end, "no cut makes a log longer"
         if log_end is not None:
             self._cut_to(log_end)
         if log_end != cut.point:
@@ -233,6 +235,7 @@ class HaSlave:
         """The log is stored up to ``log_end``, and flushed where puts wait for their flush."""
         if log_end == self.log_end == self._reported:
             return []
+        assert log_end <= self._received_end or self._empty, "only what came is stored"
         self.log_end = log_end
         return self._take_confirm() + self._ack_what_is_stored(now_ns) + self._judge()
 
@@ -259,6 +262,7 @@ class HaSlave:
                                    "have it copied anew", now_ns, self._config.truncate_retry_ms)
         if self._trusted_end is not None and not self._empty:
             point = min(point, self._trusted_end)
+        assert 0 <= point <= self._received_end, "logs are the same as far as both reach"
         everything = point == 0 and not self._empty
         if point < self._received_end or everything:
             self._cutting = TruncateLog(point, everything, below_confirm=point < self.confirm)
@@ -273,6 +277,7 @@ class HaSlave:
     def _start(self, point: int, now_ns: int) -> list[Output]:
         """The log ends where it and the master's are the same. An epoch that begins right there stays only if it is
         the master's own."""
+        assert point == self._received_end and self._cutting is None, "what differs was cut off"
         kept = self.epochs.cut_from_offset(point)
         here = self.epochs.find(point)
         if here is not None and here.start == point and here in self._master.entries:
@@ -310,6 +315,7 @@ class HaSlave:
                 outputs.append(WriteEpochs(known))
             elif not size and message.confirm == self._confirm_of_master:
                 self._ear.repeated(now_ns)
+        assert not size or self.epochs.find(end) == self.epochs.last, "no epoch begins behind the log's end"
         if size:
             self._received_end = end
             outputs.append(AppendLog(message.offset, message.body))
@@ -328,12 +334,14 @@ class HaSlave:
             if entry.start <= end and epoch <= tag.epoch and (
                     last is None or (epoch > last.epoch and entry.start >= last.start)):
                 known = known.append(*entry)
+        assert known.last is None or known.last.epoch <= tag.epoch, "no epoch is known before its master is heard"
         return known
 
     def _take_confirm(self) -> list[Output]:
         confirm = min(self._confirm_of_master, self.log_end)
         if confirm <= self.confirm:
             return []
+        assert confirm <= self.log_end, "only what is here is shown"
         self.confirm = confirm
         return [SetConfirm(confirm)]
 
@@ -350,6 +358,7 @@ class HaSlave:
         return [LogTrusted()]
 
     def _ack(self, now_ns: int) -> Send:
+        assert self._reported <= self.log_end, "no connection hears that a log has become shorter"
         if self._reported < 0:
             self._asked_ns = now_ns
         self._reported, self._written_ns = self.log_end, now_ns

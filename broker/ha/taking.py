@@ -76,4 +76,6 @@ STEPS: Final[Mapping[tuple[From, To], tuple[Step, ...]]] = {
 
 
 def steps(before: From, role: Become) -> tuple[Step, ...]:
-    return STEPS[before, To.MASTER if isinstance(role, BecomeMaster) else To.SLAVE]
+    found = STEPS[before, To.MASTER if isinstance(role, BecomeMaster) else To.SLAVE]
+    assert Step.OPEN not in found[:-1], "writes open when all else is done"
+    return found

@@ -68,6 +68,7 @@ class Ack:
     offset: int
 
     def to_bytes(self) -> bytes:
+        assert self.offset >= 0, "offsets begin at 0: the master would close the connection"
         return ACK.pack(HaState.TRANSFER, self.offset)
 
 
@@ -87,6 +88,8 @@ class MasterHandshake:
         if told and told[0].start == 0:
             first = told[0].epoch
             told = (*(Epoch(epoch, 0) for epoch in range(max(1, first - EPOCHS_MAX + len(told)), first)), *told)
+        assert len(told) <= EPOCHS_MAX, "a Java slave has room for no more"
+        assert not told or told[-1] == self.epochs.last, "the newest is told last"
         return MASTER_HANDSHAKE.pack(HaState.HANDSHAKE, ENTRY.size * len(told), self.log_end, last) + b"".join(
             ENTRY.pack(*entry) for entry in told)
 
@@ -124,6 +127,7 @@ class Block:
 
 def transfer_header(offset: int, size: int, epoch: Epoch, confirm: int) -> bytes:
     """What goes before the ``size`` bytes of a ``Transfer``."""
+    assert 0 <= size <= BODY_BYTES_MAX, "a Java slave has room for no more"
     return TRANSFER.pack(HaState.TRANSFER, size, offset, *epoch, confirm)
 
 
@@ -173,6 +177,7 @@ class _Pieces:
 
     def keep(self, data: bytes | memoryview, at: int, needed: int) -> None:
         """The frame that begins at ``at`` needs so many bytes."""
+        assert not self._held, "one frame at a time comes in pieces"
         self._held += memoryview(data)[at:]
         self._needed = needed
 
@@ -242,6 +247,7 @@ class MasterMessages:
                 self._pieces.keep(whole, at, needed)
                 return
             message = self._message(whole, at)
+            assert (message is None) == (self._rest > 0), "a header without a body is a message"
             at += needed
             if message is not None:
                 yield message
@@ -277,6 +283,7 @@ class MasterMessages:
         if not 0 <= offset <= _OFFSET_MAX - size or epoch < 0 or start < 0:
             raise HaFrameError(f"the master sent offset {offset}, epoch {epoch} from {start}; none is negative, and no "
                                f"log goes beyond {_OFFSET_MAX}")
+        assert not self._rest, "one body follows the other"
         self._rest, self._offset, self._epoch, self._confirm = size, offset, Epoch(epoch, start), confirm
         return None if size else Transfer(offset, self._epoch, confirm)
 

@@ -33,6 +33,7 @@ class Carrier:
                 self._one(self._outputs.popleft())
         finally:
             self._busy = False
+        assert not self._outputs, "what follows from an output is carried out with it"
         held = self._in_sync()
         known = None if held is None else (held.accepted_epoch, *held.asked, held.confirm)
         if known != self._known:

@@ -32,6 +32,7 @@ class Demand:
     def settle(self) -> None:
         """Now and then, and before a role is taken: the gate may say something else than it did."""
         in_force = self._gate().in_force
+        assert self._wanted is None or in_force >= self._wanted.min_in_sync_replicas, "a gate is raised at once"
         if self._wanted is not None and in_force != self._in_force:
             self._in_force = in_force
             self._apply(attrs.evolve(self._wanted, min_in_sync_replicas=in_force))

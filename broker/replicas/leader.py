@@ -47,6 +47,7 @@ class LeaderSearch:
 
     def look_soon(self, now_ns: int) -> None:
         """Not more often than each ``retry_ms``."""
+        assert self._looked_ns <= now_ns, "time goes on"
         self._under_way.times.put_by(Kind.DISCOVER, max(now_ns, self._looked_ns + self._retry_ns))
 
     def failed(self, address: str, now_ns: int) -> None:
@@ -64,6 +65,7 @@ class LeaderSearch:
             self._renewed_ns = sent_ns
             if not self.leads(address):
                 self._lead_by(address)  # who renews a lease leads: nobody has to be asked who does
+            assert self.leads(address)
             self._sure = True
 
     def _told(self, address: str, answer: Command | None, _: int) -> list[Output]:
@@ -73,6 +75,7 @@ class LeaderSearch:
             if leader and told.is_leader:
                 self._names = {name: known for name, known in self._names.items() if known != address}
                 self._names[leader] = address
+                assert len({*self._names.values()}) == len(self._names), "a controller has one name"
             said = told.is_leader or not self._sure  # who left the group names for ever who led it then
             if leader and said and self.address not in (leader, self._names.get(leader, leader)):
                 self._lead_by(leader)

@@ -27,6 +27,7 @@ class Lease:
         self.granted = self.granted or renewed is not None
         if renewed and self.length_ns:
             self.until_ns = max(self.until_ns or 0, sent_ns + self.length_ns)
+        assert self.until_ns is None or self.granted, "what was renewed is granted"
 
     @property
     def began(self) -> bool:
@@ -34,6 +35,7 @@ class Lease:
         return not self.granted or not self.length_ns or self.until_ns is not None
 
     def holds(self, now_ns: int) -> bool:
+        assert self.until_ns is None or (self.length_ns > 0 and self.began), "only a lease that has a length ends"
         return self.began if self.until_ns is None else now_ns < self.until_ns
 
 
@@ -55,14 +57,17 @@ class Gate:
         self.highest = max(self.highest, least)
         self.generation += 1
         self.in_force = max(self.in_force, least)
+        assert self.announced <= self.in_force <= self.highest, "puts need no less than was announced, ever"
 
     def begin(self) -> None:
         """A mastership begins. Another controller than the one that answered may have given it, and know an older
         announcement: then others are eligible on account of that."""
         self.generation += 1
         self.in_force = self.highest
+        assert self.announced <= self.in_force
 
     def answered(self, generation: int) -> None:
         """The active controller answered a heartbeat of that announcement."""
+        assert generation <= self.generation, "only what was announced is answered"
         if generation == self.generation:
             self.in_force = self.announced

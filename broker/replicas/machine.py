@@ -25,7 +25,7 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
-from broker.ha.taking import Become, BecomeMaster
+from broker.ha.taking import Become, BecomeMaster, BecomeSlave
 
 
 class State(enum.Enum):
@@ -228,6 +228,7 @@ class RoleMachine:
         """This broker left its group since that began: the same role has to be taken anew."""
 
     def named(self, role: Become) -> tuple[Action, ...]:
+        assert role.epoch >= self.epoch, "older news is no news"
         self.target = role
         return self.happened(Event.NAMED_MASTER if isinstance(role, BecomeMaster) else Event.NAMED_SLAVE)
 
@@ -235,6 +236,7 @@ class RoleMachine:
         """``doubtful``: by now it is known that this broker may not lead that epoch."""
         if self.state is State.STOPPED:
             return ()
+        assert role == self._under_way, "replication takes what it was asked for"
         wanted, stale, self._under_way, self._stale = self.target, self._stale, None, False
         if wanted is None or (doubtful and wanted == role):
             self.role = self.target = None
@@ -248,6 +250,7 @@ class RoleMachine:
     def refused(self) -> tuple[Action, ...]:
         if self.state is State.STOPPED:
             return ()
+        assert self._under_way is not None, "replication takes what it was asked for"
         stale, self._under_way, self._stale = self._stale, None, False
         if stale and self.target is not None:
             return self.happened(Event.OUTRUN)
@@ -291,6 +294,10 @@ class RoleMachine:
         self.state, actions = move
         actions += self._retreats(event)
         assert not self.yielding or self.state is State.MASTER, "nobody else has anything to yield"
+        assert self.state is not State.MASTER or isinstance(self.role, BecomeMaster), "a state tells of its role"
+        assert self.state is not State.SLAVE or isinstance(self.role, BecomeSlave), "a state tells of its role"
+        assert self.state in REGISTERED or self.role is None, "who is not registered has no role"
+        assert self.state not in TAKING or self.target is not None, "who takes a role knows which one"
         if Action.TAKE in actions:
             if self._under_way is not None:  # replication takes one at a time; the end of that one leads to this one
                 return tuple(action for action in actions if action is not Action.TAKE)
@@ -313,6 +320,7 @@ class RoleMachine:
     def writes(self) -> Writes:
         """Whether they may be open."""
         writes = WRITES[self.state]
+        assert writes is Writes.CLOSED or self.role is not None, "only a role that was taken opens writes"
         if writes is Writes.LEASED and (self.retreat is Retreat.HANDING_OVER or (self._alone and self.yielding)):
             return Writes.CLOSED
         return writes

@@ -86,10 +86,8 @@ OUTDATED: Final = frozenset({
 })
 """Those that say so: its epoch may be over by what it asked for itself. What the poll finds decides."""
 
-
 UNLEASED_BEAT_MS: Final = 200
 """Between heartbeats of a master that was never granted a lease, and serves nobody for the lack of it."""
-
 
 VOID: Final = 3
 """Times ``request_timeout_ms``: a request for a successor that is that old, and has no answer, is carried out no
@@ -251,6 +249,7 @@ class ReplicasManager:
 
     def written(self, now_ns: int) -> list[Output]:
         """The file of the last output is durable, or gone."""
+        assert self._writing, "one file at a time"
         self._writing = False
         return self.tick(now_ns)
 
@@ -283,19 +282,25 @@ class ReplicasManager:
 
     def role_failed(self, role: Become, reason: str, now_ns: int) -> list[Output]:
         """Replication refused. The old role is over as well; the next poll tries again."""
-        return [Report(f"cannot take the role of epoch {role.epoch}: {reason}"), *self._act(self.machine.refused()),
-                *self._fence(now_ns)]
+        outputs = [Report(f"cannot take the role of epoch {role.epoch}: {reason}"), *self._act(self.machine.refused()),
+                   *self._fence(now_ns)]
+        assert not self.serving, "the role before is over as well"
+        return outputs
 
     def hand_over(self, now_ns: int) -> list[Output]:
         """Another one is to be master. Whatever comes meanwhile, as a lease that ends and is renewed, or one more
         election of this broker, it writes nothing again: its successor may have been chosen already."""
         self.machine.hand_over()
-        return self._fence(now_ns) or [Fence(_HANDED_OVER)]
+        outputs = self._fence(now_ns) or [Fence(_HANDED_OVER)]
+        assert not (self.serving and self.machine.state is State.MASTER), "its successor may have been chosen"
+        return outputs
 
     def shutdown(self, now_ns: int) -> list[Output]:
         self.machine.stop()
         self._under_way.forget()
-        return self._fence(now_ns)
+        outputs = self._fence(now_ns)
+        assert not self.serving, "a broker that stops writes nothing"
+        return outputs
 
     def next_deadline(self, now_ns: int) -> int | None:
         """When time alone is the next to change something. What is overdue after a ``tick`` waits for an event."""
@@ -429,6 +434,7 @@ class ReplicasManager:
                       "was lost or this broker was cleaned; remove the identity file to join as a new one")
 
     def _write(self, action: Action) -> Output:
+        assert not self._writing, "one file at a time"
         self._writing = True
         self._times.put(Kind.REGISTER)
         if isinstance(self._found, Identity):
@@ -518,8 +524,7 @@ class ReplicasManager:
             return self._poll(now_ns)
         return []
 
-    def _poll(self, now_ns: int, on_answer: OnAnswer | None = None,
-              ) -> list[Output]:
+    def _poll(self, now_ns: int, on_answer: OnAnswer | None = None) -> list[Output]:
         poll = GetReplicaInfoRequest(self._config.broker_name, self._config.cluster_name)
         return self._ask(Kind.POLL, RequestCode.CONTROLLER_GET_REPLICA_INFO, poll, now_ns, on_answer or self._polled)
 
@@ -549,6 +554,7 @@ class ReplicasManager:
         """Ask to be replaced; a controller that does not know how is asked for each of the others. Where a member may
         lack what was acknowledged, that is left to the controller, who chooses the longest log."""
         config, times, wait_ns = self._config, self._times, self._config.retry_ms * NS_PER_MS
+        assert self._doubtful_epoch >= 0, "nobody resigns who lost nothing"
         outputs: list[Output] = []
         if times.due(Kind.ELECT, now_ns):
             other = self._successors.pop() if self._successors else None
@@ -615,7 +621,9 @@ class ReplicasManager:
         if epoch > self._doubtful_epoch:
             self._doubtful_epoch = epoch
             self._gave_way = True
-        return [*self._act(self.machine.displaced()),
+        actions = self.machine.displaced()
+        assert self.role is None and self.machine.target is None, "only one of two processes has a role"
+        return [*self._act(actions),
                 Report(f"{_ANOTHER}: this one has no role, and asks until that one is gone")]
 
     # --- silence, disks and the yield ------------------------------------------------------------------------
@@ -659,6 +667,7 @@ class ReplicasManager:
         if (reason is None or broker_id is None or self._times.waits(Kind.YIELD, slot)
                 or not self._yielding.asks(now_ns, sight)):
             return []
+        assert self.machine.yielding, "a master asks for a successor while it yields"
         holders = ",".join(map(str, sorted(sight.holders))) if reason is Reason.DISK else None
         elect = ElectMasterRequest(config.cluster_name, config.broker_name, broker_id, yield_epoch=self.epoch,
                                    yield_reason=reason.value, holders=holders)
@@ -698,6 +707,7 @@ class ReplicasManager:
         role: Become = (BecomeMaster(epoch, members, members_epoch) if master == self.broker_id
                       else BecomeSlave(epoch, master, address))
         if isinstance(role, BecomeMaster):
+            assert epoch > self._doubtful_epoch, "nobody leads an epoch of which it may lack something"
             self.gate.begin()
         self._seen = epoch
         return self._act(self.machine.named(role))
@@ -738,6 +748,7 @@ class ReplicasManager:
 
         outputs = self._ask(Kind.ALTER, RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, now_ns, on_answer,
                             SyncStateSet(members, held.accepted_epoch).to_json())
+        assert held.self_id == self.broker_id, "a master keeps the books of its own group"
         if outputs:
             held.ask(self._under_way.number, members, now_ns)
         return outputs
@@ -761,6 +772,7 @@ class ReplicasManager:
         if self.serving == (not why):
             return []
         self.serving = not why
+        assert not self.serving or (self._counted and self.role is not None), "only who has a role serves"
         return [Fence(why)] if why else [Serve()]
 
     def _closed(self, now_ns: int) -> str:

@@ -131,6 +131,8 @@ class Membership(ABC):
 
     def _took(self, role: Become, in_sync: InSync | None) -> None:
         """Replication is in that role; ``in_sync``: a master's."""
+        assert in_sync is None or in_sync.self_id == self.manager.broker_id, "a master's books are its own"
+        assert isinstance(role, BecomeMaster) is (in_sync is not None), "only a master keeps books"
         self.manager.in_sync = in_sync
         outputs = self._now_manager().role_taken(role, self._clock())
         if self.manager.machine.state not in TAKING and self.manager.role == role:

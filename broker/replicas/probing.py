@@ -49,6 +49,7 @@ class Probing:
         self._cluster_name, self._broker_name, self._under_way = cluster_name, broker_name, under_way
         self._every_ns, self._fresh_ns = interval_ms * NS_PER_MS, silence_ms * NS_PER_MS
         self._members_ns = members_ms * NS_PER_MS
+        assert self._every_ns <= self._fresh_ns, "an answer counts until the next one can come"
         self._members: dict[int, str] = {}
         self._asked_ns: dict[int, int] = {}
         self._reached_ns: dict[int, int] = {}
@@ -83,6 +84,7 @@ class Probing:
                 Kind.MEMBERS, leader, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA,
                 GetSyncStateDataRequest(self._cluster_name), now_ns,
                 partial(self._know, frozenset({self_id, role.master_id})), BrokerNames([self._broker_name]).to_json())
+        assert self._members.keys().isdisjoint((self_id, role.master_id)), "others are asked"
         for member, address in self._members.items():
             if now_ns >= self._asked_ns.get(member, 0) + self._every_ns:
                 self._asked_ns[member] = now_ns
@@ -95,6 +97,7 @@ class Probing:
 
     def reaches(self, now_ns: int) -> str:
         """As a heartbeat says it: "2,3"."""
+        assert self._role is not None or not self._reached_ns, "who was reached under another master does not count"
         return ",".join(str(member) for member, asked_ns in sorted(self._reached_ns.items())
                         if member in self._members and now_ns < asked_ns + self._fresh_ns)
 

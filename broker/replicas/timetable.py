@@ -60,6 +60,7 @@ class Timetable:
         return (kind, slot) in self._waits
 
     def sent(self, number: int, kind: Kind, slot: str = "") -> None:
+        assert not self.waits(kind, slot), "one of a kind is under way"
         self._waits[kind, slot] = number
 
     def answered(self, number: int, kind: Kind, slot: str = "") -> None:

@@ -76,6 +76,7 @@ def sight_of(held: InSync, lease: Lease, least: int, *, end: int, disk: DiskHeal
     wanted, heard = held.wanted(now_ns) or held.accepted, held.heard(now_ns)
     shrinks = len(wanted) < least <= len(held.accepted)
     lonely = (shrinks or len(held.accepted) < least) and len(heard) + 1 < least
+    assert held.self_id not in heard, "a master is no heir of its own"
     heirs = {member: ack for member, ack in heard.items() if member in held.accepted}
     return Sight(
         shrinks=shrinks, too_few=lonely and bool(lease.length_ns) if alone else lonely or shrinks,
@@ -124,6 +125,7 @@ class Yielding:
         if self.reason is not None and not (self.alone and sight.leased):
             self._run(now_ns, sight)
         self._may_shrink = self._may_shrink and sight.too_few
+        assert self.reason is None or self._began_ns <= now_ns, "time goes on"
         self._sight = sight
         return self.reason is not None
 
@@ -140,6 +142,7 @@ class Yielding:
         if said is not Told.UNKNOWN and sent_ns in self._unanswered_ns:
             self._unanswered_ns.remove(sent_ns)
         if said is Told.NOBODY and sent_ns >= self._began_ns:
+            assert self._ask_ns >= sent_ns, "it was asked for this"
             self._until_ns, self._ask_ns = sent_ns, sent_ns + REST_LEAST_NS
 
     def holds_back(self, sight: Sight) -> bool:
@@ -165,6 +168,7 @@ class Yielding:
     # --- inside ----------------------------------------------------------------------------------------------
 
     def _begin(self, now_ns: int, sight: Sight) -> None:
+        assert not self._unanswered_ns, "what became of an earlier attempt is known, or void"
         rested = now_ns >= self._rests_until_ns
         if sight.trouble and sight.heirs and rested:
             self.reason = Reason.DISK
@@ -196,6 +200,7 @@ class Yielding:
         self._unanswered_ns.clear()
         self._rests_until_ns = now_ns + self._rest_ns
         self._rest_ns = min(2 * self._rest_ns, REST_MOST_NS)
+        assert REST_LEAST_NS < self._rest_ns <= REST_MOST_NS
 
     def _doubtful(self, now_ns: int) -> bool:
         return self.alone and any(now_ns < sent_ns + self.void_ns for sent_ns in self._unanswered_ns)

@@ -28,7 +28,9 @@ class Checkpoint:
     """Queues are complete up to here. 0: not known, from a Java before 5.5."""
 
     def encode(self) -> bytes:
-        return _LONGS.pack(*attrs.astuple(self)).ljust(_PAGE_BYTES, b"\0")
+        page = _LONGS.pack(*attrs.astuple(self)).ljust(_PAGE_BYTES, b"\0")
+        assert len(page) == _PAGE_BYTES, "Java maps a whole page"
+        return page
 
     @classmethod
     def decode(cls, raw: bytes | None) -> Checkpoint:

@@ -27,7 +27,9 @@ class Cleaner:
         """How many files to delete by time and room, and below which offset they are. Raises ``OSError``."""
         space, log = self._files.space(), self._log
         count = old_files(config, log.newest_ms(), now_ms, hour, space.used_ratio, log.file_bytes / max(1, space.total))
-        return count, log.min_offset - log.min_offset % log.file_bytes + count * log.file_bytes
+        below = log.min_offset - log.min_offset % log.file_bytes + count * log.file_bytes
+        assert not count or below <= log.max_offset, "the last file stays"
+        return count, below
 
     def try_disk(self) -> None:
         """Whether it has room and works, as ``broker.store.trial``; on any thread. Raises ``OSError``."""

@@ -97,6 +97,7 @@ class CommitLog(Log):
                 f"{self._directory} is damaged at offset {end} ({reason}), below {sure}, which the checkpoint says was "
                 f"flushed, and whole messages stand behind it, from {whole} on. A replica: remove its store, to have "
                 "it copied anew. Else bring back a copy, or remove the file checkpoint, to go on without them")
+        assert begin <= end <= self._end, "whole messages end in a file"
         self.truncate(end)
         for file in self._open:
             file.sync()  # what the former process wrote may be in the system's memory alone
@@ -120,6 +121,7 @@ class CommitLog(Log):
                 with suppress(DamagedRecord):
                     if size <= codec.RECORD_BYTES_MAX and (
                             codec.outline(file.pread(size, inside))[0] == base + inside):
+                        assert base + inside > damage
                         return base + inside
                 inside += 5
         return None
@@ -164,6 +166,7 @@ class CommitLog(Log):
                 raw = encode(message, queue_offset, offset, store_time_ms)
         self._buffer.append(raw)
         self._end = offset + size
+        assert self._end <= self._room_end, "room was taken in one file"
         return offset, size
 
     def append_batch(self, batch: Batch, queue_offset: int, store_time_ms: int) -> tuple[int, list[int]]:
@@ -172,8 +175,11 @@ class CommitLog(Log):
         if self._end + size > self._room_end:
             self.make_room(size)
         offset = self._end
-        self._buffer.append(encode_parts(batch.common, batch.parts, sizes, queue_offset, offset, store_time_ms))
+        raw = encode_parts(batch.common, batch.parts, sizes, queue_offset, offset, store_time_ms)
+        assert len(raw) == size, "records are as long as their heads say"
+        self._buffer.append(raw)
         self._end = offset + size
+        assert self._end <= self._room_end, "room was taken in one file"
         return offset, sizes
 
     def make_room(self, size: int) -> None:
@@ -194,6 +200,7 @@ class CommitLog(Log):
         self._buffer.append(codec.blank(left))
         self.write()
         self._end = self._written = offset
+        assert not offset % self._file_bytes, "a blank fills its file"
 
     def append_raw(self, data: Raw, offset: int, wanted: int | None = None) -> None:
         if offset != self._end and self._bases:
@@ -215,6 +222,7 @@ class CommitLog(Log):
                 self._buffer += parts
                 self._end += size
                 self.write(wanted)
+        assert self._written == self._end == offset + sum(map(len, whole)), "all of it is with the system"
 
     def _by_file(self, data: list[bytes | memoryview], left: int) -> Iterator[list[bytes | memoryview]]:
         """What goes to one file, of which so much is left, and what to the next."""
@@ -225,6 +233,7 @@ class CommitLog(Log):
                 parts, part, left = [], part[left:], self._file_bytes
             parts.append(part)
             left -= len(part)
+            assert left >= 0, "what goes to one file has room in it"
         yield parts
 
     def _reserve(self, offset: int, size: int) -> None:
@@ -232,6 +241,7 @@ class CommitLog(Log):
         if self._failed is not None:
             raise StoreFailed(self._failed)
         base = offset - offset % self._file_bytes
+        assert offset - base + size <= self._file_bytes, "it stands in one file"
         if offset + size <= self._room_end:
             return
         upto = min(base + self._file_bytes, offset + max(size, RESERVE_BYTES))
@@ -245,6 +255,7 @@ class CommitLog(Log):
         self._room_end = min(upto, base + self._file_bytes - BLANK_BYTES_MIN)
 
     def _create(self, base: int, room: int) -> None:
+        assert not self._bases or base == self._bases[-1] + self._file_bytes, "one file follows the other"
         name = f"{self._directory}/{base:020d}"
         file = self._files.open(name, create=True)
         try:
@@ -281,6 +292,7 @@ class CommitLog(Log):
         try:
             if wanted is None:
                 data = b"".join(buffer) if len(buffer) > 1 else buffer[0]
+                assert inside + len(data) <= self._file_bytes, "what waits stands in one file"
                 file.pwrite(data, inside)
                 self._recent.wrote(data, self._written)
             else:
@@ -296,6 +308,7 @@ class CommitLog(Log):
         if self._failed is not None:
             raise StoreFailed(self._failed)
         self.write()
+        assert self._flushed <= self._written == self._end
         if self._flushed == self._written:
             return None
         first = max(0, bisect_right(self._bases, self._flushed) - 1)
@@ -304,6 +317,7 @@ class CommitLog(Log):
 
     def flushed(self, job: SyncJob) -> None:
         if self._failed is None and job.cuts == self._cuts:
+            assert job.target <= self._written, "only a cut takes back what was written"
             self._flushed = max(self._flushed, min(job.target, self._written))
 
     def sync_failed(self, error: OSError) -> StoreFailed:
@@ -319,6 +333,7 @@ class CommitLog(Log):
         self._recent.clear()
         while self._bases:
             self._drop_last()
+        assert not self._open and not self._buffer
         self._cut_to(0)
 
     def truncate(self, offset: int) -> None:
@@ -335,6 +350,7 @@ class CommitLog(Log):
             self._drop_last()
         if self._bases:
             file, base = self._open[-1], self._bases[-1]
+            assert 0 <= offset - base <= self._file_bytes, "the last file is the one that is cut"
             file.resize(offset - base)
             file.resize(self._file_bytes)
             for file in self._open[max(0, bisect_right(self._bases, self._flushed) - 1) :]:
@@ -342,6 +358,7 @@ class CommitLog(Log):
         self._cut_to(offset)
 
     def _cut_to(self, offset: int) -> None:
+        assert not self._buffer, "what waited to be written was, before the cut"
         self._end = self._written = self._flushed = offset
         self._room_end = -1
         self._cuts += 1
@@ -350,6 +367,7 @@ class CommitLog(Log):
         released = []
         while len(self._bases) > 1 and self._bases[1] <= min(offset, self._flushed):
             released.append((self._open.pop(0), f"{self._directory}/{self._bases.pop(0):020d}"))
+        assert not released or (self._bases and self._bases[0] <= self._flushed), "the last file stays"
         return self._delete(released)
 
     def _delete(self, released: list[tuple[File, str]]) -> Iterator[None]:
@@ -391,6 +409,7 @@ class CommitLog(Log):
             return recent
         at = bisect_right(self._bases, offset) - 1
         inside = offset - self._bases[at]
+        assert 0 <= inside < self._file_bytes, "no file is missing between two"
         return self._open[at].pread(min(size, self._file_bytes - inside), inside, cached=cached)
 
     def next_offset(self, offset: int) -> int:
@@ -411,6 +430,8 @@ class CommitLog(Log):
         upto = min(upto, self._end)
         data = self.read(offset, min(ask, upto - offset), cached=cached) if offset < upto else b""
         found, at = codec.outlines(data, offset, most=most, check_crc=check_crc)
+        assert len(found) <= most and 0 <= at <= len(data)
+        assert not found or found[0][0] == offset, "a message says where it stands"
         if found or not data:
             return found, offset + at
         left = self._file_bytes - offset % self._file_bytes

@@ -89,6 +89,7 @@ class ConsumeQueue:
         if self._is_something_behind(min(sure, log_end)):
             self._clear_behind()
         self.min_offset, self.max_offset = self._base // ENTRY_BYTES, self._written // ENTRY_BYTES
+        assert self._written % ENTRY_BYTES == 0 and self.min_offset <= self.max_offset, "entries are whole"
         self._doubt_what_is_not_sure(min(sure, log_end))
 
     def _doubt_what_is_not_sure(self, sure: int) -> None:
@@ -122,8 +123,10 @@ class ConsumeQueue:
             self._look_behind(len(self._open) - 1, 0, last, sure)
             self._drop_last()
         self._written = self._base + number * self._file_bytes + count * ENTRY_BYTES
+        assert self._written <= self._base + len(self._open) * self._file_bytes, "entries that were found are in a file"
 
     def _entry_in(self, number: int, at: int) -> tuple[int, int, int]:
+        assert 0 <= at * ENTRY_BYTES < self._file_bytes, "an entry of that file"
         return ENTRY.unpack(self._open[number].pread(ENTRY_BYTES, at * ENTRY_BYTES))
 
     def _is_sure(self, number: int, at: int, sure: int) -> bool:
@@ -146,6 +149,7 @@ class ConsumeQueue:
                     return count, last
                 last = 0 if nowhere and last < 0 else offset if not nowhere else last
                 count += 1
+        assert count <= self._file_bytes // ENTRY_BYTES
         return count, last
 
     def append(self, queue_offset: int, offset: int, size: int, tags_code: int) -> None:
@@ -166,6 +170,7 @@ class ConsumeQueue:
             self._cut(queue_offset)
         if queue_offset > self.max_offset:
             self._fill(queue_offset)
+        assert queue_offset == self.max_offset, "the n-th entry is the message of queue offset n"
         self.tail += ENTRY.pack(offset, size, tags_code)
         self.max_offset += 1
         if len(self.tail) >= GATHERED * ENTRY_BYTES:
@@ -182,11 +187,13 @@ class ConsumeQueue:
             self.tail += NOWHERE * part
             self.max_offset += part
             self.write()
+        assert not missing, "the message itself is the next"
 
     def write(self) -> None:
         """Hand the entries to the system. Raises ``OSError``; then they are still here."""
         while self.tail:
             number, inside = divmod(self._written - self._base, self._file_bytes)
+            assert 0 <= number <= len(self._open), "one file follows the other"
             if number == len(self._open):
                 file = self._files.open(f"{self._directory}/{self._base + number * self._file_bytes:020d}", create=True)
                 file.resize(self._file_bytes)
@@ -197,11 +204,13 @@ class ConsumeQueue:
             self._dirty.add(number)
             self._written += len(part)
             del self.tail[: len(part)]
+        assert self._written == self.max_offset * ENTRY_BYTES, "the n-th entry is the message of queue offset n"
 
     def to_sync(self) -> tuple[list[File], list[str]]:
         """Files and folders that have changed since the last call, all entries written. Raises ``OSError``."""
         self.write()
         folders = [self._directory] if NEW in self._dirty else []
+        assert max(self._dirty, default=NEW) < len(self._open), "what changed is open"
         files = [self._open[number] for number in sorted(self._dirty - {NEW})]
         self._dirty.clear()
         return files, folders
@@ -218,6 +227,7 @@ class ConsumeQueue:
         while at < min(end, written):
             number, inside = divmod(at - self._base, self._file_bytes)
             parts.append(self._open[number].pread(min(self._file_bytes - inside, min(end, written) - at), inside))
+            assert parts[-1], "a file has its whole size"
             at += len(parts[-1])
         if at < end:
             parts.append(bytes(self.tail[at - written : end - written]))
@@ -243,6 +253,7 @@ class ConsumeQueue:
 
     def _cut(self, queue_offset: int) -> None:
         """Forget entries from there on."""
+        assert self.min_offset <= queue_offset <= self.max_offset, "a cut makes no queue longer"
         at = queue_offset * ENTRY_BYTES
         self.max_offset = queue_offset
         del self.tail[max(0, at - self._written) :]
@@ -294,6 +305,7 @@ class ConsumeQueue:
             self._files.sync_dir(self._directory)  # or a crash might leave a gap
             self._base += self._file_bytes
             self._dirty = {number - 1 if number > 0 else number for number in self._dirty if number}
+        assert not self._open or self._base <= self.min_offset * ENTRY_BYTES, "a file with an entry that counts stays"
 
     def _begin_of(self, queue_offset: int) -> int:
         offset, size, _ = self.entry(queue_offset)
@@ -332,6 +344,7 @@ class ConsumeQueue:
     def _look_behind(self, number: int, begin: int, last: int, sure: int) -> bool:
         """Whether anything stands in that file from ``begin`` on: entries of messages that were flushed, behind the one
         at ``last``, mean that those between are lost."""
+        assert begin % ENTRY_BYTES == 0, "entries are whole"
         found = False
         step = READ_BYTES - READ_BYTES % ENTRY_BYTES
         for at in range(begin, self._file_bytes, step):

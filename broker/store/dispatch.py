@@ -72,6 +72,7 @@ class Dispatcher:
         Raises:
             DamagedRecord: the log cannot be read there.
         """
+        assert also is None or also.offset == self.offset, "one run is handed to both"
         count = 0
         while count < most and self.offset < upto:
             run, offset = self._log.run(self.offset, upto, most - count, ask=_RUN_BYTES, cached=self._cached)
@@ -81,13 +82,17 @@ class Dispatcher:
             if also is not None:
                 also._hand_over(run, offset)
             count += len(run)
+            assert self.offset <= upto, "nobody is told of what may not be seen yet"
+        assert count <= most
         return count
 
     def behind(self, upto: int) -> int:
         """How many messages there are from here to ``upto``, by the size of those in front."""
+        assert self.offset <= upto
         return int((upto - self.offset) / self._mean_bytes)
 
     def _hand_over(self, run: Sequence[Outline], offset: int) -> None:
+        assert self.offset <= run[0][0] < offset, "messages are handed over in order, each once"
         self._take(run)
         self._mean_bytes = (offset - self.offset) / len(run)
         self.offset, self.time_ms = offset, run[-1][5]

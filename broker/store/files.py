@@ -126,6 +126,7 @@ def write_whole(files: Files, path: str, data: bytes) -> None:
     """Replace a small file: after any crash it is the old one or the new one. The old one stays as ``.bak``, which is
     not waited for: a power cut right now may damage the copy, and leaves the file itself whole. On a disk without room
     the spare gives way."""
+    assert not path.endswith((".bak", ".tmp")), "those names are this function's own"
     with_spare(files, lambda: _replace(files, path, data))
 
 
@@ -229,12 +230,14 @@ class MemoryFile:
         self.reads_ahead = wanted
 
     def pread(self, size: int, offset: int, *, cached: bool = True) -> bytes:
+        assert size >= 0 and offset >= 0, "the system refuses less than nothing"
         return bytes(self.data[offset : offset + size])
 
     def write_past(self, parts: Sequence[bytes | memoryview], offset: int) -> None:
         self.pwrite(b"".join(parts), offset)
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        assert offset >= 0, "the system refuses less than nothing"
         self._begin("write")
         if len(self.data) < offset:
             self.data.extend(bytes(offset - len(self.data)))
@@ -245,11 +248,13 @@ class MemoryFile:
         return len(self.data)
 
     def resize(self, size: int) -> None:
+        assert size >= 0, "the system refuses less than nothing"
         self._begin("resize")
         _resize(self.data, size)
         self.changes.append((size, None))
 
     def reserve(self, offset: int, size: int) -> None:
+        assert offset >= 0 and size > 0, "the system refuses to reserve nothing"
         self._begin("reserve")
 
     def sync(self) -> None:
@@ -274,6 +279,7 @@ class MemoryFile:
                     _resize(kept, at)
                 continue
             for sector, begin, part in _sectors(at, data):
+                assert begin // SECTOR_BYTES == (begin + len(part) - 1) // SECTOR_BYTES == sector, "of one sector"
                 if left[sector]:
                     left[sector] -= 1
                     _resize(kept, max(len(kept), begin + len(part)))
@@ -284,7 +290,9 @@ class MemoryFile:
         """Of each sector, how many of its changes reached the disk: one that did had those before it in it."""
         changes = Counter(
             sector for at, data in self.changes if data is not None for sector, _, _ in _sectors(at, data))
-        return {sector: survivors(count) for sector, count in changes.items()}
+        left = {sector: survivors(count) for sector, count in changes.items()}
+        assert all(0 <= left[sector] <= count for sector, count in changes.items()), "no more is left than there was"
+        return left
 
 
 def _sectors(at: int, data: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -332,6 +340,7 @@ class MemoryFiles:
         return sorted(self._names(path))
 
     def rename(self, old: str, new: str) -> None:
+        assert old in self.content, "only what is there gets another name"
         self.hook("rename")
         self.content[new] = self.content.pop(old)
 

@@ -52,6 +52,7 @@ class Flush:
                     return
                 yield
         if self.checkpoint is not None and not self.cancelled:
+            assert self.queues_synced, "a checkpoint promises what is on disk"
             write_whole(self._files, PATH, self.checkpoint.encode())
         self.finished = True
 
@@ -97,6 +98,7 @@ class Flusher:
             self._checkpoint, log_time_ms=self._writer.last_time_ms, queues_time_ms=visible.time_ms,
             index_time_ms=visible.indexed_ms, confirm_offset=visible.offset,
             queues_offset=min(visible.offset, visible.indexed_offset, self._log.flushed_offset))
+        assert checkpoint.queues_offset >= self._checkpoint.queues_offset or self._queues.damaged, "``lower`` lowers it"
         self._flush = Flush(self._files, files, folders, self._index.begin_flush() if self._index is not None else None,
                             None if self._queues_in_doubt else checkpoint)
         return self._flush
@@ -104,6 +106,7 @@ class Flusher:
     def end(self, flush: Flush) -> None:
         """It ran to its end, raised, or was cancelled. After a failed sync the system may have dropped entries of
         queues, so no checkpoint counts on them any more: the next process builds them again."""
+        assert flush is self._flush, "one flush at a time"
         self._flush = None
         if flush.finished and not flush.cancelled and flush.checkpoint is not None:
             self._checkpoint = attrs.evolve(flush.checkpoint, master_flushed_offset=self.master_flushed_offset)
@@ -125,6 +128,7 @@ class Flusher:
     def lower(self, offset: int) -> None:
         """The log is about to be cut there: entries of later messages must not be taken for flushed ones. A flush under
         way, which was cancelled, may have gone further. Raises ``OSError``."""
+        assert self._flush is None or self._flush.cancelled, "no flush counts on what is cut"
         if offset < self._checkpoint.queues_offset or self._flush is not None:
             self._checkpoint = attrs.evolve(
                 self._checkpoint, queues_offset=min(offset, self._checkpoint.queues_offset))

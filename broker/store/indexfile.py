@@ -43,6 +43,7 @@ def file_name(time_ms: int) -> str:
     month = (5 * day + 2) // 153
     of_month = day - (153 * month + 2) // 5 + 1
     month += 3 if month < 10 else -9
+    assert 1 <= month <= 12 and 1 <= of_month <= 31
     seconds, millis = divmod(of_day, 1000)
     return (f"{year + 400 * era + (month <= 2):04d}{month:02d}{of_month:02d}{seconds // 3600:02d}"
             f"{seconds // 60 % 60:02d}{seconds % 60:02d}{millis:03d}")
@@ -80,6 +81,7 @@ class IndexFile:
 
     def put(self, entries: Sequence[Entry]) -> None:
         """Entries of messages, in their order; the file must have room for them."""
+        assert 0 < len(entries) <= self.room, "there is room for all of them"
         slots, pages, first, count = self._slots, self._pages, self.count, self.count
         packed: list[bytes] = []
         add, pack, begin_ms, last_ms, seconds = packed.append, _ENTRY.pack, self.begin_ms, -1, 0
@@ -103,6 +105,7 @@ class IndexFile:
             count += 1
         self.tail += b"".join(packed)
         self.count = count
+        assert len(self._flushing) + len(self.tail) == _ENTRY.size * (count - self._written), "the rest is on disk"
         self.end_ms, self.end_offset = entries[-1][2], entries[-1][1]
 
     def find(self, code: int, most: int, begin_ms: int, end_ms: int, log_end: int) -> list[int]:
@@ -132,9 +135,11 @@ class IndexFile:
         while number >= self.count:
             before = self._entry(number)[3] if number < self._entries else 0
             number = before if before < number else 0
+        assert number < self.count
         return max(number, 0)
 
     def _entry(self, number: int) -> tuple[int, int, int, int]:
+        assert 0 < number < self._entries, "entry 0 ends each chain"
         if self._written <= number < self.count:
             at = _ENTRY.size * (number - self._written)
             if at < len(self._flushing):
@@ -145,6 +150,7 @@ class IndexFile:
     def repair(self) -> None:
         """Slots that a flush left ahead of the header go back to the entries that it counts, before other entries
         stand where they point."""
+        assert not self.tail and not self._flushing, "nothing was put yet"
         for first in range(0, 4 * self._slots, _STEP_BYTES):
             slots = _big_endian(self._file.pread(min(_STEP_BYTES, 4 * self._slots - first), 40 + first))
             if max(slots) < self.count:
@@ -170,6 +176,7 @@ class IndexFile:
     def _steps(self, entries: bytearray, pages: dict[int, array[int]], first: int, header: bytes) -> Iterator[None]:
         if not entries:
             return
+        assert len(entries) % _ENTRY.size == 0 and first >= 1, "entries are whole"
         for at in range(0, len(entries), _STEP_BYTES):
             self._file.pwrite(entries[at : at + _STEP_BYTES], 40 + 4 * self._slots + _ENTRY.size * first + at)
             yield
@@ -186,12 +193,14 @@ class IndexFile:
 
     def flushed(self) -> None:
         self._written += len(self._flushing) // _ENTRY.size
+        assert self._written + len(self.tail) // _ENTRY.size == self.count, "what is not on disk is here"
         self._flushing, self._flushing_pages = bytearray(), {}
 
     def flush_failed(self) -> None:
         """It may be tried again."""
         self.tail[:0] = self._flushing
         self._pages = self._flushing_pages | self._pages
+        assert self._written + len(self.tail) // _ENTRY.size == self.count, "what is not on disk is here"
         self._flushing, self._flushing_pages = bytearray(), {}
 
     def close(self) -> None:
@@ -269,6 +278,7 @@ class KeyIndex:
         name = file_name(time_ms)
         if self._open:
             name = max(name, f"{int(self._open[-1].name.rpartition('/')[2]) + 1:017d}")
+        assert not self._open or self._open[-1].name < f"{DIRECTORY}/{name}", "by name the newest file is the last"
         file = IndexFile(self._files, f"{DIRECTORY}/{name}", self._slots, self._entries)
         self._open.append(file)
         self.new_names = True

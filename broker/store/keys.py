@@ -26,7 +26,9 @@ Entry = tuple[int, int, int]
 
 def key_hash(key: str) -> int:
     """Never negative."""
-    return _positive(java_hash(key) & _MASK)
+    code = _positive(java_hash(key) & _MASK)
+    assert 0 <= code < 1 << 31, "it finds its slot by what is left of a division"
+    return code
 
 
 def keys_of(found: Outline) -> list[str]:
@@ -112,6 +114,7 @@ class KeyHashes:
 
 def _positive(code: int) -> int:
     """``Math.abs``; the smallest has none, and counts as 0."""
+    assert 0 <= code < 1 << 32, "32 bits without a sign"
     if code < 1 << 31:
         return code
     return (1 << 32) - code if code > 1 << 31 else 0

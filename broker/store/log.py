@@ -141,6 +141,7 @@ class Log(Protocol):
             except OSError as error:
                 raise self.sync_failed(error) from error
             self.flushed(job)
+        assert self.flushed_offset == self.written_offset == self.max_offset, "all that was appended is durable"
         return self.flushed_offset
 
     def clear(self) -> None:
@@ -216,6 +217,7 @@ class Log(Protocol):
             found, offset = self.run(offset, upto, check_crc=check_crc, whole=True)
             if not found:
                 return
+            assert found[-1][0] < offset <= upto, "it goes on behind the last one"
             yield from found
 
     def boundary(self, upto: int) -> int:
@@ -225,4 +227,5 @@ class Log(Protocol):
         at = max(self.min_offset, upto - upto % self.file_bytes)
         for offset, size, *_ in self.scan(at, upto, check_crc=False):
             at = offset + size
+        assert at <= max(upto, self.min_offset)
         return at

@@ -31,8 +31,9 @@ class _Walk:
     """Through the log as far as consumers see it now, for one queue."""
 
     def __init__(self, log: Log, queues: Queues, key: Queue, queue: ConsumeQueue, upto: int, most: int) -> None:
-        self._log, self._key, self._queue, self._most = log, key, queue, most
+        self._log, self._key, self.queue, self._most = log, key, queue, most
         self._code = queues.tag_code
+        assert queue.min_offset <= queue.max_offset and upto <= log.max_offset
         self._begin, self._end, self._upto = queue.min_offset, queue.max_offset, upto
         self._dispatcher = Dispatcher(log, log.min_offset, self._take, cached=False)
         self._right: dict[int, bytes] = {}
@@ -49,7 +50,7 @@ class _Walk:
 
     def _take(self, run: Sequence[Outline]) -> None:
         topic, queue_id = self._key
-        begin, end = max(self._begin, self._queue.min_offset), self._end
+        begin, end = max(self._begin, self.queue.min_offset), self._end
         for offset, size, of_queue, place, sys_flag, time_ms, of_topic, properties in run:
             if of_queue != queue_id or of_topic != topic or not in_queue(sys_flag) or not begin <= place < end:
                 continue
@@ -64,7 +65,7 @@ class _Walk:
 
     def _agrees(self, place: int, entry: bytes) -> bool:
         """Whether the queue says the same already, or points at another message of that place."""
-        present = self._queue.read(place, 1)
+        present = self.queue.read(place, 1)
         if present == entry:
             return True
         if present[:12] == entry[:12]:
@@ -81,18 +82,20 @@ class _Walk:
 
     def write(self) -> None:
         """What was found. Raises ``OSError``."""
-        places = sorted(place for place in self._right if place >= self._queue.min_offset)
+        assert len(self._right) <= self._most, "memory has a bound"
+        places = sorted(place for place in self._right if place >= self.queue.min_offset)
         runs = [0, *(at for at, (one, other) in enumerate(pairwise(places), 1) if other != one + 1), len(places)]
         for run in (places[first:last] for first, last in pairwise(runs) if first < last):
-            self._queue.mend(run[0], b"".join(map(self._right.__getitem__, run)))
+            self.queue.mend(run[0], b"".join(map(self._right.__getitem__, run)))
         self._right.clear()
 
     def give_up_rest(self) -> None:
         """Entries of no message in the log point nowhere from now on. Raises ``OSError``."""
-        at = max(0, self._queue.min_offset - self._begin)
+        assert not self.is_partial and not self._right, "all that was found is written"
+        at = max(0, self.queue.min_offset - self._begin)
         while (at := self._found.find(0, at)) >= 0:
-            if self._queue.read(self._begin + at, 1) != NOWHERE:
-                self._queue.mend(self._begin + at, NOWHERE)
+            if self.queue.read(self._begin + at, 1) != NOWHERE:
+                self.queue.mend(self._begin + at, NOWHERE)
             at += 1
 
 
@@ -136,6 +139,7 @@ class Mender:
         queue = self._queues.peek(key)
         outcome: str | None
         try:
+            assert len({*self._waiting}) == len(self._waiting), "each is mended once"
             outcome = GONE if queue is None else self._mend(key, queue, most)
         except OSError as error:
             outcome = f"it cannot be built again: {error}"
@@ -151,6 +155,7 @@ class Mender:
         walk = self._walk
         if walk is None:
             walk = self._walk = _Walk(self._log, self._queues, key, queue, self._visible.offset, self._most)
+        assert walk.queue is queue, "another queue is another walk"
         try:
             if walk.step(most):
                 return None

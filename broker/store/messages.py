@@ -60,6 +60,7 @@ class StoredMessages:
                 break
             records.append(self.log.read(offset, size))
             left -= size
+        assert len(records) <= count
         return records
 
     def get_by_key(self, topic: bytes, key: str, *, begin_ms: int = 0, end_ms: int = 1 << 62,
@@ -78,6 +79,7 @@ class StoredMessages:
             if record.message.topic == topic and begin_ms <= record.store_time_ms <= end_ms and (
                     key == properties.get("UNIQ_KEY") or key in properties.get("KEYS", "").split(" ")):
                 found.append(record)
+        assert len(found) <= most
         return found
 
     def offset_by_time(self, topic: bytes, queue_id: int, time_ms: int) -> int:
@@ -93,6 +95,7 @@ class StoredMessages:
                 low = middle + 1
             else:
                 high = middle
+        assert queue.min_offset <= low == high <= queue.max_offset
         return low
 
     def store_time_ms(self, topic: bytes, queue_id: int, offset: int) -> int:

@@ -152,6 +152,7 @@ class Queues:
         return 0 <= queue_offset <= min(end + self._file_bytes // ENTRY.size, _ENTRIES_MAX)
 
     def _make(self, key: Queue) -> ConsumeQueue:
+        assert key not in self._queues, "a queue has its files to itself"
         folder = f"{FOLDER}/{key[0].decode()}"
         self._new_folders |= {"", FOLDER, folder}
         queue = self._queues[key] = ConsumeQueue(self._files, f"{folder}/{key[1]}", file_bytes=self._file_bytes)
@@ -172,6 +173,7 @@ class Queues:
         except OSError:
             self.not_synced(files, folders)
             raise
+        assert not self._changed, "each queue that changed is written"
         folders += sorted(self._new_folders)
         self._new_folders.clear()
         return files, folders
@@ -188,6 +190,7 @@ class Queues:
 
     def correct_min(self, log_min: int, most: int) -> bool:
         """Give up entries of messages below ``log_min``, of ``most`` queues at a time. True: more of them wait."""
+        assert most >= 0
         behind = [(key, queue) for key, queue in self._queues.items() if queue.log_min != log_min]
         for key, queue in behind[:most]:
             self._correct_min(key, queue, log_min)
@@ -203,6 +206,7 @@ class Queues:
             queue.destroy()
         for topic in sorted({topic.decode() for topic, _ in gone}):
             self._files.remove_folder(f"{FOLDER}/{topic}")
+        assert self._changed.keys() <= {*self._queues.values()}, "nothing is flushed of what is gone"
         if gone:
             self._files.sync_dir(FOLDER)
         return len(gone)

@@ -27,6 +27,7 @@ class Recent:
 
     def wrote(self, data: bytes | memoryview, offset: int) -> None:
         """What is kept are these bytes, if nobody changes them and they are not too many."""
+        assert not self._data or self._at + len(self._data) <= offset, "what is written stands behind what was"
         if type(data) is bytes and len(data) <= BYTES_MAX:
             self._data, self._at, self._room = data, offset, memoryview(b"")
 
@@ -45,6 +46,7 @@ class Recent:
             room[at : at + len(part)] = part
             at += len(part)
         self._data, self._at = room[:at], offset - kept
+        assert self._at + len(self._data) == offset + size, "one run of bytes, up to the end of what was written"
 
     def read(self, offset: int, size: int) -> bytes | None:
         """None if they are not all here."""

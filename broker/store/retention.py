@@ -50,7 +50,9 @@ class RetentionConfig:
     @property
     def old_go_above(self) -> int:
         """Old files go before young ones do, as in Java."""
-        return min(self.disk_max_used_space_ratio, self.young_go_above)
+        above = min(self.disk_max_used_space_ratio, self.young_go_above)
+        assert above <= self.young_go_above <= self.disk_space_warning_level_ratio, "files go, then writes are refused"
+        return above
 
     @property
     def hours(self) -> frozenset[int]:
@@ -91,4 +93,5 @@ def old_files(config: RetentionConfig, newest_ms: Sequence[int], now_ms: int, ho
         if not needed and now_ms - newest < config.file_reserved_time * _MS_PER_HOUR:
             break
         count += 1
+    assert count <= min(len(newest_ms), config.delete_files_batch_max)
     return count

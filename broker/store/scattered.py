@@ -141,6 +141,7 @@ class ScatteredFiles:
         writable = sorted((folder for folder in self.log if folder.writable), key=lambda folder: folder.path)
         roomy = [folder for folder in writable if _used(folder.files.space()) <= self.full_ratio]
         among = roomy or writable
+        assert among and not base % self.file_bytes, "a new file begins behind the one before, somewhere"
         return among[base // self.file_bytes % len(among)]
 
     def _check(self) -> None:

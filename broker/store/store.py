@@ -108,6 +108,8 @@ class MessageStore:
         self.writer.last_time_ms = read.log_time_ms
         if not self._resume(self._known(max(log_min, told))):
             self._resume(log_min)
+        assert log_min <= self.visible.offset <= log_end, "consumers see a part of the log"
+        assert self.log.flushed_offset == log_end, "what a start finds is on disk"
         return recovered
 
     def _say_lost(self, log_end: int, flushed: int) -> None:
@@ -165,6 +167,7 @@ class MessageStore:
         except DamagedRecord as damage:
             self.truncate(damage.offset)
             self.writer.number_from(self.visible.offset)
+        assert self.writer.is_numbered, "the next message has a place in its queue"
 
     def truncate(self, offset: int, *, everything: bool = False) -> None:
         """Forget messages from ``offset`` on: another master never had them. With ``everything`` the store is empty,
@@ -187,6 +190,7 @@ class MessageStore:
             if self._index is not None:
                 self._index.truncate(offset)
             self.visible.truncate(offset)
+        assert self.visible.offset <= self.log.max_offset == kept, "consumers see nothing of what was cut"
         self.writer.forget_numbers()
 
     def delete_topics(self, topics: Iterable[bytes]) -> int:

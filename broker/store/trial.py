@@ -20,6 +20,7 @@ def try_disk(files: Files, room: int) -> None:
 
 
 def _try(files: Files, room: int) -> None:
+    assert room > 0, "the system refuses to reserve nothing"
     try:
         file = files.open(PATH, create=True)
         try:

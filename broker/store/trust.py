@@ -36,6 +36,7 @@ class Trust:
     """In doubt: what is behind was not compared since."""
 
     def to_text(self) -> str:
+        assert "\n" not in self.boot and self.upto >= ALL, "what is written is read back"
         return f"{self.boot}\n{'SYNC' if self.synced else 'ASYNC'}_FLUSH\n{self.upto}\n"
 
     @classmethod
@@ -108,6 +109,7 @@ class LogTrust:
                 upto = log.boundary(upto)
             except DamagedRecord as damage:
                 upto = damage.offset
+            assert upto <= max(end, log.min_offset)
             self.in_doubt, self.trusted_end = True, upto if upto < end else None
         self._note(upto)
 
@@ -119,6 +121,7 @@ class LogTrust:
 
     def truncate(self, offset: int) -> None:
         """The log was cut: what comes to stand there is new."""
+        assert self.in_doubt or self.trusted_end is None, "only a doubtful log is trusted in part"
         if self.trusted_end is not None and offset <= self.trusted_end:
             self.trusted_end = None
 

@@ -58,6 +58,7 @@ class Visible:
         count = self._to_queues.dispatch(self._log.max_offset if confirm_offset is None else confirm_offset, 1 << 62)
         if self._to_index is not None:
             self._to_index.dispatch(self._to_queues.offset, 1 << 62)
+        assert self.indexed_offset <= self.offset, "what is found by its key can be read from its queue"
         return count
 
     def advance_some(self, confirm_offset: int, most: int, *, aside: int = 0) -> bool:
@@ -69,6 +70,7 @@ class Visible:
             whether there is more to do.
         """
         queues, index, count = self._to_queues, self._to_index, 0
+        assert index is None or index.offset <= queues.offset, "what is found by its key can be read from its queue"
         if aside:
             upto = min(confirm_offset, queues.offset + _COPIED_BYTES)
             count = queues.dispatch(upto, 1 << 62) or queues.dispatch(confirm_offset, 1)  # behind a long blank
@@ -91,3 +93,4 @@ class Visible:
         for told in (self._to_queues, self._to_index):
             if told is not None:
                 told.offset = min(told.offset, offset)
+        assert self.indexed_offset <= self.offset <= self._log.max_offset

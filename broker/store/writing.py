@@ -71,7 +71,9 @@ class Writer:
             size += codec.size_of(message)
             _check_name(message)
         self._log.make_room(size)
-        return tuple([self.put(message, store_time_ms) for message in messages])
+        puts = tuple([self.put(message, store_time_ms) for message in messages])
+        assert not puts or puts[-1].offset + puts[-1].size == puts[0].offset + size, "one behind the other in one file"
+        return puts
 
     def _put_batch(self, batch: Batch, store_time_ms: int) -> tuple[Put, ...]:
         offsets = self._next
@@ -82,6 +84,7 @@ class Writer:
         offset, sizes = self._log.append_batch(batch, queue_offset, store_time_ms)
         offsets[key] = queue_offset + len(sizes)
         self.last_time_ms = store_time_ms
+        assert len(sizes) == len(batch), "each message has a place in the queue"
         places = zip(accumulate(sizes, initial=offset), sizes, range(queue_offset, offsets[key]), strict=False)
         return tuple(map(Put._make, places))
 
@@ -134,6 +137,7 @@ class Writer:
                 if queue_offset != due and not self._queues.has_place(topic, queue_id, queue_offset, due):
                     continue
                 offsets[key] = queue_offset + 1  # less than before, where the queue was given up and begun anew
+        assert min(offsets.values(), default=0) >= 0
         self._next = offsets
         return True
 
