@@ -34,6 +34,7 @@ from harness.nemesis.network import CLIENTS, Network, namespaces
 from harness.nemesis.shaping import Shape
 from harness.processes.errors import StartFailed
 from harness.processes.handle import environment
+from harness.targets.fields import FormatError
 from harness.targets.target import Places, Target, places, places_of
 from harness.torture.clients import ClassClient, ProgramClient, RunClient, class_of
 from harness.torture.directory import RUN_ID, RunDirectory
@@ -158,7 +159,7 @@ class Player:
             leaves = _leaves(errors)
             if any(isinstance(each, KeyboardInterrupt) for each in leaves):  # clients were interrupted, too
                 raise KeyboardInterrupt from None
-            if all(isinstance(each, RunFailed | NotHere) for each in leaves):
+            if all(isinstance(each, RunFailed | NotHere | FormatError) for each in leaves):
                 raise RunFailed("\n".join(dict.fromkeys(map(str, leaves)))) from None
             raise
 
