@@ -139,7 +139,7 @@ def check_greeting(data: bytes) -> None:
         sent = hello.encode_greeting(greeting)
         again = hello.decode_greeting(sent)
         assert again is not None and again[1] == len(sent)
-        assert again[0] == greeting or isinstance(greeting, hello.Refusal)
+        assert again[0] == greeting or isinstance(greeting, hello.HelloRefusal)
         greeting = again[0]
 
 
@@ -199,7 +199,7 @@ def check_client_answer(data: bytes) -> None:
         found = clientwire.decode_answer(data)
     except MalformedMessage:
         return
-    if found.result is not clientwire.Result.OK:
+    if found.result is not clientwire.ResultCode.OK:
         error = clientwire.to_error(found)
         assert str(error) is not None
         return
@@ -343,7 +343,7 @@ def _footer() -> bytes:
 
 def _requests() -> list[bytes]:
     op = clientwire.Op
-    plan = clientwire.Plan({"n0": "h:1"}, {"n1": "h:2"}, {"n0": 1})
+    plan = clientwire.MembershipPlan({"n0": "h:1"}, {"n1": "h:2"}, {"n0": 1})
     requests = [
         clientwire.Request(1, op.PROPOSE, commands=[b"abc"]), clientwire.Request(2, op.QUERY, commands=[b"q"]),
         clientwire.Request(3, op.PROPOSE_MANY, commands=[b"a", b"", b"bc"], timeout_ms=9),
@@ -355,7 +355,7 @@ def _requests() -> list[bytes]:
 
 
 def _answers() -> list[bytes]:
-    result = clientwire.Result
+    result = clientwire.ResultCode
     answers = [
         (result.OK, {"a": [1, None, b"x", 1.5]}), (result.NOT_LEADER, ["n1", "h:1"]), (result.REJECTED, ["BUSY", ""]),
         (result.UNKNOWN, [1, 2, "why"]), (result.FAULTED, ["why"]), (result.USAGE, ["why"]),
@@ -371,7 +371,7 @@ def _greetings() -> list[bytes]:
         lease_ms=400, request_bytes_max=1 << 23,
     )
     client = hello.Hello(cluster="", node="", incarnation=b"", lane=hello.Lane.CLIENT)
-    refusal = hello.Refusal(RefusalKind.CLUSTER, "because")
+    refusal = hello.HelloRefusal(RefusalKind.CLUSTER, "because")
     made = [hello.encode_greeting(one) for one in (node, client, refusal, hello.Ping())]
     return [*_both(*made), b"\xff" + made[0][: hello.HEADER_BYTES] + bytes(16)]
 

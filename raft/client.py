@@ -22,10 +22,10 @@ from raft.clientwire import (
     LENGTH_BYTES,
     Answer,
     Blocks,
+    MembershipPlan,
     Op,
-    Plan,
     Request,
-    Result,
+    ResultCode,
     decode_answer,
     encode_request,
     to_error,
@@ -251,7 +251,7 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         priorities: Mapping[str, int] | None = None, timeout_ms: int = RECONFIGURE_TIMEOUT_MS,
     ) -> None:
         """Move the group to this membership (id to address). Asking twice is harmless: it names a goal, not a step."""
-        plan = Plan(voters, learners or {}, priorities)
+        plan = MembershipPlan(voters, learners or {}, priorities)
         await self._write(Request(0, Op.RECONFIGURE, self._group, plan=plan), timeout_ms)
 
     async def take_snapshot(self, address: str | None = None, *, timeout_ms: int | None = None) -> int:
@@ -304,7 +304,7 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
                     raise Unknown(detail=f"{where}: {problem}") from None
                 error = Rejected(RejectReason.TIMED_OUT, f"{where}: {problem}")
             else:
-                if answer.result is Result.OK:
+                if answer.result is ResultCode.OK:
                     if address is None and not anybody:
                         self.leader_address = where
                     return answer.value
@@ -487,7 +487,7 @@ class _Link:
             while True:
                 for block in blocks.feed(received):
                     answer = decode_answer(block)
-                    if answer.result is Result.MALFORMED:
+                    if answer.result is ResultCode.MALFORMED:
                         return f"the node could not read a request: {to_error(answer)}"
                     waiting = self._pending.get(answer.id)
                     if waiting is not None:

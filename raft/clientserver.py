@@ -22,7 +22,7 @@ from raft.clientwire import (
     Blocks,
     Op,
     Request,
-    Result,
+    ResultCode,
     TooManyCommands,
     decode_request,
     encode_answer,
@@ -71,7 +71,7 @@ logger = logging.getLogger("raft.clientserver")
 RunBlocking: TypeAlias = Callable[..., Awaitable[Any]]
 
 
-class Proposal(Protocol):
+class PendingProposal(Protocol):
     """What ``propose_nowait`` returns."""
 
     def wait(self) -> Awaitable[object]: ...
@@ -90,7 +90,7 @@ class ServedNode(Protocol):
     def propose(self, command: bytes, timeout_ms: int | None = None) -> Awaitable[object]: ...
     @property
     def is_leader(self) -> bool: ...
-    def propose_nowait(self, command: bytes) -> Proposal: ...
+    def propose_nowait(self, command: bytes) -> PendingProposal: ...
     def propose_many(self, commands: Sequence[bytes], timeout_ms: int | None = None) -> Awaitable[list[object]]: ...
     def read_barrier(self, level: Read = Read.INDEX, *, timeout_ms: int | None = None) -> Awaitable[None]: ...
     def status(self) -> Status: ...
@@ -155,7 +155,7 @@ class _Connection:
     async def read_requests(self, nursery: trio.Nursery, received: bytes | bytearray) -> None:
         """Until the client leaves. Raises ``MalformedMessage`` or a stream's error."""
         while True:
-            quick: list[tuple[int, Proposal, int]] = []
+            quick: list[tuple[int, PendingProposal, int]] = []
             for block in self._blocks.feed(received):
                 size = len(block)
                 while self._open >= REQUESTS_MAX or self._unsent > ANSWERS_BYTES_MAX or (
@@ -179,11 +179,11 @@ class _Connection:
             if not received:
                 return
 
-    def _start(self, nursery: trio.Nursery, proposals: list[tuple[int, Proposal, int]]) -> None:
+    def _start(self, nursery: trio.Nursery, proposals: list[tuple[int, PendingProposal, int]]) -> None:
         if proposals:
             nursery.start_soon(self._await_proposals, proposals)
 
-    def _propose_nowait(self, request: Request) -> Proposal | None:
+    def _propose_nowait(self, request: Request) -> PendingProposal | None:
         """The short way, for a proposal with the node's own timeout; None: it must go the long way."""
         node = self._nodes.get(request.group)
         if request.op is not Op.PROPOSE or node is None or 0 < request.timeout_ms < node.config.propose_timeout_ms:
@@ -201,7 +201,7 @@ class _Connection:
 
     # --- at work
 
-    async def _await_proposals(self, proposals: list[tuple[int, Proposal, int]]) -> None:
+    async def _await_proposals(self, proposals: list[tuple[int, PendingProposal, int]]) -> None:
         """One task for all proposals of one receive: a task for each would cost more than the proposal."""
         for number, proposal, size in proposals:
             try:
@@ -211,7 +211,7 @@ class _Connection:
             except RaftError as error:
                 answer = failure(number, error)
             else:
-                answer = Answer(number, Result.OK, value)
+                answer = Answer(number, ResultCode.OK, value)
             await self._put_when_taken(answer, size)
 
     async def _handle(self, request: Request, size: int) -> None:
@@ -221,7 +221,7 @@ class _Connection:
             await self._query(node, request, size)
             return
         try:
-            answer = Answer(request.id, Result.OK, await self._carry_out(request))
+            answer = Answer(request.id, ResultCode.OK, await self._carry_out(request))
         except DiskFull as error:
             answer = failure(request.id, Rejected(RejectReason.DISK_FULL, str(error)))
         except Faulted as error:
@@ -245,7 +245,7 @@ class _Connection:
         try:
             value = await node.ask_machine(
                 ask, request.commands[0], run_blocking=self._run_blocking, timeout_ms=timeout_ms)
-            answer = Answer(request.id, Result.OK, value)
+            answer = Answer(request.id, ResultCode.OK, value)
         except RaftError as error:
             answer = failure(request.id, error)
         finally:

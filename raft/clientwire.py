@@ -78,7 +78,7 @@ class Op(enum.IntEnum):
     ACCEPT_LOSS = 9
 
 
-class Result(enum.IntEnum):
+class ResultCode(enum.IntEnum):
     """How a request ended. The fields in brackets are the answer's body, a CBOR list; OK's is the value itself."""
 
     OK = 0
@@ -102,7 +102,7 @@ _BARE: Final = frozenset((Op.STATUS, Op.EXPLAIN, Op.SNAPSHOT, Op.ACCEPT_LOSS))
 
 
 @attrs.frozen
-class Plan:
+class MembershipPlan:
     """A membership to be reached: ids to addresses; ``priorities`` of None leaves them as they are."""
 
     voters: Mapping[str, str]
@@ -122,7 +122,7 @@ class Request:
     level: Read = Read.INDEX
     commands: Sequence[bytes] = ()
     target: str | None = None
-    plan: Plan | None = None
+    plan: MembershipPlan | None = None
 
 
 @attrs.define
@@ -130,7 +130,7 @@ class Answer:
     """One answer: the value of OK, the list of fields of the others."""
 
     id: int
-    result: Result
+    result: ResultCode
     value: Any = None
 
 
@@ -252,12 +252,12 @@ def _take_target(body: bytes) -> str | None:
     return target
 
 
-def _take_plan(body: bytes) -> Plan:
+def _take_plan(body: bytes) -> MembershipPlan:
     fields = _load(body)
     if type(fields) is not list or len(fields) != 3:
         raise MalformedMessage("RECONFIGURE has three fields")
     voters, learners, priorities = fields
-    return Plan(
+    return MembershipPlan(
         _checked(voters, str), _checked(learners, str), None if priorities is None else _checked(priorities, int))
 
 
@@ -279,7 +279,7 @@ def encode_answer(answer: Answer) -> bytes:
     except (cbor2.CBORError, ValueError, TypeError, RecursionError, OverflowError) as error:
         problem = f"cannot be CBOR ({error})"
     if problem:
-        result = Result.USAGE
+        result = ResultCode.USAGE
         body = cbor2.dumps([
             f"the request was carried out, but its result, a {type(answer.value).__name__}, {problem}: "
             "return None, bool, int, float, str, bytes, or lists and dicts of these"])
@@ -291,14 +291,14 @@ def decode_answer(block: bytes) -> Answer:
     if len(block) < _ANSWER.size:
         raise MalformedMessage(f"an answer of {len(block)} bytes; the least is {_ANSWER.size}")
     number, result, zero, zero_too = _ANSWER.unpack_from(block)
-    if zero or zero_too or result > max(Result):
+    if zero or zero_too or result > max(ResultCode):
         raise MalformedMessage(f"an answer breaks a rule: {result=} {zero=} {zero_too=}")
     try:
         value = cbor2.loads(block[_ANSWER.size :])
     except _DECODE_ERRORS as error:
         raise MalformedMessage(f"not CBOR: {error}") from error
-    answer = Answer(number, Result(result), value)
-    if answer.result is not Result.OK:
+    answer = Answer(number, ResultCode(result), value)
+    if answer.result is not ResultCode.OK:
         to_error(answer)  # raises if the fields are not what they should be
     return answer
 
@@ -306,25 +306,25 @@ def decode_answer(block: bytes) -> Answer:
 def failure(number: int, error: RaftError) -> Answer:
     """The answer that tells of an error. ``to_error`` is its inverse, but for a ``StorageError`` and its like."""
     if isinstance(error, NotLeader):
-        return Answer(number, Result.NOT_LEADER, [error.leader, error.address])
+        return Answer(number, ResultCode.NOT_LEADER, [error.leader, error.address])
     if isinstance(error, Rejected):
-        return Answer(number, Result.REJECTED, [error.reason.name, error.detail])
+        return Answer(number, ResultCode.REJECTED, [error.reason.name, error.detail])
     if isinstance(error, Unknown):
-        return Answer(number, Result.UNKNOWN, [error.first, error.last, error.detail])
+        return Answer(number, ResultCode.UNKNOWN, [error.first, error.last, error.detail])
     if isinstance(error, UsageError):
-        return Answer(number, Result.USAGE, [str(error)])
+        return Answer(number, ResultCode.USAGE, [str(error)])
     if isinstance(error, MalformedMessage):
-        return Answer(number, Result.MALFORMED, [str(error)])
-    return Answer(number, Result.FAULTED, [str(error)])
+        return Answer(number, ResultCode.MALFORMED, [str(error)])
+    return Answer(number, ResultCode.FAULTED, [str(error)])
 
 
-_FIELDS: Final[dict[Result, tuple[tuple[type, ...], ...]]] = {
-    Result.NOT_LEADER: ((str, type(None)), (str, type(None))),
-    Result.REJECTED: ((str,), (str,)),
-    Result.UNKNOWN: ((int,), (int,), (str,)),
-    Result.FAULTED: ((str,),),
-    Result.USAGE: ((str,),),
-    Result.MALFORMED: ((str,),),
+_FIELDS: Final[dict[ResultCode, tuple[tuple[type, ...], ...]]] = {
+    ResultCode.NOT_LEADER: ((str, type(None)), (str, type(None))),
+    ResultCode.REJECTED: ((str,), (str,)),
+    ResultCode.UNKNOWN: ((int,), (int,), (str,)),
+    ResultCode.FAULTED: ((str,),),
+    ResultCode.USAGE: ((str,),),
+    ResultCode.MALFORMED: ((str,),),
 }
 
 
@@ -337,18 +337,18 @@ def to_error(answer: Answer) -> RaftError:
     fields, kinds = answer.value, _FIELDS[answer.result]
     if type(fields) is not list or len(fields) != len(kinds) or not all(map(_is_one_of, fields, kinds)):
         raise MalformedMessage(f"an answer {answer.result.name} with other fields than it has")
-    if answer.result is Result.NOT_LEADER:
+    if answer.result is ResultCode.NOT_LEADER:
         return NotLeader(*fields)
-    if answer.result is Result.REJECTED:
+    if answer.result is ResultCode.REJECTED:
         name, detail = fields
         if name not in RejectReason.__members__:
             raise MalformedMessage(f"a request was rejected for an unknown reason, {name!r}")
         reason = RejectReason[name]
         kind = _KINDS.get(reason)
         return Rejected(reason, detail) if kind is None else kind(detail)
-    if answer.result is Result.UNKNOWN:
+    if answer.result is ResultCode.UNKNOWN:
         return Unknown(*fields)
-    if answer.result is Result.FAULTED:
+    if answer.result is ResultCode.FAULTED:
         return Faulted(*fields)
     return UsageError(*fields)
 

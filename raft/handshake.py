@@ -20,7 +20,7 @@ from raft.hello import (
     GREETING_BYTES_MAX,
     Greeting,
     Hello,
-    Refusal,
+    HelloRefusal,
     Refused,
     check_hello,
     decode_greeting,
@@ -158,7 +158,7 @@ async def greet(stream: Stream, own: Hello, received: bytearray) -> Hello:
     """
     await stream.send_all(encode_greeting(own))
     answer = await read_greeting(stream, received)
-    if isinstance(answer, Refusal):
+    if isinstance(answer, HelloRefusal):
         raise Refused(answer.kind, answer.reason)
     if not isinstance(answer, Hello):
         raise MalformedMessage("a hello was due")
@@ -173,7 +173,7 @@ async def greet(stream: Stream, own: Hello, received: bytearray) -> Hello:
 async def refuse(stream: Stream, refused: Refused) -> None:
     """Tell the other end why, and give it a moment to read that. Never raises a stream's error."""
     with trio.move_on_after(_REFUSAL_SECONDS), contextlib.suppress(*STREAM_ERRORS):
-        await stream.send_all(encode_greeting(Refusal(refused.kind, refused.reason)))
+        await stream.send_all(encode_greeting(HelloRefusal(refused.kind, refused.reason)))
         if isinstance(stream, trio.abc.HalfCloseableStream):
             await stream.send_eof()
         # Closing with unread bytes would reset the connection and take the refusal with it.

@@ -1,6 +1,6 @@
 """The first message on each connection, both ways: who is there, and whether the two fit. No I/O.
 
-The dialler greets with a ``Hello``; the acceptor answers with its own or with a ``Refusal``, a sentence that both
+The dialler greets with a ``Hello``; the acceptor answers with its own or with a ``HelloRefusal``, a sentence that both
 ends report. A ``Ping`` may follow from the acceptor later, to find out whether a quiet connection still has another
 end. All three are greetings: 24 bytes of header, the same in every version of the protocol so that even two versions
 that share nothing can say so in words, and a CBOR payload of at most 4,072 bytes.
@@ -80,7 +80,7 @@ class Hello:
 
 
 @attrs.frozen
-class Refusal:
+class HelloRefusal:
     """Why there will be no connection, for the operator at the other end."""
 
     kind: RefusalKind
@@ -92,7 +92,7 @@ class Ping:
     """Nothing; but a connection whose other end is gone breaks on it."""
 
 
-Greeting = Hello | Refusal | Ping
+Greeting = Hello | HelloRefusal | Ping
 
 
 class Refused(HandshakeRefused):
@@ -120,7 +120,7 @@ def encode_greeting(greeting: Greeting) -> bytes:
             [greeting.met.incarnation, list(greeting.met.lives)],
         ])
         return _seal(_HELLO, greeting.lane, *greeting.versions, greeting.features, payload)
-    if isinstance(greeting, Refusal):
+    if isinstance(greeting, HelloRefusal):
         reason = greeting.reason.encode("utf-8", "replace")[:2_000].decode("utf-8", "ignore")
         return _seal(_REFUSAL, 0, *VERSIONS, FEATURES, cbor2.dumps([greeting.kind.value, reason]))
     return _seal(_PING, 0, *VERSIONS, FEATURES, b"")
@@ -192,13 +192,13 @@ def _take_hello(fields: Any, lane: Lane, versions: tuple[int, int], features: in
     )
 
 
-def _take_refusal(fields: Any) -> Refusal:
+def _take_refusal(fields: Any) -> HelloRefusal:
     if type(fields) is not list or len(fields) != 2 or not all(type(text) is str for text in fields):
         raise ValueError("a refusal has a kind and a reason")
     kind, reason = fields
     known = {member.value: member for member in RefusalKind}
     printable = "".join(character if character.isprintable() else " " for character in reason)
-    return Refusal(known.get(kind, RefusalKind.OTHER), printable)
+    return HelloRefusal(known.get(kind, RefusalKind.OTHER), printable)
 
 
 # --- whether two hellos fit ----------------------------------------------------------------------------------

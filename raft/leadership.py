@@ -36,7 +36,7 @@ from raft.snapshotmeta import encode_meta
 from raft.standstill import Standstill
 from raft.trace import BecameLeader, PeerState
 from raft.tracker import Tracker
-from raft.transfer import Transfer
+from raft.transfer import LeadershipTransfer
 
 if TYPE_CHECKING:
     from raft.replica import Replica
@@ -58,7 +58,7 @@ class Leadership:
         self.tracker = Tracker(core)
         self.peers = self.tracker.peers
         self.reads = Reads(self)
-        self.transfer = Transfer(self)
+        self.transfer = LeadershipTransfer(self)
         self.changes = Changes(self)
         self._standstill = Standstill(self)
         self.lease_dead = False

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from raft.config import MS, NEVER
 from raft.errors import Rejected, RejectReason
 from raft.messages import Resolved, TimeoutNow
-from raft.trace import Transfer as TransferEvent
+from raft.trace import Transfer
 
 if TYPE_CHECKING:
     from raft.leadership import Leadership
 
 
-class Transfer:
+class LeadershipTransfer:
     """At most one hand-over at a time."""
 
     def __init__(self, leadership: Leadership) -> None:
@@ -90,4 +90,4 @@ class Transfer:
     def _trace(self, state: str) -> None:
         core = self.leadership.core
         if core.trace and self.target:
-            core.trace(TransferEvent(core.now, core.node_id, core.group, core.term, self.target, state))
+            core.trace(Transfer(core.now, core.node_id, core.group, core.term, self.target, state))

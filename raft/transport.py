@@ -43,6 +43,7 @@ from raft.handshake import (
 from raft.hello import (
     GREETING_BYTES_MAX,
     Hello,
+    HelloRefusal,
     Lane,
     Ping,
     Refused,
@@ -52,7 +53,6 @@ from raft.hello import (
     encode_greeting,
 )
 from raft.hello import MAGIC as GREETING_MAGIC
-from raft.hello import Refusal as RefusalGreeting
 from raft.lives import NONE_MET, Met
 from raft.messages import PeerMessage
 from raft.outbox import Outbox
@@ -490,7 +490,7 @@ class Transport:
             try:
                 while True:
                     greeting = await read_greeting(stream, received)
-                    if isinstance(greeting, RefusalGreeting):
+                    if isinstance(greeting, HelloRefusal):
                         raise Refused(greeting.kind, greeting.reason)
                     if not isinstance(greeting, Ping):
                         raise MalformedMessage("a second hello on one connection")
@@ -711,7 +711,7 @@ def _raise_refusal(data: bytes | bytearray | memoryview) -> None:
     """A dialler that does not like our hello says so where its first message would be."""
     if data[: len(GREETING_MAGIC)] == GREETING_MAGIC:
         found = decode_greeting(bytes(data[:GREETING_BYTES_MAX]))
-        if found and isinstance(found[0], RefusalGreeting):
+        if found and isinstance(found[0], HelloRefusal):
             raise Refused(found[0].kind, found[0].reason)
 
 

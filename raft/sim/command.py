@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None, program: Program = RAFT) -> int:
         seeds: Iterable[int] = range(options.seed, options.seed + options.seeds)
     else:
         seeds = range(options.first, sys.maxsize)
-    campaign = Campaign(options, program)
+    campaign = CampaignRun(options, program)
     campaign.run(seeds)
     return campaign.report()
 
@@ -103,7 +103,7 @@ def _write_down(result: Result, out: Path, program: Program) -> None:
                        f"    {program.command} --profile {result.profile} --seed {result.seed}")
 
 
-class Campaign:
+class CampaignRun:
     """Many seeds, their sums and the verdict."""
 
     def __init__(self, options: argparse.Namespace, program: Program) -> None:

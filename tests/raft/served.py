@@ -14,8 +14,7 @@ from raft.clientwire import request_bytes_max
 from raft.config import Config, Read
 from raft.errors import Busy, Faulted, RaftError
 from raft.handshake import read_greeting
-from raft.hello import Hello, Lane, Refused, check_hello, encode_greeting
-from raft.hello import Refusal as RefusalGreeting
+from raft.hello import Hello, HelloRefusal, Lane, Refused, check_hello, encode_greeting
 from raft.membership import Membership
 from raft.messages import Role, SnapshotMeta
 from raft.status import Status
@@ -155,7 +154,7 @@ class Network:
             try:
                 check_hello(own, hello)
             except Refused as refused:
-                await stream.send_all(encode_greeting(RefusalGreeting(refused.kind, refused.reason)))
+                await stream.send_all(encode_greeting(HelloRefusal(refused.kind, refused.reason)))
                 return
             await stream.send_all(encode_greeting(own))
             if self.serve is not None:

@@ -16,7 +16,7 @@ from trio.abc import Stream
 from trio.testing import MockClock
 
 from raft.client import READ_PATIENCE_MS, REQUESTS_MAX, SLACK_MS, Client, connect
-from raft.clientwire import Answer, Op, Request, Result, encode_answer, encode_request
+from raft.clientwire import Answer, Op, Request, ResultCode, encode_answer, encode_request
 from raft.config import Config, Read
 from raft.errors import (
     ConfigError,
@@ -278,7 +278,7 @@ async def test_one_node_of_a_foreign_cluster_does_not_spoil_the_rest(autojump_cl
 
 @pytest.mark.parametrize(("answer", "words"), [
     (b"\xff\xff\xff\xff", "what it must not"),
-    (encode_answer(Answer(0, Result.MALFORMED, ["too long"])), "could not read a request: too long"),
+    (encode_answer(Answer(0, ResultCode.MALFORMED, ["too long"])), "could not read a request: too long"),
 ])
 async def test_a_node_that_talks_nonsense_costs_its_connection(answer: bytes, words: str) -> None:
     async def nonsense(node: FakeNode, stream: Stream, hello: Hello, received: bytes) -> None:

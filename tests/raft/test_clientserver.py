@@ -14,7 +14,17 @@ from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 
 from raft import clientserver
 from raft.clientserver import REQUESTS_MAX, SEND_TIMEOUT_S, serve_client
-from raft.clientwire import Answer, Blocks, Op, Plan, Request, Result, decode_answer, encode_request, failure
+from raft.clientwire import (
+    Answer,
+    Blocks,
+    MembershipPlan,
+    Op,
+    Request,
+    ResultCode,
+    decode_answer,
+    encode_request,
+    failure,
+)
 from raft.config import Config, Read
 from raft.errors import DiskFull, NotLeader, RaftError, Rejected, RejectReason, Unknown
 from raft.hello import Hello, Lane
@@ -66,19 +76,19 @@ async def talking(node: FakeNode, received: bytes = b"") -> AsyncIterator[Talk]:
 async def test_each_request_has_its_answer() -> None:
     node = FakeNode()
     async with talking(node) as talk:
-        assert await talk.ask(Request(1, Op.PROPOSE, commands=[b"5"])) == Answer(1, Result.OK, 5)
-        assert await talk.ask(Request(2, Op.PROPOSE, timeout_ms=30, commands=[b"1"])) == Answer(2, Result.OK, 6)
-        assert await talk.ask(Request(3, Op.PROPOSE_MANY, commands=[b"1", b"2"])) == Answer(3, Result.OK, [7, 9])
-        assert await talk.ask(Request(4, Op.QUERY, level=Read.LEASE, commands=[b""])) == Answer(4, Result.OK, 9)
+        assert await talk.ask(Request(1, Op.PROPOSE, commands=[b"5"])) == Answer(1, ResultCode.OK, 5)
+        assert await talk.ask(Request(2, Op.PROPOSE, timeout_ms=30, commands=[b"1"])) == Answer(2, ResultCode.OK, 6)
+        assert await talk.ask(Request(3, Op.PROPOSE_MANY, commands=[b"1", b"2"])) == Answer(3, ResultCode.OK, [7, 9])
+        assert await talk.ask(Request(4, Op.QUERY, level=Read.LEASE, commands=[b""])) == Answer(4, ResultCode.OK, 9)
         status = (await talk.ask(Request(5, Op.STATUS))).value
         assert status["node_id"] == "n0"
         (name, sentence), = (await talk.ask(Request(6, Op.EXPLAIN))).value
         assert (name, "All is well" in sentence) == ("healthy", True)
-        assert await talk.ask(Request(7, Op.TRANSFER, target="n2")) == Answer(7, Result.OK)
-        plan = Plan({"n0": "a:1"}, {"n3": "b:2"}, {"n0": 5})
-        assert await talk.ask(Request(8, Op.RECONFIGURE, plan=plan)) == Answer(8, Result.OK)
-        assert await talk.ask(Request(9, Op.SNAPSHOT)) == Answer(9, Result.OK, 77)
-        assert await talk.ask(Request(10, Op.ACCEPT_LOSS)) == Answer(10, Result.OK, True)
+        assert await talk.ask(Request(7, Op.TRANSFER, target="n2")) == Answer(7, ResultCode.OK)
+        plan = MembershipPlan({"n0": "a:1"}, {"n3": "b:2"}, {"n0": 5})
+        assert await talk.ask(Request(8, Op.RECONFIGURE, plan=plan)) == Answer(8, ResultCode.OK)
+        assert await talk.ask(Request(9, Op.SNAPSHOT)) == Answer(9, ResultCode.OK, 77)
+        assert await talk.ask(Request(10, Op.ACCEPT_LOSS)) == Answer(10, ResultCode.OK, True)
     assert node.seen[0] == ("propose", b"5", None)
     assert node.seen[1] == ("propose", b"1", 30)
     assert node.seen[-2:] == [("transfer", "n2"), ("reconfigure", {"n0": "a:1"}, {"n3": "b:2"}, {"n0": 5})]
@@ -87,7 +97,7 @@ async def test_each_request_has_its_answer() -> None:
 
 async def test_what_came_with_the_hello_is_served_too() -> None:
     async with talking(FakeNode(), encode_request(Request(1, Op.PROPOSE, commands=[b"5"]))) as talk:
-        assert await talk.hear() == Answer(1, Result.OK, 5)
+        assert await talk.hear() == Answer(1, ResultCode.OK, 5)
 
 
 @pytest.mark.parametrize("error", [
@@ -101,24 +111,25 @@ async def test_what_the_node_raises_is_answered(error: RaftError, timeout_ms: in
 
 async def test_a_full_node_lets_a_proposal_wait() -> None:
     async with talking(FakeNode(busy=True)) as talk:
-        assert await talk.ask(Request(1, Op.PROPOSE, commands=[b"1"])) == Answer(1, Result.OK, 1)
+        assert await talk.ask(Request(1, Op.PROPOSE, commands=[b"1"])) == Answer(1, ResultCode.OK, 1)
 
 
 @pytest.mark.parametrize(("timeout_ms", "led", "result"), [
-    (0, True, Result.UNKNOWN), (30, True, Result.UNKNOWN), (30, False, Result.NOT_LEADER)])
-async def test_a_write_to_a_faulted_node_is_unknown_only_if_it_led(timeout_ms: int, led: bool, result: Result) -> None:
+    (0, True, ResultCode.UNKNOWN), (30, True, ResultCode.UNKNOWN), (30, False, ResultCode.NOT_LEADER)])
+async def test_a_write_to_a_faulted_node_is_unknown_only_if_it_led(timeout_ms: int, led: bool,
+                                                                   result: ResultCode) -> None:
     node = FakeNode()
     faulted(node)
     node.is_leader = led
     async with talking(node) as talk:
         assert (await talk.ask(Request(1, Op.PROPOSE, timeout_ms=timeout_ms, commands=[b"1"]))).result is result
-        assert (await talk.ask(Request(2, Op.QUERY, commands=[b""]))).result is Result.FAULTED
+        assert (await talk.ask(Request(2, Op.QUERY, commands=[b""]))).result is ResultCode.FAULTED
 
 
 async def test_a_full_disk_is_no_fault() -> None:
     async with talking(FakeNode(refusal=DiskFull("no room"))) as talk:
         answer = await talk.ask(Request(1, Op.SNAPSHOT))
-    assert (answer.result, answer.value) == (Result.REJECTED, ["DISK_FULL", "no room"])
+    assert (answer.result, answer.value) == (ResultCode.REJECTED, ["DISK_FULL", "no room"])
 
 
 class Silent:
@@ -135,16 +146,16 @@ async def test_what_cannot_be_served_is_said(machine: object, request_: Request,
     node = FakeNode() if machine is None else FakeNode(state_machine=machine)
     async with talking(node) as talk:
         answer = await talk.ask(request_)
-        assert answer.result is Result.USAGE
+        assert answer.result is ResultCode.USAGE
         assert words in answer.value[0]
-        assert (await talk.ask(Request(2, Op.EXPLAIN))).result is Result.OK
+        assert (await talk.ask(Request(2, Op.EXPLAIN))).result is ResultCode.OK
 
 
 @pytest.mark.parametrize("request_", [Request(1, Op.STATUS, group=9), Request(1, Op.PROPOSE, group=9, commands=[b"1"])])
 async def test_a_group_that_is_not_open_is_said(request_: Request) -> None:
     async with talking(FakeNode()) as talk:
         answer = await talk.ask(request_)
-    assert (answer.result, answer.value) == (Result.REJECTED, ["NO_SUCH_GROUP", "number 9"])
+    assert (answer.result, answer.value) == (ResultCode.REJECTED, ["NO_SUCH_GROUP", "number 9"])
 
 
 async def test_slow_requests_do_not_hold_up_others() -> None:
@@ -163,7 +174,7 @@ async def test_malformed_input_is_answered_with_a_reason_and_the_end() -> None:
         assert (await talk.hear()).id == 1
         await talk.stream.send_all(b"\xff\xff\xff\xff")
         answer = await talk.hear()
-        assert (answer.id, answer.result) == (0, Result.MALFORMED)
+        assert (answer.id, answer.result) == (0, ResultCode.MALFORMED)
         assert "at most" in answer.value[0]
         with pytest.raises(EOFError):
             await talk.hear()
@@ -198,7 +209,7 @@ async def test_a_connection_is_not_read_beyond_its_share_of_bytes(monkeypatch: p
 async def test_one_request_larger_than_the_share_is_served_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clientserver, "REQUEST_BYTES_MAX", 100)
     async with talking(FakeNode()) as talk:
-        assert (await talk.ask(Request(1, Op.PROPOSE, commands=[b"0" * 500]))).result is Result.OK
+        assert (await talk.ask(Request(1, Op.PROPOSE, commands=[b"0" * 500]))).result is ResultCode.OK
 
 
 async def test_a_client_that_takes_no_answers_is_cut_off(autojump_clock: MockClock) -> None:
@@ -306,6 +317,6 @@ async def test_a_client_that_takes_a_large_answer_slowly_gets_it(autojump_clock:
         nursery.start_soon(serve_client, {1: FakeNode(state_machine=Large())}, Config(), far, HELLO, b"")
         with trio.fail_after(200):
             answer = await Talk(near).ask(Request(1, Op.QUERY, commands=[b""]))
-        assert answer == Answer(1, Result.OK, bytes(8_000_000))
+        assert answer == Answer(1, ResultCode.OK, bytes(8_000_000))
         nursery.cancel_scope.cancel()
     assert trio.current_time() > SEND_TIMEOUT_S

@@ -15,10 +15,10 @@ from raft.clientwire import (
     ANSWER_BYTES_MAX,
     Answer,
     Blocks,
+    MembershipPlan,
     Op,
-    Plan,
     Request,
-    Result,
+    ResultCode,
     TooManyCommands,
     decode_answer,
     decode_request,
@@ -44,7 +44,7 @@ from raft.errors import (
 u64 = st.integers(0, (1 << 64) - 1)
 names = st.text(min_size=1, max_size=8)
 books = st.dictionaries(names, st.text(max_size=8), max_size=4)
-plans = st.builds(Plan, books, books, st.none() | st.dictionaries(names, st.integers(-5, 5), max_size=4))
+plans = st.builds(MembershipPlan, books, books, st.none() | st.dictionaries(names, st.integers(-5, 5), max_size=4))
 commands = st.binary(max_size=40)
 
 
@@ -73,8 +73,8 @@ def test_a_request_comes_back_as_it_was(request: Request) -> None:
 
 @given(u64, values)
 def test_a_value_comes_back_as_it_was(number: int, value: object) -> None:
-    (block,) = Blocks(1 << 20).feed(encode_answer(Answer(number, Result.OK, value)))
-    assert decode_answer(block) == Answer(number, Result.OK, value)
+    (block,) = Blocks(1 << 20).feed(encode_answer(Answer(number, ResultCode.OK, value)))
+    assert decode_answer(block) == Answer(number, ResultCode.OK, value)
 
 
 @pytest.mark.parametrize("error", [
@@ -103,9 +103,9 @@ class Odd:
 @pytest.mark.parametrize(("value", "why"), [(Odd(), "Odd, cannot be CBOR"), (b"x" * ANSWER_BYTES_MAX,
                                                                              "bytes, is too large")])
 def test_a_result_that_cannot_travel_says_that_the_request_took_effect(value: object, why: str) -> None:
-    (block,) = Blocks(ANSWER_BYTES_MAX).feed(encode_answer(Answer(8, Result.OK, value)))
+    (block,) = Blocks(ANSWER_BYTES_MAX).feed(encode_answer(Answer(8, ResultCode.OK, value)))
     answer = decode_answer(block)
-    assert (answer.id, answer.result) == (8, Result.USAGE)
+    assert (answer.id, answer.result) == (8, ResultCode.USAGE)
     assert "was carried out" in answer.value[0]
     assert why in answer.value[0]
 
@@ -159,8 +159,9 @@ def test_a_request_that_breaks_a_rule_is_malformed(block: bytes) -> None:
 
 
 @pytest.mark.parametrize("answer", [
-    Answer(1, Result.NOT_LEADER, []), Answer(1, Result.NOT_LEADER, [1, None]), Answer(1, Result.REJECTED, ["NO", ""]),
-    Answer(1, Result.UNKNOWN, [True, 1, ""]), Answer(1, Result.FAULTED, "x"), Answer(1, Result.USAGE, None),
+    Answer(1, ResultCode.NOT_LEADER, []), Answer(1, ResultCode.NOT_LEADER, [1, None]),
+    Answer(1, ResultCode.REJECTED, ["NO", ""]),
+    Answer(1, ResultCode.UNKNOWN, [True, 1, ""]), Answer(1, ResultCode.FAULTED, "x"), Answer(1, ResultCode.USAGE, None),
 ])
 def test_an_answer_with_wrong_fields_is_malformed(answer: Answer) -> None:
     with pytest.raises(MalformedMessage):

@@ -18,9 +18,9 @@ from raft.hello import (
     HEADER_BYTES,
     Greeting,
     Hello,
+    HelloRefusal,
     Lane,
     Ping,
-    Refusal,
     Refused,
     check_hello,
     check_same_process,
@@ -40,7 +40,8 @@ HELLOS = st.builds(
 )
 CLIENTS = st.builds(Hello, cluster=NAME, node=NAME, incarnation=st.just(b""), lane=st.just(Lane.CLIENT))
 GREETINGS: st.SearchStrategy[Greeting] = st.one_of(
-    HELLOS, CLIENTS, st.builds(Refusal, st.sampled_from(RefusalKind), st.text(PRINTABLE, max_size=300)), st.just(Ping())
+    HELLOS, CLIENTS, st.builds(HelloRefusal, st.sampled_from(RefusalKind), st.text(PRINTABLE, max_size=300)),
+    st.just(Ping())
 )
 
 MINE = Hello(cluster="c", node="n0", incarnation=b"0" * 16, lane=Lane.CONTROL, boot=1, rules="strict", address="a:1",
@@ -125,7 +126,7 @@ def test_a_later_version_may_append_fields_and_kinds_of_refusal() -> None:
         assert found is not None and isinstance(found[0], Hello) and found[0].node == "n1"
         assert [found[0].lease_ms, found[0].request_bytes_max] == [*more, 0, 0][:2]
     refused = decode_greeting(sealed(2, cbor2.dumps(["brand new", "because"])))
-    assert refused is not None and refused[0] == Refusal(RefusalKind.OTHER, "because")
+    assert refused is not None and refused[0] == HelloRefusal(RefusalKind.OTHER, "because")
 
 
 @pytest.mark.parametrize("kind", [0, 4, 255])
@@ -148,12 +149,12 @@ def test_names_too_long_are_refused_where_they_are_made() -> None:
 
 def test_a_refusal_cannot_begin_a_log_line_of_its_own() -> None:
     found = decode_greeting(sealed(2, cbor2.dumps(["cluster", "no\nERROR all is lost\x1b[2J"])))
-    assert found is not None and found[0] == Refusal(RefusalKind.CLUSTER, "no ERROR all is lost [2J")
+    assert found is not None and found[0] == HelloRefusal(RefusalKind.CLUSTER, "no ERROR all is lost [2J")
 
 
 def test_a_long_refusal_is_cut_at_a_character() -> None:
-    found = decode_greeting(encode_greeting(Refusal(RefusalKind.OTHER, "é" * 3000)))
-    assert found is not None and found[0] == Refusal(RefusalKind.OTHER, "é" * 1000)
+    found = decode_greeting(encode_greeting(HelloRefusal(RefusalKind.OTHER, "é" * 3000)))
+    assert found is not None and found[0] == HelloRefusal(RefusalKind.OTHER, "é" * 1000)
 
 
 # --- which hellos fit ----------------------------------------------------------------------------------------

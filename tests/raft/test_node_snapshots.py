@@ -12,7 +12,7 @@ from google_crc32c import value as crc32c
 
 from harness.simulation.worlds.nodes import THREE, Counter, machine_of, network, one, three
 from raft.clientserver import serve_client
-from raft.clientwire import Blocks, Op, Request, Result, decode_answer, encode_request
+from raft.clientwire import Blocks, Op, Request, ResultCode, decode_answer, encode_request
 from raft.config import Config, Read
 from raft.errors import (
     Rejected,
@@ -138,7 +138,7 @@ async def test_a_client_is_told_that_the_machine_makes_no_snapshot(
             await near.send_all(encode_request(Request(1, Op.SNAPSHOT)))
             (block,) = Blocks(1 << 20).feed(await near.receive_some())
             answer = decode_answer(block)
-            assert answer.result is Result.USAGE and words in answer.value[0]
+            assert answer.result is ResultCode.USAGE and words in answer.value[0]
             nursery.cancel_scope.cancel()
 
 

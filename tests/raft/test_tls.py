@@ -20,7 +20,7 @@ from raft import frame
 from raft.config import Config
 from raft.errors import ConfigError
 from raft.handshake import connect_tcp, greet, read_greeting, split_address, start_tls
-from raft.hello import Hello, Lane, Refusal, Refused, encode_greeting
+from raft.hello import Hello, HelloRefusal, Lane, Refused, encode_greeting
 from raft.messages import Append, PeerMessage, Vote
 from raft.status import RefusalKind
 from raft.tls import ALPN, Contexts, TLSConfig, certificate_names, check_certificate
@@ -162,7 +162,7 @@ async def test_a_node_without_a_certificate_is_refused_in_words(authority: Autho
     n0 = Node("n0", authority.config("n0"))
     async with running(n0):
         answer = await greeted(n0.address, hello_of("n1"), stranger_context(authority))
-        assert answer == Refusal(
+        assert answer == HelloRefusal(
             RefusalKind.CERTIFICATE, "node 'n1' showed no certificate; this cluster wants one, signed by its CA"
         )
         await until(lambda: "n1" in n0.transport.refusals)
@@ -174,7 +174,7 @@ async def test_a_plain_hello_to_a_tls_port_is_refused_in_words(authority: Author
     async with running(n0):
         for hello in (hello_of("n1"), CLIENT):
             answer = await greeted(n0.address, hello, None)
-            assert answer == Refusal(RefusalKind.CERTIFICATE, "node 'n0' takes connections over TLS only")
+            assert answer == HelloRefusal(RefusalKind.CERTIFICATE, "node 'n0' takes connections over TLS only")
         assert n0.clients == 0
 
 
@@ -203,7 +203,7 @@ async def test_a_node_must_agree_on_our_alpn(authority: Authority) -> None:
     context.load_cert_chain(config.cert, config.key)
     async with running(n0):
         answer = await greeted(n0.address, hello_of("n1"), context)
-        assert answer == Refusal(RefusalKind.CERTIFICATE, f"node 'n1' agreed on ALPN None, not on {ALPN!r}")
+        assert answer == HelloRefusal(RefusalKind.CERTIFICATE, f"node 'n1' agreed on ALPN None, not on {ALPN!r}")
 
 
 async def test_the_certificate_may_have_to_name_the_node(authority: Authority) -> None:
@@ -216,7 +216,7 @@ async def test_the_certificate_may_have_to_name_the_node(authority: Authority) -
         await until(lambda: lanes_up(n0, n1) and lanes_up(n1, n0))
         answer = await greeted(n0.address, hello_of("n2"), wrong.client)
         words = "the certificate of node 'n2' names ['somebody'], not that id"
-        assert answer == Refusal(RefusalKind.CERTIFICATE, words)
+        assert answer == HelloRefusal(RefusalKind.CERTIFICATE, words)
 
 
 async def test_a_dialler_checks_the_name_too_and_says_so(authority: Authority) -> None:
@@ -234,7 +234,7 @@ async def test_clients_need_a_certificate_unless_told_otherwise(authority: Autho
     open_door = Node("n1", authority.config("n1", clients_need_certificate=False))
     async with running(strict, open_door):
         answer = await greeted(strict.address, CLIENT, stranger_context(authority))
-        assert isinstance(answer, Refusal) and answer.reason.startswith("the client showed no certificate")
+        assert isinstance(answer, HelloRefusal) and answer.reason.startswith("the client showed no certificate")
         assert isinstance(await greeted(open_door.address, CLIENT, stranger_context(authority)), Hello)
         assert isinstance(await greeted(strict.address, CLIENT, Contexts(authority.config("client")).client), Hello)
         await until(lambda: (strict.clients, open_door.clients) == (1, 1))
@@ -273,7 +273,7 @@ async def test_a_node_behind_a_sharing_server_needs_a_certificate_there_too(auth
         (listener,) = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
         address = f"127.0.0.1:{listener.socket.getsockname()[1]}"
         answer = await greeted(address, hello_of("n1"), stranger_context(authority))
-        assert isinstance(answer, Refusal) and answer.kind is RefusalKind.CERTIFICATE
+        assert isinstance(answer, HelloRefusal) and answer.kind is RefusalKind.CERTIFICATE
         assert isinstance(await greeted(address, CLIENT, stranger_context(authority)), Hello)
         nursery.cancel_scope.cancel()
 

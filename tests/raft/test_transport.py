@@ -22,7 +22,7 @@ from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 from raft import wire
 from raft.errors import ConfigError, UsageError
 from raft.handshake import greet, read_greeting, split_address
-from raft.hello import Hello, Lane, Ping, Refusal, encode_greeting
+from raft.hello import Hello, HelloRefusal, Lane, Ping, encode_greeting
 from raft.messages import Append, ReadRequest, Vote
 from raft.status import RefusalKind
 from raft.transport import Transport, TransportLimits
@@ -255,7 +255,7 @@ async def test_who_never_greets_is_closed(autojump_clock: MockClock) -> None:
     "junk",
     [
         b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00", bytes(100), b"\xa7QRh" + bytes(60), b"\xa7\x01\x01",
-        encode_greeting(Ping()), encode_greeting(Refusal(RefusalKind.OTHER, "no")),
+        encode_greeting(Ping()), encode_greeting(HelloRefusal(RefusalKind.OTHER, "no")),
     ],
     ids=["http", "tls", "zeros", "bad hello", "message", "ping", "refusal"],
 )
@@ -340,7 +340,7 @@ async def test_BUG_A4_a_peer_with_our_own_id_is_refused_in_words(autojump_clock:
         await stranger.send_all(encode_greeting(hello_of("n1", incarnation=b"x" * 16, address="elsewhere:1")))
         answer = await read_greeting(stranger, bytearray())
         words = "two nodes have the id 'n1': one at 'host1:2', one at 'elsewhere:1'"
-        assert answer == Refusal(RefusalKind.IDENTITY, words)
+        assert answer == HelloRefusal(RefusalKind.IDENTITY, words)
         assert not n1.identified and not n1.transport._peers
 
 
@@ -365,7 +365,7 @@ async def test_a_second_node_under_a_connected_id_is_refused_in_words(
         double = await net.dial("n0")
         await double.send_all(encode_greeting(attrs.evolve(n1.transport.hello, **changes)))  # type: ignore[arg-type]
         answer = await read_greeting(double, bytearray())
-        assert isinstance(answer, Refusal) and words in answer.reason
+        assert isinstance(answer, HelloRefusal) and words in answer.reason
         assert words in n0.transport.refusals["n1"].reason
         n1.say("n0", vote())
         await settle()
@@ -383,7 +383,7 @@ async def test_a_second_process_that_greets_while_the_first_is_being_answered_ha
         await settle()
         second = await net.dial("n1")
         await second.send_all(encode_greeting(hello_of("n2", boot=2)))
-        assert isinstance(await read_greeting(second, bytearray()), Refusal)
+        assert isinstance(await read_greeting(second, bytearray()), HelloRefusal)
         assert isinstance(await read_greeting(first, bytearray()), Hello)
         assert n1.transport.connected("n2")
 
@@ -671,7 +671,7 @@ async def test_clients_are_refused_in_words_where_none_are_served(autojump_clock
         stream = await net.dial("n0")
         await stream.send_all(encode_greeting(Hello(cluster="", node="", incarnation=b"", lane=Lane.CLIENT)))
         answer = await read_greeting(stream, bytearray())
-        assert answer == Refusal(RefusalKind.OTHER, "node 'n0' serves no clients on this port")
+        assert answer == HelloRefusal(RefusalKind.OTHER, "node 'n0' serves no clients on this port")
 
 
 async def test_a_server_that_shares_its_port_hands_over_what_it_has_read(autojump_clock: MockClock) -> None:

@@ -14,7 +14,7 @@ from raft.membership import Membership
 from raft.messages import Append, AppendReply, HardState, Role, TimeoutNow, Vote, VoteResult, Write
 from raft.progress import State
 from raft.trace import BecameCandidate, BecameLeader, RoundStarted
-from raft.transfer import Transfer
+from raft.transfer import LeadershipTransfer
 from tests.raft.script import Mail, Script, disk, led
 
 TIMEOUT = Config().election_timeout_ms
@@ -188,7 +188,7 @@ def test_BUG_V10_the_target_of_a_hand_over_asks_for_votes_at_once() -> None:
     assert script.leader() is script["n1"], "in no time at all"
     rounds = [event for event in script.nodes["n1"].traces if isinstance(event, RoundStarted)]
     assert [event.probe for event in rounds] == [False]
-    assert "term" not in inspect.signature(Transfer.begin).parameters
+    assert "term" not in inspect.signature(LeadershipTransfer.begin).parameters
 
 
 def test_BUG_V11_one_hung_follower_blocks_no_membership_change() -> None:
