@@ -152,10 +152,6 @@ class Logs:
         return self._lightly(found.toArrow()) if self.in_driver else found
 
     @cached_property
-    def memberships(self) -> DataFrame:
-        return elections.memberships(self.events)
-
-    @cached_property
     def snapshots(self) -> DataFrame:
         return snapshots.snapshots(self.spark, self.known)
 

@@ -29,9 +29,6 @@ FORMATS: Final[tuple[Format, ...]] = ("frames", "entries", "events")
 
 KINDS: Final = ("commands", "noop", "membership", "session")
 """Of frames and entries: what ``raft.frame.Kind`` calls them, in lower case."""
-LOCAL_KINDS: Final = ("state", "hard_state", "truncate", "install", "carried", "removed", "opened")
-"""Of events, beside ``noop`` and ``membership``: this node's own records, and ``opened`` for the first block of a new
-life of the process."""
 DAMAGE_KIND: Final = "damage"
 
 DAMAGE: Final[dict[str, str]] = {

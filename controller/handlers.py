@@ -89,10 +89,6 @@ class Controller:
     of who did not say."""
 
     @property
-    def settings(self) -> ElectionSettings:
-        return self.active.settings
-
-    @property
     def read_level(self) -> Read:
         return Read.INDEX if self.config.is_process_read_event else Read.LEASE
 

@@ -57,13 +57,10 @@ class Notifications:
         self._queue: list[tuple[int, int, _Owed]] = []
         self._pushes = 0
         self._active = False
-        self.acknowledged_total = self.failed_total = self.superseded_total = 0
 
     def elected(self, now: int, change: Elected) -> None:
         """A group has a new master: tell all its members, the master first."""
         for broker_id in sorted(change.members, key=lambda each: (each != change.master, each)):
-            if (change.key, broker_id) in self._owed:
-                self.superseded_total += 1
             owed = self._owed[change.key, broker_id] = _Owed(broker_id, change, now)
             self._at(owed, now)
 
@@ -84,13 +81,11 @@ class Notifications:
         owed = self._owed.get(key)
         if owed is not None and owed.change is notification.change:
             del self._owed[key]
-            self.acknowledged_total += 1
 
     def failed(self, now: int, notification: Notification) -> None:
         """No answer, or no connection."""
         owed = self._owed.get((notification.change.key, notification.broker_id))
         if owed is not None and owed.change is notification.change:
-            self.failed_total += 1
             owed.under_way = False
             owed.failures += 1
             wait_ms = min(FIRST_RETRY_MS << min(owed.failures - 1, 10), LAST_RETRY_MS)

@@ -15,7 +15,7 @@ BEYOND: Final = (1 << 63) - 1
 
 
 @attrs.define
-class Range:
+class Interval:
     """Whole numbers from ``low`` to ``high``, both included."""
 
     low: int = -BEYOND - 1
@@ -45,9 +45,9 @@ class Selection:
     groups: frozenset[str] | None = None
     group_ids: frozenset[int] | None = None
     kinds: frozenset[str] | None = None
-    index: Range = attrs.field(factory=Range)
-    term: Range = attrs.field(factory=Range)
-    wall_ms: Range = attrs.field(factory=Range)
+    index: Interval = attrs.field(factory=Interval)
+    term: Interval = attrs.field(factory=Interval)
+    wall_ms: Interval = attrs.field(factory=Interval)
 
     @property
     def by_frame(self) -> bool:

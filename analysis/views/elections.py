@@ -1,4 +1,4 @@
-"""Elections and memberships, from the frames that record them: one row per leadership, one per configuration.
+"""Elections, from the frames that record them: one row per leadership.
 
 A leader's first frame tells how it was won. Every replica that holds the frame gives one row here, and all of them
 together one election. A Java DLedger directory has no-ops that tell nothing: who led is null there.
@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 
 _NOOP: Final = (
     "leader string, cause string, rounds bigint, votes array<string>, previous_leader string, election_ms bigint")
-_MEMBERSHIP: Final = "voters array<string>, outgoing array<string>, learners array<string>"
 
 
 def elections(events: DataFrame) -> DataFrame:
@@ -35,17 +34,4 @@ def elections(events: DataFrame) -> DataFrame:
         F.min_by("node", "node").alias("node"),
         F.min_by("file", "node").alias("file"),
         F.min_by("offset", "node").alias("offset"),
-    )
-
-
-def memberships(events: DataFrame) -> DataFrame:
-    """One row per configuration that a group had, in any replica's log. Joint while ``outgoing`` is not empty."""
-    found = events.where("kind = 'membership' and damage is null").withColumn(
-        "told", F.from_json("detail", _MEMBERSHIP))
-    return found.groupBy("cluster", "group", "term", "index", "mark").agg(
-        F.first("told.voters", ignorenulls=True).alias("voters"),
-        F.first("told.outgoing", ignorenulls=True).alias("outgoing"),
-        F.first("told.learners", ignorenulls=True).alias("learners"),
-        F.min("wall_ms").alias("wall_ms"),
-        F.count_if(~F.col("truncated")).alias("held_by"),
     )

@@ -314,11 +314,6 @@ INVARIANTS: Final[dict[str, Invariant]] = {
 }
 
 
-def same_state(hashes: Iterable[bytes], where: object) -> None:
-    """C13: the same log gives the same state on every controller, through snapshots too."""
-    require(len(set(hashes)) <= 1, "INV_C13", "states differ after the same log", where)
-
-
 class Checker:
     """All of it, as the observer of one machine."""
 

@@ -23,7 +23,7 @@ from controller.liveness import HELD_UP_NS
 from controller.namesrv.config import NamesrvConfig
 from controller.namesrv.counters import Counters
 from controller.namesrv.effects import MinIdChanged
-from controller.namesrv.tables import MASTER_ID, WRITE, Group, Replica, Tables
+from controller.namesrv.tables import MASTER_ID, WRITE, Group, RegisteredBroker, Tables
 from controller.namesrv.verdict import Verdict
 from remoting.bodies.namesrv import DataVersion, QueueData, TopicConfig, TopicQueueMappingInfo
 
@@ -56,7 +56,7 @@ class Registration:
 
 
 @attrs.frozen
-class Registered:
+class RegistrationResult:
     """The outcome. ``master_address`` and ``ha_address`` are for a slave whose master is registered."""
 
     verdict: Verdict
@@ -71,7 +71,7 @@ class Registered:
 class Departed:
     """Replicas that left, whom to tell, and connections over which nobody is registered any longer (silence only)."""
 
-    replicas: tuple[Replica, ...] = ()
+    replicas: tuple[RegisteredBroker, ...] = ()
     notices: tuple[MinIdChanged, ...] = ()
     close: tuple[Hashable, ...] = ()
 
@@ -81,12 +81,12 @@ class Registry:
 
     def __init__(self, tables: Tables, config: NamesrvConfig, counters: Counters) -> None:
         self.tables, self.config, self.counters = tables, config, counters
-        self._silence: list[tuple[int, int, Replica]] = []
+        self._silence: list[tuple[int, int, RegisteredBroker]] = []
         self._pushes = 0
 
     # --- coming ----------------------------------------------------------------------------------------------
 
-    def register(self, now: int, new: Registration, connection: Hashable) -> Registered:
+    def register(self, now: int, new: Registration, connection: Hashable) -> RegistrationResult:
         """Code 103."""
         group = self.tables.groups.get(new.broker_name)
         if group is None:
@@ -97,12 +97,12 @@ class Registry:
             if holder.data_version.state_version > new.data_version.state_version:
                 if known is not None:
                     self.tables.drop_replica(known)
-                return Registered(Verdict.OUTRANKED)
+                return RegistrationResult(Verdict.OUTRANKED)
         if holder is None and len(new.topics) == 1:
-            return Registered(Verdict.TOO_EARLY)
+            return RegistrationResult(Verdict.TOO_EARLY)
 
         if self._full(new, known):
-            return Registered(Verdict.FULL)
+            return RegistrationResult(Verdict.FULL)
 
         min_changed = new.broker_id < min(group.replicas, default=MASTER_ID)
         changed = known is None or known.data_version != new.data_version
@@ -117,7 +117,7 @@ class Registry:
 
     def repeat(
         self, now: int, cluster: str, address: str, looks: object, connection: Hashable,
-    ) -> Registered | None:
+    ) -> RegistrationResult | None:
         """A registration that looks as this replica's latest one: what it would come to, for a tenth of the work.
 
         None: something has changed since, so it must be read and registered. Brokers register every 30 s, and nearly
@@ -130,18 +130,20 @@ class Registry:
         replica.heard_ns = now
         return self._accepted(replica, (), came=False)
 
-    def _accepted(self, replica: Replica, notices: tuple[MinIdChanged, ...], *, came: bool) -> Registered:
+    def _accepted(
+        self, replica: RegisteredBroker, notices: tuple[MinIdChanged, ...], *, came: bool,
+    ) -> RegistrationResult:
         master = replica.group.master
         if master is None or master is replica:
-            return Registered(Verdict.ACCEPTED, None, None, notices, came)
-        return Registered(Verdict.ACCEPTED, master.address, master.ha_address, notices, came)
+            return RegistrationResult(Verdict.ACCEPTED, None, None, notices, came)
+        return RegistrationResult(Verdict.ACCEPTED, master.address, master.ha_address, notices, came)
 
-    def _full(self, new: Registration, known: Replica | None) -> bool:
+    def _full(self, new: Registration, known: RegisteredBroker | None) -> bool:
         return self.tables.full(replicas=known is None, rows=len(new.topics))
 
     def _enter(
-        self, now: int, new: Registration, group: Group, connection: Hashable, known: Replica | None,
-    ) -> Replica:
+        self, now: int, new: Registration, group: Group, connection: Hashable, known: RegisteredBroker | None,
+    ) -> RegisteredBroker:
         shown = group.cluster, group.zone, group.acting_master
         group.cluster, group.zone, group.acting_master = new.cluster, new.zone, new.acting_master is True
         timeout_ms = DEFAULT_TIMEOUT_MS if new.timeout_ms is None else min(max(new.timeout_ms, 0), TIMEOUT_MS_MAX)
@@ -156,7 +158,7 @@ class Registry:
             replica.data_version, replica.ha_address, replica.filter_servers = new.data_version, new.ha_address, filters
             replica.timeout_ns, replica.heard_ns = timeout_ms * MS, now
         else:
-            replica = Replica(
+            replica = RegisteredBroker(
                 new.cluster, new.address, group, new.broker_id, new.data_version, new.ha_address, connection,
                 timeout_ms * MS, now, filters)
             self.tables.put_replica(replica)
@@ -248,7 +250,7 @@ class Registry:
         """When ``expire`` is to be called; maybe early. None: nobody is registered."""
         return self._silence[0][0] if self._silence else None
 
-    def _await_silence(self, replica: Replica) -> None:
+    def _await_silence(self, replica: RegisteredBroker) -> None:
         due = replica.heard_ns + replica.timeout_ns
         if 0 <= replica.queued_ns <= due:
             return  # looked at before that, and queued anew then
@@ -256,7 +258,7 @@ class Registry:
         self._pushes += 1
         heapq.heappush(self._silence, (replica.queued_ns, self._pushes, replica))
 
-    def _leave(self, leaving: Iterable[Replica], *, orderly: bool) -> Departed:
+    def _leave(self, leaving: Iterable[RegisteredBroker], *, orderly: bool) -> Departed:
         offline: dict[Group, str | None] = {}
         left = []
         for replica in leaving:

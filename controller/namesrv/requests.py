@@ -17,7 +17,7 @@ from controller.namesrv.config import NamesrvConfig
 from controller.namesrv.counters import Counters
 from controller.namesrv.effects import BrokerCame, BrokerLeft, Close, Effect, RegistrationRefused
 from controller.namesrv.kvconfig import ORDER_TOPIC_CONFIG, KVConfig
-from controller.namesrv.registry import Departed, Registered, Registration, Registry
+from controller.namesrv.registry import Departed, Registration, RegistrationResult, Registry
 from controller.namesrv.routes import Routes, broker_data, encode_cluster
 from controller.namesrv.tables import MASTER_ID, Tables
 from controller.namesrv.verdict import Verdict
@@ -164,7 +164,7 @@ class NameServer:
                 ha_server_addr=outcome.ha_address, master_addr=outcome.master_address),
             body=KVTable(dict(order)).to_json() if order is not None else b"")
 
-    def _tell(self, outcome: Registered, header: RegisterBrokerRequest) -> None:
+    def _tell(self, outcome: RegistrationResult, header: RegisterBrokerRequest) -> None:
         counters = self.counters
         who = header.cluster_name, header.broker_name, header.broker_id, header.broker_addr
         if outcome.verdict is Verdict.ACCEPTED:

@@ -41,7 +41,7 @@ Clock = Callable[[], int]
 """Monotonic, ns."""
 
 
-class Controller(Protocol):
+class ControllerBeside(Protocol):
     """Runs a controller beside the name server, until cancelled or stopped: ``serve_controller`` but for its status."""
 
     def __call__(self, *, task_status: trio.TaskStatus[Stoppable]) -> Awaitable[None]: ...
@@ -80,7 +80,7 @@ class RunningNamesrv:
 
 async def serve_namesrv(
     config: NamesrvConfig, *, clock: Clock, files: Files, listeners: Sequence[Listener[Stream]],
-    connector: Connector = connect_tcp, tls: TLSContext | None = None, controller: Controller | None = None,
+    connector: Connector = connect_tcp, tls: TLSContext | None = None, controller: ControllerBeside | None = None,
     task_status: trio.TaskStatus[RunningNamesrv] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled or stopped; closes ``listeners``.
@@ -121,7 +121,7 @@ async def _export(
 
 
 async def _run_beside(
-    controller: Controller, shell: _Shell, server: Server, *, task_status: trio.TaskStatus[Stoppable],
+    controller: ControllerBeside, shell: _Shell, server: Server, *, task_status: trio.TaskStatus[Stoppable],
 ) -> None:
     """Should it end of its own accord, the name server ends too."""
     await controller(task_status=task_status)

@@ -1,9 +1,9 @@
 """What is registered: broker groups and their replicas, the queues each group gives each topic, and encoded answers.
 
-State and its indices, no decisions. A ``Replica`` is a row of Java's address table and of its live table in one, so
-neither can outlive the other: Java's ``RouteInfoManager`` keeps the live row for ever when a broker's address was taken
-over before its channel closed, keeps groups without addresses after a refused registration, and queue mappings of
-topics that are gone.
+State and its indices, no decisions. A ``RegisteredBroker`` is a row of Java's address table and of its live table in
+one, so neither can outlive the other: Java's ``RouteInfoManager`` keeps the live row for ever when a broker's address
+was taken over before its channel closed, keeps groups without addresses after a refused registration, and queue
+mappings of topics that are gone.
 
 Sans-IO: time is a number (ns), a connection any hashable object.
 """
@@ -29,7 +29,7 @@ ROWS_MAX = 2_000_000
 
 
 @attrs.define(eq=False)
-class Replica:
+class RegisteredBroker:
     """A broker process that registered and has not left."""
 
     cluster: str
@@ -58,7 +58,7 @@ class Group:
     acting_master: bool = False
     """Its smallest slave stands in for a master that is gone (``enableSlaveActingMaster``)."""
     zone: str | None = None
-    replicas: dict[int, Replica] = attrs.field(factory=dict)
+    replicas: dict[int, RegisteredBroker] = attrs.field(factory=dict)
     queues: dict[str, QueueData] = attrs.field(factory=dict)
     """By topic."""
     bereft: bool = False
@@ -67,7 +67,7 @@ class Group:
     """Grows with every change of what routes show of it."""
 
     @property
-    def master(self) -> Replica | None:
+    def master(self) -> RegisteredBroker | None:
         return self.replicas.get(MASTER_ID)
 
     @property
@@ -84,7 +84,7 @@ class Tables:
     """All that a name server knows of brokers. Every change of what a route shows drops that topic's ``answers``."""
 
     groups: dict[str, Group] = attrs.field(factory=dict)
-    live: dict[tuple[str, str], Replica] = attrs.field(factory=dict)
+    live: dict[tuple[str, str], RegisteredBroker] = attrs.field(factory=dict)
     """By cluster and address."""
     topics: dict[str, dict[str, QueueData]] = attrs.field(factory=dict)
     """By topic, then by group. The same objects as in ``Group.queues``."""
@@ -94,11 +94,11 @@ class Tables:
     """Encoded routes, by topic and kind: ``routes`` fills it."""
     rows: int = 0
     """Queues of all groups and topics together."""
-    _by_connection: dict[Hashable, set[Replica]] = attrs.field(factory=dict)
+    _by_connection: dict[Hashable, set[RegisteredBroker]] = attrs.field(factory=dict)
 
     # --- replicas --------------------------------------------------------------------------------------------
 
-    def put_replica(self, replica: Replica) -> None:
+    def put_replica(self, replica: RegisteredBroker) -> None:
         """Enter it, in the place of whatever has its id in its group or its address in its cluster."""
         group = replica.group
         self.groups[group.name] = group
@@ -112,26 +112,26 @@ class Tables:
         self._by_connection.setdefault(replica.connection, set()).add(replica)
         self.forget_answers(group)
 
-    def reconnect(self, replica: Replica, connection: Hashable) -> None:
+    def reconnect(self, replica: RegisteredBroker, connection: Hashable) -> None:
         """It speaks over another channel now: the old one's end is none of its business."""
         if replica.connection != connection:
             self._disconnect(replica)
             replica.connection = connection
             self._by_connection.setdefault(connection, set()).add(replica)
 
-    def drop_replica(self, replica: Replica) -> None:
+    def drop_replica(self, replica: RegisteredBroker) -> None:
         """It leaves; the last of its group takes the group and its queues along."""
         self._detach(replica)
         if not replica.group.replicas:
             self._drop_group(replica.group)
 
-    def _detach(self, replica: Replica) -> None:
+    def _detach(self, replica: RegisteredBroker) -> None:
         self.forget_answers(replica.group)
         del replica.group.replicas[replica.broker_id]
         del self.live[replica.cluster, replica.address]
         self._disconnect(replica)
 
-    def _disconnect(self, replica: Replica) -> None:
+    def _disconnect(self, replica: RegisteredBroker) -> None:
         carried = self._by_connection[replica.connection]
         carried.discard(replica)
         if not carried:
@@ -142,7 +142,7 @@ class Tables:
         for topic in list(group.queues):
             self.drop_queue(topic, group)
 
-    def carried_by(self, connection: Hashable) -> list[Replica]:
+    def carried_by(self, connection: Hashable) -> list[RegisteredBroker]:
         """Replicas whose latest registration came over it, in an order that no set decides."""
         return sorted(self._by_connection.get(connection, ()), key=lambda each: (each.group.name, each.broker_id))
 

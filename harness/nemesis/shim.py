@@ -21,7 +21,6 @@ from harness.nemesis.compiling import library
 from harness.nemesis.errors import NotHere
 
 SOURCE: Final = Path(__file__).with_name("shim.c")
-_PAGE: Final = struct.Struct("<10q")
 _TURN: Final = 6 * 8
 """Where the clock's part begins."""
 _GO: Final = b"\xff Go buildinf:"

@@ -99,12 +99,6 @@ class ClusterScene:
         return self._take(each for each in self.cluster.of_kind(Kind.CONTROLLER)
                           if each.plan.address == self.view.active)
 
-    @property
-    def standby(self) -> Server:
-        """A controller that is not the active one."""
-        return self._take(each for each in self.cluster.of_kind(Kind.CONTROLLER)
-                          if each.plan.address != self.view.active)
-
     def everybody(self) -> list[Server]:
         """Of the group and the controllers."""
         return [self._take([each]) for each in (*self._brokers(), *self.cluster.of_kind(Kind.CONTROLLER))]

@@ -16,7 +16,6 @@ import trio
 from attrs import define, field, frozen
 
 FRAME_BYTES_MAX: Final = 16 << 20
-RECEIVE_BYTES: Final = 64 << 10
 
 Direction = Literal["to_server", "to_client"]
 
@@ -48,11 +47,10 @@ class Recorded:
 class Splitter:
     """A byte stream cut into frames by their length prefix, whatever the pieces it comes in.
 
-    After a length that no RocketMQ peer accepts the stream has no frames any more: what follows is counted in
-    ``bytes_skipped``.
+    After a length that no RocketMQ peer accepts the stream has no frames any more: what follows is
+    dropped.
     """
 
-    bytes_skipped: int = field(default=0, init=False)
     _buffer: bytearray = field(factory=bytearray, init=False)
     _lost: bool = field(default=False, init=False)
 
@@ -70,7 +68,6 @@ class Splitter:
             frames.append(bytes(self._buffer[:size]))
             del self._buffer[:size]
         if self._lost:
-            self.bytes_skipped += len(self._buffer)
             self._buffer.clear()
         return frames
 

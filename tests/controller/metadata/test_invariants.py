@@ -22,7 +22,7 @@ from controller.metadata.commands import (
 )
 from controller.metadata.events import Applied
 from controller.metadata.groups import BrokerGroup, Replica
-from controller.metadata.invariants import INVARIANTS, Checker, History, Step, same_state
+from controller.metadata.invariants import INVARIANTS, Checker, History, Step
 from controller.metadata.outcomes import (
     Altered,
     BrokerIdApplied,
@@ -161,13 +161,6 @@ def test_what_was_is_remembered(name: str, before: BrokerGroup, after: BrokerGro
     with pytest.raises(InvariantViolation) as caught:
         INVARIANTS[name](Step(KEY, before, DROP, dropped, after), history)
     assert caught.value.id == name
-
-
-def test_states_must_be_the_same() -> None:
-    same_state([b"1", b"1"], "here")
-    same_state([], "nowhere")
-    with pytest.raises(InvariantViolation, match="INV_C13"):
-        same_state([b"1", b"2"], "here")
 
 
 def test_every_property_is_asked_in_an_ordinary_life() -> None:

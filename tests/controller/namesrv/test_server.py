@@ -16,7 +16,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from controller.namesrv.config import NamesrvConfig
-from controller.namesrv.server import Controller, RunningNamesrv, serve_namesrv
+from controller.namesrv.server import ControllerBeside, RunningNamesrv, serve_namesrv
 from harness.simulation.worlds.streams import Net, Wire, net
 from remoting.bodies.namesrv import TopicRouteData
 from remoting.codes import RequestCode, ResponseCode
@@ -53,7 +53,7 @@ class World:
 
 @asynccontextmanager
 async def world(
-    settings: NamesrvConfig | None = None, *, files: Files | None = None, controller: Controller | None = None,
+    settings: NamesrvConfig | None = None, *, files: Files | None = None, controller: ControllerBeside | None = None,
 ) -> AsyncGenerator[World, None]:
     files = files if files is not None else MemoryFiles()
     async with net() as made:
