@@ -85,7 +85,9 @@ def lost(key: GroupKey) -> ElectMaster:
 
 
 def again(number: int, key: GroupKey) -> RegisterBroker:
-    return RegisterBroker(term=1, key=key, broker_id=3, address=address(number, 9), observation=live(1, 2, 3))
+    """Another process, in place of one that is judged dead."""
+    return RegisterBroker(term=1, key=key, broker_id=3, address=address(number, 9),
+                          instead_of=(address(number, 3), None), observation=live(1, 2, 3))
 
 
 def apply(machine: MetadataMachine, commands: list[bytes]) -> float:

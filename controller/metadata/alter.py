@@ -34,15 +34,18 @@ def alter(group: BrokerGroup, command: AlterSyncStateSet, in_use: int) -> tuple[
     if refused is None and command.sync_state_set != group.sync_state_set:
         refused = _unfit(group, command)
         if refused is None:
+            assert group.master in command.sync_state_set <= group.replicas.keys(), "the set is its master and members"
             group = attrs.evolve(
                 group, sync_state_set=command.sync_state_set, sync_state_set_epoch=group.sync_state_set_epoch + 1,
                 eligible=eligible.after_alter(group, command, in_use),
             )
+            assert not group.eligible & group.sync_state_set, "who is in sync need not be eligible beside the set"
             return _accepted(group, command, changed=True), group
     return refused or _accepted(group, command, changed=False), group
 
 
 def _accepted(group: BrokerGroup, command: AlterSyncStateSet, *, changed: bool) -> Altered:
+    assert group.sync_state_set == command.sync_state_set, "accepted is what the master reported"
     return Altered(key=command.key, changed=changed, sync_state_set=group.sync_state_set,
                    sync_state_set_epoch=group.sync_state_set_epoch)
 
@@ -68,6 +71,7 @@ def _fence(group: BrokerGroup, command: AlterSyncStateSet) -> Refused | None:
 
 def _unfit(group: BrokerGroup, command: AlterSyncStateSet) -> Refused | None:
     """Why this cannot be the set."""
+    assert command.broker_id == group.leader == group.master, "nobody but the leader passes the fence"
     for broker_id in sorted(command.sync_state_set):
         replica = group.replicas.get(broker_id)
         if replica is None:

@@ -60,6 +60,7 @@ def clean(group: BrokerGroup, command: CleanBrokerData) -> tuple[Outcome, Broker
     if not removed:
         return Cleaned(key=command.key, removed_ids=removed, group_removed=False, lost_master=False), group
     lost_master = group.master in removed
+    assert max(removed) < group.next_broker_id, "a cleaned id stays below the next, so it is never bound again"
     shrunk = group.sync_state_set - removed
     after = attrs.evolve(
         group,
@@ -71,6 +72,8 @@ def clean(group: BrokerGroup, command: CleanBrokerData) -> tuple[Outcome, Broker
         vacant=group.vacant and not lost_master,
         eligible=group.eligible - removed,
     )
+    assert after.electable <= after.replicas.keys(), "nobody can elect who was cleaned"
+    assert after.removed or bool(after.sync_state_set) == bool(group.sync_state_set), "the next election can be clean"
     return Cleaned(
         key=command.key, changed=True, removed_ids=removed, group_removed=after.removed, lost_master=lost_master,
     ), after

@@ -18,7 +18,7 @@ This module knows the commands' shapes and not what they mean.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import cbor2
 
@@ -68,6 +68,7 @@ def encode(command: Command, in_format: int) -> bytes:
     """
     if not 1 <= in_format <= FORMAT:
         raise ValueError(f"format {in_format} is not written by this version, which writes 1 to {FORMAT}")
+    assert command.term >= 0, "no group has been in such a term"
     kind, pack, _ = _KINDS_BY_CLASS[type(command)]
     return cbor2.dumps([in_format, kind, command.term, *pack(command, in_format)])
 
@@ -271,3 +272,5 @@ _KINDS: Final[list[tuple[int, type[Command], _Pack, _Unpack]]] = [
 ]
 _KINDS_BY_CLASS: Final = {made: (kind, pack, unpack) for kind, made, pack, unpack in _KINDS}
 _UNPACK: Final = {kind: unpack for kind, _, _, unpack in _KINDS}
+assert _KINDS_BY_CLASS.keys() == set(get_args(AnyCommand)), "every command has its bytes"
+assert len(_UNPACK) == len(_KINDS), "every kind is one command"

@@ -50,6 +50,7 @@ def elect(group: BrokerGroup, command: ElectMaster) -> tuple[Outcome, BrokerGrou
         return Refused(code=ResponseCode.CONTROLLER_INVALID_REQUEST, remark=remark), group
     target = asked if command.designate or not group.sync_state_set else None
     leader = group.leader
+    assert leader is None or leader in group.sync_state_set, "a master is in sync with itself"
     if leader is not None and target in (None, leader) and command.observation.sees(leader, group.replicas[leader]):
         return _still_exists(group, leader, command), group
     winner = _winner(group, command, target)
@@ -63,12 +64,15 @@ def _winner(group: BrokerGroup, command: ElectMaster, target: int | None) -> int
             if target in candidates:
                 return target
         elif candidates:
-            return POLICIES[command.policy].choose(candidates, command.preferred)
+            chosen = POLICIES[command.policy].choose(candidates, command.preferred)
+            assert chosen in candidates, "a policy chooses badly at worst, never a stranger"
+            return chosen
     return None
 
 
 def _pools(group: BrokerGroup, command: ElectMaster, target: int | None) -> list[frozenset[int]]:
     """From whom to choose, the better pool first."""
+    assert target is None or target == command.broker_id, "only who asks is aimed at"
     if not group.sync_state_set:
         return [frozenset() if target is None else frozenset({target})]
     return [group.electable, frozenset(group.replicas)] if command.unclean else [group.electable]
@@ -87,6 +91,7 @@ def _candidates(
 
 
 def _elected(group: BrokerGroup, command: ElectMaster, winner: int) -> tuple[Elected, BrokerGroup]:
+    assert winner in group.electable or command.unclean or not group.sync_state_set, "clean, or allowed not to be"
     after = attrs.evolve(
         group,
         master=winner,
@@ -96,6 +101,7 @@ def _elected(group: BrokerGroup, command: ElectMaster, winner: int) -> tuple[Ele
         eligible=eligible.after_election(group, winner, command.observation.live[winner]),
         vacant=False,
     )
+    assert winner not in after.eligible <= group.electable, "only who was electable may be elected in its place"
     return Elected(
         key=command.key, master=winner, address=after.replicas[winner].address,
         life=after.replicas[winner].life, master_epoch=after.master_epoch, sync_state_set=after.sync_state_set,
@@ -105,6 +111,7 @@ def _elected(group: BrokerGroup, command: ElectMaster, winner: int) -> tuple[Ele
 
 
 def _still_exists(group: BrokerGroup, master: int, command: ElectMaster) -> MasterStillExists:
+    assert not group.vacant and master in group.sync_state_set, "it leads, and as the process on record"
     return MasterStillExists(
         remark=f"the master of {command.key}, broker {master}, is alive",
         key=command.key, master=master, address=group.replicas[master].address, life=group.replicas[master].life,
@@ -122,6 +129,8 @@ def _nobody(group: BrokerGroup, command: ElectMaster, asked: int | None) -> tupl
         code = ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE
         why = "it never had a master; its first is who asks for it" if first else _why(group, command)
     lost = command.trigger is Trigger.CONTROLLER and group.master is not None
+    assert not lost or group.leader is None or not command.observation.sees(
+        group.leader, group.replicas[group.leader]), "a living master is not lost"
     after = attrs.evolve(group, master=None, master_epoch=group.master_epoch + 1, vacant=False) if lost else group
     return NotElected(
         code=code, remark=f"no master for {command.key}: {why}", changed=lost, key=command.key,

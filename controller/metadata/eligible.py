@@ -64,11 +64,14 @@ def announces_gate(replica: LiveReplica, in_sync: int) -> bool:
 
 def after_election(before: BrokerGroup, master: int, replica: LiveReplica) -> frozenset[int]:
     """Who is eligible beside the new master alone."""
+    assert not (replica.learner or before.replicas[master].learner), "a learner is never elected"
     return before.electable - {master} if announces_gate(replica, 1) else frozenset()
 
 
 def after_alter(before: BrokerGroup, command: AlterSyncStateSet, in_use: int) -> frozenset[int]:
     """Who is eligible beside the set that its master reports."""
+    assert command.sync_state_set != before.sync_state_set, "an alter to the accepted set ends nothing"
+    assert before.leader in command.sync_state_set, "no master acknowledges without itself"
     least = command.least if in_use >= ALL_ACK_FROM else None
     if least is None or len(command.sync_state_set) >= least:
         return frozenset()
@@ -78,5 +81,6 @@ def after_alter(before: BrokerGroup, command: AlterSyncStateSet, in_use: int) ->
 def drop(group: BrokerGroup, command: DropEligible) -> tuple[EligibleDropped, BrokerGroup]:
     """The master announces no closed gate any more. One of an earlier mastership says nothing about this one."""
     if group.eligible and (command.broker_id, command.master_epoch) == (group.master, group.master_epoch):
+        assert group.eligible <= group.replicas.keys() - group.sync_state_set, "eligible are members beside the set"
         return EligibleDropped(key=command.key, changed=True), attrs.evolve(group, eligible=frozenset())
     return EligibleDropped(key=command.key), group

@@ -51,6 +51,7 @@ def apply_broker_id(group: BrokerGroup, command: ApplyBrokerId) -> tuple[Outcome
     if wrong:
         return Refused(code=ResponseCode.CONTROLLER_INVALID_REQUEST, remark=wrong), group
     key, broker_id, following = command.key, command.broker_id, group.next_broker_id
+    assert group.removed or max(group.replicas) < following, "the next id is above all"
     member = group.replicas.get(broker_id)
     if member is not None and member.check_code == command.check_code:
         return BrokerIdApplied(key=key, broker_id=broker_id, next_broker_id=following), group
@@ -76,6 +77,7 @@ def register(group: BrokerGroup, command: RegisterBroker, in_use: int) -> tuple[
     the proposer judged dead, and where that was master nobody leads its epoch any more.
     """
     lives = in_use >= 2
+    assert lives or not group.vacant, "only a rule of format 2 leaves a place vacant"
     wrong = address_problem(command.address)
     if wrong:
         return Refused(code=ResponseCode.CONTROLLER_INVALID_REQUEST, remark=wrong), group
@@ -88,6 +90,7 @@ def register(group: BrokerGroup, command: RegisterBroker, in_use: int) -> tuple[
     another = lives and not known.is_process(command.address, command.life)
     if lives and displaces(known, command):
         return not_dead(known, command), group
+    assert not another or command.instead_of == (known.address, known.life), "only the dead are replaced"
     here = attrs.evolve(
         known, address=command.address, learner=command.learner, life=command.life if lives else known.life)
     if here != known:
@@ -98,6 +101,8 @@ def register(group: BrokerGroup, command: RegisterBroker, in_use: int) -> tuple[
             after = attrs.evolve(after, vacant=True)
         elif after.eligible and not same:
             after = attrs.evolve(after, eligible=frozenset())  # a new process of the master: see ``eligible``
+    assert list(after.replicas) == list(group.replicas), "nobody comes or goes by registering"
+    assert after.leader in (group.leader, None), "registering makes nobody a leader"
     leader = after.leader
     master = leader if leader is not None and command.observation.sees(leader, after.replicas.get(leader)) else None
     return Registered(
@@ -115,6 +120,7 @@ def displaces(known: Replica, command: RegisterBroker) -> bool:
 
 def not_dead(known: Replica, command: RegisterBroker) -> Refused:
     """It is to ask again."""
+    assert command.instead_of != (known.address, known.life), "one that is judged dead is replaced"
     return Refused(code=ResponseCode.CONTROLLER_BROKER_ID_INVALID, remark=(
         f"broker {command.broker_id} of {command.key} is another process, at {known.address}, which is not known to be "
         "dead: this one may come in its place when its connection closes or its heartbeats stay away"))

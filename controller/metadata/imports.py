@@ -33,12 +33,15 @@ def import_groups(
             return Refused(code=ResponseCode.CONTROLLER_INVALID_REQUEST,
                            remark=f"cannot import {item.key}: {wrong}"), {}
         if here.removed:
+            assert here.next_broker_id <= min(item.replicas), "no id of the removed group is bound again"
+            assert here.master_epoch <= item.master_epoch, "epochs never fall"
             added[item.key] = BrokerGroup(
                 replicas=dict(sorted(item.replicas.items())),
                 next_broker_id=max(item.next_broker_id, here.next_broker_id),
                 sync_state_set=item.sync_state_set, sync_state_set_epoch=item.sync_state_set_epoch,
                 master=item.master, master_epoch=item.master_epoch,
             )
+    assert all(group.electable <= group.replicas.keys() for group in added.values()), "the electable are members"
     return Imported(keys=tuple(added), changed=bool(added)), added
 
 
@@ -83,6 +86,7 @@ def _clash(item: ImportedGroup, here: BrokerGroup) -> str | None:
         if theirs != ours:
             return (f"a group of that name is here already, with other data: {what} {str(ours)[:200]} here, "
                     f"{str(theirs)[:200]} there")
+    assert item.replicas.keys() == here.replicas.keys(), "the ids were compared above"
     for broker_id, replica in item.replicas.items():
         known = here.replicas[broker_id]
         if replica.address != known.address or replica.check_code not in (None, known.check_code):

@@ -73,6 +73,7 @@ class _State:
                 self.named[key.name] = tuple(keys)
             else:
                 self.named.pop(key.name, None)
+            assert (key in self.named.get(key.name, ())) != group.removed, "exactly the groups that are there are named"
 
 
 _Result = tuple[Outcome, Mapping[GroupKey, BrokerGroup]]
@@ -117,7 +118,10 @@ class MetadataMachine:
             if isinstance(command, RaiseFormat):
                 state.format = command.format
             for key, group in after.items():
+                assert follows(self._group(key), group)
                 state.put(key, group)
+        else:
+            assert all(group == self._group(key) for key, group in after.items()), "what is not told does not change"
         if self.observer is not None:
             self.observer(Applied(term, command, outcome, tuple((key, old, after[key]) for key, old in before)))
         return outcome
@@ -155,6 +159,7 @@ class MetadataMachine:
             outcome, added = import_groups(self._group, command)
             room = GROUPS_MAX - len(self._state.groups)
             fresh = sum(key not in self._state.groups for key in added)
+            assert all(self._group(key).removed for key in added), "an import replaces nobody"
             return (_full(), {}) if fresh > room else (outcome, added)
         before = self._group(command.key)
         if isinstance(command, ApplyBrokerId) and before is _NOTHING and len(self._state.groups) >= GROUPS_MAX:
@@ -171,6 +176,7 @@ class MetadataMachine:
             return Refused(code=ResponseCode.CONTROLLER_INVALID_REQUEST,
                            remark=f"format {in_use} is in use: only {in_use + 1} may follow, not {wanted}")
         check_reads(self.reads, wanted)
+        assert in_use <= self.reads, "a node that cannot follow has stopped"
         return FormatRaised(format=max(in_use, wanted), changed=wanted > in_use)
 
     # --- reading ---------------------------------------------------------------------------------------------
@@ -205,6 +211,18 @@ class MetadataMachine:
     def state_hash(self) -> bytes:
         """Equal on two controllers exactly when their states are."""
         return snapshot.digest(self._state.groups, self._state.format)
+
+
+def follows(before: BrokerGroup, after: BrokerGroup) -> bool:
+    """What holds of a group after each command that changes it. Always true: a broken rule raises."""
+    members = after.replicas.keys()
+    assert after.sync_state_set <= members and after.eligible <= members, "who may be elected is a member"
+    assert after.master is None or after.master in after.sync_state_set, "a master is in sync with itself"
+    assert after.master == before.master or after.master_epoch > before.master_epoch or before.removed, (
+        "a master epoch has one master, or none, as long as the group is")
+    assert after.sync_state_set == before.sync_state_set or before.removed or (
+        after.sync_state_set_epoch > before.sync_state_set_epoch), "and a SyncStateSet epoch one set"
+    return True
 
 
 def _decide_group(before: BrokerGroup, command: AnyCommand, in_use: int) -> tuple[Outcome, BrokerGroup]:

@@ -25,6 +25,7 @@ class Longest:
     """``DefaultElectPolicy``: the latest epoch, the longest log, the smaller priority, the smaller id, in turn."""
 
     def choose(self, candidates: Mapping[int, LiveReplica], preferred: int | None) -> int:
+        assert candidates, "without a candidate no policy is asked"
         return min(candidates, key=lambda broker_id: _longest(broker_id, candidates[broker_id]))
 
 
@@ -61,7 +62,9 @@ def _caught_up(candidates: Mapping[int, LiveReplica]) -> dict[int, LiveReplica]:
     longest = max(replica.max_offset for replica in latest.values())
     # A confirmed offset beyond every log is a broker's mistake and must not rule out everybody.
     confirmed = min(longest, max(replica.confirm_offset for replica in candidates.values()))
-    return {broker_id: replica for broker_id, replica in latest.items() if replica.max_offset >= confirmed}
+    found = {broker_id: replica for broker_id, replica in latest.items() if replica.max_offset >= confirmed}
+    assert any(replica.max_offset == longest for replica in found.values()), "the longest log is never left out"
+    return found
 
 
 POLICIES: Final[Mapping[str, ElectPolicy]] = {

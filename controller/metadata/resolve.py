@@ -19,6 +19,7 @@ def resolve(name: str, cluster: str | None, identity: GroupKey | None, named: Se
 
     A name that no group has gives a key that no group has, for which each request has its own answer.
     """
+    assert all(key.name == name for key in named), "all are groups of that name"
     if cluster and cluster.strip():
         return GroupKey(cluster, name)
     if identity is not None and identity.name == name:

@@ -54,6 +54,7 @@ def write(groups: Mapping[GroupKey, BrokerGroup], format_in_use: int, sink: Sink
     """All groups as bytes."""
     def block(content: list[Any]) -> None:
         data = cbor2.dumps(content)
+        assert len(data) <= BLOCK_BYTES_MAX, "no block is larger than what is read"
         sink.write(_LENGTH.pack(len(data)) + data)
 
     block([_MAGIC, LAYOUT, format_in_use, len(groups)])
@@ -135,6 +136,8 @@ def _taker(chunks: Iterator[bytes]) -> Callable[[int, bool], bytes]:
 
 
 def _pack(key: GroupKey, group: BrokerGroup, in_format: int) -> list[Any]:
+    assert in_format >= 2 or not group.vacant, "format 1 has no place for it, and no rule that makes it"
+    assert in_format >= 2 or all(each.life is None for each in group.replicas.values()), "nor for lives"
     return [
         *key, group.next_broker_id, sorted(group.sync_state_set), group.sync_state_set_epoch, group.master,
         group.master_epoch, sorted(group.eligible), pack_replicas(group.replicas, in_format),
