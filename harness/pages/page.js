@@ -20,7 +20,7 @@ $("badge").textContent = said; $("badge").classList.add(valid); $("title").textC
 $("about").textContent = [["run", D.run.run], ["target", D.run.target], ["seed", D.run.seed], ["began", D.run.started_ms && new Date(D.run.started_ms).toISOString().slice(0, 19).replace("T", " ") + " UTC"],
   ["versions", D.run.versions && (typeof D.run.versions === "object" ? Object.entries(D.run.versions).map((pair) => pair.join(" ")).join(", ") : D.run.versions)],
   ["this kernel cannot do", D.run.could_not && D.run.could_not.length ? D.run.could_not.join(", ") : null]].filter((each) => each[1] != null && each[1] !== "").map((each) => each.join(" ")).join(" · ");
-for (const [value, label] of [[count(N), "operations"], [count(D.counts[0]), "ok"], [count(D.counts[1]), "failed"], [count(D.counts[2]), "unknown"], [count(D.faults.length), "faults"], [time(D.end), "long"], [count(Math.round(D.counts[0] / (SPAN / 1e6))), "ok a second"], [count(D.lanes.length), "clients at once"]]) {
+for (const [value, label] of [[count(N), "operations"], [count(D.counts[0]), "ok"], [count(D.counts[1]), "failed"], [count(D.counts[2]), "unknown"], [count(D.faults.length), "faults"], [D.end >= 6e8 ? Math.round(D.end / 6e7) + " min" : time(D.end), "long"], [count(Math.round(D.counts[0] / (SPAN / 1e6))), "ok a second"], [count(D.lanes.length), "clients at once"]]) {
   const tile = el("div", null, "tile"); tile.append(el("b", value), el("span", label)); $("tiles").append(tile);
 }
 if (D.run.repeat) { $("repeat").hidden = false; $("command").textContent = Array.isArray(D.run.repeat) ? D.run.repeat.join(" ") : D.run.repeat; }
