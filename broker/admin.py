@@ -77,7 +77,7 @@ class Administration(Part):
     # --- configuration ---------------------------------------------------------------------------------------
 
     def get_config(self, _: Connection, request: Command) -> Command:
-        """26."""
+        """Code 26: this broker's configuration."""
         return response(request, header=GetBrokerConfigResponse(self._version().decode()),
                         body=properties.encode(listing(self.config)).encode())
 
@@ -123,11 +123,11 @@ class Administration(Part):
     # --- state -----------------------------------------------------------------------------------------------
 
     def state(self, _: Connection, request: Command) -> Command:
-        """28."""
+        """Code 28: what this broker does and has, in a table."""
         return response(request, body=KVTable(dict(self._state())).to_json())
 
     def ha_status(self, _: Connection, request: Command) -> Command:
-        """907."""
+        """Code 907: how far replication has come."""
         return response(request, body=self._replication().to_json())
 
     def reset_master_flush_offset(self, _: Connection, request: Command) -> Command:
@@ -138,7 +138,7 @@ class Administration(Part):
         return response(request)
 
     def epochs(self, _: Connection, request: Command) -> Command:
-        """1007."""
+        """Code 1007: the epochs of this broker's log."""
         entries = self._epochs()
         if entries is None:
             return response(request, ResponseCode.SYSTEM_ERROR, remark="this broker is not in controller mode")

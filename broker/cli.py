@@ -93,7 +93,7 @@ with its own storePathRootDir, listenPort and haListenPort. Whatever -D says win
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """The parser of the command line."""
     made = server_parser(
         "mqbroker",
         "Run a RocketMQ broker: it stores messages, replicates them, and serves producers and consumers.",

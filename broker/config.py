@@ -292,12 +292,12 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys, ActingKeys):
 
     @property
     def ha_address(self) -> str:
-        """Where slaves reach it."""
+        """The address at which slaves reach it."""
         return join_address(self.broker_ip2 or self.broker_ip1, self.ha_listen_port)
 
     @property
     def role(self) -> BrokerRole:
-        """At the start."""
+        """The role that it starts in."""
         return BrokerRole.SLAVE if self.enable_controller_mode else BrokerRole(self.broker_role)
 
     @property

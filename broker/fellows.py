@@ -25,7 +25,7 @@ class Fellows(Protocol):
         """Its answer, which is a success. Raises ``RemotingError``."""
 
     async def tell(self, address: str, command: Command) -> None:
-        """One way. Raises ``RemotingError``."""
+        """Send a command that has no answer. Raises ``RemotingError``."""
 
 
 class Alone:

@@ -51,7 +51,7 @@ class HaAddresses(Part):
         return {RequestCode.EXCHANGE_BROKER_HA_INFO: self.answer}
 
     def answer(self, _: Connection, command: Command) -> Command:
-        """906. Raises ``HeaderError``."""
+        """Code 906: addresses of replication. Raises ``HeaderError``."""
         header = ExchangeHAInfoRequest.from_ext(command.ext)
         if header.master_ha_address:
             self._told(MasterAddress(

@@ -51,7 +51,7 @@ MENDED: Final = 5_000
 
 
 class FlushDiskType(enum.Enum):
-    """``flushDiskType``."""
+    """``flushDiskType``: whether a put waits for its sync."""
 
     ASYNC_FLUSH = "ASYNC_FLUSH"
     SYNC_FLUSH = "SYNC_FLUSH"
@@ -284,7 +284,7 @@ class Journal:
     # --- its task --------------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until it is cancelled."""
+        """Write, sync, dispatch and clean until cancelled."""
         if self._disk is None:
             self._disk = DiskThread(trio.lowlevel.current_trio_token().run_sync_soon)
         now_ns = self.now_ns()
@@ -451,7 +451,7 @@ class Journal:
             self._disk.submit(job.run, lambda error: self._synced(job, error))
 
     def _synced(self, job: SyncJob, error: OSError | None) -> None:
-        """On the loop."""
+        """The log was synced or could not be; called on the loop."""
         self._syncing = False
         self._jobs_done += 1
         log = self.log
@@ -481,7 +481,7 @@ class Journal:
         self._disk.submit_steps(self._counted(flush.steps()), lambda error: self._flushed(flush, error))
 
     def _flushed(self, flush: Flush | None, error: OSError | None) -> None:
-        """On the loop."""
+        """A flush of queues and index ended; called on the loop."""
         self._flushing = False
         self._jobs_done += 1
         if flush is not None:
@@ -515,7 +515,7 @@ class Journal:
             self._disk.submit_steps(self._counted(steps), self._deleted)
 
     def _deleted(self, error: OSError | None) -> None:
-        """On the loop."""
+        """Old files are gone or could not be deleted; called on the loop."""
         self._deleting = False
         self._jobs_done += 1
         if error is not None:

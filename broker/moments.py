@@ -105,14 +105,14 @@ class Listener(Generic[P]):
 
 
 def _nobody(*args: object, **kwargs: object) -> None:
-    """Nobody listens."""
+    """Stands for a listener that is not there."""
 
 
 class Moment(Generic[P]):
     """Call it, and all who joined are called. Who joins or leaves meanwhile is heard the next time."""
 
     def __init__(self, name: str) -> None:
-        """``name``: one of ``ORDERS``."""
+        """``name`` is one of ``ORDERS``."""
         self._at: dict[str, list[Callable[P, object]]] = {place: [] for place in (*ORDERS[name].places, WATCH)}
         self._calls: tuple[Callable[P, object], ...] = ()
 

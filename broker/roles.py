@@ -29,7 +29,7 @@ from broker.registration import Registration
 from broker.relay.forwarding import Forwarder
 from broker.replicas.demand import Demand
 from broker.replicas.manager import LogState
-from broker.replicas.shell import Member
+from broker.replicas.shell import GroupMember
 from broker.standing import Role, Standing
 from remoting.bodies.broker import HARuntimeInfo
 from remoting.bodies.controller import EpochEntry
@@ -50,7 +50,7 @@ class Roles(Protocol):
         """These brokers live in the group, as name servers see it."""
 
     def runtime_info(self) -> HARuntimeInfo:
-        """Answer to 907."""
+        """Body of the answer to code 907."""
 
     def epochs(self) -> list[EpochEntry] | None:
         """None: no controller rules this group."""
@@ -220,7 +220,7 @@ class ControlledRole(Bearer):
     ``member`` is to be set before it runs.
     """
 
-    member: Member
+    member: GroupMember
 
     def __init__(
         self, parts: Parts, puts: Puts, journal: Journal, standing: Standing, registration: Registration,
@@ -256,7 +256,7 @@ class ControlledRole(Bearer):
             task_status.started()
 
     def log_state(self) -> LogState:
-        """For heartbeats."""
+        """State of the log, for heartbeats."""
         journal, last = self._journal, self._replication.epochs.last
         return LogState(-1 if last is None else last.epoch, journal.end, journal.confirm_offset, journal.trust.in_doubt,
                         master_silent=self._replication.master_silent, disk=journal.health)
@@ -345,7 +345,7 @@ class ControlledRole(Bearer):
             self._replication.follow(master.ha_address)
 
     def members_changed(self, members: Members) -> None:
-        """The SyncStateSet counts here."""
+        """Nothing: here the SyncStateSet counts."""
 
     def runtime_info(self) -> HARuntimeInfo:
         return self._replication.runtime_info()

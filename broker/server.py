@@ -42,7 +42,7 @@ from broker.registration import Registration, RegistrationConfig
 from broker.relay.finding import Listed, MasterFinder
 from broker.relay.forwarding import Forwarder
 from broker.relay.succession import SuccessionPart
-from broker.replicas.shell import Member
+from broker.replicas.shell import GroupMember
 from broker.roles import ControlledRole, PlainMasterRole, PlainSlaveRole, Roles
 from broker.standin.part import ActingConfig, ActingPart
 from broker.standing import Role, Standing
@@ -281,7 +281,7 @@ class Broker:
             role = ControlledRole(
                 self.parts, self.puts, journal, self.standing, self.registration, self.ha_addresses, switch,
                 self.forwarder, forward_ms=config.forward_ms, hand_over_ms=config.hand_over_ms)
-            role.member = Member(
+            role.member = GroupMember(
                 settings.manager(config), files=Spared(world.files, world.store_files),
                 identity_path=config.identity_path,
                 check_code=f"{config.address};{world.wall_ms()}", client=self.client, clock=world.now_ns,

@@ -20,7 +20,7 @@ NS_PER_MS: Final = 1_000_000
 
 
 def store(config: BrokerConfig) -> StoreConfig:
-    """Raises ``ConfigError``."""
+    """Settings of the store. Raises ``ConfigError``."""
     try:
         delays_ms = levels.parse(config.message_delay_level)
     except ValueError as error:
@@ -39,7 +39,7 @@ def journal(config: BrokerConfig) -> JournalConfig:
 
 
 def replication(config: BrokerConfig) -> HaConfig:
-    """Raises ``ConfigError``."""
+    """Settings of replication. Raises ``ConfigError``."""
     flow = config.max_ha_transfer_byte_in_second if config.ha_flow_control_enable else 0
     return pick(
         config, HaConfig, computed={"flow_control_bytes_per_second": flow},
@@ -50,7 +50,7 @@ def replication(config: BrokerConfig) -> HaConfig:
 
 
 def quorum(config: BrokerConfig) -> QuorumConfig:
-    """Raises ``ConfigError``."""
+    """Settings of acknowledgements. Raises ``ConfigError``."""
     return pick(config, QuorumConfig, slave_timeout_ms="slave_timeout")
 
 
@@ -100,7 +100,7 @@ def check_parts(config: BrokerConfig) -> None:
 
 
 def manager(config: BrokerConfig) -> ManagerConfig:
-    """Raises ``ConfigError``."""
+    """Settings of the replicas manager. Raises ``ConfigError``."""
     return pick(
         config, ManagerConfig, cluster_name="broker_cluster_name", heartbeat_interval_ms="broker_heartbeat_interval",
         heartbeat_timeout_ms="controller_heart_beat_timeout_mills", election_priority="broker_election_priority",

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Veil:
-    """Of one broker."""
+    """Keeps back what a new master does not know to be confirmed."""
 
     def __init__(self) -> None:
         self.below = 0

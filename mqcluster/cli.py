@@ -50,7 +50,7 @@ examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """The parser of the command line."""
     made = argparse.ArgumentParser(
         prog="mqcluster", description="A cluster of real processes on this machine, to play with.", epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -112,7 +112,7 @@ class Cluster:
 
     @classmethod
     def create(cls, root: Path, planned: list[Planned]) -> Cluster:
-        """Write every server's configuration."""
+        """Write the configuration of each server."""
         for each in planned:
             server = Server(each, root / each.name)
             server.home.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ class Cluster:
         return cls(root, {each.name: Server(each, root / each.name, **ran.get(each.name, {})) for each in planned})
 
     def save(self) -> None:
-        """Remember who runs."""
+        """Write down which processes run."""
         text = json.dumps({
             "servers": to_json(self.plan),
             "processes": {name: {"pid": each.pid, "born": each.born, "printed": each.printed}

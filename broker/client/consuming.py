@@ -21,7 +21,7 @@ from broker.client import running
 from broker.client.checking import check_expressions
 from broker.client.config import CONSUME_ORDERLY_MAX, ConsumerSettings
 from broker.client.errors import ClientError, NoRoute, Refused, Unreachable
-from broker.client.locking import Locks, by_broker
+from broker.client.locking import QueueLocks, by_broker
 from broker.client.message import RETRY_PREFIX, check_group, check_topic
 from broker.client.messages import Messages
 from broker.client.positions import BrokerPositions, FilePositions, Positions, Start, first_offset
@@ -30,7 +30,7 @@ from broker.client.queries import Queries
 from broker.client.returns import Returns
 from broker.client.route import Route
 from broker.client.session import Session
-from broker.client.share import Delivery, OrderedShare, Share
+from broker.client.share import Consumption, OrderedShare, Share
 from broker.client.subscription import subscribe
 from remoting.allocation import java_order
 from remoting.background import background
@@ -88,7 +88,7 @@ async def open_consumer(
 
 
 class Consumer:
-    """Made by ``open_consumer``. Also what the session asks for heartbeats and brokers' questions (``Member``)."""
+    """Made by ``open_consumer``. The session asks it for heartbeats and brokers' questions (``SessionMember``)."""
 
     def __init__(
         self, session: Session, producer: Producer, queries: Queries, nursery: trio.Nursery, group: str,
@@ -108,11 +108,11 @@ class Consumer:
         if times_max < 0:
             times_max = CONSUME_ORDERLY_MAX if ordered else RECONSUME_TIMES_MAX
         self._session, self._queries, self._nursery, self._random = session, queries, nursery, random
-        self._delivery = Delivery(
+        self._delivery = Consumption(
             session, group, settings, self.messages, Returns(session, producer, group, times_max), nursery, broadcast)
         self._positions: Positions = (
             FilePositions(settings.offsets_dir, session.host, group) if broadcast else BrokerPositions(session, group))
-        self._locks = Locks(session, group)
+        self._locks = QueueLocks(session, group)
         self._bell = Bell()
         self._unbalanced = 0
         self._seen: dict[str, set[str]] = {}
@@ -293,7 +293,7 @@ class Consumer:
                 nursery.start_soon(self._lock_theirs, {queue: self.shares[queue] for queue in theirs})
 
     async def _lock_theirs(self, shares: dict[MessageQueue, Share]) -> None:
-        """Of one broker."""
+        """Lock the queues of these shares, which are one broker's."""
         asked_at = trio.current_time()
         held = await self._locks.lock(shares)
         for queue, share in shares.items():
@@ -325,7 +325,7 @@ class Consumer:
             if fetcher.queue in told:
                 fetcher.told = moved[fetcher.queue]
 
-    # --- what brokers ask (``Member``) -----------------------------------------------------------------------
+    # --- what brokers ask (``SessionMember``) ----------------------------------------------------------------
 
     def heartbeat(self) -> ConsumerData:
         start = self.start.value if isinstance(self.start, Start) else "CONSUME_FROM_TIMESTAMP"

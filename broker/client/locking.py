@@ -20,8 +20,8 @@ from remoting.errors import BodyError
 logger = logging.getLogger("broker.client")
 
 
-class Locks:
-    """Of one group."""
+class QueueLocks:
+    """The locks that one group asks brokers for."""
 
     def __init__(self, session: Session, group: str) -> None:
         self._session, self._group = session, group

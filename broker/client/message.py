@@ -63,14 +63,14 @@ NO_PROPERTIES: Final[Mapping[str, str]] = {}
 
 @lru_cache(1_024)  # what raises is not kept
 def check_topic(topic: str) -> None:
-    """Raises ``MessageIllegal``."""
+    """Check a topic's name. Raises ``MessageIllegal``."""
     long = len(topic) > _TOPIC_MAX and not topic.startswith((RETRY_PREFIX, DEAD_LETTERS_PREFIX))
     if long or not _NAME.fullmatch(topic):
         raise MessageIllegal(f"topic {topic[:140]!r}: 1 to {_TOPIC_MAX} of letters, digits, % | - _ are allowed")
 
 
 def check_group(group: str) -> None:
-    """Raises ``ValueError``."""
+    """Check a group's name. Raises ``ValueError``."""
     if not _NAME.fullmatch(group) or len(group) > _GROUP_MAX:
         raise ValueError(f"group {group[:140]!r}: 1 to {_GROUP_MAX} of letters, digits, % | - _ are allowed")
 

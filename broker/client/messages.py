@@ -64,7 +64,7 @@ class Messages:
     # --- for the consumer ------------------------------------------------------------------------------------
 
     def put(self, messages: Iterable[Received]) -> None:
-        """These are ready."""
+        """Whoever reads this gets these messages, too."""
         self._ready.extend(messages)
         self._lot.unpark(count=len(self._ready))
 

@@ -50,7 +50,7 @@ class BrokerPositions:
         self._session, self._group = session, group
 
     async def read(self, queue: MessageQueue) -> int:
-        """Raises ``Refused``, ``Unreachable``, ``NoRoute``."""
+        """The broker's position of the group. Raises ``Refused``, ``Unreachable``, ``NoRoute``."""
         command = request(RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequest(
             self._group, queue.topic, queue.queue_id))
         try:

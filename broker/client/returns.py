@@ -36,7 +36,7 @@ _DROPPED: Final = (DELAY, RECONSUME_TIMES, MAX_RECONSUME_TIMES, "TRAN_MSG", "POP
 
 
 class Returns:
-    """Of one group."""
+    """Gives messages of one group back to their brokers."""
 
     def __init__(self, session: Session, producer: Producer, group: str, times_max: int) -> None:
         self._session, self._producer, self._group, self.times_max = session, producer, group, times_max

@@ -23,7 +23,7 @@ _QUEUES_MAX: Final = 1 << 16
 
 
 def words(queue: MessageQueue) -> str:
-    """For a person."""
+    """The queue's name for a person."""
     return f"queue {queue.queue_id} of {queue.topic} at {queue.broker_name}"
 
 

@@ -92,7 +92,7 @@ class Routes:
         await self._ask_and_wait(self._entries[topic])
 
     def renew_soon(self, topic: str) -> None:
-        """The same without waiting."""
+        """Renew the topic's route without waiting for it."""
         if (entry := self._entries.get(topic)) is not None:
             self._ask_soon(entry)
 

@@ -24,7 +24,7 @@ _WATCH_S: Final = 9.0
 
 
 def info(consumer: Consumer) -> bytes:
-    """Answer to 307."""
+    """Body of the answer to code 307."""
     tables: list[tuple[Any, Any]] = []
     for queue, share in consumer.shares.items():
         in_flight = share.fetcher.in_flight

@@ -37,7 +37,7 @@ CALL_TIMEOUT_MS: Final = 3_000
 _Header = TypeVar("_Header", bound=Header)
 
 
-class Member(Protocol):
+class SessionMember(Protocol):
     """A consumer, as heartbeats and brokers see it."""
 
     group: str
@@ -78,7 +78,7 @@ class Session:
     nursery: trio.Nursery
     faults: Faults
     routes: Routes = attrs.field(init=False)
-    consumers: dict[str, Member] = attrs.field(factory=dict)
+    consumers: dict[str, SessionMember] = attrs.field(factory=dict)
     """By group."""
     watching: set[Callable[[Route], None]] = attrs.field(factory=set)
     """Others who hear of each route that changed."""

@@ -28,7 +28,7 @@ _TIMED_OUT_LEVEL: Final = 3
 
 
 @attrs.frozen
-class Delivery:
+class Consumption:
     """What the shares of one consumer have in common."""
 
     session: Session
@@ -45,7 +45,7 @@ class Share:
 
     ordered = False
 
-    def __init__(self, delivery: Delivery, queue: MessageQueue, subscription: SubscriptionData, offset: int) -> None:
+    def __init__(self, delivery: Consumption, queue: MessageQueue, subscription: SubscriptionData, offset: int) -> None:
         self.queue = queue
         self.dropped = False
         self.fetcher = Fetcher(
@@ -119,7 +119,7 @@ class OrderedShare(Share):
 
     ordered = True
 
-    def __init__(self, delivery: Delivery, queue: MessageQueue, subscription: SubscriptionData, offset: int) -> None:
+    def __init__(self, delivery: Consumption, queue: MessageQueue, subscription: SubscriptionData, offset: int) -> None:
         super().__init__(delivery, queue, subscription, offset)
         self._waiting: deque[Received] = deque()
         self._current: Received | None = None

@@ -75,7 +75,7 @@ class Assignments:
         }
 
     def snapshot(self) -> MessageRequestModes:
-        """What ``messageRequestMode.json`` holds."""
+        """The content of ``messageRequestMode.json``, as it is now."""
         return MessageRequestModes({topic: dict(groups) for topic, groups in self._modes.items()})
 
     def replace(self, table: MessageRequestModes) -> None:
@@ -128,7 +128,7 @@ class Assignments:
         return allocate(asked.client_id, queues, clients)
 
     async def set_mode(self, _: Connection, request: Command) -> Command:
-        """401."""
+        """Code 401: how a group asks for a topic's messages."""
         asked = MessageRequestMode.from_json(request.body)
         mode = named(asked.mode, MODES, "")
         if not mode:
@@ -150,5 +150,5 @@ class Assignments:
         return response(request)
 
     def all_modes(self, _: Connection, request: Command) -> Command:
-        """402."""
+        """Code 402: the modes of all groups."""
         return response(request, body=self.snapshot().to_json())

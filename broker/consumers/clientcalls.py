@@ -48,7 +48,7 @@ class ClientCalls:
     # --- one client ------------------------------------------------------------------------------------------
 
     async def running_info(self, _: Connection, command: Command) -> Command:
-        """307."""
+        """Code 307: a consumer tells what it does."""
         return await self._call(command, ConsumerClientRequest.from_ext(command.ext), command.ext, command.body)
 
     async def consume_directly(self, _: Connection, command: Command) -> Command:
@@ -134,7 +134,7 @@ class ClientCalls:
         return None
 
     def is_subscribed(self, group: str, topic: str) -> bool:
-        """As ``Consumers``."""
+        """Whether the group subscribes to the topic."""
         return self._consumers.is_subscribed(group, topic)
 
     def _members(self, group: str) -> list[Member]:

@@ -93,7 +93,7 @@ class Heartbeats:
                 self._topics.create_for_retry(name, group.retry_queue_nums)
 
     def unregister(self, connection: Connection, command: Command) -> Command:
-        """35."""
+        """Code 35: a client leaves its groups."""
         asked = UnregisterClientRequest.from_ext(command.ext)
         if asked.producer_group is not None:
             self._producers.unregister(asked.producer_group, connection)

@@ -74,7 +74,7 @@ class ConsumerGroup:
         return self.message_model == BROADCASTING
 
     def client_ids(self) -> list[str]:
-        """Each once, sorted."""
+        """Ids of the members, sorted, each once."""
         return sorted({member.client_id for member in self.members.values()})
 
     def subscribe(self, wanted: Iterable[SubscriptionData]) -> bool:
@@ -187,7 +187,7 @@ class Consumers:
 
 
 class Producers:
-    """Producers by group."""
+    """The producers that are here, by group."""
 
     def __init__(self, config: ClientsConfig) -> None:
         self.config = config

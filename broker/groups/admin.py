@@ -31,7 +31,7 @@ from remoting.headers.consumers import (
 
 @body
 class SubscriptionGroupList(Body):
-    """225."""
+    """Body of code 225: groups to make or change."""
 
     group_config_list: list[SubscriptionGroup] = attrs.field(factory=list)
 

@@ -74,7 +74,7 @@ class GroupTable:
         return self._version
 
     def snapshot(self) -> SubscriptionGroups:
-        """What ``subscriptionGroup.json`` holds."""
+        """The content of ``subscriptionGroup.json``, as it is now."""
         return SubscriptionGroups(
             dict(self._groups), {group: dict(topics) for group, topics in self._forbidden.items()}, self._version)
 
@@ -109,7 +109,7 @@ class GroupTable:
         self._step()
 
     def delete(self, name: str) -> bool:
-        """Whether it was there."""
+        """Forget the group. False: it was not there."""
         self._forbidden.pop(name, None)
         found = self._groups.pop(name, None) is not None
         if found:

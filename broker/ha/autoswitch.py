@@ -167,7 +167,7 @@ class AutoSwitch(Switching):
     # --- for administrators ----------------------------------------------------------------------------------
 
     def runtime_info(self) -> HARuntimeInfo:
-        """Answer to 907."""
+        """Body of the answer to code 907."""
         journal = self._journal
         if self._master is None:
             return HARuntimeInfo(ha_client_runtime_info=self._following.runtime_info() if self._following

@@ -50,7 +50,7 @@ class Decoder(Protocol[MessageT_co]):
         ...
 
 
-class SlaveCore(Protocol[MessageT_contra]):
+class CopyingCore(Protocol[MessageT_contra]):
     """The slave's core of one protocol, through any number of connections."""
 
     @property
@@ -78,7 +78,7 @@ class SlaveCore(Protocol[MessageT_contra]):
 class Copying(ABC, Generic[MessageT]):
     """Between ``begin`` and ``end``; ``follow`` at any time."""
 
-    def __init__(self, journal: Journal, core: SlaveCore[MessageT], decoder: Callable[[], Decoder[MessageT]],
+    def __init__(self, journal: Journal, core: CopyingCore[MessageT], decoder: Callable[[], Decoder[MessageT]],
                  epoch_file: EpochFile | None = None, trusted: Callable[[], None] = lambda: None) -> None:
         """``trusted`` is called when the log is in doubt no longer."""
         self.address: str | None = None

@@ -23,7 +23,7 @@ NOT_IN_DOUBT: Final = -1
 
 
 @attrs.frozen
-class Found:
+class FoundEpochs:
     """``damaged`` is for the operator; ``no_epochs`` says what a list without entries means."""
 
     epochs: EpochList
@@ -41,20 +41,20 @@ class EpochFile:
         self._on_disk: EpochList | None = None
         """None: nobody knows, as a write failed, or before anything was read."""
 
-    def read(self) -> Found:
+    def read(self) -> FoundEpochs:
         """Without any file the log is a plain group's; where there is one that cannot be read, all is copied anew."""
         main, backup = (self._text(self._path), self._text(f"{self._path}.bak"))
         self._on_disk = None
         try:
             loaded = load(main, backup)
         except EpochFileError as damage:
-            return Found(EpochList(), NoEpochs.LOST, str(damage))
+            return FoundEpochs(EpochList(), NoEpochs.LOST, str(damage))
         if not loaded.damaged and (main is not None or backup is None):
             self._on_disk = loaded.epochs
         last = loaded.epochs.last
         assert last is None or main is not None or backup is not None, "no file tells of no epoch"
         doubtful = last is not None and (not self._boot or self._text(self._path + BOOT) != self._boot)
-        return Found(loaded.epochs, NoEpochs.PLAIN if main is backup is None else NoEpochs.LOST, loaded.damaged,
+        return FoundEpochs(loaded.epochs, NoEpochs.PLAIN if main is backup is None else NoEpochs.LOST, loaded.damaged,
                      last.epoch if last is not None and doubtful else NOT_IN_DOUBT)
 
     def lead(self, epochs: EpochList) -> None:

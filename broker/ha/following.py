@@ -15,7 +15,7 @@ import trio
 from trio.abc import Stream
 
 from broker.ha.config import HaConfig
-from broker.ha.copying import FAULTS, Copying, Decoder, MessageT, SlaveCore
+from broker.ha.copying import FAULTS, Copying, CopyingCore, Decoder, MessageT
 from broker.ha.epochfile import EpochFile
 from broker.journal import Journal
 from remoting.bodies.broker import HAClientRuntimeInfo
@@ -32,7 +32,7 @@ _UNSENT_BYTES_MAX: Final = 64 << 10
 class Following(Copying[MessageT]):
     """``run`` until it is cancelled; ``follow`` at any time."""
 
-    def __init__(self, journal: Journal, core: SlaveCore[MessageT], decoder: Callable[[], Decoder[MessageT]],
+    def __init__(self, journal: Journal, core: CopyingCore[MessageT], decoder: Callable[[], Decoder[MessageT]],
                  config: HaConfig, connector: Connector, epoch_file: EpochFile | None = None,
                  trusted: Callable[[], None] = lambda: None) -> None:
         super().__init__(journal, core, decoder, epoch_file, trusted)
@@ -51,7 +51,7 @@ class Following(Copying[MessageT]):
         self._draining = False
 
     async def run(self) -> None:
-        """Connect, again and again."""
+        """Connect and copy until cancelled; each connection that ends is followed by another."""
         try:
             self.begin()
             while True:

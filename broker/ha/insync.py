@@ -114,7 +114,7 @@ class InSync:
         self._confirm()
 
     def closed(self, broker_id: int) -> None:
-        """Its present connection ended."""
+        """The slave's present connection ended."""
         slave = self._slave(broker_id)
         assert slave.connected, "only the present connection tells of the slave"
         slave.connected, slave.gone, slave.ack, slave.joins_until_ns, slave.ear = False, True, None, None, None
@@ -130,7 +130,7 @@ class InSync:
         self._confirm()
 
     def demand(self, least: int) -> None:
-        """``minInSyncReplicas`` is another."""
+        """``minInSyncReplicas`` is ``least`` from now on."""
         assert least >= 1, "the master itself is in sync"
         self.least = least
         self._confirm()

@@ -23,7 +23,7 @@ _BYTES: Final = _OFFSET.size + _SUM.size
 
 
 class ConfirmMark:
-    """One broker's."""
+    """The mark of one broker; ``open`` comes first."""
 
     def __init__(self, files: Files, path: str = PATH) -> None:
         self._files, self._path = files, path

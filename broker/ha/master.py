@@ -16,7 +16,7 @@ from broker.ha.config import NS_PER_MS, HaConfig
 from broker.ha.epochs import Epoch, EpochList
 from broker.ha.insync import InSync
 from broker.ha.pace import Pace
-from broker.ha.places import Standing
+from broker.ha.places import Stage
 from broker.ha.silence import Attention, Ear
 from broker.ha.wire import Ack, MasterHandshake, SlaveHandshake
 from remoting.bodies.controller import END_OFFSET_OPEN
@@ -144,14 +144,14 @@ class HaMaster:
                                                 f"{self._config.housekeeping_interval_ms} ms"))
         return silent
 
-    def standing(self, connection: int) -> Standing:
+    def standing(self, connection: int) -> Stage:
         """How far it has got; a connection that is gone has got nowhere."""
         here = self._connections.get(connection)
         if here is None or here.handshake is None:
-            return Standing.SILENT
+            return Stage.SILENT
         if here.handshake.broker_id in self.in_sync.members:
-            return Standing.MEMBER
-        return Standing.SPOKE if here.ack is None else Standing.COPIES
+            return Stage.MEMBER
+        return Stage.SPOKE if here.ack is None else Stage.COPIES
 
     def slave_of(self, connection: int) -> tuple[int, int] | None:
         """Broker id, and what it has acknowledged, by -1 if nothing; None while nobody has said who is there."""

@@ -20,7 +20,7 @@ NEIGHBOURS: Final = 8
 """So many of one address are no crowd: replicas behind one NAT."""
 
 
-class Standing(enum.IntEnum):
+class Stage(enum.IntEnum):
     """How far a connection has got; the least goes first."""
 
     SILENT = 0
@@ -38,7 +38,7 @@ class Place:
 
     number: int
     host: str
-    standing: Standing
+    standing: Stage
 
 
 def superfluous(places: Iterable[Place], most: int) -> list[int]:
@@ -46,9 +46,9 @@ def superfluous(places: Iterable[Place], most: int) -> list[int]:
     copying: list[Place] = []
     others: list[Place] = []
     for place in places:
-        if place.standing is Standing.COPIES:
+        if place.standing is Stage.COPIES:
             copying.append(place)
-        elif place.standing < Standing.COPIES:
+        elif place.standing < Stage.COPIES:
             others.append(place)
     # Who copies keeps its place before those who began later; who does not makes room for those who came later.
     return [*_beyond(copying, most, newest_first=True), *_beyond(others, most, spared=most // _SPARED + 1)]

@@ -17,7 +17,7 @@ import attrs
 
 from broker.ha.config import NS_PER_MS, HaConfig
 from broker.ha.master import Close, Idle, LogView
-from broker.ha.places import Place, Standing, superfluous
+from broker.ha.places import Place, Stage, superfluous
 from broker.journal import Journal
 
 NS_PER_S: Final = 1_000_000_000
@@ -43,7 +43,7 @@ class Side(Protocol):
 
     def tick(self, now_ns: int) -> list[Close]: ...
 
-    def standing(self, link: int) -> Standing: ...
+    def standing(self, link: int) -> Stage: ...
 
     def next_frame(self, link: int, log: LogView, now_ns: int) -> Frame | Idle | Close: ...
 
@@ -86,8 +86,8 @@ class Link(ABC):
 
     @property
     def place(self) -> Place:
-        standing = Standing.SILENT if self.side is None else self.side.standing(self.number)
-        return Place(self.number, self.host, max(standing, Standing.SPOKE) if self.spoke else standing)
+        standing = Stage.SILENT if self.side is None else self.side.standing(self.number)
+        return Place(self.number, self.host, max(standing, Stage.SPOKE) if self.spoke else standing)
 
     def close(self, reason: str) -> None:
         self.reason = self.reason or reason

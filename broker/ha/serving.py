@@ -175,7 +175,7 @@ class HaPort(Port[StreamLink]):
 
 
 async def _receive(link: StreamLink, bytes_max: int) -> bytes:
-    """b"" at the end."""
+    """Bytes from the stream; b"" at its end."""
     if link.fd < 0:
         return bytes(await link.stream.receive_some(bytes_max))
     while True:

@@ -159,7 +159,7 @@ class HaSlave:
         return outputs + self.tick(now_ns)
 
     def connected(self, now_ns: int) -> list[Output]:
-        """The connection stands."""
+        """The connection to the master stands."""
         self.state = HaState.HANDSHAKE
         self._ear = Ear(self._attention, now_ns)
         self._written_ns, self._beat_ns = now_ns, None

@@ -25,7 +25,7 @@ from broker.ha.epochs import EpochError, EpochList
 from broker.ha.insync import InSync
 from broker.ha.mark import ConfirmMark
 from broker.ha.master import Close, HaMaster, Idle, LogView, SendLog
-from broker.ha.places import Standing
+from broker.ha.places import Stage
 from broker.ha.port import Frame, Port
 from broker.ha.slave import HaSlave
 from broker.ha.tail import cut_unfinished, undispatched
@@ -74,7 +74,7 @@ class MasterSide:
     def tick(self, now_ns: int) -> list[Close]:
         return self.core.tick(now_ns)
 
-    def standing(self, link: int) -> Standing:
+    def standing(self, link: int) -> Stage:
         return self.core.standing(link)
 
     def next_frame(self, link: int, log: LogView, now_ns: int) -> Frame | Idle | Close:

@@ -85,7 +85,7 @@ class LocksPart(Part):
     # --- requests --------------------------------------------------------------------------------------------
 
     def lock(self, _: Connection, command: Command) -> Command | Coroutine[Any, Any, Command]:
-        """41."""
+        """Code 41: lock queues for a client."""
         asked = LockBatchRequestBody.from_json(command.body)
         if asked.only_this_broker:
             return self._vote(command, asked)

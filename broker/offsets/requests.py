@@ -110,7 +110,7 @@ class OffsetRequests:
     # --- slaves ----------------------------------------------------------------------------------------------
 
     def get_all(self, _: Connection, request: Command) -> Command:
-        """43."""
+        """Code 43: the offsets of all groups."""
         return response(request, body=self._offsets.snapshot().to_json())
 
     # --- administrators --------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class OffsetRequests:
         return {MessageQueue(topic, name, queue_id): offset for queue_id, offset in found.items()}
 
     def clone(self, _: Connection, request: Command) -> Command:
-        """314."""
+        """Code 314: give one group's offsets to another."""
         asked = CloneGroupOffsetRequest.from_ext(request.ext)
         named = asked.topic is not None and asked.topic.strip()
         for topic in [asked.topic or ""] if named else self._offsets.topics_of(asked.src_group):

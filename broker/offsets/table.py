@@ -69,15 +69,15 @@ class OffsetTable:
         return self.query(group, topic, queue_id) if pulled is None else pulled
 
     def of(self, group: str, topic: str) -> Mapping[int, int]:
-        """By queue id."""
+        """The group's offsets in the topic, by queue id."""
         return self._offsets.get(f"{topic}@{group}", _NONE)
 
     def topics_of(self, group: str) -> list[str]:
-        """Sorted."""
+        """Topics in which the group has offsets, sorted."""
         return sorted(topic for topic, _, name in (key.partition("@") for key in self._offsets) if name == group)
 
     def groups_of(self, topic: str) -> list[str]:
-        """Sorted."""
+        """Groups that have offsets in the topic, sorted."""
         return sorted(name for found, _, name in (key.partition("@") for key in self._offsets) if found == topic)
 
     def least(self, topic: str, without: Collection[str], min_offset: Callable[[int], int]) -> dict[int, int]:
@@ -96,7 +96,7 @@ class OffsetTable:
         return self._version
 
     def snapshot(self) -> ConsumerOffsets:
-        """What ``consumerOffset.json`` holds."""
+        """The content of ``consumerOffset.json``, as it is now."""
         return ConsumerOffsets({key: dict(queues) for key, queues in self._offsets.items()}, data_version=self._version)
 
     # --- changing --------------------------------------------------------------------------------------------

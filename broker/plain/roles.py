@@ -16,7 +16,7 @@ from broker.ha.acks import BrokerRole, Holders, Mode, QuorumConfig, Replicas, in
 from broker.ha.config import HaConfig
 from broker.ha.following import Following
 from broker.ha.master import Close, Idle, LogView
-from broker.ha.places import Standing
+from broker.ha.places import Stage
 from broker.ha.port import Frame
 from broker.ha.serving import HaPort
 from broker.ha.wire import BLOCK, Block, Blocks, Reports
@@ -28,7 +28,7 @@ from remoting.streams import Connector, connect_tcp
 
 
 @attrs.define(eq=False)
-class MasterSide:
+class PlainMasterSide:
     """``MasterCore`` behind the HA port."""
 
     core: MasterCore
@@ -49,8 +49,8 @@ class MasterSide:
     def tick(self, now_ns: int) -> list[Close]:
         return self.core.tick(now_ns)
 
-    def standing(self, link: int) -> Standing:
-        return Standing.COPIES if self.core.ack(link) >= 0 else Standing.SILENT
+    def standing(self, link: int) -> Stage:
+        return Stage.COPIES if self.core.ack(link) >= 0 else Stage.SILENT
 
     def next_frame(self, link: int, log: LogView, now_ns: int) -> Frame | Idle | Close:
         todo = self.core.next_send(link, log, now_ns)
@@ -92,7 +92,7 @@ class PlainMaster:
         journal.grown.join("role", self._grown)
         journal.ticks.join("role", self._port.tick)
         try:
-            self._port.serve(MasterSide(self._core))
+            self._port.serve(PlainMasterSide(self._core))
             self._grown()
             await self._port.run(listeners, task_status=task_status)
         finally:
@@ -115,7 +115,7 @@ class PlainMaster:
         return [link.host for link in self._port.links.values() if self._core.ack(link.number) >= 0]
 
     def runtime_info(self) -> HARuntimeInfo:
-        """Answer to 907."""
+        """Body of the answer to code 907."""
         end, gap = self._journal.end, self._quorum.ha_max_gap_not_in_sync
         found = []
         for link in self._port.links.values():
@@ -148,7 +148,7 @@ class Lender:
         journal.grown.join("role", self._grown)
         journal.ticks.join("role", self._port.tick)
         try:
-            self._port.serve(MasterSide(self._core))
+            self._port.serve(PlainMasterSide(self._core))
             self._grown()
             await self._port.run(listeners, task_status=task_status)
         finally:
@@ -184,5 +184,5 @@ class PlainSlave:
         return self._following.connected
 
     def runtime_info(self) -> HARuntimeInfo:
-        """Answer to 907."""
+        """Body of the answer to code 907."""
         return HARuntimeInfo(ha_client_runtime_info=self._following.runtime_info())

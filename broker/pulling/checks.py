@@ -45,7 +45,7 @@ class PullConfig:
 
 
 @attrs.frozen
-class Refused:
+class PullRefusal:
     """``forbidden_type``: with NO_PERMISSION, what forbids it."""
 
     code: ResponseCode
@@ -55,62 +55,62 @@ class Refused:
 
 def check(asked: PullMessageRequest, *, lite: bool, leads: bool, config: PullConfig, groups: GroupTable,
           topics: TopicTable, consumers: Consumers,
-          filters: Filters) -> Refused | tuple[SubscriptionGroup, TopicConfig, Subscribed]:
+          filters: Filters) -> PullRefusal | tuple[SubscriptionGroup, TopicConfig, Subscribed]:
     """``lite``: code 361. Where this broker does not lead, an unknown group may read, and is not made."""
     if not config.broker_permission & READABLE:
-        return Refused(ResponseCode.NO_PERMISSION, "the broker pulling message is forbidden", BROKER_FORBIDDEN)
+        return PullRefusal(ResponseCode.NO_PERMISSION, "the broker pulling message is forbidden", BROKER_FORBIDDEN)
     if lite and not config.lite_pull_message_enable:
-        return Refused(
+        return PullRefusal(
             ResponseCode.NO_PERMISSION, "the broker for lite pull consumer is forbidden", BROKER_FORBIDDEN)
     name = asked.consumer_group
     group = groups.get(name) or groups.find(name, keep=leads)
     if group is None:
-        return Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{name}] does not exist")
+        return PullRefusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{name}] does not exist")
     if not group.consume_enable:
-        return Refused(
+        return PullRefusal(
             ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}", GROUP_FORBIDDEN)
     topic = topics.get(asked.topic)
     if topic is None:
-        return Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{asked.topic}] not exist, apply first please!")
+        return PullRefusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{asked.topic}] not exist, apply first please!")
     if not topic.perm & READABLE:
-        return Refused(
+        return PullRefusal(
             ResponseCode.NO_PERMISSION, f"the topic[{asked.topic}] pulling message is forbidden", TOPIC_FORBIDDEN)
     if not 0 <= asked.queue_id < topic.read_queue_nums:
-        return Refused(ResponseCode.INVALID_PARAMETER, (
+        return PullRefusal(ResponseCode.INVALID_PARAMETER, (
             f"queueId[{asked.queue_id}] is illegal, topic:[{asked.topic}] "
             f"topicConfig.readQueueNums:[{topic.read_queue_nums}]"))
     if asked.sys_flag & SUBSCRIPTION:
         try:
             wanted = parse(asked.topic, asked.subscription, asked.expression_type)
         except SubscriptionIllegal as error:
-            return Refused(
+            return PullRefusal(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}")
     else:
         registered = _registered(asked, group, groups, consumers)
-        if isinstance(registered, Refused):
+        if isinstance(registered, PullRefusal):
             return registered
         wanted = registered
     if not wanted.by_tag or filters.config.filter_support_retry:
         filtered = _filtered(asked, wanted, filters)
-        if isinstance(filtered, Refused):
+        if isinstance(filtered, PullRefusal):
             return filtered
         wanted = filtered
     return group, topic, wanted
 
 
-def _filtered(asked: PullMessageRequest, wanted: Subscribed, filters: Filters) -> Refused | Subscribed:
+def _filtered(asked: PullMessageRequest, wanted: Subscribed, filters: Filters) -> PullRefusal | Subscribed:
     """With the filter over properties, if there is one."""
     data, name = wanted.data, asked.consumer_group
     registered = None
     if not wanted.by_tag and not asked.sys_flag & SUBSCRIPTION:
         registered = filters.get(name, asked.topic)
         if registered is None:
-            return Refused(ResponseCode.FILTER_DATA_NOT_EXIST, (
+            return PullRefusal(ResponseCode.FILTER_DATA_NOT_EXIST, (
                 "The broker's consumer filter data is not exist!Your expression may be wrong!"))
         if registered.version < asked.sub_version:
-            return Refused(ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest")
+            return PullRefusal(ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest")
     if not wanted.by_tag and not filters.config.enable_property_filter:
-        return Refused(ResponseCode.SYSTEM_ERROR, no_property_filter(data.expression_type))
+        return PullRefusal(ResponseCode.SYSTEM_ERROR, no_property_filter(data.expression_type))
     if filters.config.filter_support_retry and asked.topic.startswith(RETRY_PREFIX):
         of = asked.topic.removeprefix(RETRY_PREFIX)
         return attrs.evolve(wanted, filter=RetryFilter(filters, of)) if filters.has(of) else wanted
@@ -121,25 +121,25 @@ def _filtered(asked: PullMessageRequest, wanted: Subscribed, filters: Filters) -
     try:
         return attrs.evolve(wanted, filter=compiled(data.sub_string, data.expression_type))
     except FilterIllegal as error:
-        return Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}")
+        return PullRefusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}")
 
 
 def _registered(asked: PullMessageRequest, group: SubscriptionGroup, groups: GroupTable,
-                consumers: Consumers) -> Refused | Subscribed:
+                consumers: Consumers) -> PullRefusal | Subscribed:
     """What the group's heartbeats say that it wants of the topic."""
     name = asked.consumer_group
     online = consumers.groups.get(name)
     if online is None:
-        return Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
+        return PullRefusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
     if online.broadcasting and not group.consume_broadcast_enable:
-        return Refused(ResponseCode.NO_PERMISSION, f"the consumer group[{name}] can not consume by broadcast way",
+        return PullRefusal(ResponseCode.NO_PERMISSION, f"the consumer group[{name}] can not consume by broadcast way",
                        BROADCASTING_FORBIDDEN)
     if groups.is_forbidden(name, asked.topic):
-        return Refused(ResponseCode.NO_PERMISSION,
+        return PullRefusal(ResponseCode.NO_PERMISSION,
                        f"the consumer group[{name}] is forbidden for topic[{asked.topic}]", SUBSCRIPTION_FORBIDDEN)
     wanted = online.subscriptions.get(asked.topic)
     if wanted is None:
-        return Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
+        return PullRefusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
     if wanted.data.sub_version < asked.sub_version:
-        return Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        return PullRefusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
     return wanted

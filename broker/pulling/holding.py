@@ -62,7 +62,7 @@ class Holding:
         self._count = self._bytes = 0
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Number of pulls that are held."""
         return self._count
 
     def hold(self, connection: Connection, request: Command, key: Key, offset: int, wanted: Subscribed,
@@ -123,7 +123,7 @@ class Holding:
             self._attempt(connection, request)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled."""
+        """Let held pulls go at their time, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._deadlines.run)
             nursery.start_soon(self._sweep)

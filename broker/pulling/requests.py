@@ -21,7 +21,7 @@ from broker.filters.table import Filters
 from broker.groups import GroupTable
 from broker.journal import Journal
 from broker.offsets import OffsetTable
-from broker.pulling.checks import PullConfig, Refused, check
+from broker.pulling.checks import PullConfig, PullRefusal, check
 from broker.pulling.filtering import read_filtered
 from broker.pulling.holding import Holding
 from broker.pulling.reading import Found, ReadConfig, Status, read
@@ -102,7 +102,7 @@ class Pulling:
         return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled."""
+        """Let held pulls go at their time, until cancelled."""
         await self.holding.run(task_status=task_status)
 
     def role_changed(self) -> None:
@@ -119,7 +119,7 @@ class Pulling:
         self.holding.wake_all()
 
     def pull(self, connection: Connection, request: Command) -> Command | None:
-        """None: it is held."""
+        """The answer to a pull; None if it is held."""
         return self._pull(connection, request, first=True)
 
     def _again(self, connection: Connection, request: Command) -> None:
@@ -140,7 +140,7 @@ class Pulling:
         checked = check(
             asked, lite=request.code == RequestCode.LITE_PULL_MESSAGE, leads=role.leads, config=self.config,
             groups=self._groups, topics=self._topics, consumers=self._consumers, filters=self._filters)
-        if isinstance(checked, Refused):
+        if isinstance(checked, PullRefusal):
             return response(request, checked.code, PullMessageResponse(forbidden_type=checked.forbidden_type),
                             remark=checked.remark)
         group, topic, wanted = checked
@@ -214,7 +214,7 @@ class Pulling:
             self.on_found(group, topic, count, size)
 
     def _suggested(self, group: SubscriptionGroup, found: Found) -> int:
-        """Where to pull next."""
+        """Id of the broker to pull from next."""
         if not self.config.slave_read_enable:
             return MASTER_ID
         return group.which_broker_when_consume_slowly if found.slow else group.broker_id

@@ -64,7 +64,7 @@ class Listings:
         return response(request, body=ConsumerIdList(group.client_ids()).to_json())
 
     def consumers(self, _: Connection, request: Command) -> Command:
-        """203."""
+        """Code 203: a group's consumers and their connections."""
         name = ConsumerGroupRequest.from_ext(request.ext).consumer_group
         group = self._consumers.groups.get(name)
         if group is None:
@@ -75,7 +75,7 @@ class Listings:
             group.consume_type, group.message_model, group.consume_from_where).to_json())
 
     def producers(self, _: Connection, request: Command) -> Command:
-        """204."""
+        """Code 204: a group's producers."""
         name = ProducerGroupRequest.from_ext(request.ext).producer_group
         members = self._producers.groups.get(name)
         if members is None:
@@ -83,7 +83,7 @@ class Listings:
         return response(request, body=ProducerConnection(_connections(members.values())).to_json())
 
     def all_producers(self, _: Connection, request: Command) -> Command:
-        """328."""
+        """Code 328: the producers of all groups."""
         now_ns, now_ms = self._now_ns(), self._wall_ms()
         return response(request, body=ProducerTableInfo({
             name: [ProducerInfo(member.client_id, member.connection.peer, language_name(member.language),
@@ -100,12 +100,12 @@ class Listings:
         return response(request, body=GroupList(sorted({*online, *self._offsets.groups_of(topic)})).to_json())
 
     def topics_of(self, _: Connection, request: Command) -> Command:
-        """343."""
+        """Code 343: topics to which a group subscribes."""
         group = GroupRequest.from_ext(request.ext).group
         return response(request, body=TopicList(self._offsets.topics_of(group), self._standing.address).to_json())
 
     def subscription(self, _: Connection, request: Command) -> Command:
-        """345."""
+        """Code 345: a group's subscription to a topic."""
         asked = TopicGroupRequest.from_ext(request.ext)
         wanted = self._consumers.find(asked.group, asked.topic)
         return response(request, body=QuerySubscriptionResponseBody(

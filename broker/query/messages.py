@@ -45,7 +45,7 @@ class MessageQueries:
         return {RequestCode.QUERY_MESSAGE: self.by_key, RequestCode.VIEW_MESSAGE_BY_ID: self.by_offset}
 
     def by_key(self, _: Connection, request: Command) -> Command:
-        """12, the newest first."""
+        """Code 12: messages with a key, the newest first."""
         asked = QueryMessageRequest.from_ext(request.ext)
         if asked.index_type == TAG and not asked.unique:
             return response(request, ResponseCode.INVALID_PARAMETER, QueryMessageResponse(),
@@ -68,7 +68,7 @@ class MessageQueries:
         return response(request, header=header, body=b"".join(records))
 
     def by_offset(self, _: Connection, request: Command) -> Command:
-        """33."""
+        """Code 33: the message at an offset of the log."""
         offset = ViewMessageRequest.from_ext(request.ext).offset
         try:
             body = self._log.read(offset, self._log.record(offset).size)

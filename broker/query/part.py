@@ -14,7 +14,7 @@ from broker.query.cleaning import Cleaning
 from broker.query.colddata import ColdData
 from broker.query.listings import Listings
 from broker.query.messages import MessageQueries, QueryConfig
-from broker.query.positions import Positions
+from broker.query.positions import PositionRequests
 from broker.query.progress import Progress
 from broker.query.stats import SAMPLE_INTERVAL_MS, SNDBCK_PUT_NUMS, TOPIC_PUT_SIZE, Stats
 from broker.sending.part import SendingPart
@@ -35,7 +35,7 @@ class QueriesPart(Part):
         before[PullingPart].pulling.on_found = self._stats.got
         self._handlers = {
             **self._by_key.handlers(),
-            **Positions(self._messages, clients.consumers, journal.veil).handlers(),
+            **PositionRequests(self._messages, clients.consumers, journal.veil).handlers(),
             **Progress(self._messages, topics=topics, groups=groups, offsets=offsets, consumers=clients.consumers,
                        stats=self._stats, standing=standing, wall_ms=shared.wall_ms).handlers(),
             **Listings(clients.consumers, clients.producers, offsets, standing, now_ns=shared.now_ns,

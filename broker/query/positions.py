@@ -24,7 +24,7 @@ ENTRIES_MAX: Final = 1_000
 """Of one answer to 321."""
 
 
-class Positions:
+class PositionRequests:
     """What a new master does not show yet is waited for; the end that is told then is that of what is seen."""
 
     def __init__(self, messages: StoredMessages, consumers: Consumers, veil: Veil) -> None:
@@ -56,7 +56,7 @@ class Positions:
         return response(request, header=OffsetResponse(self._messages.max_offset(_key(asked), asked.queue_id)))
 
     def begin(self, _: Connection, request: Command) -> Command:
-        """31."""
+        """Code 31: the least offset of a queue."""
         asked = QueueRequest.from_ext(request.ext)
         return response(request, header=OffsetResponse(self._messages.min_offset(_key(asked), asked.queue_id)))
 
@@ -68,7 +68,7 @@ class Positions:
         return response(request, header=TimestampResponse(self._messages.store_time_ms(topic, queue_id, first)))
 
     def entries(self, _: Connection, request: Command) -> Command:
-        """321."""
+        """Code 321: entries of a consume queue."""
         asked = QueryConsumeQueueRequest.from_ext(request.ext)
         queue = self._messages.queue(asked.topic.encode(errors="replace"), asked.queue_id)
         if queue is None:

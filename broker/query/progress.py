@@ -108,7 +108,7 @@ class Progress:
         return response(request, body=ConsumeStats(table, sum(each.consume_tps for each in found)).to_json())
 
     def all_consume_stats(self, _: Connection, request: Command) -> Command:
-        """317."""
+        """Code 317: how far each group has come."""
         only_ordered = GetBrokerConsumeStatsRequest.from_ext(request.ext).is_order
         listed: list[dict[str, list[ConsumeStats]]] = []
         behind = pulled_behind = 0
@@ -139,7 +139,7 @@ class Progress:
         return ConsumeStats(table, self._stats.tps(GROUP_GET_NUMS, f"{topic}@{group}"))
 
     def stats_data(self, _: Connection, request: Command) -> Command:
-        """315."""
+        """Code 315: one counter's rates over time."""
         asked = ViewBrokerStatsRequest.from_ext(request.ext)
         found = self._stats.data(asked.stats_name, asked.stats_key)
         if found is None:

@@ -78,7 +78,7 @@ class Stats:
             item.times += 1
 
     def sample(self) -> None:
-        """Every ``SAMPLE_INTERVAL_MS``."""
+        """Take a sample; it is due every ``SAMPLE_INTERVAL_MS``."""
         now_ns, total = self._now_ns(), 0
         for topic, count in self._put().items():
             total += count
@@ -128,7 +128,7 @@ class Stats:
         return BrokerStatsData(*(_span(samples, now) for samples in (item.minute, item.hour, item.day)))
 
     def tps(self, name: str, key: str) -> float:
-        """Of the last minute."""
+        """Rate per second over the last minute."""
         item = self._items.get((name, key))
         return 0.0 if item is None else _span(item.minute, (self._now_ns(), item.sum, item.times)).tps
 

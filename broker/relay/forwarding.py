@@ -105,7 +105,7 @@ class Forwarder:
         self._drop("this broker answers for itself again")
 
     def closed(self, client: Connection) -> None:
-        """A client's connection ended."""
+        """A client's connection to this broker ended."""
         upstream = self._upstreams.pop(client, None)
         if upstream is not None:
             self._forget(upstream)
@@ -230,7 +230,7 @@ class Forwarder:
                 self._send(upstream, upstream.connection, command)
 
     async def _dial(self, upstream: _Upstream) -> None:
-        """One attempt."""
+        """Try once to connect to the master."""
         assert self.target is not None, "known"
         address = self.target
         try:
@@ -272,7 +272,7 @@ def _refusal(command: Command) -> Command:
 
 
 def _of_slave(result: Command | RemotingError) -> bool:
-    """It has done nothing."""
+    """Whether a slave refused: then nothing was done."""
     return isinstance(result, Command) and result.code == ResponseCode.SYSTEM_BUSY and result.remark == REJECTED
 
 

@@ -27,7 +27,7 @@ LOOK_S: Final = 0.2
 
 
 class SuccessionPart(Part):
-    """``own_address`` is nobody's successor."""
+    """Relays requests to the successor; ``own_address`` is never taken for one."""
 
     def __init__(self, finder: MasterFinder, forwarder: Forwarder, own_address: str) -> None:
         self._finder, self._forwarder, self._own_address = finder, forwarder, own_address

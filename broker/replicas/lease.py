@@ -13,7 +13,7 @@ import attrs
 
 @attrs.define
 class Lease:
-    """``masterLeaseMs``; 0 is off."""
+    """``masterLeaseMs``; a length of 0 means that there is none."""
 
     length_ns: int
     granted: bool = False

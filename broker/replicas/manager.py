@@ -235,7 +235,7 @@ class ReplicasManager:
         return outputs + self._fence(now_ns)
 
     def answered(self, number: int, answer: Command | None, now_ns: int) -> list[Output]:
-        """The answer to a ``Send``; None when the connection failed or the time was over."""
+        """The answer to a ``SendCommand``; None when the connection failed or the time was over."""
         asked = self._under_way.ended(number)
         if asked is None or self.machine.state is State.STOPPED:
             return []

@@ -1,7 +1,7 @@
 """A broker in its group without its waits: the replicas manager, its files, and the order of what it asks for.
 
-``shell.Member`` and the simulation of brokers drive it: each sends requests, changes roles and keeps time its own way.
-What follows from an output comes behind those that are there already. It decides nothing, and knows no connections.
+``shell.GroupMember`` and the simulation of brokers drive it: each sends requests, changes roles and keeps time its own
+way. What follows from an output comes behind those that are there already. It decides nothing and knows no connections.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from broker.replicas.outputs import (
     Output,
     RemoveApplication,
     Report,
-    Send,
+    SendCommand,
     Serve,
     WriteApplication,
     WriteIdentity,
@@ -74,15 +74,15 @@ class Membership(ABC):
 
     @abstractmethod
     def _clock(self) -> int:
-        """Monotonic, ns."""
+        """Monotonic time of now, in nanoseconds."""
 
     @abstractmethod
     def _ring(self) -> None:
         """Something changed: the manager is to tick soon."""
 
     @abstractmethod
-    def _send(self, send: Send) -> None:
-        """Begin it; then ``_answered``."""
+    def _send(self, send: SendCommand) -> None:
+        """Begin to send it; ``_answered`` is called with what comes."""
 
     @abstractmethod
     def _change(self, change: Become | Leave) -> None:
@@ -109,7 +109,7 @@ class Membership(ABC):
     def _tick(self) -> None:
         self.carry_out(self._now_manager().tick(self._clock()))
 
-    def _answered(self, send: Send, answer: Command | None) -> None:
+    def _answered(self, send: SendCommand, answer: Command | None) -> None:
         self.carry_out(self._now_manager().answered(send.request, answer, self._clock()))
         self._ring()  # the deadlines are others now
 
@@ -153,7 +153,7 @@ class Membership(ABC):
 
     def _one(self, output: Output) -> None:
         match output:
-            case Send():
+            case SendCommand():
                 self._send(output)
             case BecomeMaster() | BecomeSlave() | Leave():
                 self.manager.in_sync = None

@@ -13,8 +13,8 @@ from remoting.command import Command
 
 
 @attrs.frozen
-class Send:
-    """Send to a controller; then ``answered`` with the answer, or with None when none came in time."""
+class SendCommand:
+    """Send this to a controller; then ``answered`` with the answer, or with None when none came in time."""
 
     request: int
     address: str
@@ -67,6 +67,6 @@ class Report:
     problem: str
 
 
-Output = (Send | WriteApplication | WriteIdentity | RemoveApplication | BecomeMaster | BecomeSlave | Leave | Serve
-          | Fence | Report)
+Output = (SendCommand | WriteApplication | WriteIdentity | RemoveApplication | BecomeMaster | BecomeSlave | Leave
+          | Serve | Fence | Report)
 """Call ``role_taken`` or ``role_failed`` after ``BecomeMaster`` and ``BecomeSlave``."""

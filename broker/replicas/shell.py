@@ -17,7 +17,7 @@ from broker.ha.insync import InSync
 from broker.ha.taking import Become, BecomeMaster, BecomeSlave
 from broker.replicas.manager import LogState, ManagerConfig
 from broker.replicas.membership import Membership
-from broker.replicas.outputs import Leave, Send
+from broker.replicas.outputs import Leave, SendCommand
 from broker.replicas.probing import PROBE_MEMBER
 from remoting.client import Client
 from remoting.codes import RequestCode, ResponseCode
@@ -35,8 +35,8 @@ _CAUGHT_UP_LOOK_S: Final = 0.002
 _REPORT_AGAIN_S: Final = 30.0
 
 
-class Replication(Protocol):
-    """Takes the roles."""
+class RoleTaker(Protocol):
+    """Replication takes the roles that controllers give."""
 
     broker_id: int | None
     """To be set before the first role."""
@@ -64,21 +64,21 @@ class RoleSteps(Protocol):
         """In the turn in which replication has taken it; the writes of a master open right after."""
 
     def serve(self) -> None:
-        """Writes are open."""
+        """Writes are open from now on."""
 
     def fence(self, reason: str) -> None:
-        """Writes are closed."""
+        """Writes are closed from now on."""
 
     async def left(self) -> None:
         """Replication has no role, and clients are to find another broker."""
 
 
-class Member(Membership):
+class GroupMember(Membership):
     """This broker in its group. ``run`` it; ring ``bell`` when what ``log_state`` says or the slaves' state changed."""
 
     def __init__(
         self, config: ManagerConfig, *, files: Files, identity_path: str, check_code: str, client: Client,
-        clock: Callable[[], int], log_state: Callable[[], LogState], replication: Replication, steps: RoleSteps,
+        clock: Callable[[], int], log_state: Callable[[], LogState], replication: RoleTaker, steps: RoleSteps,
         doubtful_epoch: int = -1, life: int | None = None,
     ) -> None:
         """``clock`` is monotonic, ns; the last two are as in ``ReplicasManager``.
@@ -136,7 +136,7 @@ class Member(Membership):
 
     # --- outputs ---------------------------------------------------------------------------------------------
 
-    def _send(self, send: Send) -> None:
+    def _send(self, send: SendCommand) -> None:
         assert self._nursery is not None, "it runs"
         self._nursery.start_soon(self._ask, send)
 
@@ -155,7 +155,7 @@ class Member(Membership):
         logger.warning("writes are closed", extra={"why": reason})
         self._steps.fence(reason)
 
-    async def _ask(self, send: Send) -> None:
+    async def _ask(self, send: SendCommand) -> None:
         try:
             answer: Command | None = await self._client.call(send.address, send.command, timeout_ms=send.timeout_ms)
         except RemotingError as error:

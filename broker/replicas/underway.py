@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import attrs
 
-from broker.replicas.outputs import Output, Send
+from broker.replicas.outputs import Output, SendCommand
 from broker.replicas.timetable import Kind, Timetable
 from remoting.codes import RequestCode
 from remoting.command import Command, request
@@ -54,7 +54,7 @@ class UnderWay:
         if kind is not None:
             times.sent(self.number, kind, slot)
         self._asked[self.number] = Asked(address, now_ns, done)
-        return [Send(self.number, address, request(code, header, body), timeout_ms or self._timeout_ms)]
+        return [SendCommand(self.number, address, request(code, header, body), timeout_ms or self._timeout_ms)]
 
     def ended(self, number: int) -> Asked | None:
         """It was answered, or never will be. None: it counts no more."""

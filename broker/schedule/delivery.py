@@ -49,7 +49,7 @@ class _Waits(Exception):
 
 @attrs.frozen
 class _StoreQueues:
-    """Implements ``machine.Queues`` on a store's."""
+    """Implements ``machine.DelayQueues`` on a store's."""
 
     messages: StoredMessages
 

@@ -31,7 +31,7 @@ VERSION_STEP: Final = 200
 """Positions moved for one step of the version, unless ``delayOffsetUpdateVersionStep`` says otherwise."""
 
 
-class Queues(Protocol):
+class DelayQueues(Protocol):
     """The schedule topic's queues, by level."""
 
     def bounds(self, level: int) -> tuple[int, int] | None:
@@ -89,7 +89,7 @@ class Machine:
     # --- positions -------------------------------------------------------------------------------------------
 
     def offsets(self) -> DelayOffsets:
-        """What ``delayOffset.json`` holds."""
+        """The content of ``delayOffset.json``, as it is now."""
         known = {number: level.offset for number, level in self._levels.items() if level.offset is not None}
         return DelayOffsets(dict(sorted({**self._others, **known}.items())), self._version)
 
@@ -105,7 +105,7 @@ class Machine:
         self._version = table.data_version
         self.moves += 1
 
-    def join(self, table: DelayOffsets, queues: Queues) -> None:
+    def join(self, table: DelayOffsets, queues: DelayQueues) -> None:
         """Take the positions of a member of the group that are further on, and within their queues: what it delivered
         is not delivered again. Nothing happens on a master."""
         if self.started:
@@ -130,7 +130,7 @@ class Machine:
 
     # --- running ---------------------------------------------------------------------------------------------
 
-    def start(self, now_ns: int, wall_ms: int, queues: Queues) -> None:
+    def start(self, now_ns: int, wall_ms: int, queues: DelayQueues) -> None:
         """Before anything new is written: a position beyond its queue, of a master that had more, goes back to its end
         now, since later it would pass over what came in between."""
         if self.started:
@@ -143,7 +143,7 @@ class Machine:
             level.passed_by.clear()
         self.fit(wall_ms, queues)
 
-    def fit(self, wall_ms: int, queues: Queues) -> None:
+    def fit(self, wall_ms: int, queues: DelayQueues) -> None:
         """No position is beyond its queue: a master that starts to deliver later than it takes messages says so when it
         takes the first."""
         for number, level in self._levels.items():
@@ -155,7 +155,7 @@ class Machine:
         """What is under way may end as it likes: it counts no more."""
         self.started = False
 
-    def poll(self, now_ns: int, wall_ms: int, queues: Queues) -> list[Delivery]:
+    def poll(self, now_ns: int, wall_ms: int, queues: DelayQueues) -> list[Delivery]:
         """What is due now, by the wall clock; each is to be answered by ``done`` or ``failed``."""
         if not self.started:
             return []
@@ -169,7 +169,7 @@ class Machine:
                     found.append(delivery)
         return found
 
-    def _look(self, number: int, level: _Level, wall_ms: int, queues: Queues) -> Delivery | None:
+    def _look(self, number: int, level: _Level, wall_ms: int, queues: DelayQueues) -> Delivery | None:
         bounds = queues.bounds(number)
         if bounds is None:
             return None

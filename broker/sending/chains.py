@@ -25,7 +25,7 @@ from broker.properties import (
 from broker.rules import NOT_YET, Chain, Draft, Refusal, Rule, Stop, rule
 from broker.sending.answers import illegal, too_large
 from broker.sending.config import SendingConfig
-from broker.sending.needs import Groups, Locks
+from broker.sending.needs import GroupLocks, Groups
 from broker.sending.retries import retries_max
 from broker.topics import names
 from broker.topics.table import TopicTable
@@ -74,7 +74,7 @@ class DeadLetters:
 
     topics: TopicTable
     groups: Groups
-    locks: Locks
+    locks: GroupLocks
 
     def dead_letters(self, draft: Draft) -> Stop | None:
         """A retry that was tried too often, or whose group consumes in order, goes to its group's dead letters.

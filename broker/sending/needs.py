@@ -16,7 +16,7 @@ class Groups(Protocol):
         ...
 
 
-class Locks(Protocol):
+class GroupLocks(Protocol):
     """Which client holds which queue, for ordered consumption."""
 
     def held_by_group(self, group: str) -> bool: ...

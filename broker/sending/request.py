@@ -47,7 +47,7 @@ _INT64: Final = 1 << 63
 
 
 def decode(ext: Mapping[str, str], names: Names) -> SendRequest:
-    """Raises ``HeaderError``."""
+    """Read the fields of a send. Raises ``HeaderError``."""
     (topic, queue_id, properties, sys_flag, born, flag, reconsume_times, batch, default_topic, default_queues,
      unit_mode, max_reconsume_times) = names
     get, small = ext.get, _SMALL

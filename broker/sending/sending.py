@@ -21,7 +21,7 @@ from broker.rules import Draft, Refusal, Rule, Stop
 from broker.sending import batches, chains
 from broker.sending.answers import SLAVE, Answers
 from broker.sending.config import SendingConfig
-from broker.sending.needs import Groups, Locks, WhenSaved
+from broker.sending.needs import GroupLocks, Groups, WhenSaved
 from broker.sending.request import V1, V2, Names, SendRequest, decode
 from broker.sending.shortway import ShortWay
 from broker.sending.targets import Target, Targets
@@ -43,7 +43,7 @@ _SURROGATE: Final = Refusal(ResponseCode.MESSAGE_ILLEGAL, "a property holds half
 class Sending:
     """``takes_puts``: whether this broker's role does; asked while ``puts`` does not serve."""
 
-    def __init__(self, config: SendingConfig, topics: TopicTable, file: WhenSaved, groups: Groups, locks: Locks,
+    def __init__(self, config: SendingConfig, topics: TopicTable, file: WhenSaved, groups: Groups, locks: GroupLocks,
                  puts: Puts, store_host: bytes, random: Random, takes_puts: Callable[[], bool], *,
                  of_parts: Sequence[Rule]) -> None:
         """``store_host``: this broker's address, as ``packed_host`` makes it; ``of_parts``: rules of other parts."""

@@ -109,7 +109,7 @@ class DirectoryFile:
 
 
 class DirectoryFiles:
-    """Implements ``Files`` under ``root``."""
+    """Implements ``Files`` on the directory ``root``."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)

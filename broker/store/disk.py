@@ -66,7 +66,7 @@ def _next_of(steps: Steps) -> bool:
 
 
 class DiskThread:
-    """``call_soon``: ``trio.lowlevel.TrioToken.run_sync_soon`` fits."""
+    """Work on a thread; ``call_soon`` brings its end to the loop, as ``trio.lowlevel.TrioToken.run_sync_soon``."""
 
     inline = False
 
@@ -137,7 +137,7 @@ class InlineDisk:
         told(_run(work)[1])
 
     def settle(self) -> None:
-        """Nothing is under way."""
+        """Nothing to do: all work was done where it was asked for."""
 
     def close(self) -> None:
-        """Nothing is under way."""
+        """Nothing to do: all work was done where it was asked for."""

@@ -96,7 +96,7 @@ class Files(Protocol):
         raise NotImplementedError
 
     def remove_folder(self, path: str) -> None:
-        """If it is empty."""
+        """Remove the folder if it is empty."""
         raise NotImplementedError
 
     def sync_dir(self, path: str) -> None:
@@ -263,7 +263,7 @@ class MemoryFile:
         self.changes.clear()
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Nothing to do: memory is released with the object."""
 
     def _begin(self, what: str) -> None:
         self.hook(what)
@@ -356,10 +356,10 @@ class MemoryFiles:
         self._durable[path] = self._names(path)
 
     def lock(self) -> None:
-        """Nobody else is here."""
+        """Nothing to do: no other process is here."""
 
     def unlock(self) -> None:
-        """Nobody else is here."""
+        """Nothing to do: no other process is here."""
 
     def crash(self, survivors: Survivors = lambda size: 0) -> None:
         """Lose what was not synced, but for what ``survivors`` leaves of the changes of each sector and name."""

@@ -34,7 +34,7 @@ class Flush:
         """Set where the store lives: leave off at the next step. What was done so far harms nobody."""
 
     def steps(self) -> Iterator[None]:
-        """Raises ``OSError``."""
+        """Sync, and write the checkpoint, a step at a time. Raises ``OSError``."""
         for file in self.to_sync:
             if self.cancelled:
                 return

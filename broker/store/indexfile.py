@@ -71,7 +71,7 @@ class IndexFile:
 
     @property
     def room(self) -> int:
-        """For so many entries."""
+        """Number of entries that fit in still."""
         return self._entries - self.count
 
     @property
@@ -303,7 +303,7 @@ class KeyIndex:
             self._files.remove(self._open.pop(0).name)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget all files and their entries."""
         for file in self._open:
             file.close()
             self._files.remove(file.name)
@@ -342,7 +342,7 @@ class IndexFlush:
     _folders: tuple[str, ...]
 
     def steps(self) -> Iterator[None]:
-        """Raises ``OSError``."""
+        """Write and sync, a step at a time. Raises ``OSError``."""
         for folder in self._folders:
             self._files.sync_dir(folder)
             yield

@@ -25,7 +25,7 @@ Entry = tuple[int, int, int]
 
 
 def key_hash(key: str) -> int:
-    """Never negative."""
+    """The index's hash of a key, never negative."""
     code = _positive(java_hash(key) & _MASK)
     assert 0 <= code < 1 << 31, "it finds its slot by what is left of a division"
     return code

@@ -23,7 +23,7 @@ Queue = tuple[bytes, int]
 
 
 class Queues:
-    """``open`` comes first."""
+    """The queues of one store; ``open`` comes first."""
 
     def __init__(self, files: Files, tag_codes: TagCodes, *, file_bytes: int) -> None:
         self._files, self._file_bytes = files, file_bytes

@@ -36,8 +36,11 @@ ABORT: Final = "abort"
 
 @attrs.frozen
 class StoreConfig:
-    """``mappedFileSizeCommitLog``, ``mappedFileSizeConsumeQueue``, ``messageIndexEnable``, ``maxHashSlotNum``,
-    ``maxIndexNum`` and ``messageDelayLevel`` of RocketMQ."""
+    """Six settings of RocketMQ, and one of ours.
+
+    ``mappedFileSizeCommitLog``, ``mappedFileSizeConsumeQueue``, ``messageIndexEnable``, ``maxHashSlotNum``,
+    ``maxIndexNum``, ``messageDelayLevel``.
+    """
 
     log_file_bytes: int = FILE_BYTES
     queue_file_bytes: int = QUEUE_FILE_BYTES

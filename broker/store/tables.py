@@ -22,7 +22,7 @@ from remoting.fields import Int32, Int64
 
 @body
 class Topics(Body):
-    """``topics.json``."""
+    """The content of ``topics.json``: all topics."""
 
     topic_config_table: dict[str, TopicConfig] = attrs.field(factory=dict)
     data_version: DataVersion = DataVersion()

@@ -26,7 +26,7 @@ ALL: Final = -1
 
 @attrs.frozen
 class Trust:
-    """What the file says."""
+    """The content of the file, as values."""
 
     boot: str = ""
     """In which what is not flushed was written; "" if nobody knows."""

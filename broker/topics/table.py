@@ -82,7 +82,7 @@ class TopicTable:
         return self._version
 
     def snapshot(self) -> Topics:
-        """What ``topics.json`` holds."""
+        """The content of ``topics.json``, as it is now."""
         return Topics(dict(self._topics), self._version)
 
     def is_system(self, name: str) -> bool:

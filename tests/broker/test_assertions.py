@@ -81,7 +81,7 @@ def a_pause_under_flow_control(pace: Any) -> None:
 
 
 def a_crowd(places: Any) -> None:
-    crowd = [places.Place(number, "host", places.Standing.SILENT) for number in range(6)]
+    crowd = [places.Place(number, "host", places.Stage.SILENT) for number in range(6)]
     assert len(places.superfluous(crowd, 4)) == 2
 
 

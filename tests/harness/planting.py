@@ -111,11 +111,12 @@ def plant(planted: Planted, corpus: Corpus) -> str:
 def _simulate(planted: Planted, corpus: Corpus) -> str:
     program = corpus.program()
     events, seed, others = 0, 0, set()
+    asserted = f"AssertionError in {Path(planted.file).name}:"
     while events < corpus.events_max:
         seed += 1
         result = run(Tape(seed), planted.profile, program=program)
         events += result.events
-        if result.failure in planted.caught_by:
+        if result.failure in planted.caught_by or (result.failure or "").startswith(asserted):
             return f"caught by {result.failure} in seed {seed}, after {events:,} events"
         if result.failure:
             others.add(result.failure)

@@ -19,7 +19,7 @@ from broker.puts import Done, PutResult, Puts
 from broker.replicas.demand import Demand
 from broker.replicas.manager import LogState, ManagerConfig
 from broker.replicas.membership import Membership
-from broker.replicas.outputs import Leave, Send
+from broker.replicas.outputs import Leave, SendCommand
 from broker.replicas.probing import PROBE_MEMBER
 from broker.store.files import MemoryFiles, read_whole, write_whole
 from broker.store.store import MessageStore, StoreConfig
@@ -345,7 +345,7 @@ class Member(Membership):
     def _report(self, problem: str) -> None:
         self.scene.reported(self.process, problem)
 
-    def _send(self, send: Send) -> None:
+    def _send(self, send: SendCommand) -> None:
         command, scene, process = send.command, self.scene, self.process
         sent_ns = process.now
         if command.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:

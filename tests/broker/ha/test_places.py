@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from broker.ha.acks import QuorumConfig
 from broker.ha.config import HaConfig
-from broker.ha.places import NEIGHBOURS, Place, Standing, superfluous
+from broker.ha.places import NEIGHBOURS, Place, Stage, superfluous
 from broker.ha.wire import Ack, SlaveHandshake
 from tests.broker.ha.group import ALL_ACK, Broker, Net, group, log_of
 from tests.broker.ha.test_bad_peers import ended
@@ -25,22 +25,22 @@ MANY = 2 * ALL_ACK.connections_max
 # --- who makes room ----------------------------------------------------------------------------------------------
 
 
-def places(*found: tuple[str, Standing]) -> list[Place]:
+def places(*found: tuple[str, Stage]) -> list[Place]:
     return [Place(number, host, standing) for number, (host, standing) in enumerate(found)]
 
 
-SOME = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(Standing)), max_size=60)
+SOME = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(Stage)), max_size=60)
 
 
 @given(SOME, st.integers(1, 20))
 def test_what_stays_is_within_the_limits_and_who_ends_was_of_a_crowd(
-        found: list[tuple[str, Standing]], most: int) -> None:
+        found: list[tuple[str, Stage]], most: int) -> None:
     there = places(*found)
     gone = set(superfluous(there, most))
-    assert not any(place.standing is Standing.MEMBER for place in there if place.number in gone)
+    assert not any(place.standing is Stage.MEMBER for place in there if place.number in gone)
     for copies in (True, False):
         pool = [place for place in there
-                if place.standing is not Standing.MEMBER and (place.standing is Standing.COPIES) is copies]
+                if place.standing is not Stage.MEMBER and (place.standing is Stage.COPIES) is copies]
         stay = [place for place in pool if place.number not in gone]
         assert len(stay) == min(most, len(pool))
         before, after = (Counter(place.host for place in some) for some in (pool, stay))
@@ -50,27 +50,27 @@ def test_what_stays_is_within_the_limits_and_who_ends_was_of_a_crowd(
 
 
 @given(SOME, st.sampled_from("abcxyz"), st.integers(0, 9))
-def test_who_came_last_is_let_in_and_stays_for_a_while(found: list[tuple[str, Standing]], host: str, more: int) -> None:
+def test_who_came_last_is_let_in_and_stays_for_a_while(found: list[tuple[str, Stage]], host: str, more: int) -> None:
     """Whatever the others have said, and wherever they come from."""
-    there = places(*found, (host, Standing.SILENT), *[("x", Standing.SPOKE)] * more)
+    there = places(*found, (host, Stage.SILENT), *[("x", Stage.SPOKE)] * more)
     assert len(found) not in superfluous(there, 4 * more + 1)
 
 
 def test_replicas_behind_one_address_stay_while_strangers_come_from_many() -> None:
-    replicas = [("nat", Standing.SPOKE)] * NEIGHBOURS
-    strangers = [(f"s{number}", Standing.SILENT) for number in range(300) for _ in range(2)]
+    replicas = [("nat", Stage.SPOKE)] * NEIGHBOURS
+    strangers = [(f"s{number}", Stage.SILENT) for number in range(300) for _ in range(2)]
     there = places(*replicas, *strangers)
     assert set(superfluous(there, 256)).isdisjoint(range(NEIGHBOURS))
 
 
 def test_the_most_crowded_address_makes_room_the_silent_and_the_oldest_first() -> None:
-    there = places(*[("a", Standing.SPOKE)] * 10, *[("a", Standing.SILENT)] * 3, *[("b", Standing.SILENT)] * 9)
+    there = places(*[("a", Stage.SPOKE)] * 10, *[("a", Stage.SILENT)] * 3, *[("b", Stage.SILENT)] * 9)
     assert superfluous(there, 21) == [10]
     assert superfluous(there, 18) == [10, 11, 12, 0]
 
 
 def test_who_copies_keeps_its_place_before_those_who_began_later() -> None:
-    there = places(*[("a", Standing.COPIES)] * 10, ("b", Standing.COPIES), *[("a", Standing.SILENT)] * 2)
+    there = places(*[("a", Stage.COPIES)] * 10, ("b", Stage.COPIES), *[("a", Stage.SILENT)] * 2)
     assert superfluous(there, 10) == [9]
 
 

@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from broker.query.cleaning import Cleaning
 from broker.query.messages import MessageQueries, QueryConfig
-from broker.query.positions import Positions
+from broker.query.positions import PositionRequests
 from broker.query.progress import Progress
 from broker.query.stats import GROUP_GET_NUMS, TOPIC_PUT_NUMS, Stats
 from broker.store.tables import SubscriptionGroup
@@ -42,7 +42,7 @@ def serve(world: World, config: QueryConfig | None = None) -> Stats:
     journal, messages = world.journal, world.journal.messages
     stats = Stats("c", lambda: {"t": messages.max_offset(b"t", 0)}, now_ns)
     world.handlers |= MessageQueries(config or QueryConfig(), messages, journal.visible).handlers()
-    world.handlers |= Positions(messages, world.consumers, journal.veil).handlers()
+    world.handlers |= PositionRequests(messages, world.consumers, journal.veil).handlers()
     world.handlers |= Progress(
         messages, topics=world.topics, groups=world.groups, offsets=world.offsets, consumers=world.consumers,
         stats=stats, standing=world.standing, wall_ms=lambda: now_ns() // 1_000_000).handlers()

@@ -19,7 +19,7 @@ from broker.replicas.outputs import (
     Output,
     RemoveApplication,
     Report,
-    Send,
+    SendCommand,
     Serve,
     WriteApplication,
     WriteIdentity,
@@ -164,7 +164,7 @@ class Broker:
         self.roles: list[Become] = []
         self.fences: list[str] = []
         self.reports: list[str] = []
-        self.held: list[Send] = []
+        self.held: list[SendCommand] = []
         self.lose: set[int] = set()
         self.refuse_roles = False
         self.slow = False
@@ -179,7 +179,7 @@ class Broker:
     def do(self, outputs: list[Output]) -> None:
         for output in outputs:
             match output:
-                case Send(request, address, command, _):
+                case SendCommand(request, address, command, _):
                     if command.code in self.lose:
                         self.held.append(output)
                         continue
@@ -376,7 +376,7 @@ def test_a_controller_that_never_answers_holds_up_no_heartbeat() -> None:
     broker.run(500)
     for beats in range(1, 6):
         broker.now += 1_000 * MS
-        sent = [output for output in broker.manager.tick(broker.now) if isinstance(output, Send)]
+        sent = [output for output in broker.manager.tick(broker.now) if isinstance(output, SendCommand)]
         before = len(broker.controller.heartbeats)
         broker.do([output for output in sent if output.address == "ctl1"])
         assert len(broker.controller.heartbeats) == before + 1, beats

@@ -19,7 +19,7 @@ from broker.replicas.machine import SEASONED, Event
 from broker.replicas.manager import LogState, ManagerConfig
 from broker.replicas.membership import TEMP
 from broker.replicas.outputs import Leave
-from broker.replicas.shell import Member
+from broker.replicas.shell import GroupMember
 from harness.simulation.worlds.controllers import World, world
 from harness.simulation.worlds.network import MemoryListener
 from remoting.bodies.controller import SyncStateSet
@@ -85,7 +85,7 @@ class Node:
     name: str
     files: MemoryFiles = attrs.field(factory=MemoryFiles)
     all_ack: bool = False
-    member: Member = attrs.field(init=False)
+    member: GroupMember = attrs.field(init=False)
     log: list[str] = attrs.field(factory=list)
     refuse: int = 0
     slaves: dict[int, int] = attrs.field(factory=dict)
@@ -116,7 +116,7 @@ class Node:
             config = ManagerConfig(
                 "c", "b", self.address, tuple(f"{name}:1" for name in self.world.names),
                 all_ack_in_sync_state_set=self.all_ack)
-            self.member = Member(
+            self.member = GroupMember(
                 config, files=self.files, identity_path=PATH, check_code=f"{self.address};1", client=client,
                 clock=now_ns, log_state=lambda: LogState(self.epoch, self.end, self.end), replication=self,
                 steps=self)
