@@ -37,7 +37,6 @@ from remoting.daemon.version import add_version
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     assert __doc__ is not None
     made = argparse.ArgumentParser(
         "raft-report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -59,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _time(text: str) -> int:
-    """Milliseconds since 1970 UTC."""
+    """Reads a time as milliseconds since 1970 UTC."""
     if text.isdigit():
         return int(text)
     try:

@@ -116,12 +116,12 @@ class Logs:
 
     @cached_property
     def frames(self) -> DataFrame:
-        """Without payloads."""
+        """One row per frame, without payloads."""
         return self._bare("frames")
 
     @cached_property
     def entries(self) -> DataFrame:
-        """Without payloads."""
+        """One row per entry, without payloads."""
         return self._bare("entries")
 
     def _bare(self, form: Format) -> DataFrame:

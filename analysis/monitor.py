@@ -123,7 +123,6 @@ def monitoring(
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of ``raft-monitor``."""
     assert __doc__ is not None
     made = argparse.ArgumentParser("raft-monitor", description=__doc__.split("\n\n", 1)[0])
     add_version(made)

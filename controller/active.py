@@ -1,11 +1,12 @@
-"""What the active controller does of itself: it looks at each group that something happened to and asks for what lacks.
+"""What the active controller does by itself: it looks at each group where something happened, and proposes what lacks.
 
-Level-triggered: an event only marks a group; what follows from a mark is decided from the group as it is, by
-``_wanted``. So an election that was lost on the way, overtaken or answered by nobody is asked for again, and a group
-whose last member died is elected for when an electable one comes back (the original looks at groups without a master
-never again, apache/rocketmq#5009, #6382, #6383). All groups marked in one turn are asked for in one batch.
+An event only marks a group. ``_wanted`` then decides from the group as it is, whatever the event was (this is called
+level-triggered). So an election that was lost on the way, overtaken or never answered is proposed again, and a group
+whose last member died gets a master when an electable one comes back. RocketMQ never looks again at a group without a
+master (apache/rocketmq#5009, #6382, #6383). All groups that are marked in one turn are proposed for in one batch.
 
-Every controller feeds this class, so that whoever becomes active knows what it saw itself; only the active one decides.
+Every controller feeds this class, so a controller that becomes active knows what it saw itself. Only the active one
+decides.
 Sans-IO: time is a number (ns); ``poll`` answers with commands to propose and notifications to send.
 """
 
@@ -28,13 +29,13 @@ from controller.yielding import Ask, NoSuccessor, Successors, Yielding
 MS = 1_000_000
 LONGEST = "default"
 RETRY_MS = 100
-"""After a proposal whose fate is not known."""
+"""Wait after a proposal whose fate is unknown."""
 LIVES_FROM = 2
-"""Format of the metadata."""
+"""The format of the metadata from which brokers have lives."""
 
 
 class Groups(Protocol):
-    """The replicated metadata, to read."""
+    """The replicated metadata, as its readers see it."""
 
     @property
     def groups(self) -> Mapping[GroupKey, BrokerGroup]: ...
@@ -45,27 +46,27 @@ class Groups(Protocol):
 
 @attrs.frozen
 class ElectionSettings:
-    """Of this controller's config; they travel in the commands it proposes."""
+    """How this controller elects. Its commands carry this, so all controllers decide alike."""
 
     unclean: bool = False
     policy: str = "default"
     preferred: Mapping[GroupKey, int] = attrs.field(factory=dict)
     wait_master_lease: bool = False
-    """On a closed channel, wait until the master's lease is over, where it announced one that matters."""
+    """When a master's connection closes, wait for the end of the lease that it announced."""
 
 
 @attrs.define
 class Todo:
-    """What ``poll`` wants done. Report each command with ``answered``, each notification to ``notifications``."""
+    """What is to be done. The shell reports each command to ``answered``, each notification to ``notifications``."""
 
     commands: list[AnyCommand] = attrs.field(factory=list)
     notifications: list[Notification] = attrs.field(factory=list)
     replaced: list[tuple[GroupKey, int, str]] = attrs.field(factory=list)
-    """Masters that live and are to be replaced, and why: for the log."""
+    """Living masters that are to be replaced, and why, for the server's log."""
 
 
 class ActiveController:
-    """``active`` says whether this controller leads, ``term`` in which raft term."""
+    """Decides for the groups of all brokers while ``active``, in raft's ``term``."""
 
     def __init__(self, metadata: Groups, liveness: Liveness, settings: ElectionSettings) -> None:
         self.liveness, self.settings = liveness, settings
@@ -75,20 +76,20 @@ class ActiveController:
         self._metadata = metadata
         self._yielding = Yielding(liveness)
         self._marked: dict[GroupKey, None] = {}
-        """In the order in which things happened to them."""
+        """Groups to look at, in the order in which things happened to them."""
         self._asked: dict[GroupKey, list[AnyCommand]] = {}
-        """Under way, by group: this controller's own, one at a time, and other people's elections."""
+        """Commands under way by group: one of this controller's own, and elections that others asked for."""
         self._doubted: dict[GroupKey, AnyCommand | None] = {}
-        """Groups with an election that may be in the log or not, and the command after it that will tell."""
+        """Groups with an election that may be in the log or not, and the later command that will tell."""
         self._later: list[tuple[int, GroupKey]] = []
         self._due: int | None = None
-        """The deadline as of the last ``poll``."""
+        """What ``next_deadline`` said at the last ``poll``."""
         self._replaced: list[tuple[GroupKey, int, str]] = []
 
     # --- inputs ----------------------------------------------------------------------------------------------
 
     def activate(self, now: int, term: int) -> None:
-        """This controller leads ``term``, and has applied all that earlier ones committed."""
+        """This controller leads ``term``, and has applied all that was committed before."""
         self.active, self.term = True, term
         self.liveness.activate(now)
         self.notifications.activate(now)
@@ -99,7 +100,7 @@ class ActiveController:
             self._marked[key] = None
 
     def deactivate(self) -> None:
-        """Somebody else may lead by now."""
+        """Another controller may lead by now."""
         self.active = False
         self.liveness.deactivate()
         self.notifications.deactivate()
@@ -113,12 +114,12 @@ class ActiveController:
     def heartbeat(
         self, now: int, beat: Heartbeat, connection: object, *, raft_lease: bool = False, opened: int = 0
     ) -> bool:
-        """Returns whether the answer may renew the sender's lease as a master; ``opened`` as ``Liveness`` wants it.
+        """Takes a heartbeat; returns whether the answer may renew the sender's lease as a master.
 
-        That needs ``raft_lease`` (nobody else can be the active controller now), that it is the recorded master, that
-        no election of its group is under way or in doubt, that it did not ask to be replaced, and that nobody is
-        eligible whom a gate would have to protect: so a master that lowered its gate in an announcement may lower it in
-        fact once that was answered with a renewal.
+        It may where all of this holds. With ``raft_lease`` no other controller can be active now. The sender is the
+        recorded master. No election of its group is under way or in doubt. The sender did not ask to be replaced. No
+        broker is eligible that its announced gate does not protect: so a master that announced a lower gate may lower
+        it once the answer renews its lease. ``opened``: see ``Liveness.heartbeat``.
         """
         key, broker_id = beat.key, beat.broker_id
         group = self._metadata.groups.get(key)
@@ -127,7 +128,7 @@ class ActiveController:
         if member is not None and not member.is_process(beat.address, beat.replica.life):
             self.liveness.rival(now, beat, connection, opened=opened)
             if self.active and (beat.replica.life is None or self._metadata.format < LIVES_FROM):
-                self._marked[key] = None  # nobody can tell it that it is not the one
+                self._marked[key] = None  # no answer can tell it that it is not on record
             return False
         fresh = self.liveness.heartbeat(now, beat, connection, members=members, opened=opened)
         if fresh:
@@ -151,17 +152,17 @@ class ActiveController:
         return True
 
     def closed(self, connection: object) -> None:
-        """A channel closed."""
+        """A closed connection may have carried a master."""
         for gone in self.liveness.closed(connection):
             self._lost(gone.key, gone.broker_id)
 
     def asked(self, command: AnyCommand) -> None:
-        """Somebody else's command that elects in its group is being proposed here."""
+        """A command that somebody else asked for is being proposed here; it counts if it elects."""
         if isinstance(command, ElectMaster):
             self._asked.setdefault(command.key, []).append(command)
 
     def answered(self, now: int, command: AnyCommand, outcome: Outcome | None) -> None:
-        """What came of a command of ``poll`` or ``asked``; None: it is not known, or it never left."""
+        """Takes the outcome of a command of ``poll`` or ``asked``; None: it is unknown, or the command never left."""
         if isinstance(command, ElectMaster | DropEligible | RegisterBroker) and self._forget(command.key, command):
             if outcome is not None and self._doubted.get(command.key) is command:
                 del self._doubted[command.key]
@@ -170,7 +171,7 @@ class ActiveController:
                 heapq.heappush(self._later, (now + RETRY_MS * MS, command.key))
 
     def applied(self, now: int, outcome: Outcome) -> None:
-        """Any command was applied here, whoever proposed it."""
+        """Takes the outcome of a command that was applied here, whoever proposed it."""
         match outcome:
             case Elected(key=key):
                 self.notifications.elected(now, outcome)
@@ -219,8 +220,10 @@ class ActiveController:
 
     @property
     def stirred(self) -> bool:
-        """Whether something happened since the last ``poll`` that it has to look at, or to wait for. Most heartbeats
-        change nothing, and a turn for each of them costs more than they do."""
+        """Whether the next ``poll`` has something new to look at or to wait for.
+
+        Most heartbeats change nothing, and a turn for each of them would cost more than they do.
+        """
         if not self.active:
             return False
         if self._marked or self._replaced:
@@ -229,7 +232,7 @@ class ActiveController:
         return due is not None and (self._due is None or due < self._due)
 
     def next_deadline(self) -> int | None:
-        """When to ``poll`` although nothing happened; maybe early, never late."""
+        """When to call ``poll`` though nothing happens: perhaps too early, never too late."""
         if not self.active:
             return None
         soonest = self.liveness.next_deadline()
@@ -242,7 +245,7 @@ class ActiveController:
     # --- questions -------------------------------------------------------------------------------------------
 
     def observe(self, now: int, key: GroupKey) -> Observation:
-        """Who of this group is alive, for a command about it. A master whose lease is waited for counts as alive."""
+        """Who of this group is alive, for a command about it. So is a master while its lease is waited for."""
         group = self._metadata.groups.get(key)
         master = group.leader if group is not None else None
         observation = self.liveness.observe(now, key, master)
@@ -253,14 +256,16 @@ class ActiveController:
         return observation
 
     def candidates(self, key: GroupKey, observation: Observation) -> tuple[Observation, str]:
-        """Whom an election may choose from, and by which policy.
+        """Which brokers an election may choose from, and by which policy.
 
-        A replica whose machine went down may lack what it acknowledged, until it is level with a master: it is nobody
-        while one of the electable is here that does not, or is not here and may be such a one. Where all of them are
-        here and in doubt, nobody has more than they: the latest epoch and the longest log wins. What a heartbeat says
-        of doubt may be over, as a master made that log level: only who knows of the epoch in which there is no master
-        says it of now. With ``unclean`` elections nobody is waited for. A master that lives is none of those: it is not
-        replaced. Who has trouble with its disk is passed over where others may win and hold as much.
+        A replica whose machine went down has a log *in doubt*: it may lack what it acknowledged, until it is level
+        with a master. It is left out while an electable broker without doubt is here, or is away and may come back.
+        Where all the electable are in doubt, no broker has more than they: the latest epoch and the longest log win.
+
+        A heartbeat may tell of a doubt that is over, because a master made the log level since. It counts as present
+        only if the sender knew the epoch in which there is no master. With ``unclean`` elections no broker is waited
+        for. A living master is in no doubt, as it is not replaced. A broker with a failing disk is passed over where
+        others may win and hold as much.
         """
         group, settings = self._metadata.groups.get(key), self.settings
         if group is None or not group.sync_state_set:
@@ -280,7 +285,7 @@ class ActiveController:
         return without_trouble(key, group, Observation(trusted)), settings.policy
 
     def yields(self, now: int, key: GroupKey, ask: Ask) -> ElectMaster | NoSuccessor:
-        """The recorded master lives, and asks for a successor in its own epoch."""
+        """Answers a living master that asks for a successor in its own epoch."""
         if key in self._asked or key in self._doubted:
             return NoSuccessor(remark=f"an election of {key} is under way", wait=True)
         found = self._yielding.asked(now, key, self._metadata.groups[key], ask)
@@ -291,8 +296,10 @@ class ActiveController:
         return found
 
     def on_record(self, beat: Heartbeat) -> int | None:
-        """Which life is on record for this id where it is not the sender's, 0 for none; None: there is nothing to tell.
-        To be told while nobody else can be the active controller."""
+        """The life on record under this id, 0 for none. None: it is the sender's, or the sender could not tell.
+
+        Only a controller that is certain to be the active one may tell it.
+        """
         group = self._metadata.groups.get(beat.key)
         member = group.replicas.get(beat.broker_id) if group is not None else None
         if member is None or beat.replica.life in (None, member.life) or self._metadata.format < LIVES_FROM:
@@ -302,11 +309,12 @@ class ActiveController:
     def instead_of(
         self, now: int, key: GroupKey, broker_id: int, address: str, life: int | None
     ) -> tuple[str, int | None] | None:
-        """Address and life of the process on record in whose place this one may come: it is judged dead.
+        """Address and life of the dead process on record that this one may replace; None: it may replace none.
 
-        So is one that this controller has not heard in all of its own time, by who serves at its very address. A master
-        whose lease is waited for is not dead yet. In a format without lives no master is until the next is elected, nor
-        is anybody while an election is under way or in doubt: both processes could be master of its epoch.
+        A process that this controller never heard counts as dead to a process that serves at its very address. A
+        master whose lease is waited for is not dead yet. In a format without lives a master is not replaced until the
+        next one is elected, and no broker is while an election is under way or in doubt: both processes could be
+        master of one epoch.
         """
         group = self._metadata.groups.get(key)
         member = group.replicas.get(broker_id) if group is not None else None
@@ -323,26 +331,26 @@ class ActiveController:
         return (member.address, member.life) if dead and not waited_for else None
 
     def explain(self, now: int) -> list[str]:
-        """What is the matter with groups whose master lives, in sentences."""
+        """Sentences on failing disks, silent masters and elections that wait."""
         return list(self._yielding.explain(now, self._metadata.groups)) if self.active else []
 
     def owed(self, now: int) -> int:
-        """Living brokers that this controller, as the active one, has not yet told of their master."""
+        """How many living brokers the active controller has not yet told of their master."""
         alive = self.liveness.life
         return sum(alive(now, *each) is Life.ALIVE for each in self.notifications) if self.active else 0
 
     # --- the decision ----------------------------------------------------------------------------------------
 
     def _wanted(self, now: int, key: GroupKey) -> AnyCommand | None:
-        """What this group lacks, as it is now."""
+        """The command that this group lacks, as it is now."""
         group = self._metadata.groups.get(key)
         if group is None or not group.sync_state_set:
-            return None  # its first master is for a broker to ask for
+            return None  # a broker asks for the first master
         if group.master is None:
             observation, policy = self.candidates(key, self.liveness.observe(now, key, None))
             return self._election(key, observation, policy) if self._somebody(group, observation) else None
         life = self.liveness.life(now, key, group.master)
-        if group.vacant and life in (Life.ALIVE, Life.UNKNOWN):  # who came in its place, and whose log is known or not
+        if group.vacant and life in (Life.ALIVE, Life.UNKNOWN):  # another process has its place; wait until it is heard
             observation, policy = self.candidates(key, self.liveness.observe(now, key, None))
             return self._election(key, observation, policy) if life is Life.ALIVE else None
         until = self._lease_until(now, key, group.master)
@@ -362,8 +370,7 @@ class ActiveController:
         return None
 
     def _comer(self, now: int, key: GroupKey) -> AnyCommand | None:
-        """A process that beats though it is not on record, and tells no life, is put on record when who is there is
-        dead: it registered once, and would never do so again."""
+        """Puts a process without a life on record in place of a dead one. It beats, and will not register again."""
         group = self._metadata.groups.get(key)
         for beat in self.liveness.rivals(now, key, group.replicas) if group is not None else ():
             life = beat.replica.life if self._metadata.format >= LIVES_FROM else None
@@ -374,7 +381,7 @@ class ActiveController:
         return None
 
     def _marker(self, key: GroupKey) -> AnyCommand | None:
-        """Changes nothing; once it is applied, so is the election before it that was in doubt, or it never will be."""
+        """A command that changes nothing. Once it is applied, the election in doubt was applied before, or never is."""
         if key not in self._doubted:
             return None
         return DropEligible(term=self.term, key=key, broker_id=0, master_epoch=0)
@@ -386,7 +393,7 @@ class ActiveController:
             policy=policy, preferred=settings.preferred.get(key), observation=observation)
 
     def _follows(self, now: int, key: GroupKey, master: int, found: Successors) -> ElectMaster:
-        """As if one of them had asked: where it fails, the group keeps its master."""
+        """An election as if a successor had asked for it: where it fails, the group keeps its master."""
         settings = self.settings
         self._yielding.decided(now, key)
         self._replaced.append((key, master, found.why))
@@ -396,12 +403,12 @@ class ActiveController:
             observation=Observation(found.among))
 
     def _somebody(self, group: BrokerGroup, observation: Observation) -> bool:
-        """Whether an election could succeed: it would write nothing otherwise, but why ask."""
+        """Whether an election could succeed. One that cannot would write nothing, and cost a round."""
         among = group.replicas.keys() if self.settings.unclean else group.electable
         return any(broker_id in among and not replica.learner for broker_id, replica in observation.live.items())
 
     def _lease_until(self, now: int, key: GroupKey, master: int) -> int | None:
-        """Until when an election must wait for a master whose channel closed; None: it need not."""
+        """When the lease ends that an election must wait for, since the master's connection closed; None: at once."""
         if not self.settings.wait_master_lease or self.liveness.life(now, key, master) is not Life.CLOSED:
             return None
         until = self.liveness.lease_until(key, master)
@@ -410,7 +417,7 @@ class ActiveController:
     # --- inside ----------------------------------------------------------------------------------------------
 
     def _forget(self, key: GroupKey, command: AnyCommand) -> bool:
-        """This very command is under way no longer; False if it was not, in this leadership."""
+        """Takes this very command off those under way; returns whether it was one, in this leadership."""
         under_way = self._asked.get(key, [])
         left = [each for each in under_way if each is not command]
         if left:
@@ -420,7 +427,7 @@ class ActiveController:
         return len(left) < len(under_way)
 
     def _lost(self, key: GroupKey, broker_id: int) -> None:
-        """A broker is dead. A slave's death changes nothing: its master takes it out of the SyncStateSet."""
+        """A broker died. A slave's death changes nothing here: its master takes it out of the SyncStateSet."""
         group = self._metadata.groups.get(key)
         if group is None or broker_id not in group.replicas:
             self.liveness.forget(key, broker_id)
@@ -445,7 +452,7 @@ class ActiveController:
 
 @attrs.frozen
 class _Reachable:
-    """Where a broker that is alive serves."""
+    """Finds the address of a living broker."""
 
     now: int
     metadata: Groups

@@ -77,7 +77,7 @@ class Actor:
     # --- events ----------------------------------------------------------------------------------------------
 
     def closed(self, connection: Connection, _: str) -> None:
-        """A connection ended."""
+        """A closed connection may have carried a master."""
         self.active.closed(connection)
         if self.active.stirred:
             self._turn()

@@ -88,7 +88,7 @@ def replica_info(to: Command, group: BrokerGroup | None, key: GroupKey) -> Comma
 
 
 def next_broker_id(to: Command, key: GroupKey, broker_id: int) -> Command:
-    """1012."""
+    """Answers 1012: the id to apply for next."""
     return response(to, ResponseCode.SUCCESS, GetNextBrokerIdResponse(key.cluster, key.name, broker_id))
 
 

@@ -142,7 +142,7 @@ class ControllerConfig(MetricsKeys, TLSKeys):
 
     @property
     def peers(self) -> dict[str, str]:
-        """Address by node id."""
+        """Addresses of the controllers by node id."""
         if self.controller_type == JRAFT:
             addresses = _list(self.j_raft_controller_rpc_addr, ",")
             return {f"n{number}": address for number, address in enumerate(addresses)}
@@ -166,7 +166,7 @@ class ControllerConfig(MetricsKeys, TLSKeys):
 
     @property
     def listen(self) -> str:
-        """``host:port`` to bind."""
+        """The ``host:port`` that the server binds."""
         port = self.listen_port or split_address(self.address)[1]
         return f"{self.bind_address}:{port}"
 
@@ -196,7 +196,7 @@ class ControllerConfig(MetricsKeys, TLSKeys):
                       client_proposals=False)
 
     def raft(self) -> RaftConfig:
-        """The library's configuration."""
+        """The settings of the Raft library that follow from these."""
         timeout_ms = self.j_raft_election_timeout_ms if self.controller_type == JRAFT else self.election_timeout_ms
         message = min(self.segment_bytes // 2, 8 << 20)
         return RaftConfig(

@@ -109,7 +109,7 @@ class Controller:
     # --- any controller --------------------------------------------------------------------------------------
 
     def heartbeat(self, connection: Connection, request: Command) -> Command:
-        """904."""
+        """Answers 904: a broker tells that it lives."""
         beat = read_heartbeat(request)
         if isinstance(beat, Refused):
             return answers.answer(request, beat)
@@ -130,7 +130,7 @@ class Controller:
         return response(request, ResponseCode.SUCCESS, header, remark="Heart beat success")
 
     def metadata(self, connection: Connection, request: Command) -> Command:
-        """1005."""
+        """Answers 1005: who leads this controller group."""
         node = self.node
         header = GetMetadataResponse(
             node.name, node.leader, self.leader_for(connection), self.active.active, peers_text(node.membership))
@@ -141,11 +141,11 @@ class Controller:
         return answer
 
     def get_config(self, _: Connection, request: Command) -> Command:
-        """1010."""
+        """Answers 1010 with all settings as properties."""
         return response(request, body=properties.encode(listing(self.config)).encode())
 
     def update_config(self, connection: Connection, request: Command) -> Command:
-        """1009."""
+        """Answers 1009: changes settings, and writes them to the file."""
         return written_down(connection, request, self._change_config(connection, request))
 
     def _change_config(self, connection: Connection, request: Command) -> Command:
@@ -193,7 +193,7 @@ class Controller:
         return answers.answer(request, outcome)
 
     def replica_info(self, connection: Connection, request: Command) -> Command:
-        """1004."""
+        """Answers 1004: a group's master and SyncStateSet."""
         header = GetReplicaInfoRequest.from_ext(request.ext)
         key = self.seen(connection).group(header.broker_name, header.cluster_name)
         if isinstance(key, Refused):
@@ -201,7 +201,7 @@ class Controller:
         return answers.replica_info(request, self.machine.group(key), key)
 
     def sync_state_data(self, connection: Connection, request: Command) -> Command:
-        """1006."""
+        """Answers 1006: the SyncStateSets of several groups."""
         names = BrokerNames.from_json(request.body).names if request.body else []
         if not names:
             return response(request, ResponseCode.SYSTEM_ERROR, remark="name at least one broker group in the body")
@@ -222,7 +222,7 @@ class Controller:
             request, found, lambda key, broker_id: liveness.life(now, key, broker_id) is Life.ALIVE)
 
     def next_broker_id(self, _: Connection, request: Command) -> Command:
-        """1012."""
+        """Answers 1012: the id to apply for next."""
         header = GetNextBrokerIdRequest.from_ext(request.ext)
         key = GroupKey(header.cluster_name, header.broker_name)
         if wrong := key_problem(key):
@@ -286,7 +286,7 @@ class Controller:
     # --- the table -------------------------------------------------------------------------------------------
 
     def handlers(self) -> Mapping[int, Callable[[Connection, Command], Any]]:
-        """By request code."""
+        """What serves each code of a request."""
         code = RequestCode
         return {
             code.BROKER_HEARTBEAT: readable(self.heartbeat),
@@ -340,7 +340,7 @@ class Controller:
         return handle
 
     def not_leader(self, connection: Connection, request: Command) -> Command:
-        """2007."""
+        """Answers 2007, which names the active controller where it is known."""
         address = self.leader_for(connection)
         known = f"ask {self.node.leader} at {address}" if address else "none is known at the moment"
         answer = response(request, ResponseCode.CONTROLLER_NOT_LEADER,

@@ -1,16 +1,39 @@
-"""Which brokers live, as this controller saw it itself: heartbeats (code 904) and the channels that carried them.
+"""Which brokers live, as this controller saw it itself: heartbeats (code 904) and the connections that carried them.
 
-Every controller keeps this table, the active one judges by it. What it never forgets: a channel that *closed* is proof,
-at once and whoever is active; *silence* proves nothing to a controller that was not listening as the active one, so it
-is judged one heartbeat timeout after the later of the last heartbeat and the moment this controller became active. A
-process that stood still was not listening either: it counts as active from when it goes on.
+*The idea.* There are two signs of death. A connection that *closes* is a sign at once, for every controller, active or
+not. *Silence* is a sign only to a controller that listened, so it is judged one timeout after the later of the last
+heartbeat and the moment from which this controller is active. A process that stood still did not listen: it counts as
+active from when it goes on. All controllers keep this table, and the active one judges by it.
 
-Differs from ``DefaultBrokerHeartbeatManager`` in what that forgets: channel, address, epoch and offsets are those of
-the latest heartbeat, a channel that an older heartbeat came by closes nothing, one channel may carry many brokers, and
-silence is judged at its deadline, not at the next scan. A heartbeat that comes late by a channel that its broker has
-left, or that is older than the one it uses, says nothing: that channel is about to close, and its broker has gone on.
-A process that is not the one on record under its id keeps nobody alive: it is a *rival*, and remembered apart until its
-channel closes, or until it is put on record itself.
+*A wrong judgement is survived.* It costs an election, and loses no more than an election of this mode may: the
+replicated metadata says who may be elected, and the deposed master is stopped by its epoch and, where it has them, by
+its gate or its lease. So the table may guess, and is not replicated.
+
+*Rejected.*
+
+- Heartbeats in the log, as a fact that all controllers share. Each would be a write to most disks, and after a replay
+  they would tell of brokers that are long gone. Commands carry what the proposer observed instead.
+- The time of the last heartbeat alone, as a new active controller finds it. It would find all masters silent to which
+  another controller listened, and depose them together.
+- A detector that learns how regular heartbeats are. A new active controller has learnt nothing, and a broker knows its
+  own timeout: it announces it.
+- One scan every few seconds, as in ``DefaultBrokerHeartbeatManager``. It adds its period to each outage. A queue of
+  deadlines costs one place for each broker, and a heartbeat does not move it.
+
+*Why it is right.*
+
+- *Nobody is judged silent unheard.* A deadline lies a whole timeout after ``active_since``. ``expire`` sets that anew
+  when it sees that it comes more than ``HELD_UP_NS`` late. So this controller read heartbeats for all of the timeout.
+- *Nobody is forgotten.* While this controller is active, each broker that is neither closed nor silent stands in the
+  queue, at its deadline or earlier. A heartbeat only makes the deadline later. ``expire`` puts a broker whose turn
+  came too early in again, and a shorter timeout takes a second, earlier place.
+- *A connection closes only for those that use it.* A broker belongs to the connection of its latest heartbeat. What
+  comes late by one that it has left, or by an older one, says nothing while it lives: that connection is about to
+  close. One connection may carry many brokers.
+- *A change of the active controller deposes nobody.* ``observe`` takes the recorded master to be alive until it is
+  judged dead, and ``expect`` gives a master that was never heard its time to beat.
+- *A stranger keeps nobody alive.* A process that is not the one on record under its id is a *rival*. It is kept apart
+  until its connection closes or it is put on record. ``STRANGERS_MAX`` and ``RIVALS_MAX`` bound what it can cost.
 
 Sans-IO: time is a number (ns), a connection any object.
 """
@@ -28,27 +51,27 @@ from controller.metadata.groups import GroupKey, Replica
 
 MS = 1_000_000
 STRANGERS_MAX = 256
-"""Brokers of one group that are heard without being members, which only those that just got their ids are."""
+"""Brokers that one group may have beside its members: those that just got their ids."""
 RIVALS_MAX = 4
-"""Of one member."""
+"""Rivals of one member."""
 SWEPT_FROM = 1_000
-"""Places in the queue that are not worth sweeping."""
+"""A shorter queue is not swept."""
 HELD_UP_NS = 1_000 * MS
-"""A deadline looked at so much too late means that this process stood still, and read nothing meanwhile."""
+"""A deadline that is looked at so late means that this process stood still, and read nothing."""
 AHEAD_NS = 100 * MS
-"""Brokers that went on beating move on in the queue so long before their turn, many in one turn of the loop."""
+"""Brokers that went on beating move back in the queue so long before their turn: many in one turn of the loop."""
 
 
 class Life(Enum):
-    """What this controller holds of a broker."""
+    """Whether a broker lives, as far as this controller knows."""
 
     ALIVE = "alive"
     CLOSED = "closed"
-    """Its channel closed, and no heartbeat came since."""
+    """Its connection closed, and no heartbeat came since."""
     SILENT = "silent"
-    """No heartbeat for its timeout, judged by the active controller."""
+    """No heartbeat came for its timeout, and this controller was active."""
     UNKNOWN = "unknown"
-    """Not heard, and not silent for long enough to judge."""
+    """It was not heard, and not for long enough to judge."""
 
 
 @attrs.define(frozen=True)
@@ -61,19 +84,19 @@ class Heartbeat:
     replica: LiveReplica
     timeout_ms: int | None = None
     master_lease_ms: int = 0
-    """0: this broker fences itself never."""
+    """0: this broker never fences itself."""
     all_ack_in_sync_state_set: bool = False
     log_in_doubt: bool = False
     """Its machine went down, and it may lack what it acknowledged."""
     doubt_epoch: int = -1
-    """It knew of this master epoch of its group when it said so; -1: of none."""
+    """The master epoch that it knew when it said so; -1: none."""
     silent_epoch: int | None = None
-    """It does not hear the master of this epoch."""
+    """The epoch whose master it does not hear."""
     reaches: frozenset[int] = frozenset()
     """Members that it reaches, while it does not hear its master."""
     disk_trouble: bool = False
     interval_ms: int | None = None
-    """It beats so often; None of one that does not say so, nor would it of silence."""
+    """How often it beats. None: it does not say so, and would not tell of a silent master."""
 
 
 @attrs.define(eq=False)
@@ -81,27 +104,27 @@ class _Broker:
     key: GroupKey
     broker_id: int
     beat: Heartbeat | None
-    """None: a master expected to beat that has not yet."""
+    """None: it was never heard, and is expected to beat."""
     connection: object | None
     heard_ns: int
     timeout_ns: int
     closed: bool = False
     silent: bool = False
     renewed_ns: int | None = None
-    """When this controller last renewed its master's lease."""
+    """When this controller last renewed its lease as a master."""
     opened: int = 0
-    """Of its channel."""
+    """Number of its connection: a later one has a higher number."""
     left: set[object] = attrs.field(factory=set)
-    """Channels that are open and that it used before this one."""
+    """Open connections that it used before this one."""
     due_ns: int = -1
-    """Deadline under which it stands in the queue; -1: it does not."""
+    """Its place in the queue, as a deadline; -1: it has none."""
     rival: bool = False
-    """It is not the process on record."""
+    """Another process is on record under its id."""
 
 
 @attrs.define(frozen=True)
 class Gone:
-    """A broker that was not dead a moment ago and is now."""
+    """A broker that has just been judged dead."""
 
     key: GroupKey
     broker_id: int
@@ -109,7 +132,7 @@ class Gone:
 
 
 class Liveness:
-    """The table. ``brokers_max`` bounds what strangers can make it hold; members always have a place."""
+    """The table of brokers. Members always have a place; ``brokers_max`` bounds how many strangers get one."""
 
     def __init__(self, *, default_timeout_ms: int = 10_000, brokers_max: int = 200_000) -> None:
         self._default_ns = default_timeout_ms * MS
@@ -118,9 +141,9 @@ class Liveness:
         self._by_connection: dict[object, set[_Broker]] = {}
         self._left: dict[object, set[_Broker]] = {}
         self._rivals: dict[tuple[GroupKey, int], list[_Broker]] = {}
-        """By who is on record, the one heard last at the end."""
+        """By group and id on record, the rival heard last at the end."""
         self._queue: list[tuple[int, int, _Broker]] = []
-        """By deadline; only the active controller has one."""
+        """Brokers by deadline. Empty where this controller is not active."""
         self._pushes = 0
         self._count = 0
         self.active_since: int | None = None
@@ -132,8 +155,10 @@ class Liveness:
     def heartbeat(
         self, now: int, beat: Heartbeat, connection: object, *, members: Collection[int] = (), opened: int = 0
     ) -> bool:
-        """Returns whether this broker was not alive before. ``members``: the ids of its group; ``opened`` rises with
-        each connection that is accepted."""
+        """Takes a heartbeat of a process on record; returns whether this broker was not alive before.
+
+        ``members``: the ids of its group. ``opened`` rises with each connection that is accepted.
+        """
         broker = self._find(beat.key, beat.broker_id)
         if broker is None:
             heard = len(self._groups.get(beat.key, ()))
@@ -160,7 +185,7 @@ class Liveness:
         return fresh
 
     def rival(self, now: int, beat: Heartbeat, connection: object, *, opened: int = 0) -> None:
-        """A heartbeat of a process that is not the one on record for this member."""
+        """Takes a heartbeat of a process that is not the one on record for this member."""
         rivals = self._rivals.setdefault((beat.key, beat.broker_id), [])
         same = [each for each in rivals if _process(each) == (beat.address, beat.replica.life)]
         for each in same or rivals[: max(1 + len(rivals) - RIVALS_MAX, 0)]:
@@ -172,7 +197,7 @@ class Liveness:
         self._by_connection.setdefault(connection, set()).add(broker)
 
     def registered(self, now: int, key: GroupKey, broker_id: int, replica: Replica) -> None:
-        """This process is on record now. Another one before it is forgotten; until it beats it has its time to."""
+        """This process is on record now: any other is forgotten, and this one has a timeout to beat."""
         known = self._find(key, broker_id)
         if known is not None and known.beat is not None and replica.is_process(*_process(known)):
             return
@@ -185,7 +210,7 @@ class Liveness:
         self._enqueue(broker)
 
     def closed(self, connection: object) -> list[Gone]:
-        """A channel closed: the brokers whose latest heartbeat came by it are dead, for certain."""
+        """A connection closed: brokers whose latest heartbeat came by it are dead."""
         gone = []
         for broker in self._left.pop(connection, ()):
             broker.left.discard(connection)
@@ -201,7 +226,7 @@ class Liveness:
         return gone
 
     def activate(self, now: int) -> None:
-        """This controller is the active one from now on: silence counts from here."""
+        """This controller is active from now on, and judges silence."""
         self.active_since = now
         for broker in self._brokers():
             broker.silent = False
@@ -214,12 +239,12 @@ class Liveness:
             broker.due_ns = -1
 
     def expect(self, now: int, key: GroupKey, broker_id: int) -> None:
-        """A member that this controller has never heard: it is to beat within the default timeout."""
+        """Gives a member that was never heard the default timeout to beat."""
         if self._find(key, broker_id) is None:
             self._enqueue(self._add(key, broker_id, now))
 
     def expire(self, now: int) -> list[Gone]:
-        """Brokers whose silence is judged now. On a controller that is not active nobody is."""
+        """Judges silence: returns who is dead now. Nobody is where this controller is not active."""
         gone = []
         queue = self._queue
         if queue and now - queue[0][0] > HELD_UP_NS:
@@ -243,7 +268,7 @@ class Liveness:
         return gone
 
     def forget(self, key: GroupKey, broker_id: int) -> None:
-        """This broker is no member of its group (any longer)."""
+        """Drops a broker that is not, or no longer, a member of its group."""
         self._forget(key, broker_id)
         for rival in self._rivals.pop((key, broker_id), ()):
             self._leave(rival)
@@ -264,7 +289,7 @@ class Liveness:
                 del self._groups[key]
 
     def renew_lease(self, now: int, key: GroupKey, broker_id: int) -> None:
-        """The answer to this master's heartbeat, received at ``now``, renews its lease."""
+        """Notes that the answer to this master's heartbeat, received at ``now``, renews its lease."""
         broker = self._find(key, broker_id)
         if broker is not None:
             broker.renewed_ns = now
@@ -272,7 +297,7 @@ class Liveness:
     # --- questions -------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> int | None:
-        """When ``expire`` is to be called; maybe early, never late."""
+        """When to call ``expire``: perhaps too early, never too late."""
         return self._queue[0][0] if self._queue and self.active_since is not None else None
 
     def life(self, now: int, key: GroupKey, broker_id: int) -> Life:
@@ -286,7 +311,7 @@ class Liveness:
         return Life.ALIVE if broker.beat is not None and broker.heard_ns + broker.timeout_ns >= now else Life.UNKNOWN
 
     def dead(self, now: int, key: GroupKey, broker_id: int) -> bool:
-        """Judged dead: its channel closed, or the active controller waited for it long enough."""
+        """Whether it is judged dead: its connection closed, or it was silent for its timeout."""
         return self.life(now, key, broker_id) in (Life.CLOSED, Life.SILENT)
 
     def beat(self, key: GroupKey, broker_id: int) -> Heartbeat | None:
@@ -300,17 +325,17 @@ class Liveness:
         return broker.heard_ns if broker is not None and broker.beat is not None else None
 
     def rivals(self, now: int, key: GroupKey, members: Iterable[int]) -> list[Heartbeat]:
-        """Of processes that beat and are not on record, the one of each member that was heard last."""
+        """The latest heartbeat of each member's rivals, of those that still beat."""
         if not self._rivals:
             return []
         latest = [rivals[-1] for broker_id in members if (rivals := self._rivals.get((key, broker_id)))]
         return [each.beat for each in latest if each.beat is not None and each.heard_ns + each.timeout_ns >= now]
 
     def observe(self, now: int, key: GroupKey, master: int | None) -> Observation:
-        """What a command about this group decides from: who of it is alive.
+        """Who of this group is alive, for a command to decide from.
 
-        A master that is not judged dead yet is presumed alive: a change of the active controller alone must never
-        depose it.
+        A master that is not judged dead is taken to be alive: a change of the active controller alone must not depose
+        it.
         """
         live = {}
         for broker_id, broker in self._groups.get(key, {}).items():
@@ -323,10 +348,10 @@ class Liveness:
         return Observation(live)
 
     def lease_until(self, key: GroupKey, broker_id: int) -> int | None:
-        """Until when this master may acknowledge by a lease that any controller gave it; None: it has no lease.
+        """When the last lease of this master ends, whichever controller gave it; None: it has no lease.
 
-        Another controller may have renewed it until this one became active, and longer than the silence that this one
-        would judge nobody waits.
+        Another controller may have renewed it until this one became active. A lease longer than the heartbeat's
+        timeout is cut to that: silence would be judged by then.
         """
         broker = self._find(key, broker_id)
         beat = broker.beat if broker is not None else None
@@ -356,7 +381,7 @@ class Liveness:
         return members.get(broker_id) if members is not None else None
 
     def _add(self, key: GroupKey, broker_id: int, now: int, rival: _Broker | None = None) -> _Broker:
-        """``rival``: who is one no longer."""
+        """Puts a broker into the table: this former rival, or a new one."""
         broker = rival or _Broker(key, broker_id, None, None, now, self._default_ns)
         broker.rival = False
         self._groups.setdefault(key, {})[broker_id] = broker
@@ -364,14 +389,14 @@ class Liveness:
         return broker
 
     def _part(self, rival: _Broker) -> None:
-        """It is gone, and was never on record."""
+        """Drops a rival that is gone."""
         rivals = self._rivals[rival.key, rival.broker_id]
         rivals.remove(rival)
         if not rivals:
             del self._rivals[rival.key, rival.broker_id]
 
     def _leave(self, broker: _Broker) -> None:
-        """Its former channel closes nothing any more."""
+        """Takes it off its connection, which may then close without it."""
         if broker.connection is not None:
             others = self._by_connection.get(broker.connection)
             if others is not None:
@@ -384,10 +409,10 @@ class Liveness:
         return max(broker.heard_ns, self.active_since or 0) + broker.timeout_ns + 1
 
     def _enqueue(self, broker: _Broker) -> None:
-        """Into the queue, once; a broker that goes on beating moves only when its turn comes.
+        """Puts a broker into the queue once; one that goes on beating moves only when its turn comes.
 
-        Earlier than it stands there only if its timeout was shortened. Places that were given up are swept away before
-        they outnumber the brokers: whoever comes and goes must not make the queue grow.
+        It takes an earlier place only if its timeout was shortened. Places that were given up are swept away before
+        they outnumber the brokers, so that brokers that come and go do not make the queue grow.
         """
         deadline = self._deadline(broker)
         if self.active_since is not None and (broker.due_ns < 0 or deadline < broker.due_ns):
@@ -400,6 +425,6 @@ class Liveness:
 
 
 def _process(broker: _Broker) -> tuple[str, int | None]:
-    """Address and life of who was heard."""
+    """Address and life of the process that was heard."""
     assert broker.beat is not None
     return broker.beat.address, broker.beat.replica.life

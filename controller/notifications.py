@@ -130,7 +130,7 @@ class Notifications:
         return len(self._owed)
 
     def __iter__(self) -> Iterator[tuple[GroupKey, int]]:
-        """Whom something is owed."""
+        """Group and id of each broker that something is owed."""
         return iter(self._owed)
 
     def _at(self, owed: _Owed, when: int) -> None:

@@ -29,7 +29,7 @@ class Recorder:
     elections: dict[tuple[GroupKey, str], int] = attrs.field(factory=dict)
 
     def answered(self, code: int, answer: int, seconds: float) -> None:
-        """``remoting.endpoint.OnAnswer``."""
+        """Counts an answer, as ``remoting.endpoint.OnAnswer`` says."""
         name = request_name(code)
         key = name, _STATUS[answer == ResponseCode.SUCCESS]
         self.requests[key] = self.requests.get(key, 0) + 1

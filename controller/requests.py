@@ -70,7 +70,7 @@ def refused(remark: str) -> Refused:
 
 
 def read_heartbeat(request: Command) -> Heartbeat | Refused:
-    """904. Raises ``HeaderError``."""
+    """Reads the header of a 904. Raises ``HeaderError``."""
     header = BrokerHeartbeatRequest.from_ext(request.ext)
     if header.broker_id is None:
         return refused("Heart beat with empty brokerId")

@@ -131,7 +131,7 @@ def _parts(frames: Frames, rows: np.ndarray, size: np.ndarray) -> Iterator[Frame
 
 
 def _strings(frames: Frames, place: Place) -> tuple[pa.Array, pa.Array]:
-    """Columns group and kind."""
+    """The columns ``group`` and ``kind`` of these frames."""
     numbers, which = np.unique(frames.head["group"], return_inverse=True)
     if len(numbers) == 1:
         groups = constant(place.name_of(int(numbers[0])), len(frames), pa.string())

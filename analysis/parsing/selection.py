@@ -29,7 +29,7 @@ class Interval:
 
     @property
     def open(self) -> bool:
-        """Whether it excludes nothing."""
+        """Whether the interval excludes no number."""
         return self.low == -BEYOND - 1 and self.high == BEYOND
 
     def meets(self, low: int, high: int) -> bool:

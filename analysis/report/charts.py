@@ -201,7 +201,7 @@ def bars(rows: Sequence[Bar], *, name: str) -> Markup:
 
 
 def legend(names: Mapping[str, int | str]) -> Markup:
-    """What the colours mean."""
+    """Says what the colours of a chart mean."""
     return markup.part(_TEMPLATE, "legend", names=[(series_class(series), name) for name, series in names.items()])
 
 

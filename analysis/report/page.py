@@ -88,7 +88,7 @@ class _Rule:
 
 
 def render(page: Page, made_at: datetime) -> str:
-    """The whole file."""
+    """The text of the whole file."""
     begin, end = (datetime.fromtimestamp(ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S") for ms in page.span_ms)
     return markup.page(
         "page.html", page=page, style=_STYLE, begin=begin, end=end, made_at=f"{made_at:%Y-%m-%d %H:%M}",

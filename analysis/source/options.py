@@ -44,7 +44,7 @@ OPTIONS: Final[dict[str, tuple[str, str]]] = {
 
 @attrs.frozen
 class Options:
-    """Options, checked."""
+    """Options of a reader that were found valid."""
 
     paths: tuple[str, ...]
     wanted: Wanted

@@ -122,7 +122,7 @@ class RaftLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing is held back for a stream: the node purges as it is configured to."""
 
     def stop(self) -> None:
-        """Holds nothing open."""
+        """Does nothing, as no file stays open."""
 
     def _logs(self) -> list[tuple[Tree, Log]]:
         selection = self.options.wanted.selection
@@ -244,7 +244,7 @@ class _Window:
 
 
 def read_piece(tree: Tree, piece: Piece, reader: Reader) -> Iterator[pa.RecordBatch]:
-    """Rows of one piece."""
+    """Reads the rows of one piece, batch by batch."""
     log, wanted, path = piece.log, reader.wanted, segment_path(piece.segment)
     damaged = wanted.selection.wants_kind(DAMAGE_KIND)
     if piece.lost and damaged:

@@ -23,7 +23,7 @@ _NAME: Final = re.compile(r"([0-9]+)-([0-9]{20})-([0-9]+)[.]snap")
 
 @attrs.frozen
 class Snapshot:
-    """One finished file."""
+    """What the name and header of one finished file say."""
 
     cluster: str
     directory: str

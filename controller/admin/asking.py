@@ -59,11 +59,11 @@ class Admin:
             ";".join(answered))
 
     async def clusters(self) -> ClusterInfo:
-        """106."""
+        """Asks a name server with code 106."""
         return ClusterInfo.from_json((await self._first(self.namesrv, RequestCode.GET_BROKER_CLUSTER_INFO)).body)
 
     async def route(self, topic: str) -> TopicRouteData:
-        """105."""
+        """Asks a name server with code 105."""
         answer = await self._first(self.namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest(topic))
         return TopicRouteData.from_json(answer.body)
 
@@ -86,5 +86,5 @@ class Admin:
 
 
 def split_addresses(text: str) -> list[str]:
-    """``host:port;host:port``; may be none."""
+    """Reads ``host:port;host:port``, which may be blank."""
     return [item.strip() for item in text.replace(",", ";").split(";") if item.strip()]

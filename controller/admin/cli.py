@@ -150,7 +150,7 @@ async def run(options: argparse.Namespace, connector: Connector = connect_tcp) -
 
 
 def _tls(options: argparse.Namespace) -> TLSContext | None:
-    """Raises ``ValueError`` in words."""
+    """Raises ``ValueError`` that says what is wrong."""
     if not (options.tls or options.tls_ca or options.tls_cert or options.tls_key):
         return None
     return client_context(ca=options.tls_ca, cert=options.tls_cert, key=options.tls_key)

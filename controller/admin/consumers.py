@@ -263,7 +263,7 @@ async def reset_offsets(
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds. Raises ``AdminError``."""
+    """Returns milliseconds since 1970. Raises ``AdminError``."""
     if text == "now":
         return time.time_ns() // 1_000_000
     number = decimal(text)

@@ -55,7 +55,7 @@ _ROW = "{:<32}  {:<4}  {:<20}    {}"
 
 @command("sendMessage", _send_arguments, by_route=True)
 async def send_message(admin: Admin, options: argparse.Namespace) -> Said:
-    """send one message"""
+    """send one message to a topic"""
     if options.qid is not None and options.broker is None:
         raise AdminError("Broker name must be set if the queue is chosen!")
     uniq_key = secrets.token_hex(16).upper()

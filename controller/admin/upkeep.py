@@ -24,7 +24,7 @@ def _everyone_arguments(parser: argparse.ArgumentParser) -> None:
 
 @command("getBrokerConfig", _everyone_arguments)
 async def get_config(admin: Admin, options: argparse.Namespace) -> Said:
-    """the configuration of brokers"""
+    """print the configuration of brokers"""
     lines: list[str] = []
     data: dict[str, dict[str, str]] = {}
     for title, address in await titled(admin, options):

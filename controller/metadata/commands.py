@@ -53,7 +53,7 @@ class Observation:
 
 @attrs.frozen(kw_only=True)
 class Command:
-    """Common part."""
+    """What every command of the log has."""
 
     term: int
     """Raft term of the leader that proposed it."""
@@ -77,7 +77,7 @@ class AlterSyncStateSet(Command):
 
 
 class Trigger(enum.IntEnum):
-    """Who wants an election."""
+    """Who asks for an election."""
 
     BROKER = 1
     """A broker for itself: it found no master."""
@@ -135,7 +135,7 @@ class RegisterBroker(Command):
 
 @attrs.frozen(kw_only=True)
 class CleanBrokerData(Command):
-    """1011: forget brokers."""
+    """1011: forget some brokers of a group, or all of it."""
 
     key: GroupKey
     broker_ids: frozenset[int] | None

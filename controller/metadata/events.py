@@ -29,7 +29,7 @@ class Applied:
 
 @attrs.frozen
 class Change:
-    """Common part."""
+    """What every change has in common."""
 
     term: int
     key: GroupKey

@@ -43,7 +43,7 @@ class Step:
 
 @attrs.define(eq=False)
 class History:
-    """What was, by group."""
+    """What groups were before, by their keys."""
 
     masters: dict[tuple[GroupKey, int], int | None] = attrs.field(factory=dict)
     """Who was master in which epoch; None: nobody, and nobody may be."""

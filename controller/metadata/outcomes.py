@@ -16,7 +16,7 @@ from remoting.codes import ResponseCode
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """Common part."""
+    """What every outcome has in common."""
 
     code: ResponseCode = ResponseCode.SUCCESS
     remark: str = ""

@@ -51,7 +51,7 @@ class Sink(Protocol):
 
 
 def write(groups: Mapping[GroupKey, BrokerGroup], format_in_use: int, sink: Sink) -> None:
-    """All groups as bytes."""
+    """Writes all groups to the sink."""
     def block(content: list[Any]) -> None:
         data = cbor2.dumps(content)
         assert len(data) <= BLOCK_BYTES_MAX, "no block is larger than what is read"

@@ -49,7 +49,7 @@ class Administration:
         self.config, self.kv, self.tables, self.outbox, self._changed = config, kv, tables, outbox, changed
 
     def handlers(self) -> dict[int, Handler]:
-        """By request code."""
+        """What serves each code of a request."""
         return {
             RequestCode.PUT_KV_CONFIG: self._put_kv,
             RequestCode.GET_KV_CONFIG: self._get_kv,

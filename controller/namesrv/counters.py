@@ -12,7 +12,7 @@ from controller.namesrv.verdict import Verdict
 
 @attrs.define
 class Counters:
-    """Since the process started."""
+    """Counts since the process started."""
 
     requests: dict[int, int] = attrs.field(factory=dict)
     """By request code; codes nobody serves are counted under -1."""

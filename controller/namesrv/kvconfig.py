@@ -21,12 +21,12 @@ BYTES_MAX = 16 << 20
 
 
 class KVTableFull(Exception):
-    """``BYTES_MAX`` is reached."""
+    """An entry would exceed ``BYTES_MAX``."""
 
 
 @attrs.define
 class KVConfig:
-    """The table."""
+    """Keys and values by namespace, with their size."""
 
     tables: dict[str, dict[str, str]] = attrs.field(factory=dict)
     _bytes: int = 0
@@ -51,11 +51,11 @@ class KVConfig:
         return made
 
     def encode(self) -> bytes:
-        """The file's content."""
+        """The content of the file that ``decode`` reads."""
         return orjson.dumps({"configTable": self.tables}, option=orjson.OPT_SORT_KEYS)
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Raises ``KVTableFull``."""
+        """Raises ``KVTableFull`` and then changes nothing."""
         entries = self.tables.get(namespace)
         old = None if entries is None else entries.get(key)
         more = len(value) - len(old) if old is not None else len(namespace) + len(key) + len(value)
@@ -74,5 +74,5 @@ class KVConfig:
             self._bytes -= len(namespace) + len(key) + len(value)
 
     def namespace(self, namespace: str) -> Mapping[str, str] | None:
-        """None: never written to."""
+        """None for a namespace that was never written to."""
         return self.tables.get(namespace)

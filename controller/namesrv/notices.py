@@ -29,7 +29,7 @@ WAITING_MAX: Final = 10_000
 
 
 class Notifier:
-    """``run`` must be running."""
+    """Sends notices to brokers while ``run`` runs."""
 
     def __init__(self, client: Client, counters: Counters) -> None:
         self._client, self._counters = client, counters
@@ -38,7 +38,7 @@ class Notifier:
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled."""
+        """Sends notices until it is cancelled."""
         async with trio.open_nursery() as self._nursery:
             task_status.started()
             await trio.sleep_forever()

@@ -87,7 +87,7 @@ class Registry:
     # --- coming ----------------------------------------------------------------------------------------------
 
     def register(self, now: int, new: Registration, connection: Hashable) -> RegistrationResult:
-        """Code 103."""
+        """Decides a registration (code 103)."""
         group = self.tables.groups.get(new.broker_name)
         if group is None:
             group = Group(new.broker_name, new.cluster)

@@ -82,12 +82,11 @@ class NameServer:
 
     @property
     def codes(self) -> tuple[int, ...]:
-        """What it serves."""
+        """The codes of the requests that it serves."""
         return tuple(self._handlers)
 
     @property
     def config(self) -> NamesrvConfig:
-        """As it is now."""
         return self.registry.config
 
     def _changed(self, config: NamesrvConfig, topic: str | None) -> None:
@@ -118,7 +117,7 @@ class NameServer:
         return answer
 
     def closed(self, connection: Hashable, reason: str) -> None:
-        """A connection ended."""
+        """Brokers that registered over this connection leave the routes."""
         departed = self.registry.closed(connection)
         self.counters.brokers_closed += len(departed.replicas)
         self._departed(departed, f"connection ended: {reason}", orderly=False)
@@ -244,7 +243,7 @@ def _check_names(header: RegisterBrokerRequest, wrapper: TopicConfigSerializeWra
 
 
 def _read(header: RegisterBrokerRequest, command: Command, looks: object) -> Registration:
-    """Raises ``HeaderError`` and ``BodyError``."""
+    """Raises ``HeaderError`` or ``BodyError`` for a damaged one."""
     wrapper = TopicConfigSerializeWrapper()
     filters: tuple[str, ...] | None = None
     if command.version >= WHOLE_REGISTRATION_VERSION:

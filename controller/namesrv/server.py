@@ -156,7 +156,7 @@ class _Shell:
         return "the name server stops" if self.stopping else self._core.unready(self._clock())
 
     def handle(self, connection: Connection, command: Command) -> Command:
-        """Of every code."""
+        """Answers requests of every code."""
         core = self._core
         answer = core.handle(self._clock(), connection, command)
         if core.outbox:
@@ -175,7 +175,7 @@ class _Shell:
         self._carry_out()
 
     async def judge_silence(self) -> None:
-        """Until cancelled."""
+        """Takes silent brokers out of the routes, until cancelled."""
         while True:
             self._awaited = due = self._core.next_deadline()
             if due is None:

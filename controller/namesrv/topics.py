@@ -19,7 +19,7 @@ UNIT_SUB = 2
 
 
 def all_topics(tables: Tables) -> list[str]:
-    """Code 206."""
+    """Answers code 206: every topic, sorted."""
     return sorted(tables.topics)
 
 
@@ -43,17 +43,17 @@ def _flagged(tables: Tables, wanted: Callable[[int], bool]) -> list[str]:
 
 
 def unit_topics(tables: Tables) -> list[str]:
-    """Code 311."""
+    """Answers code 311: topics with the flag of a unit."""
     return _flagged(tables, lambda flag: bool(flag & UNIT))
 
 
 def unit_sub_topics(tables: Tables) -> list[str]:
-    """Code 312."""
+    """Answers code 312: topics with the flag of a unit's subscription."""
     return _flagged(tables, lambda flag: bool(flag & UNIT_SUB))
 
 
 def unit_sub_ununit_topics(tables: Tables) -> list[str]:
-    """Code 313."""
+    """Answers code 313: topics with the flag of a unit's subscription and not of a unit."""
     return _flagged(tables, lambda flag: flag & (UNIT | UNIT_SUB) == UNIT_SUB)
 
 

@@ -41,7 +41,6 @@ ABOUT: Final = "run a seeded simulation: of the library, of controllers, of brok
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what it takes."""
     parser.add_argument("what", metavar="WHAT", help=f"{', '.join(OURS)}, FILE.py:FUNCTION or MODULE:FUNCTION")
     parser.add_argument("options", nargs=argparse.REMAINDER, metavar="OPTIONS",
                         help="seeds, events, jobs, --replay FILE, --json …: `chaos sim WHAT --help` lists them")

@@ -48,7 +48,7 @@ PROBE_PAUSE_S = 0.005
 
 @attrs.define
 class Tally:
-    """What happened, in milliseconds."""
+    """How long masters and controllers were away, in milliseconds."""
 
     masters_ms: list[float] = attrs.field(factory=list)
     with_controller_ms: list[float] = attrs.field(factory=list)

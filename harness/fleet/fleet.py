@@ -93,7 +93,7 @@ class FleetConfig:
 
 @attrs.define(eq=False)
 class _Timer:
-    """For ``Deadlines``."""
+    """One entry of ``Deadlines``, which may be called off."""
 
     then: Callable[[], None]
     waiting: bool = True
@@ -443,7 +443,7 @@ class Fleet:
             self._attend_soon(master)
 
     def _notified(self, connection: Connection, command: Command) -> Command | None:
-        """1008."""
+        """Takes a 1008: the broker's group has another master."""
         broker = self._by_address[connection.local]
         if broker.silent:
             return None

@@ -80,20 +80,20 @@ class Disk:
         await trio.run_process(["fsfreeze", "--freeze", str(self.below)])
 
     async def resume(self) -> None:
-        """What waited goes on."""
+        """Writes that waited go on."""
         for place in (self.below, self.place):
             if place is not None:
                 await trio.run_process(["fsfreeze", "--unfreeze", str(place)], check=False, capture_stderr=True)
 
     def fill(self) -> None:
-        """Leave no room."""
+        """Takes all room that is left."""
         assert self.kind.fills
         room = os.statvfs(self.place)
         with (self.place / _BALLAST).open("wb") as ballast:
             os.posix_fallocate(ballast.fileno(), 0, max(room.f_bavail * room.f_frsize - _LEFT, 1))
 
     def free(self) -> None:
-        """Give the room back."""
+        """Gives back the room that ``fill`` took."""
         (self.place / _BALLAST).unlink(missing_ok=True)
 
     def cut_power(self) -> None:

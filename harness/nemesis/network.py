@@ -41,7 +41,7 @@ class Network(Protocol):
         ...
 
     def bind(self, name: str) -> str:
-        """Where its server listens."""
+        """The address where its server listens."""
         ...
 
     def prefix(self, name: str) -> Sequence[str]:
@@ -65,7 +65,7 @@ class Network(Protocol):
         ...
 
     async def heal(self) -> None:
-        """Every link works again."""
+        """Takes back every cut and every shape."""
         ...
 
 

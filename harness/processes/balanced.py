@@ -48,7 +48,7 @@ def block(language: str) -> str:
 
 
 def commands(program: str) -> list[list[str]]:
-    """Those of the page."""
+    """Commands of that program which the page shows."""
     found = re.findall(rf"^({program} .*)$", HOW_TO.read_text(), re.MULTILINE)
     return [shlex.split(each) for each in found]
 

@@ -51,7 +51,7 @@ class Handle:
 
     @property
     def pid(self) -> int:
-        """Raises ``NotRunning``."""
+        """Raises ``NotRunning`` where there is no process."""
         if self._process is None or not self.running:
             raise NotRunning(f"{self.name} does not run")
         return self._process.pid
@@ -87,7 +87,7 @@ class Handle:
             )
 
     async def wait_ready(self, *, timeout_s: float = READY_S) -> None:
-        """Raises ``StartFailed``."""
+        """Waits until the process answers. Raises ``StartFailed``."""
         with trio.move_on_after(timeout_s):
             while self.running:
                 if await self.is_up():
@@ -145,7 +145,7 @@ class Handle:
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT. Raises ``NotRunning``."""
+        """Sends SIGCONT to the process. Raises ``NotRunning``."""
         os.kill(self.pid, signal.SIGCONT)
 
     # --- what it wrote ---------------------------------------------------------------------------------------

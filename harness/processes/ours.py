@@ -28,7 +28,7 @@ def _command(module: str, settings: Mapping[str, object]) -> list[str]:
 async def namesrv(
     directory: Path, *, extra: Mapping[str, object] | None = None, start: bool = True,
 ) -> AsyncIterator[Handle]:
-    """Our name server."""
+    """Runs our name server as a process."""
     directory = directory.absolute()
     with reserved() as port:
         settings = {

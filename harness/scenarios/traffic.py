@@ -45,12 +45,12 @@ class Ledger:
 
     @property
     def lost(self) -> set[bytes]:
-        """Acknowledged and never delivered."""
+        """Messages that were acknowledged and never delivered."""
         return self.acknowledged.keys() - self.got.keys()
 
     @property
     def duplicated(self) -> int:
-        """Deliveries beyond the first."""
+        """How many deliveries came beyond the first of a message."""
         return sum(self.got.values()) - len(self.got)
 
     @property

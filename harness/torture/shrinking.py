@@ -39,7 +39,7 @@ class Attempt:
 
 @attrs.frozen
 class Rate:
-    """How often it failed."""
+    """How often a scenario failed in its runs."""
 
     failed: int
     runs: int

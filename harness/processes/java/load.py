@@ -25,7 +25,7 @@ PATIENCE_S: Final = 600.0
 
 @define
 class Load(Program):
-    """``ask`` by one task."""
+    """A Java program that makes load; one task at a time may ``ask`` it."""
 
     async def ask(self, command: str, *, timeout_s: float = PATIENCE_S) -> Report:
         """What one command came to.

@@ -39,7 +39,7 @@ async def namesrv(
     release: Release, directory: Path, *, host: str = HOST, extra: Mapping[str, Value] | None = None,
     jvm: JVM = SMALL, start: bool = True,
 ) -> AsyncIterator[Handle]:
-    """A name server."""
+    """Runs a name server of that release."""
     directory = directory.absolute()
     with reserved() as port:
         file = _write(directory, "namesrv.conf", settings.namesrv(directory, host=host, port=port, extra=extra or {}))

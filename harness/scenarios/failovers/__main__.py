@@ -37,7 +37,6 @@ from remoting.address import split_address
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     assert __doc__ is not None
     made = argparse.ArgumentParser("python -m harness.scenarios.failovers", description=__doc__,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -75,7 +75,7 @@ _BROKERS: Final[Mapping[str, object]] = {
 
 @attrs.define(eq=False)
 class Run:
-    """One campaign."""
+    """A running campaign: its processes, its faults and what was seen."""
 
     cluster: Cluster
     network: Network

@@ -150,7 +150,7 @@ async def kill_active_controller(scene: ClusterScene) -> Begun:
 
 
 async def kill_both(scene: ClusterScene) -> Begun:
-    """Master and active controller."""
+    """Kills the master and the active controller."""
     return await _do(scene, "kill", [scene.active, scene.master])
 
 

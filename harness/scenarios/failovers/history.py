@@ -23,7 +23,7 @@ import attrs
 
 
 class Op(Enum):
-    """What an event tells."""
+    """What an event of a history tells."""
 
     ACKED = "acked"
     UNKNOWN = "unknown"
@@ -54,7 +54,7 @@ class Note:
 
     @classmethod
     def from_json(cls, line: str) -> Note:
-        """Raises ``ValueError``."""
+        """Reads a line of ``to_json``. Raises ``ValueError``."""
         try:
             at_ms, op, body, *place = json.loads(line)
             return cls(int(at_ms), Op(op), str(body), Place(*place) if place else None)
@@ -73,7 +73,7 @@ class Promise(Enum):
 
 @attrs.frozen
 class Broken:
-    """One promise, once."""
+    """One promise that was broken once."""
 
     promise: Promise
     group: str

@@ -32,7 +32,7 @@ _READING = ConsumerSettings(suspend_ms=1_000, pull_timeout_ms=3_000)
 
 @attrs.define
 class Traffic:
-    """Of one run."""
+    """Producers and consumers of one run."""
 
     name_server: str
     history: History

@@ -44,7 +44,7 @@ def read(path: Path) -> dict[tuple[str, str], Result]:
 
 
 def write(path: Path, results: Iterable[Result]) -> None:
-    """Put ``results`` in."""
+    """Puts these results in the place of older ones."""
     known = read(path) | {(each.scenario, each.release): each for each in results}
     kept = [known[each.name, release] for each in SCENARIOS for release in each.releases
             if (each.name, release) in known]

@@ -49,7 +49,7 @@ class MixedGroup:
             and (master is None or state.master_address == master.announced), what)
 
     def has(self, what: str, broker: Broker, reports: list[Report]) -> None:
-        """Raises ``Lost``."""
+        """Raises ``Lost`` where an acknowledged message is gone."""
         promised = acknowledged(reports)
         gone = missing(promised.values(), log_of(broker), TOPIC)
         if gone:

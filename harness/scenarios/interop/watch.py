@@ -22,7 +22,7 @@ _REPLICA = re.compile(
 
 @attrs.frozen
 class SyncState:
-    """One answer of ``getSyncStateSet``."""
+    """What one answer of ``getSyncStateSet`` says."""
 
     master: int | None
     master_address: str

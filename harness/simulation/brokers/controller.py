@@ -73,7 +73,7 @@ def members_of(command: Command, machine: MetadataMachine, active: ActiveControl
 
 
 class Controller:
-    """One of them."""
+    """One controller of the simulated group."""
 
     def __init__(self, scene: BrokerScene, number: int) -> None:
         self.scene, self.number, self.address = scene, 100 + number, NAMES[number]
@@ -107,7 +107,7 @@ class Controller:
             self.do(call)
 
     def do(self, call: Callable[[], None]) -> None:
-        """When its loop runs."""
+        """Calls it now, or when the paused process goes on."""
         if self.paused is not None:
             self.paused.append(call)
         else:

@@ -89,7 +89,7 @@ class Copies:
             self._watch.log(process, begin, theirs.end) == self._watch.log(master, begin, theirs.end))
 
     def _same_starts(self, process: BrokerProcess, mine: EpochList, theirs: EpochList) -> None:
-        """INV_B7."""
+        """INV_B7: an epoch starts at one offset in all that agreed."""
         self._counts["INV_B7"] += 1
         for epoch, start in mine:
             other = theirs.start_of(epoch)
@@ -97,7 +97,7 @@ class Copies:
                 self._broken("INV_B7", "two starts of one epoch", process, epoch, start, other)
 
     def wrote_epochs(self, process: BrokerProcess) -> None:
-        """INV_B6."""
+        """INV_B6: the epoch file of a slave fits its log."""
         following = process.switch.following
         assert following is not None
         self.epoch_file(process, following.core.epochs)
@@ -136,7 +136,7 @@ class Copies:
         self.nothing_behind(process, point, following.core.epochs if following is not None else process.switch.epochs)
 
     def nothing_behind(self, process: BrokerProcess, point: int, epochs: EpochList) -> None:
-        """INV_B10."""
+        """INV_B10: nothing tells of what was cut away."""
         self._counts["INV_B10"] += 1
         journal, messages = process.journal, process.journal.messages
         for topic, number in messages.queues():

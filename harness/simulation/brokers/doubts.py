@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Doubts:
-    """One scene's."""
+    """What power cuts put in doubt, in one scene."""
 
     def __init__(self, watch: BrokerWatch) -> None:
         self._watch, self._scene = watch, watch.scene
@@ -51,7 +51,7 @@ class Doubts:
             self._watch.broken("INV_B28", "a part of a record", process, offset, len(body))
 
     def acknowledges(self, process: BrokerProcess, offset: int) -> None:
-        """INV_B30."""
+        """INV_B30: what was in doubt was copied again first."""
         synced = self._synced.get(process.host)
         if synced is None:
             return

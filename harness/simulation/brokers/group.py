@@ -94,7 +94,7 @@ class Group(ABC):
 
     @abstractmethod
     def group(self) -> BrokerGroup | None:
-        """What controllers have committed."""
+        """The group as controllers have committed it."""
 
     @abstractmethod
     def ask(self, process: BrokerProcess, address: str, command: Command, timeout_ms: int,

@@ -53,7 +53,7 @@ class ConsumerHistory:
                     queue_offset, known[:20], body[:20])
 
     def _in_order(self, body: bytes) -> None:
-        """INV_B19."""
+        """INV_B19: each producer's messages stand in order."""
         producer, sequence = (int(part) for part in body.split(b".")[:2])
         self._watch.counts["INV_B19"] += 1
         last = self._last.get(producer, -1)

@@ -52,7 +52,7 @@ _OF: Final = {
 
 @attrs.define(kw_only=True)
 class BrokerPlan:
-    """One seed's conditions."""
+    """The conditions that one seed gives."""
 
     brokers: int = 3
     learners: int = 0

@@ -50,7 +50,7 @@ IDENTITY = "brokerIdentity"
 
 
 class _TurnBell(Bell):
-    """Asks for a turn."""
+    """Asks the scene for a turn of the process."""
 
     __slots__ = ("wake",)
 
@@ -137,7 +137,7 @@ class BrokerProcess:
             disk=self.disk, now_ns=lambda: host.now, wall_ms=lambda: self.scene.wall_ms)
 
     def open(self) -> None:
-        """As ``broker.server`` does."""
+        """Opens the parts in the order of ``broker.server``."""
         host, journal = self.host, self.journal
         journal.open()
         self.switch = Switch(self)

@@ -185,7 +185,7 @@ class BrokerWatch:
                 self._altered(before, after)
 
     def _altered(self, before: BrokerGroup, after: BrokerGroup) -> None:
-        """INV_B13."""
+        """INV_B13: who joins the SyncStateSet holds all that is confirmed."""
         joined = after.sync_state_set - before.sync_state_set
         self.scene.counts["set shrunk"] += bool(before.sync_state_set - after.sync_state_set)
         self.scene.counts["set grown"] += bool(joined)
@@ -230,7 +230,7 @@ class BrokerWatch:
     # --- roles -----------------------------------------------------------------------------------------------
 
     def adopts(self, process: BrokerProcess, role: Become) -> None:
-        """INV_C15."""
+        """INV_C15: a broker's epoch never falls, and has one master."""
         host = process.host
         master: object = (process.member.manager.broker_id if isinstance(role, BecomeMaster) else role.master_id)
         epoch, of = self._adopted.get(host, (0, None))
@@ -313,7 +313,7 @@ class BrokerWatch:
         self.history.void = True
 
     def _holds_all(self, process: BrokerProcess) -> None:
-        """INV_B1."""
+        """INV_B1: a new master holds all that was acknowledged."""
         promised = self.acknowledged
         if not promised:
             return
@@ -342,7 +342,7 @@ class BrokerWatch:
                 self._nobody_is_ahead(process)
 
     def _nobody_is_ahead(self, process: BrokerProcess) -> None:
-        """INV_B20."""
+        """INV_B20: no consumer is ahead of a new master's queues."""
         for queue, offset in self.scene.consumer.offsets.items():
             self.counts["INV_B20"] += offset > 0
             end = process.journal.messages.max_offset(TOPIC, queue)
@@ -394,7 +394,7 @@ class BrokerWatch:
                     self.broken("INV_LEASE", "a write beside another master", process, role.epoch, later)
 
     def _goes_by_a_committed_set(self, process: BrokerProcess) -> None:
-        """INV_B16."""
+        """INV_B16: controllers committed the set that a master goes by."""
         in_sync = process.switch.in_sync
         assert in_sync is not None
         self.counts["INV_B16"] += 1
@@ -463,7 +463,7 @@ class BrokerWatch:
         return any(host.unsafe or host.life > 1 for host in self.scene.hosts)
 
     def _remember(self, process: BrokerProcess, epoch: int, end: int) -> None:
-        """INV_B1, the acknowledging side."""
+        """INV_B1: notes what a later master has to hold."""
         promised = self.acknowledged
         if epoch < self._latest:
             latest = self._masters[self._latest]

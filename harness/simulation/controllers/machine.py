@@ -146,5 +146,5 @@ class Machine:
 
 
 def _unanswered(then: Answered) -> None:
-    """Nobody could be reached."""
+    """Answers for a controller that cannot be reached."""
     then(None)

@@ -46,7 +46,7 @@ OWN_PROFILES: Final = (
 
 @attrs.define(kw_only=True)
 class ControllerPlan(Plan):
-    """One seed's conditions."""
+    """The conditions that one seed gives."""
 
     groups: int = 1
     brokers: int = 3

@@ -127,7 +127,7 @@ class Releases:
         process.propose(RaiseFormat(term=process.active.term, format=following), _whatever)
 
     def _stray(self, process: ControllerProcess) -> None:
-        """Of no controller's making."""
+        """Proposes a format that no controller would propose."""
         in_use = process.machine.format
         wanted = self._draws.pick((in_use + 2, 1, 1 << 40, in_use), in_use + 2)
         term = process.active.term - self._draws.chance(0.2)

@@ -329,7 +329,7 @@ class ControllerScene(Scene):
             self._do_broker_crash(machine, span_ms, number)
 
     def _do_broker_silence(self, machine: Machine, span_ms: int, number: int) -> None:
-        """As SIGSTOP."""
+        """Stops the process for a while, as SIGSTOP does."""
         if machine.up and not machine.paused:
             self.counts["broker silence"] += 1
             machine.pause()

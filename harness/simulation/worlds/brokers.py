@@ -145,7 +145,7 @@ class Node:
         return self.running
 
     async def stop(self) -> None:
-        """In order."""
+        """Stops the broker in order, and waits for its end."""
         await self.broker.stop()
         await self.ended.wait()
         await self._gone()
