@@ -367,6 +367,8 @@ def main() -> int:
     options.add_argument("--without-default-mode", action="store_true", help="leave out the last part")
     options.add_argument("--deployment", choices=DEPLOYMENTS, help="one of these instead, without controllers or with "
                          "them: a master is killed, and comes back")
+    options.add_argument("--without-controllers", action="store_const", const="acting-masters", dest="deployment",
+                         help="that of acting masters: delayed messages come while the master is away")
     arguments = options.parse_args()
     if arguments.deployment:
         arguments.without_report = True

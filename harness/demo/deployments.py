@@ -9,6 +9,7 @@ acknowledged was consumed. The samples are those of ``docs/examples/conf``; port
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,7 +20,7 @@ from typing import Final
 import attrs
 import trio
 
-from broker.client import MessageQueue, connect
+from broker.client import Message, MessageQueue, connect
 from harness.demo.command import PATIENCE_S
 from harness.demo.display import Display
 from harness.processes.broker import FAST_PORT, HA_PORT
@@ -40,6 +41,9 @@ SAMPLES: Final = Path(__file__).parents[2] / "docs" / "examples" / "conf"
 TOPIC: Final = "deployment"
 DOWN_S: Final = 1.0
 """For so long a master is left dead where nobody takes its place."""
+DELAYED: Final = 20
+DELAY: Final = dt.timedelta(seconds=4)
+"""Messages that come due while it is dead, where a slave acts."""
 CONTROLLERS: Final = 3
 _TWO: Final = ("broker-a.properties", "broker-b.properties")
 _FOUR: Final = (*_TWO, "broker-a-s.properties", "broker-b-s.properties")
@@ -53,12 +57,15 @@ class Deployment:
     brokers: tuple[str, ...]
     controllers: str = ""
     """Beginning of the names of the files of its controllers; "": it has none."""
+    namesrv: str = "namesrv.conf"
+    acts: bool = False
+    """A slave acts for its master."""
 
     @property
     def files(self) -> tuple[str, ...]:
         """Those of all its servers."""
         own = tuple(f"{self.controllers}{number}.conf" for number in range(CONTROLLERS)) if self.controllers else ()
-        return (*(() if self.embedded else ("namesrv.conf",)), *own, *self.brokers)
+        return (*(() if self.embedded else (self.namesrv,)), *own, *self.brokers)
 
     @property
     def embedded(self) -> bool:
@@ -76,6 +83,9 @@ DEPLOYMENTS: Final[Mapping[str, Deployment]] = {
     "two-masters-two-slaves-sync": Deployment(
         "two masters, each with a slave that has a message before it is acknowledged",
         tuple(f"2m-2s-sync/{name}" for name in _FOUR)),
+    "acting-masters": Deployment(
+        "two masters, each with a slave that acts for it while it is away", tuple(f"acting/{name}" for name in _FOUR),
+        namesrv="acting/namesrv.conf", acts=True),
     "controllers": Deployment(
         "three replicas of one group, whose master three controllers choose", _REPLICAS, "controller/controller-n"),
     "controllers-in-name-servers": Deployment(
@@ -89,6 +99,7 @@ class Deployed:
     """The servers of one, running."""
 
     namesrv: str
+    acts: bool
     brokers: list[Handle]
     names: list[str]
     """Of the brokers' groups, in the same order."""
@@ -137,9 +148,9 @@ async def deployed(here: Path, kind: Deployment) -> AsyncIterator[Deployed]:
             addresses = [f"{HOST}:{each}" for each in ports]
             await _controllers(stack, here, kind, ports, port)
         if not kind.embedded:
-            await start_all([await _planned(stack, here, "controller.namesrv.cli", "namesrv.conf", port,
+            await start_all([await _planned(stack, here, "controller.namesrv.cli", kind.namesrv, port,
                                             listenPort=port, kvConfigPath=here / "kv.json")])
-        made = Deployed(f"{HOST}:{port}", [], [], addresses, client)
+        made = Deployed(f"{HOST}:{port}", kind.acts, [], [], addresses, client)
         for sample in kind.brokers:
             own = stack.enter_context(reserved(FAST_PORT, HA_PORT))
             keys = {"controllerAddr": ";".join(addresses)} if addresses else {}
@@ -213,6 +224,7 @@ async def _story(made: Deployed, queues: Sequence[MessageQueue]) -> Ledger:
             await trio.sleep(0.5)
             master = await made.master(group)
             before = {name: len(gaps) for name, gaps in ledger.gaps_s.items()}
+            delayed = await _delayed(made, queues[made.groups.index(group)], ledger) if made.acts else set[bytes]()
             await master.kill()
             at = time.monotonic()
             say(f"the master of {group} ({master.name}) was killed with -9")
@@ -224,6 +236,11 @@ async def _story(made: Deployed, queues: Sequence[MessageQueue]) -> Ledger:
                 await trio.sleep(DOWN_S)
                 taken = [name for name in made.groups if ledger.last_ack[name] > at + DOWN_S / 2]
                 say(f"sends meanwhile: {', '.join(taken) or 'no group'} acknowledged, {group} did not")
+            if delayed:
+                await _until_delivered(delayed, ledger)
+                say(f"{len(delayed)} delayed messages of {group}, due {DELAY.total_seconds():g} s after their sending: "
+                    f"its slave acts, and delivered them at another group, the last {time.monotonic() - at:.1f} s "
+                    "after the kill")
             await master.start()
             await _until_acknowledged(ledger, made.groups, time.monotonic())
             for name in made.groups:
@@ -235,6 +252,23 @@ async def _story(made: Deployed, queues: Sequence[MessageQueue]) -> Ledger:
                 await trio.sleep(0.05)
         consumers.cancel_scope.cancel()
     return ledger
+
+
+async def _delayed(made: Deployed, queue: MessageQueue, ledger: Ledger) -> set[bytes]:
+    """Messages of one group that are due when its master is gone; their gaps are not counted."""
+    sent = {f"delayed/{number}".encode() for number in range(DELAYED)}
+    async with connect([made.namesrv], producer_group="demo-delayed") as client:
+        for body in sorted(sent):
+            await client.send(Message(queue.topic, body, delay=DELAY), queue=queue)
+            ledger.sent += 1
+            ledger.acknowledged[body] = time.monotonic()
+    return sent
+
+
+async def _until_delivered(bodies: set[bytes], ledger: Ledger) -> None:
+    with trio.fail_after(PATIENCE_S):
+        while not bodies <= ledger.got.keys():
+            await trio.sleep(0.05)
 
 
 async def _until_acknowledged(ledger: Ledger, groups: Sequence[str], since: float) -> None:

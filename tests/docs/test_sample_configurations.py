@@ -26,6 +26,7 @@ async def test_a_deployment(tmp_path: Path, name: str, capsys: pytest.CaptureFix
     else:
         others = "broker-b" if len(kind.brokers) > 1 else "no group"
         assert f"sends meanwhile: {others} acknowledged, broker-a did not" in said
+    assert ("its slave acts, and delivered them at another group" in said) is kind.acts
     [acknowledged] = re.findall(r"acknowledged ([\d,]+), consumed", said)
     assert int(acknowledged.replace(",", "")) > 10
 
