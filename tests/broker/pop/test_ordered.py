@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 import attrs
+import pytest
 import trio
 from trio.testing import MockClock
 
 from broker.pop.orderlog import OrderPart
 from broker.pop.part import PopPart
+from broker.puts import Done, Outlet
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, new_master, three, until
 from remoting.bodies.popping import BatchAck, BatchAckRequest, bits_of
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.popping import ChangeInvisibleTimeResponse
 from remoting.receipts import ORDERED
+from remoting.record import Message
 from tests.broker.pop.world import ALL_ACK, Popped, Popper, offset, pop_records
 
 OK = ResponseCode.SUCCESS
@@ -145,6 +151,68 @@ async def test_what_cannot_be_stored_is_neither_given_nor_done_with(autojump_clo
         node.broker.journal.refusing = ""
         assert (await popper.ack(node, found[0])).code == OK
         assert offset(node) == 1
+
+
+@attrs.define(eq=False)
+class LatePuts:
+    """Puts whose answers somebody may keep."""
+
+    puts: Outlet
+    keeps: bool = False
+    kept: list[Callable[[], None]] = attrs.field(factory=list)
+
+    def put(self, messages: Sequence[Message], done: Done) -> None:
+        if self.keeps:
+            self.puts.put(messages, lambda result: self.kept.append(lambda: done(result)))
+        else:
+            self.puts.put(messages, done)
+
+
+async def test_an_answer_that_comes_late_takes_nobody_back(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A put that demanded more replicas than one behind it is answered later."""
+    async with cluster() as made, trio.open_nursery() as nursery:
+        node = await made.node()
+        popper = await filled(made, node)
+        log = node.broker.parts[OrderPart].log
+        late = LatePuts(log._puts)
+        monkeypatch.setattr(log, "_puts", late)
+        (first,) = await take(popper, node, "A1", count=1)
+        late.keeps = True
+        nursery.start_soon(popper.ack, node, first)
+        await until(lambda: bool(late.kept))
+        late.keeps = False
+        (second,) = await take(popper, node, "A2", count=1)
+        assert second.body == b"1"
+        assert await take(popper, node, "A3", count=1) == [], "it is out with another one"
+        assert (await popper.ack(node, second)).code == OK
+        assert offset(node) == 2
+        for answer in late.kept:
+            answer()
+        assert offset(node) == 2
+        assert bodies(await take(popper, node, "A3", count=1)) == [b"2"]
+
+
+async def test_a_batch_begins_behind_what_is_on_its_way(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group's offset moves with answers, and the state with what was asked."""
+    async with cluster() as made, trio.open_nursery() as nursery:
+        node = await made.node()
+        popper = await filled(made, node)
+        log = node.broker.parts[OrderPart].log
+        late = LatePuts(log._puts)
+        monkeypatch.setattr(log, "_puts", late)
+        (first,) = await take(popper, node, "A1", count=1)
+        late.keeps = True
+        nursery.start_soon(popper.ack, node, first)
+        await until(lambda: len(late.kept) == 1)
+        nursery.start_soon(partial(take, popper, node, "A2", count=1, invisible_ms=2_000))
+        await until(lambda: len(late.kept) == 2)
+        late.keeps = False
+        await trio.sleep(3)
+        assert bodies(await take(popper, node, "A3", count=1)) == [b"1"], "the first is done with, untold"
+        for answer in late.kept:
+            answer()
 
 
 async def test_a_filter_passes_what_nobody_wants(autojump_clock: MockClock) -> None:

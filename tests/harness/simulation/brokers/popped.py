@@ -17,6 +17,7 @@ ORDER: Final = POP + "order.py"
 REVIVE: Final = POP + "revive.py"
 REVIVING: Final = POP + "reviving.py"
 BACK: Final = "tests/broker/pop/test_reviving.py::"
+LATE: Final = "tests/broker/pop/test_ordered.py::test_an_answer_that_comes_late_takes_nobody_back"
 RIPE: Final = "tests/broker/pop/test_revive.py::"
 
 PLANTED: Final = (
@@ -48,6 +49,15 @@ PLANTED: Final = (
             "        return now_ms < self.until_ms(invisible_ms)\n", "        return False\n", ("INV_B47",), "pops"),
     Planted("a smaller batch takes its group past the rest of the one before", ORDER,
             "if each[0] not in offsets]", "if each[0] not in offsets and each[1]]", ("INV_B50",), "pops"),
+    Planted("a change of order that is answered late counts as the last", ORDER,
+            "pending[pending.index(change) + 1:] if change in pending else pending",
+            "[each for each in pending if each is not change]", (LATE,)),
+    Planted("a change of order that is answered late takes its group back", POP + "ordered.py",
+            "if offset is not None and self._log.orders.is_last(change) and not", "if offset is not None and not",
+            (LATE,)),
+    Planted("a batch begins where its group was told to be", POP + "ordered.py",
+            "return 0 if state is None else state.next_offset", "return 0",
+            ("tests/broker/pop/test_ordered.py::test_a_batch_begins_behind_what_is_on_its_way",)),
     # --- what is acknowledged
     Planted("an acknowledgement is answered though nobody may hold it", ACKING,
             "answer(\"\" if result.status is PutStatus.PUT_OK else", "answer(\"\" if True else", ("INV_B46",), "pops"),
@@ -81,6 +91,9 @@ PLANTED: Final = (
             (RIPE + "test_it_waits_until_the_timers_say_that_all_acknowledgements_are_there_and_they_are_read",)),
     Planted("no replica hears what came back", POP + "returning.py",
             "sys_flag=message.sys_flag | NOTED,", "sys_flag=message.sys_flag,", ("INV_B52",), "pops"),
+    Planted("what came back is forgotten when the group's offset passes it", POP + "returning.py",
+            "        self._passed.append(one)\n", "        self._known.pop(one[1], None)\n",
+            (BACK + "test_of_those_that_the_offset_has_passed_the_last_are_known",)),
     Planted("an old copy of the revive offset counts", REVIVING,
             "max(self._passed.get(number, -1), -1 if found is None else found)", "-1 if found is None else found",
             (BACK + "test_an_old_copy_of_the_offset_brings_nothing_back_again",)),
