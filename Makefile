@@ -103,7 +103,7 @@ mutants-machine: $(VENV)/.mutation ## let a machine change the cores of PACKAGE 
 powercut: $(VENV)/.dev ## a thousand power cuts: nothing acknowledged may be lost, unless sync=never
 	$(RUN) -m tests.powercut $(ARGS)
 
-coverage: $(VENV)/.coverage ## lines and branches of each module that its package's tests run; red if fewer than it was
+coverage: $(VENV)/.dev ## lines and branches of each module that its package's tests run; red if fewer than it was
 	$(RUN) -m tests.coverage --jobs $(WORKERS) $(ARGS)
 
 figures: $(VENV)/.dev ## count the structure of the tree: asserts, names, maps, tests, large classes; red if one got worse
@@ -113,7 +113,7 @@ constraints: $(VENV)/.created ## pin the newest of everything that `make` instal
 	rm -rf .venv-newest && $(RUN) -m venv .venv-newest
 	.venv-newest/bin/python -m pip install --quiet --upgrade pip
 	.venv-newest/bin/python -m pip install --quiet -e ./raft -e '.[metrics,otlp,demo,analysis,client-compression]' \
-	  --group dev --group bench --group fuzz --group mutation --group coverage
+	  --group dev --group bench --group fuzz --group mutation
 	{ grep '^#' constraints.txt; .venv-newest/bin/python -m pip list --format=freeze --exclude-editable \
 	  --exclude setuptools; } >constraints.new && mv constraints.new constraints.txt
 
@@ -151,8 +151,4 @@ $(VENV)/.fuzz: $(VENV)/.dev $(SETTINGS)
 
 $(VENV)/.mutation: $(VENV)/.dev $(SETTINGS)
 	$(PIP) --group mutation
-	@touch $@
-
-$(VENV)/.coverage: $(VENV)/.dev $(SETTINGS)
-	$(PIP) --group coverage
 	@touch $@

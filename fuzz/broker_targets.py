@@ -22,10 +22,12 @@ from broker.ha.master import Close as CloseConnection
 from broker.ha.master import HaMaster, Idle, LogView
 from broker.ha.slave import AppendLog, Connect, Disconnect, HaSlave, NoEpochs, Output, SetConfirm, TruncateLog
 from broker.ha.wire import (
+    ACK,
     Ack,
     Block,
     Blocks,
     HaFrameError,
+    HaState,
     MasterHandshake,
     MasterMessages,
     Reports,
@@ -72,7 +74,7 @@ def _slave_words(data: bytes) -> bytes:
         if kind % 3 == 0:
             out += struct.pack(">ihhq", 1, kind & 1, 0, value)
         else:
-            out += Ack(value).to_bytes()
+            out += ACK.pack(HaState.TRANSFER, value)
     return bytes(out)
 
 

@@ -268,6 +268,7 @@ class PutQueue(Generic[PutT]):
 
     def _end(self, ended: Sequence[_Waiting[PutT]], status: PutStatus) -> None:
         self._count -= len(ended)
+        assert self._count >= 0, "each put ends once"
         for _, _, _, put in ended:
             self._release(put, status)
 

@@ -28,7 +28,6 @@ class Attention:
     """The end of its last pause."""
 
     def look(self, now_ns: int) -> None:
-        assert self._looked_ns is None or self._looked_ns <= now_ns, "time goes on"
         if self._looked_ns is not None and self._paused(now_ns):
             self._resumed_ns = now_ns
         self._looked_ns = now_ns
@@ -75,7 +74,6 @@ class Ear:
     def began(self, asked_ns: int, now_ns: int) -> None:
         """Its first words that can be repeated, which it was asked for then. What a network held up, and lets go with
         what was said later, comes late."""
-        assert asked_ns <= now_ns, "asked first, answered then"
         if now_ns - asked_ns <= self.attention.seldom_ns:
             self._began_ns = now_ns
 

@@ -49,6 +49,7 @@ class WholeRecords:
         if end < size:
             self._held += data[end:]
             self._needed = self._size(self._held, 0, offset + end) if size - end >= _FRONT.size else 0
+        assert not self._needed or len(self._held) < self._needed, "what is whole is not held back"
         return whole
 
     def _fill(self, data: bytes | memoryview, offset: int) -> int:

@@ -28,6 +28,7 @@ class Demand:
         self._gate().announce(wanted.min_in_sync_replicas)
         self._wanted, self._in_force = wanted, 0
         self.settle()
+        assert self._in_force >= wanted.min_in_sync_replicas, "a higher minimum counts at once"
 
     def settle(self) -> None:
         """Now and then, and before a role is taken: the gate may say something else than it did."""

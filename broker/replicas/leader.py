@@ -47,7 +47,6 @@ class LeaderSearch:
 
     def look_soon(self, now_ns: int) -> None:
         """Not more often than each ``retry_ms``."""
-        assert self._looked_ns <= now_ns, "time goes on"
         self._under_way.times.put_by(Kind.DISCOVER, max(now_ns, self._looked_ns + self._retry_ns))
 
     def failed(self, address: str, now_ns: int) -> None:

@@ -54,10 +54,12 @@ class UnderWay:
         if kind is not None:
             times.sent(self.number, kind, slot)
         self._asked[self.number] = Asked(address, now_ns, done)
+        assert kind is None or times.waits(kind, slot), "no other of its kind leaves before its answer"
         return [SendCommand(self.number, address, request(code, header, body), timeout_ms or self._timeout_ms)]
 
     def ended(self, number: int) -> Asked | None:
         """It was answered, or never will be. None: it counts no more."""
+        assert number <= self.number, "only what was sent ends"
         return self._asked.pop(number, None)
 
     def forget(self) -> None:

@@ -125,7 +125,7 @@ class Yielding:
         if self.reason is not None and not (self.alone and sight.leased):
             self._run(now_ns, sight)
         self._may_shrink = self._may_shrink and sight.too_few
-        assert self.reason is None or self._began_ns <= now_ns, "time goes on"
+        assert self.reason is not None or not self._unanswered_ns, "what waits for an answer belongs to an attempt"
         self._sight = sight
         return self.reason is not None
 
@@ -142,7 +142,6 @@ class Yielding:
         if said is not Told.UNKNOWN and sent_ns in self._unanswered_ns:
             self._unanswered_ns.remove(sent_ns)
         if said is Told.NOBODY and sent_ns >= self._began_ns:
-            assert self._ask_ns >= sent_ns, "it was asked for this"
             self._until_ns, self._ask_ns = sent_ns, sent_ns + REST_LEAST_NS
 
     def holds_back(self, sight: Sight) -> bool:

@@ -94,11 +94,11 @@ class Flusher:
         assert self._flush is None, "one flush at a time"
         files, folders = self._queues.to_sync()
         visible = self._visible
+        assert visible.offset <= self._log.max_offset, "consumers see nothing that is not in the log"
         checkpoint = attrs.evolve(
             self._checkpoint, log_time_ms=self._writer.last_time_ms, queues_time_ms=visible.time_ms,
             index_time_ms=visible.indexed_ms, confirm_offset=visible.offset,
             queues_offset=min(visible.offset, visible.indexed_offset, self._log.flushed_offset))
-        assert checkpoint.queues_offset >= self._checkpoint.queues_offset or self._queues.damaged, "``lower`` lowers it"
         self._flush = Flush(self._files, files, folders, self._index.begin_flush() if self._index is not None else None,
                             None if self._queues_in_doubt else checkpoint)
         return self._flush

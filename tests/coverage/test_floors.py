@@ -135,7 +135,6 @@ def test_a_child():
 
 def test_a_run_measures_its_children_too(tmp_path: Path) -> None:
     """A small tree of its own, measured by the same program."""
-    pytest.importorskip("coverage", reason="not run: `make coverage` installs coverage")
     root = Path(__file__).parents[2]
     for name, text in {"remoting/__init__.py": "", "remoting/module.py": MODULE, "tests/remoting/test_it.py": TEST,
                        "tests/coverage/floors.json": '{"remoting.module": [10, 10, 2, 2, ""]}'}.items():
