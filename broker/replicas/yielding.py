@@ -108,6 +108,8 @@ class Yielding:
     """When requests left that nobody has answered: another one may have been elected, or may be yet."""
     _may_shrink: bool = False
     """Nobody follows, and the set has had too few members ever since."""
+    _grew: bool = False
+    """Since the attempt began the set has got enough members: what is asked in vain says nothing of that one."""
     _sight: Sight = Sight()
     """The last."""
 
@@ -118,6 +120,8 @@ class Yielding:
 
     def look(self, now_ns: int, sight: Sight) -> bool:
         """Whether it asks for a successor, and writes nothing where it is alone."""
+        if sight.shrinks and not self._sight.shrinks:
+            self._may_shrink, self._grew = False, True
         if self.reason is None:
             self._begin(now_ns, sight)
         elif self._over(now_ns, sight):
@@ -178,7 +182,7 @@ class Yielding:
                 self._rest_ns = REST_LEAST_NS
             return
         self.attempt += 1
-        self._until_ns, self._ask_ns, self._began_ns = None, now_ns, now_ns
+        self._until_ns, self._ask_ns, self._began_ns, self._grew = None, now_ns, now_ns, False
 
     def _run(self, now_ns: int, sight: Sight) -> None:
         """By the controllers' book a lease may end later: they may have renewed it as the first request left."""
@@ -194,7 +198,8 @@ class Yielding:
 
     def _end(self, now_ns: int, sight: Sight) -> None:
         assert not self._doubtful(now_ns), "another one may lead"
-        self._may_shrink = (self._may_shrink or self.reason is Reason.SILENCE) and sight.too_few
+        asked = self.reason is Reason.SILENCE and not self._grew
+        self._may_shrink = (self._may_shrink or asked) and sight.too_few
         self.reason = None
         self._unanswered_ns.clear()
         self._rests_until_ns = now_ns + self._rest_ns

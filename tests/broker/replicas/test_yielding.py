@@ -532,3 +532,18 @@ def test_members_that_come_back_during_an_attempt_leave_no_shrink_unasked() -> N
     assert yielding.look(0, LONELY)
     assert not yielding.look(300 * MS, Sight()), "they are heard again"
     assert yielding.look(310 * MS, LONELY) and yielding.holds_back(LONELY)
+
+
+def test_what_a_small_set_asked_in_vain_permits_no_shrink_of_one_that_grew() -> None:
+    """Its controllers may not have known yet what it demands: "it can go on alone" was said of another demand."""
+    yielding = core()
+    assert yielding.look(0, SHRUNK) and not yielding.look(750 * MS, SHRUNK)
+    assert yielding.look(760 * MS, LONELY) and yielding.holds_back(LONELY), "asked in vain, and then it grew"
+
+
+def test_a_set_that_grows_during_an_attempt_is_asked_about_anew() -> None:
+    yielding = core()
+    assert yielding.look(0, SHRUNK) and yielding.look(100 * MS, LONELY)
+    assert not yielding.look(750 * MS, LONELY) and yielding.holds_back(LONELY)
+    assert yielding.look(751 * MS, LONELY) and yielding.attempt == 2
+    assert not yielding.look(1_501 * MS, LONELY) and not yielding.holds_back(LONELY)
