@@ -125,7 +125,7 @@ class Yielding:
         if self.reason is None:
             self._begin(now_ns, sight)
         elif self._over(now_ns, sight):
-            self._end(now_ns, sight)
+            self._end(now_ns)
         if self.reason is not None and not (self.alone and sight.leased):
             self._run(now_ns, sight)
         self._may_shrink = self._may_shrink and sight.too_few
@@ -196,10 +196,9 @@ class Yielding:
         hindered = sight.trouble if self.reason is Reason.DISK else sight.too_few
         return not hindered or (self._until_ns is not None and now_ns >= self._until_ns)
 
-    def _end(self, now_ns: int, sight: Sight) -> None:
+    def _end(self, now_ns: int) -> None:
         assert not self._doubtful(now_ns), "another one may lead"
-        asked = self.reason is Reason.SILENCE and not self._grew
-        self._may_shrink = (self._may_shrink or asked) and sight.too_few
+        self._may_shrink = self._may_shrink or (self.reason is Reason.SILENCE and not self._grew)
         self.reason = None
         self._unanswered_ns.clear()
         self._rests_until_ns = now_ns + self._rest_ns
