@@ -512,9 +512,10 @@ def test_what_is_said_of_an_earlier_attempt_ends_no_later_one() -> None:
     assert yielding.look(101 * MS, LONELY) and yielding.holds_back(LONELY)
 
 
-def test_an_attempt_that_its_members_ended_permits_no_shrink() -> None:
+@pytest.mark.parametrize("sight", [Sight(), Sight(shrinks=True)], ids=["all are heard", "some are"])
+def test_an_attempt_that_its_members_ended_permits_no_shrink(sight: Sight) -> None:
     yielding = core()
-    assert yielding.look(0, LONELY) and not yielding.look(50 * MS, Sight())
+    assert yielding.look(0, LONELY) and not yielding.look(50 * MS, sight)
     assert yielding.look(100 * MS, LONELY) and yielding.holds_back(LONELY)
 
 
