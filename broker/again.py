@@ -5,20 +5,39 @@ It knows neither what they wait for nor how they are tried.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import trio
 
+from remoting.codes import ResponseCode
+from remoting.command import Command, response
 from remoting.wakeup import Bell
 
 if TYPE_CHECKING:
-    from remoting.command import Command
     from remoting.connection import Connection
 
+logger = logging.getLogger("broker")
+
 _AT_ONCE: Final = 32
-Try = Callable[["Connection", "Command"], None]
+Try = Callable[["Connection", Command], None]
 """Its connection may be closed by then."""
+
+
+def attempt_of(handle: Callable[[Connection, Command], Command | None], what: str) -> Try:
+    """Handle a request that waited, and answer it unless it waits once more; ``what`` names it in the log."""
+
+    def attempt(connection: Connection, request: Command) -> None:
+        try:
+            answer = handle(connection, request)
+        except Exception as error:  # as for any request: a defect must not end whoever waits beside it
+            logger.exception("%s of %s that waited", what, connection.peer)
+            answer = response(request, ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+        if answer is not None:
+            connection.reply(request, answer)
+
+    return attempt
 
 
 class Again:

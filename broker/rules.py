@@ -16,6 +16,7 @@ from typing import Final
 import attrs
 
 from broker.properties import REAL_QID, REAL_TOPIC
+from remoting.command import Command, response
 
 
 @attrs.define
@@ -48,6 +49,10 @@ class Refusal:
 
     code: int
     remark: str
+
+    def answer(self, request: Command) -> Command:
+        """What is said to whoever sent the request."""
+        return response(request, self.code, remark=self.remark)
 
 
 @attrs.frozen

@@ -33,10 +33,10 @@ from broker.client.popping import Popped, Popper
 from broker.client.positions import Start
 from broker.client.pulling import Puller
 from broker.client.requesting import Reply
-from broker.client.subscription import Sql
 from broker.client.transactions import Checker, Outcome, Transaction, Transactions
 from remoting.bodies.consumers import MessageQueue
 from remoting.compression import Compression
+from remoting.subscription import Sql
 
 __all__ = [
     "Checker",

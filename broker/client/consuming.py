@@ -31,7 +31,6 @@ from broker.client.returns import Returns
 from broker.client.route import Route
 from broker.client.session import Session
 from broker.client.share import Consumption, OrderedShare, Share
-from broker.client.subscription import subscribe
 from remoting.allocation import java_order
 from remoting.background import background
 from remoting.bodies.consumers import (
@@ -47,6 +46,7 @@ from remoting.codes import RequestCode
 from remoting.command import request
 from remoting.errors import BodyError
 from remoting.headers.consumers import ConsumerGroupRequest
+from remoting.subscription import subscribe
 from remoting.wakeup import Bell
 
 logger = logging.getLogger("broker.client")

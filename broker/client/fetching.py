@@ -19,13 +19,13 @@ from broker.client.inflight import InFlight
 from broker.client.message import Origin, Received
 from broker.client.route import MASTER, words
 from broker.client.session import Session
-from broker.client.subscription import wants
 from remoting.bodies.consumers import MessageQueue, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
 from remoting.errors import DamagedRecord, HeaderError, RemotingError
 from remoting.headers.pulling import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND, PullMessageRequest, PullMessageResponse
 from remoting.record import decode_all
+from remoting.subscription import wants
 
 logger = logging.getLogger("broker.client")
 

@@ -26,7 +26,6 @@ from broker.client.producing import Producer
 from broker.client.returns import Returns
 from broker.client.route import Route
 from broker.client.session import Session
-from broker.client.subscription import subscribe, wants
 from remoting import record as codec
 from remoting.background import background
 from remoting.bodies.consumers import MessageQueue, SubscriptionData
@@ -45,6 +44,7 @@ from remoting.headers.popping import (
 )
 from remoting.receipts import NORMAL, RETRY_V2, OrderCounts, Receipt, read_order_counts, read_starts, retry_flag
 from remoting.record import Record
+from remoting.subscription import subscribe, wants
 from remoting.wakeup import Bell
 
 logger = logging.getLogger("broker.client")

@@ -20,9 +20,9 @@ from broker.client.positions import BrokerPositions, Start, first_offset
 from broker.client.queries import Queries
 from broker.client.route import words
 from broker.client.session import Session
-from broker.client.subscription import subscribe
 from remoting.background import background
 from remoting.bodies.consumers import ALL, MessageQueue
+from remoting.subscription import subscribe
 
 
 @asynccontextmanager

@@ -12,9 +12,9 @@ from typing import Final, Protocol
 
 import attrs
 
-from broker.client.subscription import subscribe
 from remoting.bodies.consumers import ALL, TAG, SubscriptionData
 from remoting.hashing import java_hash
+from remoting.subscription import subscribe
 
 _REMEMBERED_MAX: Final = 256
 """Characters of an expression, and of its kind, that are not parsed at each pull."""

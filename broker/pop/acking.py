@@ -71,17 +71,17 @@ class Acking:
         asked = AckMessageRequest.from_ext(request.ext)
         refusal = self.checks.queue(asked.topic, asked.queue_id)
         if refusal is not None:
-            return _refused(request, refusal)
+            return refusal.answer(request)
         least, most = self._bounds(asked.topic, asked.queue_id)
         if not least <= asked.offset <= most:
             return _nowhere(request, asked, least, most)
         receipt = self._receipt(asked.extra_info)
         if isinstance(receipt, Refusal):
-            return _refused(request, receipt)
+            return receipt.answer(request)
         if receipt.ordered:
             refusal = self._in_order.ack((asked.topic, asked.consumer_group, asked.queue_id), [asked.offset],
                                          receipt.pop_time_ms, partial(self._answer, connection, request, 1, 0, None))
-            return None if refusal is None else _refused(request, refusal)
+            return None if refusal is None else refusal.answer(request)
         message = self._records.ack(_ack(asked, receipt), receipt.revive_qid, receipt.invisible_ms)
         return self._put(request, [message], partial(self._answer, connection, request, 1, 0, None))
 
@@ -143,13 +143,13 @@ class Acking:
         asked = ChangeInvisibleTimeRequest.from_ext(request.ext)
         refusal = self.checks.queue(asked.topic, asked.queue_id)
         if refusal is not None:
-            return _refused(request, refusal)
+            return refusal.answer(request)
         least, most = self._bounds(asked.topic, asked.queue_id)
         if not least <= asked.offset < most:
             return _nowhere(request, asked, least, most)
         receipt = self._receipt(asked.extra_info)
         if isinstance(receipt, Refusal):
-            return _refused(request, receipt)
+            return receipt.answer(request)
         if asked.invisible_time < 0:
             return response(request, ResponseCode.INVALID_PARAMETER, remark=(
                 f"invisibleTime is {asked.invisible_time}; it must be 0 or more"))
@@ -175,7 +175,7 @@ class Acking:
             (asked.topic, asked.consumer_group, asked.queue_id), asked.offset, receipt.pop_time_ms, visible_ms,
             partial(self._answer, connection, request, 0, 1, header))
         if isinstance(outcome, Refusal):
-            return _refused(request, outcome)
+            return outcome.answer(request)
         return None if outcome is None else response(request, header=ChangeInvisibleTimeResponse())
 
     # --- what they have in common ----------------------------------------------------------------------------
@@ -256,7 +256,3 @@ def _nowhere(request: Command, asked: AckMessageRequest | ChangeInvisibleTimeReq
     """The queue has no such message."""
     return response(request, ResponseCode.NO_MESSAGE, remark=(
         f"offset is illegal, key:{asked.topic}@{asked.queue_id}, commit:{asked.offset}, store:{least}~{most}"))
-
-
-def _refused(request: Command, refusal: Refusal) -> Command:
-    return response(request, refusal.code, remark=refusal.remark)

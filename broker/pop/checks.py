@@ -45,6 +45,11 @@ class Checks:
             return None
         return Refusal(ResponseCode.NO_PERMISSION, f"the broker[{self.config.broker_ip1}] {what} is forbidden")
 
+    def asking(self, what: str, group: str, topic: str,
+               queue_id: int) -> Refusal | tuple[SubscriptionGroup, TopicConfig]:
+        """What ``broker`` refuses, else what ``reader`` finds."""
+        return self.broker(what) or self.reader(group, topic, queue_id)
+
     def reader(self, group: str, topic: str, queue_id: int) -> Refusal | tuple[SubscriptionGroup, TopicConfig]:
         """Who wants messages of this queue of a topic, or of any if it is negative."""
         found = self.topics.get(topic)

@@ -6,9 +6,9 @@ Source: ``NotificationProcessor`` and ``PollingInfoProcessor`` of RocketMQ 5.5.0
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
+from broker.again import attempt_of
 from broker.offsets import OffsetTable
 from broker.pop.chain import Checkpoints
 from broker.pop.checks import Checks, wanted_of
@@ -29,8 +29,6 @@ from remoting.headers.popping import (
     PollingInfoResponse,
 )
 
-logger = logging.getLogger("broker")
-
 
 class Notifying:
     """``checks`` and ``retry_names`` may be replaced at any time. ``ready``: this broker may give messages. ``held``
@@ -42,6 +40,7 @@ class Notifying:
         self.checks, self.retry_names = checks, retry_names
         self._messages, self._offsets, self._chain, self._room = messages, offsets, chain, room
         self._standing, self._ready, self._held = standing, ready, held
+        self._again = attempt_of(self.notify, "a notification")
 
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.NOTIFICATION: self.notify, RequestCode.POLLING_INFO: self.polling_info}
@@ -51,15 +50,12 @@ class Notifying:
         if not self._standing.role.takes_puts:
             return response(request, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
         asked = NotificationRequest.from_ext(request.ext)
-        refusal = self.checks.broker("notification")
-        if refusal is not None:
-            return _refused(request, refusal)
-        reader = self.checks.reader(asked.consumer_group, asked.topic, asked.queue_id)
+        reader = self.checks.asking("notification", asked.consumer_group, asked.topic, asked.queue_id)
         if isinstance(reader, Refusal):
-            return _refused(request, reader)
+            return reader.answer(request)
         wanted = wanted_of(asked.topic, asked.exp, asked.exp_type)
         if isinstance(wanted, Refusal):
-            return _refused(request, wanted)
+            return wanted.answer(request)
         if self._ready() and self._has_message(asked, reader[1].read_queue_nums):
             return response(request, header=NotificationResponse(True))
         parked = self._room.park(
@@ -69,15 +65,6 @@ class Notifying:
         if parked is Parking.PARKED:
             return None
         return response(request, header=NotificationResponse(False, parked is Parking.FULL))
-
-    def _again(self, connection: Connection, request: Command) -> None:
-        try:
-            answer = self.notify(connection, request)
-        except Exception as error:  # as for any request: a defect must not end whoever waits beside it
-            logger.exception("a notification of %s that waited", connection.peer)
-            answer = response(request, ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
-        if answer is not None:
-            connection.reply(request, answer)
 
     def _has_message(self, asked: NotificationRequest, queues: int) -> bool:
         found = visits(asked.topic, queues, asked.queue_id, None, 0, retry_first=False)
@@ -99,15 +86,8 @@ class Notifying:
     def polling_info(self, _: Connection, request: Command) -> Command:
         """200055. Of exactly that queue id: -1 is one of its own."""
         asked = PollingInfoRequest.from_ext(request.ext)
-        refusal = self.checks.broker("polling info")
-        if refusal is not None:
-            return _refused(request, refusal)
-        reader = self.checks.reader(asked.consumer_group, asked.topic, asked.queue_id)
+        reader = self.checks.asking("polling info", asked.consumer_group, asked.topic, asked.queue_id)
         if isinstance(reader, Refusal):
-            return _refused(request, reader)
+            return reader.answer(request)
         return response(request, header=PollingInfoResponse(
             self._room.count(asked.topic, asked.consumer_group, asked.queue_id)))
-
-
-def _refused(request: Command, refusal: Refusal) -> Command:
-    return response(request, refusal.code, remark=refusal.remark)

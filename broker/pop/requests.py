@@ -8,7 +8,6 @@ Source: ``PopMessageProcessor`` and ``PeekMessageProcessor`` of RocketMQ 5.5.0.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
@@ -16,6 +15,7 @@ from typing import Final
 
 import attrs
 
+from broker.again import attempt_of
 from broker.consumers.subscriptions import Subscribed
 from broker.ha.acks import PutStatus
 from broker.journal import Journal
@@ -46,8 +46,6 @@ from remoting.fields import decimal
 from remoting.headers.popping import FROM_MIN, PeekMessageRequest, PopMessageRequest, PopMessageResponse
 from remoting.receipts import NORMAL, ORDERED, Receipt
 from remoting.record import Message
-
-logger = logging.getLogger("broker")
 
 LATE_MS: Final = 500
 """A request that is older than its wait by more is not carried out."""
@@ -115,6 +113,7 @@ class Popping:
         self._puts, self._offsets, self._records, self._chain, self._room = puts, offsets, records, chain, room
         self._standing, self._rng, self._ready, self._gave, self._in_order = standing, rng, ready, gave, in_order
         self._wall_ms = records.wall_ms
+        self._again = attempt_of(self.pop, "a POP")
         self._turn = 0
 
     def handlers(self) -> dict[int, Handler]:
@@ -132,7 +131,7 @@ class Popping:
             return response(request, ResponseCode.POLLING_TIMEOUT, remark=f"{where} pop message is timeout too much")
         refusal = self.checks.broker("pop message")
         if refusal is not None:
-            return _refused(request, refusal)
+            return refusal.answer(request)
         if not 0 < asked.max_msg_nums <= MESSAGES_MAX:
             return response(request, ResponseCode.INVALID_PARAMETER, remark=(
                 f"{where} pop message's num is {'less than 1' if asked.max_msg_nums < 1 else 'greater than 32'}"))
@@ -141,13 +140,13 @@ class Popping:
                             remark=f"{where} pop message is forbidden because timerWheelEnable is false")
         reader = self.checks.reader(asked.consumer_group, asked.topic, asked.queue_id)
         if isinstance(reader, Refusal):
-            return _refused(request, reader)
+            return reader.answer(request)
         if asked.invisible_time < 0:
             return response(request, ResponseCode.INVALID_PARAMETER,
                             remark=f"{where} pop message's invisibleTime is {asked.invisible_time}")
         wanted = wanted_of(asked.topic, asked.exp, asked.exp_type)
         if isinstance(wanted, Refusal):
-            return _refused(request, wanted)
+            return wanted.answer(request)
         if not self._ready() or connection.congested or (asked.order and not self._in_order.ready):
             return self._nothing(connection, request, asked, wanted, now_ms)
         taken = self._take(asked, *reader, wanted)
@@ -159,16 +158,6 @@ class Popping:
             self._give_in_order(connection, request, asked, taken, now_ms)
             return None
         return self._give(connection, request, asked, taken, now_ms)
-
-    def _again(self, connection: Connection, request: Command) -> None:
-        """For a POP that waited and is tried again."""
-        try:
-            answer = self.pop(connection, request)
-        except Exception as error:  # as for any request: a defect must not end whoever waits beside it
-            logger.exception("a POP of %s that waited", connection.peer)
-            answer = response(request, ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
-        if answer is not None:
-            connection.reply(request, answer)
 
     def _nothing(self, connection: Connection, request: Command, asked: PopMessageRequest, wanted: Subscribed,
                  now_ms: int, rest: int = 0) -> Command | None:
@@ -373,12 +362,9 @@ class Popping:
     def peek(self, _: Connection, request: Command) -> Command:
         """The next messages, and nothing moves."""
         asked = PeekMessageRequest.from_ext(request.ext)
-        refusal = self.checks.broker("peeking message")
-        if refusal is not None:
-            return _refused(request, refusal)
-        reader = self.checks.reader(asked.consumer_group, asked.topic, asked.queue_id)
+        reader = self.checks.asking("peeking message", asked.consumer_group, asked.topic, asked.queue_id)
         if isinstance(reader, Refusal):
-            return _refused(request, reader)
+            return reader.answer(request)
         chance = self._rng.randrange(100)
         retry = self._retry(asked.topic, asked.consumer_group, chance)
         wanted = wanted_of(asked.topic, None, None)
@@ -418,7 +404,3 @@ class Popping:
 def _empty(request: Command, asked: PopMessageRequest, now_ms: int, code: int, rest: int,
            words: str = NOTHING) -> Command:
     return response(request, code, PopMessageResponse(now_ms, asked.invisible_time, NORMAL, rest), remark=words)
-
-
-def _refused(request: Command, refusal: Refusal) -> Command:
-    return response(request, refusal.code, remark=refusal.remark)

@@ -51,24 +51,23 @@ class SendBack:
     def send_back(self, connection: Connection, request: Command) -> Command | None:
         """None: it is under way."""
         if not self._puts.serving and self._sending.rejects:
-            return _refused(request, SLAVE)
+            return SLAVE.answer(request)
         asked = ConsumerSendMsgBackRequest.from_ext(request.ext)
         group = self._groups.find(asked.group)
         if group is None:
-            return _refused(request, Refusal(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {asked.group}"))
+            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                           f"subscription group not exist, {asked.group}").answer(request)
         if not self._sending.permission & WRITE:
-            return _refused(request, forbidden(f"broker[{self._sending.config.broker_ip1}]"))
+            return forbidden(f"broker[{self._sending.config.broker_ip1}]").answer(request)
         if group.retry_queue_nums <= 0:
             return response(request)
         topic = self._topics.create_for_retry(asked.group, group.retry_queue_nums, unit=bool(asked.unit_mode))
         if not topic.perm & WRITE:
-            return _refused(request, forbidden(f"topic[{topic.topic_name}]"))
+            return forbidden(f"topic[{topic.topic_name}]").answer(request)
         try:
             record = self._read(asked.offset)
         except (OffsetGone, DamagedRecord):
-            return _refused(request, Refusal(
-                ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {asked.offset}"))
+            return Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {asked.offset}").answer(request)
         dead = (record.message.reconsume_times >= retries_max(group, request.version, asked.max_reconsume_times)
                 or asked.delay_level < 0)
         queues = min(group.retry_queue_nums, topic.read_queue_nums)  # a topic does not grow with its group
@@ -78,7 +77,7 @@ class SendBack:
         draft = next_try(record, topic.topic_name, queue_id, asked.delay_level, dead)
         stop = self._rules.stops(draft)
         if isinstance(stop, Refusal):
-            return _refused(request, stop)
+            return stop.answer(request)
         if stop is not None:
             self._file.when_saved(lambda: self._again(connection, request))
             return None
@@ -122,7 +121,3 @@ def next_try(record: Record, topic: str, queue_id: int, level: int, dead: bool) 
     values[props.DELAY] = str(level)
     return Draft(topic, queue_id, values, message.sys_flag, level=level, dead=dead,
                  reconsume_times=min(message.reconsume_times + 1, _TIMES_MAX))
-
-
-def _refused(request: Command, refusal: Refusal) -> Command:
-    return response(request, refusal.code, remark=refusal.remark)

@@ -28,6 +28,10 @@ CheckpointKey = tuple[str, str, int, int, int, str]
 """Topic, group, queue id, start offset, pop time, broker name: what an acknowledgement finds its checkpoint by."""
 
 
+def _key(of: CheckPoint | AckMessage | BatchAckMessage) -> CheckpointKey:
+    return (of.topic, of.group, of.queue_id, of.start_offset, of.pop_time_ms, of.broker_name or "")
+
+
 @body
 class CheckPoint(Body):
     """What one POP gave to ``group`` from one queue. Bit i of ``bits`` stands for ``offsets[i]``."""
@@ -71,7 +75,7 @@ class CheckPoint(Body):
     @property
     def key(self) -> CheckpointKey:
         """By which its acknowledgements find it."""
-        return (self.topic, self.group, self.queue_id, self.start_offset, self.pop_time_ms, self.broker_name or "")
+        return _key(self)
 
     def to_plain(self) -> dict[str, Any]:
         """With what Java writes besides, and does not read."""
@@ -103,7 +107,7 @@ class AckMessage(Body):
     @property
     def key(self) -> CheckpointKey:
         """Of the checkpoint that it belongs to."""
-        return (self.topic, self.group, self.queue_id, self.start_offset, self.pop_time_ms, self.broker_name or "")
+        return _key(self)
 
     @property
     def acked(self) -> list[int]:
@@ -126,7 +130,7 @@ class BatchAckMessage(Body):
 
     @property
     def key(self) -> CheckpointKey:
-        return (self.topic, self.group, self.queue_id, self.start_offset, self.pop_time_ms, self.broker_name or "")
+        return _key(self)
 
     @property
     def acked(self) -> list[int]:

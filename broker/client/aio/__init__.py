@@ -35,10 +35,10 @@ from broker.client.message import Message, Received, Sent
 from broker.client.popping import Popped
 from broker.client.positions import Start
 from broker.client.requesting import Reply
-from broker.client.subscription import Sql
 from broker.client.transactions import Checker, Outcome, Transaction
 from remoting.bodies.consumers import MessageQueue
 from remoting.compression import Compression
+from remoting.subscription import Sql
 
 __all__ = [
     "Checker",

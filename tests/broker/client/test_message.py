@@ -14,7 +14,6 @@ from broker.client import Compression, CompressionMissing, Message, MessageIlleg
 from broker.client.client import month_of
 from broker.client.ids import UniqueIds
 from broker.client.message import Encoded, Received, encode, properties_of
-from broker.client.subscription import subscribe, wants
 from remoting import record as codec
 from remoting.bodies.consumers import MessageQueue
 from remoting.compression import flag_of
@@ -143,17 +142,3 @@ def test_a_compressed_body_is_expanded_when_it_is_asked_for() -> None:
     assert broken.tag is None
     with pytest.raises(MessageIllegal):
         assert broken.body
-
-
-# --- subscriptions -------------------------------------------------------------------------------------------
-
-
-def test_expressions_name_tags_or_all() -> None:
-    both = subscribe("t", "new || old||", 7)
-    assert (both.tags_set, both.sub_version) == (frozenset({"new", "old"}), 7)
-    assert both.code_set == {108960, 110119}, "String.hashCode of new and old"
-    assert wants(both, "old") and not wants(both, "other") and not wants(both, None)
-    everything = subscribe("t", " * ")
-    assert everything.sub_string == "*" and wants(everything, None) and wants(everything, "any")
-    with pytest.raises(ValueError, match="names no tag"):
-        subscribe("t", "||")
