@@ -14,7 +14,7 @@ _MOMENT_S: Final = 0.1
 
 
 class Queued(Protocol):
-    """A connection."""
+    """A connection that counts the bytes waiting to be written to it."""
 
     @property
     def queued_bytes(self) -> int: ...

@@ -124,7 +124,7 @@ def _reader(hint: Any) -> _Convert:
 
 
 def _writer(hint: Any) -> _Convert | None:
-    """None: as it is."""
+    """None where the value is written as it is."""
     if _is_body(hint):
         writes: _Convert = hint.to_plain
         return writes

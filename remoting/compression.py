@@ -32,7 +32,7 @@ def flag_of(compression: Compression) -> int:
 
 
 def compress(body: bytes, compression: Compression, level: int = 5) -> bytes:
-    """Raises ``CompressionMissing``."""
+    """Raises ``CompressionMissing`` where the library is not installed."""
     if compression is Compression.ZLIB:
         return zlib.compress(body, level)
     if compression is Compression.LZ4:

@@ -88,7 +88,7 @@ class ServerConfig(ConnectionLimits):
 
 @attrs.frozen(kw_only=True)
 class ClientConfig(ConnectionLimits):
-    """As of ``ConnectionLimits``."""
+    """Limits of a client's connections; those of ``ConnectionLimits`` besides."""
 
     connect_timeout_ms: int = _limit(3_000)
     """TLS included."""

@@ -87,7 +87,7 @@ class _Call:
             logger.exception("the answer of %s to request %d", self._connection.peer, self._code)
 
     def abandon(self, _: RaiseCancelT) -> Abort:
-        """Its task is cancelled."""
+        """The task that waits was cancelled: drop the call."""
         self._connection.calls.pop(self._opaque, None)
         self._connection.close_if_retired()
         return Abort.SUCCEEDED

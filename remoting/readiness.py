@@ -53,7 +53,7 @@ class Readiness:
             self._epoll.unregister(fd)
 
     async def run(self) -> None:
-        """Call them, until cancelled."""
+        """Call the functions of descriptors that can be read, until cancelled."""
         epoll, reads, now = self._epoll, self._reads, current_clock().current_time
         try:
             while True:

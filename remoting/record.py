@@ -137,7 +137,7 @@ def message_id(store_host: bytes, offset: int) -> str:
 
 
 def message_ids(store_host: bytes, offsets: Iterable[int]) -> list[str]:
-    """``message_id`` of each."""
+    """``message_id`` for each of the offsets at one broker."""
     host = store_host.hex().upper()
     return [f"{host}{offset & _OFFSET_BITS:016X}" for offset in offsets]
 

@@ -93,7 +93,7 @@ class HeartbeatData(Body):
 
 @body
 class CheckClientRequestBody(Body):
-    """46."""
+    """Asks a broker whether it accepts the filter of a subscription (46)."""
 
     client_id: str | None = None
     group: str | None = None
@@ -103,7 +103,7 @@ class CheckClientRequestBody(Body):
 
 @body
 class ConsumerIdList(Body):
-    """Answer to 38."""
+    """Answer to 38: the members of a group that this broker hears."""
 
     consumer_id_list: list[str] = attrs.field(factory=list)
 
@@ -120,7 +120,7 @@ class ClientConnection(Body):
 
 @body
 class ConsumerConnection(Body):
-    """Answer to 203."""
+    """Answer to 203: a group's members, and what it subscribed to."""
 
     connection_set: list[ClientConnection] = attrs.field(factory=list)
     subscription_table: dict[str, SubscriptionData] = attrs.field(factory=dict)
@@ -131,7 +131,7 @@ class ConsumerConnection(Body):
 
 @body
 class ProducerConnection(Body):
-    """Answer to 204."""
+    """Answer to 204: the clients of a producer group."""
 
     connection_set: list[ClientConnection] = attrs.field(factory=list)
 
@@ -156,7 +156,7 @@ class ProducerTableInfo(Body):
 
 @body
 class GroupList(Body):
-    """Answer to 300."""
+    """Answer to 300: the groups that consume a topic."""
 
     group_list: list[str] = attrs.field(factory=list)
 
@@ -176,7 +176,7 @@ class ConsumerRunningInfo(Body):
 
 @body
 class ConsumeMessageDirectlyResult(Body):
-    """Answer to 309."""
+    """Answer to 309: what became of one message given to a client."""
 
     order: bool = False
     auto_commit: bool = True
@@ -187,7 +187,7 @@ class ConsumeMessageDirectlyResult(Body):
 
 @body
 class QuerySubscriptionResponseBody(Body):
-    """Answer to 345."""
+    """Answer to 345: a group's subscription to a topic."""
 
     group: str
     topic: str
@@ -196,7 +196,7 @@ class QuerySubscriptionResponseBody(Body):
 
 @body
 class LockBatchRequestBody(Body):
-    """41 and 42."""
+    """Locks (41) or unlocks (42) queues that a client consumes in order."""
 
     consumer_group: str
     client_id: str
@@ -206,14 +206,14 @@ class LockBatchRequestBody(Body):
 
 @body
 class LockBatchResponseBody(Body):
-    """Answer to 41."""
+    """Answer to 41: the queues that are locked now."""
 
     lock_ok_mq_set: list[MessageQueue] = wire_name("lockOKMQSet", factory=list)
 
 
 @body
 class QueryAssignmentRequestBody(Body):
-    """400."""
+    """Asks the broker which queues a client shall consume (400)."""
 
     topic: str
     consumer_group: str
@@ -257,7 +257,7 @@ class MessageRequestModes(Body):
 
 @body
 class GroupForbidden(Body):
-    """Answer to 353."""
+    """Answer to 353: whether a group may read a topic."""
 
     group: str
     topic: str
@@ -273,7 +273,7 @@ class ResetOffsetBody(Body):
 
 @body
 class QueueOffset(Body):
-    """One queue of ``ResetOffsetBodyForC``."""
+    """One queue's new position in ``ResetOffsetBodyForC``."""
 
     topic: str
     broker_name: str

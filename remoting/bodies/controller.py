@@ -38,7 +38,7 @@ class BrokerMemberGroup(Body):
 
 @body
 class GetBrokerMemberGroupResponseBody(Body):
-    """901."""
+    """Answer to 901: the members of a broker group."""
 
     broker_member_group: BrokerMemberGroup | None = None
 
@@ -61,7 +61,7 @@ class ElectMasterResponseBody(Body):
 
 @body
 class ReplicaIdentity(Body):
-    """One replica of ``ReplicasInfo``."""
+    """One replica of ``ReplicasInfo``, in sync or not."""
 
     broker_name: str | None = None
     broker_id: Int64 | None = None
@@ -99,7 +99,7 @@ class BrokerNames:
 
     @classmethod
     def from_json(cls, data: bytes, bytes_max: int = 1 << 20) -> Self:
-        """Raises ``BodyError``."""
+        """An array of names; raises ``BodyError`` for anything else."""
         names: Any = loads(data, bytes_max)
         if type(names) is not list:
             raise BodyError(f"broker names are {shown(names)}; an array of strings is needed")

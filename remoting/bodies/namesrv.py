@@ -104,7 +104,7 @@ class TopicConfigSerializeWrapper(Body):
 
 @body
 class RegisterBrokerBody(Body):
-    """103's request."""
+    """A broker's topics, sent with its registration (103)."""
 
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper = TopicConfigSerializeWrapper()
     filter_server_list: list[str] = attrs.field(factory=list)

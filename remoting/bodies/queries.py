@@ -20,7 +20,7 @@ class TopicOffset(Body):
 
 @body
 class TopicStatsTable(Body):
-    """Answer to 202."""
+    """Answer to 202: the offsets of each queue of a topic."""
 
     offset_table: dict[MessageQueue, TopicOffset] = attrs.field(factory=dict)
     topic_put_tps: float = 0.0
@@ -38,7 +38,7 @@ class OffsetWrapper(Body):
 
 @body
 class ConsumeStats(Body):
-    """Answer to 208."""
+    """Answer to 208: how far a group has read, queue by queue."""
 
     offset_table: dict[MessageQueue, OffsetWrapper] = attrs.field(factory=dict)
     consume_tps: float = 0.0
@@ -67,7 +67,7 @@ class QueueTimeSpan(Body):
 
 @body
 class ConsumeTimeSpans(Body):
-    """Answer to 303."""
+    """Answer to 303: the oldest, newest and consumed times of each queue."""
 
     consume_time_span_set: list[QueueTimeSpan] = attrs.field(factory=list)
 
@@ -85,7 +85,7 @@ class ConsumeQueueData(Body):
 
 @body
 class QueryConsumeQueueResponseBody(Body):
-    """Answer to 321."""
+    """Answer to 321: entries of a consume queue, filtered as asked."""
 
     subscription_data: SubscriptionData | None = None
     filter_data: str | None = None
@@ -105,7 +105,7 @@ class BrokerStatsItem(Body):
 
 @body
 class BrokerStatsData(Body):
-    """Answer to 315."""
+    """Answer to 315: a figure's sums over minute, hour and day."""
 
     stats_minute: BrokerStatsItem = BrokerStatsItem()
     stats_hour: BrokerStatsItem = BrokerStatsItem()

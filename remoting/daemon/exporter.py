@@ -82,12 +82,12 @@ class MetricsKeys:
                 if _HEADER.fullmatch(name.lower()) and value.isascii() and value.isprintable()}
 
     def metrics_listen(self, bind_address: str) -> str:
-        """``host:port``."""
+        """Where the page of metrics is served, as ``host:port``."""
         return join_address(self.metrics_prom_exporter_host or bind_address, self.metrics_prom_exporter_port)
 
     @property
     def metric_labels(self) -> dict[str, str]:
-        """Name to value."""
+        """Labels that every metric bears: name to value."""
         return {**_pairs(self.metrics_label), **({"aggregation": "delta"} if self.metrics_in_delta else {})}
 
 

@@ -22,7 +22,7 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 def fields(record: logging.LogRecord) -> dict[str, object]:
-    """What ``extra`` brought."""
+    """What the caller gave as ``extra``, field by field."""
     return {name: value for name, value in vars(record).items() if name not in _PLAIN}
 
 

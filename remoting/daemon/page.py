@@ -38,7 +38,7 @@ class Page(Collector):
         self._registry.register(self)
 
     def exposition(self) -> bytes:
-        """The page's bytes."""
+        """The page as bytes, in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def families(self) -> Iterable[MetricFamily]:

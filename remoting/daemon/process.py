@@ -190,7 +190,7 @@ def piped(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
 
 
 async def listen(host: str, port: int, backlog: int | None = None) -> list[trio.SocketListener]:
-    """Raises ``OSError`` in words."""
+    """Listeners at the address; raises ``OSError`` with words for an operator."""
     try:
         return await trio.open_tcp_listeners(port, host=host, backlog=backlog)
     except (OSError, UnicodeError) as error:  # the latter of a name that no host can have

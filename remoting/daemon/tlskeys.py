@@ -23,7 +23,7 @@ def hidden(properties: Mapping[str, str]) -> dict[str, str]:
 
 @attrs.frozen(kw_only=True)
 class TLSKeys:
-    """Part of a configuration."""
+    """The part of a configuration that is about TLS."""
 
     tls_server_mode: str = key(
         "permissive", "TLS on the same port: disabled, permissive (both) or enforcing", name="tls.server.mode",

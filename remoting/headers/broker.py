@@ -29,7 +29,7 @@ class ExchangeHAInfoResponse(Header):
 
 @header
 class ResetMasterFlushOffsetRequest(Header):
-    """908, ``ResetMasterFlushOffsetHeader``."""
+    """908, ``ResetMasterFlushOffsetHeader``: how far a slave's master has flushed its log."""
 
     master_flush_offset: Int64 | None = None
 

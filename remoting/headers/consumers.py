@@ -8,7 +8,7 @@ from remoting.header import Header, Int32, Int64, header, wire_name
 
 @header
 class HeartbeatResponse(Header):
-    """Answer to 34."""
+    """Answer to 34, a heartbeat: what the next one must bring."""
 
     is_support_heart_beat_v2: bool = wire_name("IS_SUPPORT_HEART_BEAT_V2", default=True)
     """The next heartbeats may come without subscriptions."""
@@ -18,7 +18,7 @@ class HeartbeatResponse(Header):
 
 @header
 class UnregisterClientRequest(Header):
-    """35."""
+    """35: a client leaves its groups."""
 
     client_id: str = wire_name("clientID")
     producer_group: str | None = None
@@ -34,14 +34,14 @@ class ConsumerGroupRequest(Header):
 
 @header
 class ProducerGroupRequest(Header):
-    """204."""
+    """204: who produces in a group."""
 
     producer_group: str
 
 
 @header
 class DeleteSubscriptionGroupRequest(Header):
-    """207."""
+    """207: removes a group, with its positions if wanted."""
 
     group_name: str
     clean_offset: bool = False
@@ -49,14 +49,14 @@ class DeleteSubscriptionGroupRequest(Header):
 
 @header
 class GroupRequest(Header):
-    """343 and 352."""
+    """343: the topics of a group; 352: its configuration."""
 
     group: str
 
 
 @header
 class TopicGroupRequest(Header):
-    """303 and 345."""
+    """303: a group's times in a topic; 345: its subscription."""
 
     topic: str
     group: str
@@ -74,7 +74,7 @@ class GetAllSubscriptionGroupRequest(Header):
 
 @header
 class GetAllSubscriptionGroupResponse(Header):
-    """Answer to 201."""
+    """Answer to 201: the number of all groups."""
 
     total_group_num: Int32 | None = None
 
@@ -115,7 +115,7 @@ class GetConsumerStatusRequest(Header):
 
 @header
 class CloneGroupOffsetRequest(Header):
-    """314."""
+    """314: copies a group's positions to another group."""
 
     src_group: str
     dest_group: str
@@ -125,7 +125,7 @@ class CloneGroupOffsetRequest(Header):
 
 @header
 class QueryCorrectionOffsetRequest(Header):
-    """308."""
+    """308: the smallest positions of other groups in a topic."""
 
     topic: str
     compare_group: str | None = None

@@ -83,7 +83,7 @@ class AlterSyncStateSetResponse(Header):
 
 @header
 class ElectMasterRequest(Header):
-    """1002, ``ElectMasterRequestHeader``."""
+    """1002, ``ElectMasterRequestHeader``: asks for a master, one that is named or any."""
 
     cluster_name: str = ""
     broker_name: str = ""
@@ -116,7 +116,7 @@ class ElectMasterResponse(Header):
 
 @header
 class RegisterBrokerToControllerRequest(Header):
-    """1003, ``RegisterBrokerToControllerRequestHeader``."""
+    """1003, ``RegisterBrokerToControllerRequestHeader``: a broker tells its id and address."""
 
     cluster_name: str
     broker_name: str
@@ -150,7 +150,7 @@ class RegisterBrokerToControllerResponse(Header):
 
 @header
 class GetReplicaInfoRequest(Header):
-    """1004, ``GetReplicaInfoRequestHeader``."""
+    """1004, ``GetReplicaInfoRequestHeader``: who is master and who is in sync."""
 
     broker_name: str
     cluster_name: str | None = None
@@ -187,7 +187,7 @@ class GetMetadataResponse(Header):
 
 @header
 class NotifyBrokerRoleChangedRequest(Header):
-    """1008, ``NotifyBrokerRoleChangedRequestHeader``; body ``SyncStateSet``."""
+    """1008, ``NotifyBrokerRoleChangedRequestHeader``: a group's master and epochs; body ``SyncStateSet``."""
 
     master_address: str | None = None
     master_epoch: Int32 | None = None
@@ -210,7 +210,7 @@ class CleanBrokerDataRequest(Header):
 
 @header
 class GetNextBrokerIdRequest(Header):
-    """1012, ``GetNextBrokerIdRequestHeader``."""
+    """1012, ``GetNextBrokerIdRequestHeader``: which id a new replica may apply for."""
 
     cluster_name: str
     broker_name: str

@@ -10,7 +10,7 @@ from remoting.header import Header, Int32, Int64, header
 
 @header
 class PutKVConfigRequest(Header):
-    """100."""
+    """100: stores a value under a namespace and key."""
 
     namespace: str
     key: str
@@ -19,7 +19,7 @@ class PutKVConfigRequest(Header):
 
 @header
 class KVKeyRequest(Header):
-    """101 and 102."""
+    """101 and 102: reads or removes one value."""
 
     namespace: str
     key: str
@@ -27,21 +27,21 @@ class KVKeyRequest(Header):
 
 @header
 class KVValueResponse(Header):
-    """Answer to 101."""
+    """Answer to 101: the value that is stored."""
 
     value: str | None = None
 
 
 @header
 class KVNamespaceRequest(Header):
-    """219."""
+    """219: all values of a namespace."""
 
     namespace: str
 
 
 @header
 class RegisterBrokerRequest(Header):
-    """103; body ``RegisterBrokerBody``."""
+    """103: a broker tells that it lives, and its topics; body ``RegisterBrokerBody``."""
 
     broker_name: str
     broker_addr: str
@@ -67,7 +67,7 @@ class RegisterBrokerResponse(Header):
 
 @header
 class UnregisterBrokerRequest(Header):
-    """104."""
+    """104: a broker signs off, or is signed off."""
 
     broker_name: str
     broker_addr: str
@@ -94,7 +94,7 @@ class QueryDataVersionResponse(Header):
 
 @header
 class GetRouteInfoRequest(Header):
-    """105."""
+    """105: where the queues of a topic are."""
 
     topic: str
     accept_standard_json_only: bool | None = None
@@ -102,28 +102,28 @@ class GetRouteInfoRequest(Header):
 
 @header
 class BrokerNameRequest(Header):
-    """205 and 327."""
+    """Forbids (205) or allows (327) writing to all topics of a broker."""
 
     broker_name: str
 
 
 @header
 class WipeWritePermResponse(Header):
-    """Answer to 205."""
+    """Answer to 205: how many topics changed."""
 
     wipe_topic_count: Int32 = 0
 
 
 @header
 class AddWritePermResponse(Header):
-    """Answer to 327."""
+    """Answer to 327: how many topics changed."""
 
     add_topic_count: Int32 = 0
 
 
 @header
 class DeleteTopicRequest(Header):
-    """216."""
+    """216: forget a topic, in one cluster or in all."""
 
     topic: str
     cluster_name: str | None = None
@@ -131,21 +131,21 @@ class DeleteTopicRequest(Header):
 
 @header
 class RegisterTopicRequest(Header):
-    """217; body ``TopicRouteData``."""
+    """217: sets a topic's route by hand; body ``TopicRouteData``."""
 
     topic: str
 
 
 @header
 class GetTopicsByClusterRequest(Header):
-    """224."""
+    """224: all topics of a cluster."""
 
     cluster: str
 
 
 @header
 class GetBrokerMemberGroupRequest(Header):
-    """901."""
+    """901: the members of a broker group."""
 
     cluster_name: str
     broker_name: str

@@ -52,7 +52,7 @@ class PullMessageResponse(Header):
 
 @header
 class QueryConsumerOffsetRequest(Header):
-    """14."""
+    """14: a group's position in a queue."""
 
     consumer_group: str
     topic: str
@@ -62,7 +62,7 @@ class QueryConsumerOffsetRequest(Header):
 
 @header
 class UpdateConsumerOffsetRequest(Header):
-    """15."""
+    """15: sets a group's position in a queue."""
 
     consumer_group: str
     topic: str
@@ -72,7 +72,7 @@ class UpdateConsumerOffsetRequest(Header):
 
 @header
 class QueueRequest(Header):
-    """30, 31 and 32."""
+    """A queue's end (30), begin (31) or its oldest message's time (32)."""
 
     topic: str
     queue_id: Int32

@@ -10,14 +10,14 @@ from remoting.header import Header, Int32, Int64, header, wire_name
 
 @header
 class TopicRequest(Header):
-    """202 and 300."""
+    """202: a topic's offsets; 300: the groups that consume it."""
 
     topic: str
 
 
 @header
 class QueryMessageRequest(Header):
-    """12. Times in milliseconds."""
+    """12: messages by key, between two times in milliseconds."""
 
     topic: str
     key: str
@@ -47,7 +47,7 @@ class ViewMessageRequest(Header):
 
 @header
 class GetConsumeStatsRequest(Header):
-    """208."""
+    """208: how far a group has read."""
 
     consumer_group: str
     topic: str | None = None
@@ -68,7 +68,7 @@ class QueryConsumeQueueRequest(Header):
 
 @header
 class ViewBrokerStatsRequest(Header):
-    """315."""
+    """315: one of the figures that a broker keeps."""
 
     stats_name: str
     stats_key: str
