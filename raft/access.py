@@ -43,7 +43,7 @@ class Caller:
 
     @property
     def is_local(self) -> bool:
-        """Of this machine."""
+        """Whether it connects from this machine."""
         address = self.address
         return self.host == LOCAL if address is None else address.is_loopback
 

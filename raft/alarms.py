@@ -62,7 +62,7 @@ class Alarms(Generic[PlaceT]):
         return self._latest.get(task) == serial
 
     def next(self) -> int | None:
-        """The earliest deadline."""
+        """The earliest deadline that is set, else None."""
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: int) -> Iterator[tuple[PlaceT, Task]]:

@@ -83,7 +83,7 @@ class Applier:
             self._behind = threaded
 
     def stop(self) -> None:
-        """Apply nothing any more."""
+        """Apply nothing more, and wake the task so it ends."""
         self._dead = True
         self._bell.ring()
 

@@ -67,7 +67,7 @@ class Barriers:
         return sum(len(barrier.tasks) + len(barrier.patient) for barrier in places)
 
     async def wait(self, level: Read, timeout_ms: int | None) -> None:
-        """See ``Node.read_barrier``."""
+        """Join the gathering barrier of this level; see ``Node.read_barrier``."""
         timeout_ns = None if timeout_ms is None else positive_ns(timeout_ms)
         if self._refusal is not None:
             raise self._refusal()

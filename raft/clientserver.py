@@ -72,7 +72,7 @@ RunBlocking: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 class PendingProposal(Protocol):
-    """What ``propose_nowait`` returns."""
+    """What ``propose_nowait`` returns, to be awaited or dropped."""
 
     def wait(self) -> Awaitable[object]: ...
 

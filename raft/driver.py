@@ -448,7 +448,7 @@ class Driver:
                 raise Faulted(f"the state machine refused the snapshot at {meta.index}") from self.fault_cause
 
     def start(self, nursery: trio.Nursery) -> None:
-        """Begin this node's tasks."""
+        """Start the tasks that carry out what this node's core asks."""
         self.replica.wall_ms = self.system.wall_ms()
         tasks = (self._run_flusher, self._run_timer, self._run_loads, self._run_room, self.applier.run,
                  self.snapshots.run_due, self.snapshots.run_questions)

@@ -30,7 +30,7 @@ import enum
 
 
 class RaftError(Exception):
-    """Root of the tree."""
+    """What every error of this library is."""
 
 
 class LocalError(RaftError):

@@ -51,7 +51,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def join_address(host: str, port: int) -> str:
-    """The inverse of ``split_address``."""
+    """``host:port``, an IPv6 host in brackets, as ``split_address`` reads it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

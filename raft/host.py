@@ -412,7 +412,7 @@ class Host:
                 nursery.start_soon(partial(driver.stop, transfer=True))
 
     def close(self) -> None:
-        """Answer everybody who waits."""
+        """Answer everybody who still waits for one of the groups."""
         for driver in self.drivers.values():
             driver.close()
 

@@ -177,7 +177,7 @@ class Checker:
     # --- after every event -----------------------------------------------------------------------------------
 
     def event(self, event: Event) -> None:
-        """A replica's trace."""
+        """Take note of one event in a replica's trace, and check what it must satisfy."""
         self.recent.append(event)
         handle = self._on_event.get(type(event))
         if handle is not None:

@@ -50,7 +50,7 @@ class Regaining:
         return True
 
     def reset(self) -> None:
-        """Another leader, or none."""
+        """Begin anew: there is another leader, or none."""
         self.deadline, self._question, self._committed = NEVER, 0, NEVER
         if self.core.lapse is not None:
             self._ask()

@@ -100,7 +100,7 @@ class LogShadow:
             self.term, self.vote = write.hard_state.term, write.hard_state.voted_for
 
     def append(self, frame: Frame) -> None:
-        """Take the next frame."""
+        """The node appended this frame behind its last."""
         self.last = last = frame.first + frame.count - 1
         self.frames.append(frame)
         self.lasts.append(last)

@@ -70,7 +70,7 @@ class SharedPeers:
         return list(self._transport.refusals.values())
 
     def learn(self, addresses: Mapping[str, str]) -> None:
-        """Learn where others listen."""
+        """Learn at which addresses other nodes listen."""
         for peer, address in addresses.items():
             if peer != self._node_id and address:
                 self._transport.set_address(peer, address)

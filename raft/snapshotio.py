@@ -113,7 +113,7 @@ class SnapshotIO:
             self._retry_bytes = self._applier.log_bytes + self._due_bytes // 8
 
     async def take(self) -> SnapshotMeta:
-        """Snapshot the machine now.
+        """Store a snapshot of what the machine has applied by now.
 
         Raises ``DiskFull``, ``UsageError`` (it cannot, raised, or nothing is applied yet), ``Faulted``, ``Rejected``
         (the node stopped).
@@ -177,7 +177,7 @@ class SnapshotIO:
             self._ask.send_nowait(question)
 
     async def run_questions(self) -> None:
-        """Task: answers the core."""
+        """A task that reads and stores chunks for the core."""
         async for question in self._asked:
             try:
                 if type(question) is LoadChunk:

@@ -61,10 +61,10 @@ class Peers(Protocol):
         """Whether messages reach this peer now."""
 
     def refusals(self) -> Sequence[Refusal]:
-        """Handshakes that failed lately."""
+        """Handshakes with this node that failed lately."""
 
     def learn(self, addresses: Mapping[str, str], /) -> None:
-        """Learn where others listen."""
+        """Learn at which addresses other nodes listen."""
 
     def members_changed(self, membership: Membership, /) -> None:
         """The group has another membership now: stay connected to those."""
@@ -77,7 +77,7 @@ def never_suspended() -> int:
 
 @attrs.define(eq=False)
 class System:
-    """Time and threads."""
+    """Clocks, and a way to run what blocks."""
 
     clock: Clock
     """Monotonic, ns."""

@@ -89,7 +89,7 @@ class Tracker:
     # --- who counts
 
     def recount(self) -> None:
-        """Look anew who counts."""
+        """Find anew the peers whose log does not count."""
         self.uncounted = self.core.identities.strangers | {
             peer for peer, progress in self.peers.items() if progress.lapsed or progress.owed > progress.match}
 

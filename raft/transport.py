@@ -145,7 +145,7 @@ class Prepared:
 
 @attrs.define(eq=False)
 class _Inbound:
-    """An accepted connection."""
+    """A connection that another node opened to this one."""
 
     stream: Stream
     hello: Hello | None = None

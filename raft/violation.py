@@ -15,6 +15,6 @@ class InvariantViolation(AssertionError):
 
 
 def require(holds: bool, id: str, message: str, *facts: object) -> None:  # noqa: A002  the word of the table
-    """Raise ``InvariantViolation`` unless ``holds``."""
+    """Raise ``InvariantViolation`` with the facts unless ``holds``."""
     if not holds:
         raise InvariantViolation(id, f"{message}: {', '.join(map(str, facts))}" if facts else message)

@@ -243,7 +243,7 @@ class Scene:
         return self.cluster.counts
 
     def play(self, until_ns: int | None) -> None:
-        """Both phases."""
+        """The phase with faults, then the one that heals and demands progress."""
         cluster = self.cluster
         limit = self._ends if until_ns is None else min(until_ns, self._ends)
         cluster.run_ms(limit / MS)
@@ -423,7 +423,7 @@ class Scene:
         return self.cluster.world.now >= self._ends
 
     def after(self, span_ms: int, action: Callable[[], None]) -> None:
-        """Do something later."""
+        """Run ``action`` when so much virtual time has passed."""
         self.cluster.world.at(self.cluster.world.now + span_ms * MS, _call, action)
 
     def _up(self, name: str | None) -> bool:
@@ -668,7 +668,7 @@ class Healing:
         self.scene, self.cluster = scene, scene.cluster
 
     def demand(self) -> None:
-        """Raises ``InvariantViolation`` for INV_R30."""
+        """Heal all and wait for writes; raises ``InvariantViolation`` for INV_R30."""
         cluster = self.cluster
         self.heal()
         cluster.checker.calm = True
@@ -683,7 +683,7 @@ class Healing:
             self._states(), leader=self._leads(), leased=self._leased(), served=served, wanted=WRITES_WANTED)
 
     def heal(self) -> None:
-        """Undo every fault."""
+        """Undo every fault of links, clocks, disks and processes."""
         cluster, plan = self.cluster, self.scene.plan
         cluster.heal()
         cluster.network.shape(attrs.evolve(plan.links, loss=0.0, duplicate=0.0, reorder=0.0, delay=0.0, capacity=4_096))

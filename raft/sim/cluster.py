@@ -119,7 +119,6 @@ class Cluster:
         return self.world.now // MS
 
     def run_ms(self, duration_ms: float) -> None:
-        """Let virtual time pass."""
         self._run(self.world.now + int(duration_ms * MS))
 
     def run_until(self, holds: Callable[[], bool], timeout_ms: float = TRIES_NS / MS) -> bool:
@@ -431,7 +430,7 @@ class Cluster:
         self._node(name).full = True
 
     def free_disk(self, name: str) -> None:
-        """There is room again."""
+        """The full disk has room again, and the node hears of it."""
         node = self._node(name)
         node.full = False
         if node.life is not None and node.life.paused is None and node.life.replica.writes.disk_full:

@@ -38,7 +38,7 @@ class _Seeded:
 
 
 def seeded(seed: int) -> Draw:
-    """Chance without a tape."""
+    """Chance from a seed alone, without a tape."""
     return _Seeded(seed)
 
 
@@ -92,7 +92,7 @@ def _parent(path: str) -> str:
 
 
 class VirtualDisk:
-    """Implements ``Files``."""
+    """The files of one machine in memory, with faults: ``Files``, simulated."""
 
     def __init__(self, draw: Draw | None = None, faults: DiskFaults | None = None, *, name: str = "disk") -> None:
         self._draw: Draw = draw if draw is not None else seeded(0)
@@ -325,7 +325,7 @@ class VirtualDisk:
         """One object is one machine with one process: nobody else is there."""
 
     def unlock(self) -> None:
-        """See ``lock``."""
+        """Nothing to give back: see ``lock``."""
 
     def free_bytes(self) -> int:
         return max(0, self.faults.capacity_bytes - self.used_bytes())
@@ -347,7 +347,7 @@ class VirtualDisk:
 
 
 class VirtualFile:
-    """Implements ``File``."""
+    """One open file of a ``VirtualDisk``: ``File``, simulated."""
 
     def __init__(self, disk: VirtualDisk, path: str, node: _Node, life: int) -> None:
         self._disk, self._path, self._node, self._life = disk, path, node, life

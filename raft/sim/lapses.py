@@ -28,7 +28,7 @@ LEADER_DOWN_MS: Final = 2_000
 
 
 class Lapses:
-    """Of one scene."""
+    """Lets nodes of one scene lose what they had synced."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene, self._cluster = scene, scene.cluster

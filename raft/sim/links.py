@@ -221,7 +221,7 @@ class Network:
         self._apply()
 
     def open(self, source: str, target: str, kind: str = "raft") -> bool:
-        """Whether messages can pass."""
+        """Whether messages of this kind can pass this way."""
         return (kind, source, target) not in self._cut and (None, source, target) not in self._cut
 
     def _apply(self) -> None:

@@ -129,7 +129,7 @@ class SimNode:
 
 
 class Life:
-    """One process."""
+    """One process of a node, from its start to its end."""
 
     __slots__ = (  # more attributes than an instance's shared keys hold
         "_fold", "_handlers", "_links", "_number", "_ticket_last", "applying", "broken", "checker", "clock", "cluster",
@@ -324,7 +324,7 @@ class Life:
                 replica.log.last_index, replica.log.last_mark)
 
     def identify(self, source: SimNode) -> None:
-        """A peer's hello."""
+        """A peer says in its hello who it is."""
         self.met[source.name] = source.incarnation, source.number_of_life
         if source.life is not None:
             self._greeted(source, source.life)
@@ -696,11 +696,11 @@ class Life:
         return reading
 
     def reconfigure(self, voters: dict[str, str], learners: dict[str, str]) -> Change:
-        """Raises ``NotLeader``, ``Rejected``."""
+        """Begin a change of the voters and learners; raises ``NotLeader``, ``Rejected``."""
         return self._change(lambda ticket: self.replica.leading(self.now).changes.begin(ticket, voters, learners))
 
     def transfer(self, target: str | None) -> Change:
-        """Raises ``NotLeader``, ``Rejected``."""
+        """Begin to hand leadership over; raises ``NotLeader``, ``Rejected``."""
         return self._change(lambda ticket: self.replica.leading(self.now).transfer.begin(ticket, target))
 
     def _change(self, begin: Callable[[int], None]) -> Change:
@@ -765,7 +765,7 @@ class Life:
     # --- the end
 
     def end(self) -> None:
-        """The process is killed."""
+        """The process is killed; what is open has no answer."""
         self.dead = True
         self.abandon("the node crashed")
         self.checker.stopped(self.name)

@@ -37,7 +37,7 @@ def shrink(
 
 
 class _Shrinker:
-    """One search."""
+    """The search for the least deviations that still fail."""
 
     def __init__(
         self, deviations: Mapping[str, Mapping[int, Value]], fails: Callable[[Deviations], bool], runs_max: int,

@@ -39,7 +39,7 @@ PROFILES: Final = ("swarm", "memory", "calm", "network", "disk", "members", "clo
 
 @attrs.define(kw_only=True)
 class Plan:
-    """One seed's conditions."""
+    """What one seed drew: rules, size, load and faults."""
 
     rules: Rules = Rules.STRICT
     size: int = 3

@@ -206,7 +206,7 @@ def _plain(chance: Chance) -> float:
 
 
 def count(deviations: Mapping[str, Mapping[int, Value]]) -> int:
-    """Number of deviations."""
+    """How many draws deviate from the boring value."""
     return sum(map(len, deviations.values()))
 
 

@@ -67,7 +67,7 @@ class World:
 
     @property
     def waiting(self) -> int:
-        """Entries on the heap."""
+        """How many entries are on the heap."""
         return len(self._heap)
 
     def run(self, until: int) -> None:
@@ -127,7 +127,7 @@ class Clock:
         self.rate_ppm = rate_ppm
 
     def step(self, world_ns: int, step_ns: int) -> None:
-        """Jump ahead."""
+        """Let this clock jump ahead by ``step_ns``."""
         if step_ns < 0:
             raise UsageError("a monotonic clock does not run back")
         self._local, self._world = self.local(world_ns) + step_ns, world_ns

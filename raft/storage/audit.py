@@ -95,7 +95,7 @@ class Report:
 
 
 def identity_of(files: Files) -> Identity:
-    """Raises ``WrongDirectory``."""
+    """Whose directory this is; raises ``WrongDirectory`` if none's."""
     found = read_identity(files)
     if found is None:
         raise WrongDirectory("this is not a raft directory: it has no file 'identity'")

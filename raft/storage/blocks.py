@@ -87,7 +87,7 @@ class LocalKind(enum.IntEnum):
 
 
 class BlockHeader(NamedTuple):
-    """A checked block header."""
+    """What the header of a block says, its checksum verified."""
 
     flags: int
     owner: int
@@ -173,7 +173,7 @@ def encode_hard_state(state: HardState) -> bytes:
 
 
 def decode_hard_state(body: bytes, offset: int = 0) -> HardState:
-    """Raises ``MalformedMessage``."""
+    """Raises ``MalformedMessage`` for bytes that are no hard state."""
     try:
         term, voted, length = _HARD.unpack_from(body, offset)
         start = offset + _HARD.size
@@ -190,7 +190,7 @@ def encode_position(position: Position) -> bytes:
 
 
 def decode_position(body: bytes) -> Position:
-    """Raises ``MalformedMessage``."""
+    """Raises ``MalformedMessage`` for bytes that are no position."""
     if len(body) != _POSITION.size:
         raise MalformedMessage("not a position")
     return Position(*_POSITION.unpack(body))
@@ -201,7 +201,7 @@ def encode_state(state: GroupState) -> bytes:
 
 
 def decode_state(body: bytes) -> GroupState:
-    """Raises ``MalformedMessage``."""
+    """Raises ``MalformedMessage`` for bytes that are no group's state."""
     return GroupState(decode_hard_state(body, _POSITION.size), decode_position(body[: _POSITION.size]))
 
 

@@ -91,7 +91,7 @@ class Span:
 
 @attrs.define(eq=False)
 class Segment:
-    """One segment file."""
+    """What is known of one segment file without reading it."""
 
     sequence: int
     path: str
@@ -308,7 +308,7 @@ class Footer:
 
 
 def decode_footer(data: bytes) -> Footer:
-    """Raises ``MalformedMessage``."""
+    """Raises ``MalformedMessage`` for bytes that are no footer."""
     try:
         first_write, last_write, last_crc, end, packed = cbor2.loads(data)
         spans = {}

@@ -165,7 +165,7 @@ class ReadOnlyFiles(DirectoryFiles):
         return ReadOnlyFile(os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC), self.root / path)
 
     def lock(self) -> None:
-        """Looks beside whoever writes."""
+        """Takes no lock: it may look while another process writes."""
 
     def rename(self, old: str, new: str) -> None:
         raise UsageError("this directory is only looked at")

@@ -25,7 +25,7 @@ SECTOR_BYTES: Final = 512
 
 
 def _no_wait(_seconds: float) -> None:
-    """Nothing is slow."""
+    """Stands for ``sleep`` where no operation is slow."""
 
 
 class _Planned:
@@ -80,7 +80,7 @@ class FaultyFiles:
 
     @property
     def counts(self) -> Counter[str]:
-        """Faults that happened."""
+        """Faults that happened, by operation."""
         return self._planned.counts
 
     def fail(self, operation: str, code: int = errno.EIO, *, skip: int = 0) -> None:
@@ -164,7 +164,7 @@ class FaultyFiles:
 
 
 class _FaultyFile:
-    """Implements ``File``."""
+    """A file whose operations fail as ``FaultyFiles`` plans it."""
 
     def __init__(self, files: FaultyFiles, file: File, path: str) -> None:
         self._files, self._file, self._path = files, file, path
@@ -241,7 +241,7 @@ class FaultyStorage:
 
     @property
     def counts(self) -> Counter[str]:
-        """Faults that happened."""
+        """Faults that happened, by operation."""
         return self._planned.counts
 
     def fail(self, operation: str, *, skip: int = 0) -> None:

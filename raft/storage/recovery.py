@@ -182,7 +182,7 @@ def read_file(files: Files, path: str) -> bytes:
 
 @attrs.define
 class Head:
-    """A segment's first block."""
+    """What a segment's first block says of the segment."""
 
     sequence: int
     path: str

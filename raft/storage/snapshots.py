@@ -64,7 +64,7 @@ def _encode_header(group: int, meta: bytes) -> bytes:
 
 
 def read_header(file: File, path: str) -> StoredSnapshot:
-    """Raises ``DamagedLog``."""
+    """Raises ``DamagedLog`` unless the header is whole and of this version."""
     data = file.pread(HEADER_BYTES, 0)
     if len(data) < HEADER_BYTES or crc32c(data[: _HEADER.size]) != _CRC.unpack_from(data, _HEADER.size)[0]:
         raise DamagedLog(path, 0, "the snapshot's header fails its CRC")
@@ -371,7 +371,7 @@ class _Sink:
         return DiskFull(words) if error.errno in FULL else WriteFailed(words)
 
     def abort(self) -> None:
-        """Drop what is staged."""
+        """Drop what is staged, and its file."""
         if self.ended:
             return
         self.leave()

@@ -304,7 +304,7 @@ class LogWriter:
         self._call_soon(self._tell_failed, error)
 
     def _tell_failed(self, error: StorageError) -> None:
-        """On the loop."""
+        """Called on the loop when a write has failed."""
         self.report()
         self._events.failed(error)
 
@@ -379,5 +379,5 @@ class InlineWriter:
                 self._events.kept(groups)
 
     def close(self) -> None:
-        """Write what was submitted."""
+        """Write what was submitted, and end."""
         self.flush()
