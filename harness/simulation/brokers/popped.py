@@ -190,40 +190,51 @@ class Pops(Judge):
                 made.stored = True
 
     def _puts_back(self, process: BrokerProcess, group: str, message: Message) -> None:
-        """INV_B46, INV_B51, INV_B52: a message is about to come to a group once more."""
-        number, now_ms, counts = _number(message), self._scene.wall_ms, self._scene.counts
-        counts["put back"] += 1
+        """INV_B46, INV_B51, INV_B52: a message is about to come to a group once more. Not so where another leads by
+        now: nobody will see that put, and who makes it has not heard what the other one did."""
+        self._scene.counts["put back"] += 1
+        if self._was_replaced(process):
+            return
+        number, now_ms = _number(message), self._scene.wall_ms
         those = self._of_message[group, number]
         left = [each for each in those if not each.acked]
-        over = [each for each in left if each.visible_ms <= now_ms]
+        over = [each for each in left if each.stored and each.visible_ms <= now_ms]
         if self.complete:
             for name in ("INV_B46", "INV_B51", "INV_B52"):
                 self._counts[name] += 1
             if not left:
                 self._broken("INV_B46", "put back, and it was acknowledged in time", process, group, number, those)
             if not over:
-                self._broken("INV_B51", "put back before its time is over", process, group, number, now_ms, left)
-        if not over:
-            return
-        who = self._who(process)
+                self._broken("INV_B51", "put back, and no time is over", process, group, number, now_ms, left)
+        if over:
+            self._is_put_back(process, over)
+
+    def _is_put_back(self, process: BrokerProcess, over: Sequence[Delivery]) -> None:
+        """One of these is. Nobody says which: some never will be, as what they know of acknowledgements was not told.
+        So it is the oldest of those that are in time, if any is."""
+        counts = self._scene.counts
         fresh = [each for each in over if each.back is _Back.NOT]
-        chosen = min(fresh or over, key=lambda each: (each.back is _Back.STORED, each.visible_ms))
+        chosen = min(fresh or over, key=lambda each: (
+            each.back is _Back.STORED, self._over_ms(each) > BACK_MS, each.visible_ms))
         if not fresh:
             counts["put back again"] += 1
             if self.complete and chosen.back is _Back.STORED:
-                self._broken("INV_B52", "put back again, and it was known to be", process, group, number, over)
-        else:
-            self._in_time(process, chosen)
-        counts["put back by a later master"] += chosen.epoch != self._watch.latest
-        chosen.back, chosen.by = _Back.UNKNOWN, who
-
-    def _in_time(self, process: BrokerProcess, late: Delivery) -> None:
-        """INV_B48: where nothing fails any more."""
-        if self._calm_ms is not None and self.complete:
+                self._broken("INV_B52", "put back again, and it was known to be", process, over)
+        elif self._calm_ms is not None and self.complete:
             self._counts["INV_B48"] += 1
-            over_ms = self._scene.wall_ms - max(late.visible_ms, self._calm_ms)
-            if over_ms > BACK_MS:
-                self._broken("INV_B48", "put back late", process, over_ms, late)
+            if self._over_ms(chosen) > BACK_MS:
+                self._broken("INV_B48", "put back late", process, self._over_ms(chosen), chosen)
+        counts["put back by a later master"] += chosen.epoch != self._watch.latest
+        chosen.back, chosen.by = _Back.UNKNOWN, self._who(process)
+
+    def _over_ms(self, one: Delivery) -> int:
+        """For so long its time is over, and nothing has failed."""
+        now_ms = self._scene.wall_ms
+        return now_ms - max(one.visible_ms, now_ms if self._calm_ms is None else self._calm_ms)
+
+    def _was_replaced(self, process: BrokerProcess) -> bool:
+        assert process.features is not None
+        return process.features.standing.role.epoch < self._watch.latest
 
     @staticmethod
     def _who(process: BrokerProcess) -> tuple[BrokerProcess, int]:

@@ -51,6 +51,8 @@ FAULTS: Final = (
 SETTLE_MS: Final = 20_000
 DELIVER_MS: Final = 20_000
 """And so long where something may have to be delivered."""
+LEVEL_MS: Final = 1_000
+"""A master that is never idle, as nothing that it puts is acknowledged, is level between two puts."""
 
 
 class BrokerScene(Group):
@@ -191,6 +193,8 @@ class BrokerScene(Group):
         end = self.world.now + (SETTLE_MS + (DELIVER_MS if self.plan.features else 0)) * MS
         while self.world.now < end and not (self.watch.level() and self.watch.idle()):
             self.world.run(min(self.world.now + 50 * MS, end))
+        while self.world.now < end + LEVEL_MS * MS and not self.watch.level():
+            self.world.run(self.world.now + 50 * MS)
         if self._stranded():
             self.counts["copy to be made anew"] += 1
         else:
