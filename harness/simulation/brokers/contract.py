@@ -29,7 +29,7 @@ class Excuse(enum.Enum):
 
 @attrs.frozen
 class Loss:
-    """What is known of a new master that lacks something."""
+    """Facts about a new master that lacks messages."""
 
     all_ack: bool
     sync_flush: bool

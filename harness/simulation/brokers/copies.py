@@ -1,5 +1,6 @@
-"""What must hold of the copies that slaves make of their master's log, from a frame's bytes to a cut: INV_B2, INV_B6 to
-INV_B12, INV_B28 and INV_C14, for ``BrokerWatch``. Knows no promise to producers.
+"""What must hold of the copies that slaves make of their master's log, from a frame's bytes to a cut.
+
+``BrokerWatch`` asks INV_B2, INV_B6 to INV_B12, INV_B28 and INV_C14 here. This module knows no promise to producers.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ class Copies:
         self._watch, self._scene, self._counts, self._broken = watch, watch.scene, watch.counts, watch.broken
         self._compared: dict[End, int] = {}
         self._cuts_at: dict[Host, int] = {}
-        """A cut that is under way."""
+        """Where a cut that is under way cuts."""
 
     def stores(self, process: BrokerProcess, end: End | None, offset: int, body: bytes) -> None:
-        """INV_B8, INV_B11, INV_B28: right before a slave appends."""
+        """Asks INV_B8, INV_B11 and INV_B28 right before a slave appends."""
         log = process.journal.log
         self._watch.doubts.appends(process, offset, body)
         self._counts["INV_B11"] += 1
@@ -46,7 +47,7 @@ class Copies:
             self._broken("INV_B8", "bytes that the master does not have", process, offset, len(body))
 
     def acknowledges(self, process: BrokerProcess, end: End | None, data: bytes) -> None:
-        """INV_B2, INV_B7, INV_B12, INV_C14: as a slave sends."""
+        """Asks INV_B2, INV_B7, INV_B12 and INV_C14 as a slave acknowledges."""
         for message in SlaveMessages().feed(data):
             if isinstance(message, Ack):
                 self._acknowledges(process, end, message.offset)
@@ -82,7 +83,7 @@ class Copies:
             host.unsafe = False
 
     def _level(self, process: BrokerProcess, master: BrokerProcess, offset: int) -> bool:
-        """Whether all that its master's log has is acknowledged."""
+        """Whether the slave has acknowledged all of its master's log."""
         mine, theirs = process.journal, master.journal
         begin = max(mine.begin, theirs.begin)
         return offset >= mine.end >= theirs.end and (
@@ -112,7 +113,7 @@ class Copies:
             self._broken("INV_B6", "an epoch behind the log's end", process, last, end)
 
     def truncates(self, process: BrokerProcess, point: int) -> None:
-        """INV_B9: right before a cut."""
+        """Asks INV_B9 right before a cut."""
         self._scene.counts["truncated"] += 1
         self._cuts_at[process.host] = point
         group = self._scene.group()
@@ -126,7 +127,7 @@ class Copies:
         self._watch.cut_off(process)
 
     def truncated(self, process: BrokerProcess, point: int) -> None:
-        """INV_B10: after the log was cut and everybody told."""
+        """Asks INV_B10 after the log was cut and all parts were told."""
         self._cuts_at.pop(process.host, None)
         if process.dead or process.journal.end != point:
             return
@@ -151,5 +152,5 @@ class Copies:
             self._broken("INV_B10", "confirmed behind the cut", process, journal.confirm_offset, point)
 
     def end_of_run(self, host: Host, end: int) -> int:
-        """Where the log of a run that is over ends, ``end`` but for a cut under way: any of it may be carried out."""
+        """Where the log ends after a run: at ``end``, or lower if a cut was under way."""
         return min(end, self._cuts_at.pop(host, end))

@@ -1,6 +1,6 @@
 """What must hold of logs that outlived their machine: INV_B28 to INV_B30, for ``BrokerWatch``.
 
-Who lost something is known here from the disks, whatever the replicas believe. Knows no role and no promise.
+It reads from the disks which broker lost something, whatever the replicas believe. It knows no role and no promise.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Doubts:
     def __init__(self, watch: BrokerWatch) -> None:
         self._watch, self._scene = watch, watch.scene
         self._synced: dict[Host, int] = {}
-        """Up to where a log was surely on disk at a power cut, of those that were made level with no master's since."""
+        """The synced end of each log at a power cut, until it is level with a master's."""
         self._copied: dict[Host, int] = {}
-        """From where on a slave appended since the last power cut; a kill takes nothing of it."""
+        """Where a slave's appends began after the last power cut. A kill takes none of them."""
         self._better: dict[int, list[str]] = {}
-        """By epoch, who might have been elected as well, and lacked nothing."""
+        """By epoch: brokers that could have been elected instead, and lacked nothing."""
 
     def cut(self, host: Host, synced: int | None) -> None:
         """A power cut under asynchronous flush: what is left of the log is trusted only as far as it was synced. None:
@@ -40,11 +40,11 @@ class Doubts:
         host.unsafe = True
 
     def trusted(self, process: BrokerProcess) -> None:
-        """The log is level with a master's, as replication says."""
+        """Takes that a log is level with a master's, as replication says."""
         self._scene.counts["log in doubt no longer"] += self._synced.pop(process.host, None) is not None
 
     def appends(self, process: BrokerProcess, offset: int, body: bytes) -> None:
-        """INV_B28: right before a slave does."""
+        """Asks INV_B28 right before a slave appends."""
         self._copied.setdefault(process.host, offset)
         self._watch.counts["INV_B28"] += 1
         if not _is_whole(body, offset, process.journal.log.file_bytes):
@@ -63,7 +63,7 @@ class Doubts:
 
     def chosen(self, elected: Elected, command: object, groups: Iterable[tuple[GroupKey, BrokerGroup, BrokerGroup]],
                ) -> None:
-        """Whom else it might have been; an operator who names one is not asked, and ``unclean`` waits for nobody."""
+        """Notes who else could have been elected. An operator's choice and ``unclean`` elections do not count."""
         asked = command if isinstance(command, ElectMaster) else None
         if asked is not None and asked.designate:
             return
@@ -76,7 +76,7 @@ class Doubts:
                 host.name for host in hosts if host is not None and not host.unsafe and not host.learner]
 
     def leads(self, process: BrokerProcess, epoch: int, *, again: bool, unclean: bool) -> None:
-        """INV_B29: a broker is master now."""
+        """Asks INV_B29 when a broker has become master."""
         host, plan = process.host, self._scene.plan
         self._synced.pop(host, None)
         if not host.unsafe or again or unclean or not plan.all_ack or plan.sync_flush:

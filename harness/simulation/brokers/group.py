@@ -1,5 +1,6 @@
-"""A broker group in a world: its machines, what chance does to them, and its clients. Knows no controllers: whoever
-brings them says what they have decided, and carries what brokers ask.
+"""A broker group in a world: its machines, what chance does to them, and its clients.
+
+It knows no controllers. A scene that has them says what they decided, and carries what brokers ask.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ logging.getLogger("broker").addHandler(logging.NullHandler())  # what it says of
 
 E_PROBE: Final = 28
 WALL_MS: Final = 1_700_000_000_000
-"""As a seed begins."""
+"""The wall clock when a seed begins."""
 
 
 class Group(ABC):
@@ -61,9 +62,9 @@ class Group(ABC):
         self.hosts = [self._make_host(number) for number in range(plan.brokers)]
         self._lives = 0
         self.copies: list[Host] = []
-        """Machines with a copy of another one's disk, that run beside it."""
+        """Machines that run with a copy of another machine's disk."""
         self.lost: set[int] = set()
-        """Ids that no promise counts any more: their disk is gone, or they were cleaned away."""
+        """Ids for which no promise holds: their disk is gone, or they were cleaned away."""
         self.producers = [Producer(self, number) for number in range(plan.producers)]
         self.consumer = Consumer(self)
         if "delays" in plan.features:
@@ -99,18 +100,18 @@ class Group(ABC):
     @abstractmethod
     def ask(self, process: BrokerProcess, address: str, command: Command, timeout_ms: int,
             then: Callable[[Command | None], None]) -> None:
-        """A request to a controller."""
+        """Sends a request to a controller."""
 
     @abstractmethod
     def channel_closed(self, host: Host, channel: BrokerChannel) -> None:
-        """A controller hears of it sooner or later."""
+        """The controller hears of a closed connection sooner or later."""
 
     @abstractmethod
     def restart(self, host: Host, span_ms: int) -> None:
-        """Start it again later, unless somebody else does meanwhile."""
+        """Starts the machine's broker later, unless it was started meanwhile."""
 
     def reported(self, process: BrokerProcess, problem: str) -> None:
-        """A broker tells its operator."""
+        """Takes what a broker tells its operator."""
         self.counts["report"] += 1
         self.counts["second life refused"] += "not registered, and asked again" in problem
         self.counts["resigned"] += "asks for another election" in problem
@@ -120,7 +121,7 @@ class Group(ABC):
 
     def probe(self, process: BrokerProcess, address: str, command: Command, timeout_ms: int,
               then: Callable[[Command | None], None]) -> None:
-        """A question of one broker to another. Who is not there, or has stopped meanwhile, answers nothing."""
+        """Carries a question of one broker to another. A broker that is down or stopped answers nothing."""
         host, other = process.host, self.host_at(address)
 
         def asked() -> None:
@@ -138,12 +139,12 @@ class Group(ABC):
 
     @property
     def wall_ms(self) -> int:
-        """All machines have the same."""
+        """The wall clock, which all machines share."""
         return WALL_MS + self.world.now // MS
 
     @property
     def over(self) -> bool:
-        """Clients do nothing any more."""
+        """Whether clients have stopped."""
         return self.world.now >= self._ends
 
     def host_at(self, address: str) -> Host:
@@ -156,12 +157,12 @@ class Group(ABC):
         return self.host_at(address) if address else None
 
     def new_life(self) -> int:
-        """Of a process. Real ones are random: no two are the same."""
+        """A number for a process's life. Real ones are random: no two are the same."""
         self._lives += 1
         return self._lives
 
     def guess_master(self, tried: int) -> int:
-        """Where a producer turns to next: what the controllers say, mostly."""
+        """The broker that a producer turns to next: mostly the master on record."""
         host = self.host_of(group.master) if (group := self.group()) is not None else None
         if host is None or self._guesses.chance(0.25):
             return tried + 1
@@ -189,14 +190,14 @@ class Group(ABC):
         return (None, True, False)[self._resumes.between(0, 2, 0)]
 
     def seen(self) -> bool:
-        """Whether a controller hears of a channel's end."""
+        """Whether a controller hears that a connection ended."""
         if self._closes.chance(1 - self.plan.close_seen):
             self.counts["close unseen"] += 1
             return False
         return True
 
     def found(self, error: Exception) -> None:
-        """Something was found where it would be swallowed: it ends the run right after this event."""
+        """Keeps a violation that would be swallowed where it was found: it ends the run after this event."""
         self.world.at(self.world.now, _throw, error, tie=-1)
 
     # --- the network -----------------------------------------------------------------------------------------
@@ -242,18 +243,18 @@ class Group(ABC):
         return [who, 1 + int(chance() ** 1.5 * (self.able + 1)), span_ms, int(chance() < 0.4)]
 
     def demand_again(self, host: Host, least: int) -> None:
-        """As it was, if that can be: what was demanded for a while may end when all is healed."""
+        """Takes back a demand that was for a while. That may come when all is healed."""
         host.demand(min(least, self.able) if self.healed else least)
 
     def demand_what_can_be(self) -> None:
-        """Healed, an operator demands no more than there are."""
+        """After healing the operator demands no more members than there are."""
         for host in self.hosts if self.plan.demand_chance else ():
             if host.min_in_sync > self.able:
                 host.demand(self.able)
 
     @property
     def able(self) -> int:
-        """How many may be in sync."""
+        """How many members can be in sync."""
         return self.plan.brokers - self.plan.learners
 
     # --- clients ---------------------------------------------------------------------------------------------
@@ -278,7 +279,7 @@ class Group(ABC):
 
 
 def calls(link: Link) -> Receiver:
-    """Whoever a link leads to: what arrives is called."""
+    """The receiver of a link: it calls what arrives."""
     return _call
 
 

@@ -1,4 +1,4 @@
-"""What consumers could see, and in which order: INV_B5, INV_B18 and INV_B19. Judges histories, queue by queue."""
+"""Judges what consumers could see and in which order, queue by queue: INV_B5, INV_B18 and INV_B19."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
 
 
 class ConsumerHistory:
-    """Of one scene. ``void``: something was lost that may be, and offsets begin again."""
+    """The history of one scene. ``void``: an allowed loss happened, and offsets begin again."""
 
     def __init__(self, watch: BrokerWatch) -> None:
         self._watch = watch
         self.void = False
         self.in_doubt: set[tuple[int, int]] = set()
-        """(producer, sequence) whose outcome was unknown at least once."""
+        """Pairs of producer and sequence whose outcome was unknown at least once."""
         self._seen: dict[tuple[bytes, int, int], bytes] = {}
-        """By (topic, queue, queue offset), the message that stands there for ever."""
+        """The message that stands for ever at each (topic, queue, queue offset)."""
         self._last: dict[int, int] = {}
-        """By producer, the greatest sequence number seen."""
+        """The greatest sequence number seen of each producer."""
         self._next: dict[tuple[BrokerProcess, bytes, int], int] = {}
 
     def forget(self, process: BrokerProcess) -> None:
-        """This run's queues begin anew: it ended, or its log was cut."""
+        """Forgets the queues of a run that ended or whose log was cut."""
         for key in [key for key in self._next if key[0] is process]:
             del self._next[key]
 
     def arrived(self, process: BrokerProcess, topic: bytes, queue: int, queue_offset: int, offset: int,
                 size: int) -> None:
-        """A broker shows a message to its consumers."""
+        """Takes a message that a broker shows to consumers."""
         counts = self._watch.counts
         counts["INV_B18"] += 1
         due = self._next.get((process, topic, queue))
@@ -65,7 +65,7 @@ class ConsumerHistory:
             self._last[producer] = sequence
 
     def consumed(self, process: BrokerProcess, queue: int, record: Record) -> None:
-        """A consumer read it from a master."""
+        """Takes a message that a consumer read from a master."""
         if self.void or not self._watch.lossless:
             return
         self._watch.counts["INV_B5"] += 1

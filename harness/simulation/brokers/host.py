@@ -1,7 +1,7 @@
-"""A machine: a disk that outlives its broker's runs, a clock, and whoever runs now.
+"""A machine: a disk that outlives its broker's runs, a clock, and the current run.
 
-A run ends by a kill, which leaves what the system was given; by a power cut, which leaves what was synced and what luck
-leaves of the rest; or right before any operation on files. Knows nothing of what a broker does.
+A run ends by a kill, which leaves all writes; by a power cut, which leaves what was synced and, by chance, some of the
+rest; or right before any operation on files. This module does not know what a broker does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SIGSTOP: Final = "SIGSTOP"
 
 
 class Killed(BaseException):
-    """The process is no more. Nothing below may catch it."""
+    """Ends a process. No code of the broker may catch it."""
 
 
 class Host:
@@ -35,21 +35,21 @@ class Host:
         self.files = MemoryFiles(hook=self._site)
         self.disk = MachineDisk(self, self.files)
         self.min_in_sync = scene.plan.min_in_sync
-        """As its runs are configured from now on."""
+        """``minInSyncReplicas`` of the next runs."""
         self.clock = Clock((number + 1) * 7_000_000_000)
         self.process: BrokerProcess | None = None
         self.life = 0
         self.paused: list[tuple[bool, Callable[[], None]]] | None = None
-        """What comes while its process stands still; True: a timer's."""
+        """What came while the process stood still; True: from a timer."""
         self._stopped_by: set[str] = set()
         self.stood = (0, 0)
-        """From when to when it stood still the last time."""
+        """Begin and end of the last time that it stood still."""
         self.held = 0
-        """Up to where the log certainly is on this machine, as of the end of the last run."""
+        """The log up to here survived the last run for certain."""
         self.boots = 1
         """How often this machine was started."""
         self.unsafe = False
-        """A power cut took something of its log, and it has not caught up since."""
+        """A power cut took part of its log, and it has not caught up since."""
         self._running = False
 
     @property
@@ -81,7 +81,7 @@ class Host:
             self._died()
 
     def do(self, process: BrokerProcess | None, kind: int, call: Callable[[], None], *, timer: bool = False) -> None:
-        """An event of this run; nothing if that is over. Waits while the process is stopped."""
+        """Runs an event of this run, later if the process stands still, never if the run is over."""
         if process is None or self.process is not process:
             return
         if self.paused is not None:
@@ -108,7 +108,7 @@ class Host:
             self.min_in_sync = least
 
     def _site(self, what: str) -> None:
-        """Before each operation on files."""
+        """Decides before each operation on files whether the run ends there."""
         if not self._running:
             raise Killed
         if self.scene.site(what):
@@ -122,7 +122,7 @@ class Host:
         self.scene.restart(self, 20 + self.number * 37)
 
     def crash(self, *, power: bool, noticed: bool = True) -> None:
-        """The run ends here; ``noticed``: controllers may hear of it."""
+        """Ends the run; ``noticed``: controllers may hear of it."""
         process, self.process = self.process, None
         self._running = False
         if process is None:
@@ -147,7 +147,7 @@ class Host:
     # --- stopped ---------------------------------------------------------------------------------------------
 
     def pause(self, why: str = SIGSTOP) -> None:
-        """Its event loop stands still until each reason is gone."""
+        """Stops the event loop until each reason is gone."""
         if self.process is not None:
             self._stopped_by.add(why)
             if self.paused is None:
@@ -155,7 +155,7 @@ class Host:
                 self.stood = self.now, self.now
 
     def resume(self, why: str = SIGSTOP) -> None:
-        """What its loop finds first, timers that are overdue or what came meanwhile, is chance."""
+        """Lets the loop go on. Chance says whether it finds overdue timers or arrivals first."""
         self._stopped_by.discard(why)
         if self.paused is None or self._stopped_by:
             return

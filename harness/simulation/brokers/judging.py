@@ -1,4 +1,4 @@
-"""What a feature's judge is asked and told, by ``BrokerWatch``: one for each feature, by the topics of its records."""
+"""The interface of a feature's judge. ``BrokerWatch`` tells each judge of the records in its topics."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Judge:
-    """Override what the feature has."""
+    """A judge of nothing; each feature overrides what concerns it."""
 
     topics: ClassVar[frozenset[bytes]] = frozenset()
-    """Of its records: those that wait, and those that clients are to see."""
+    """Topics of its records: waiting ones, and those that clients are to see."""
 
     def __init__(self, watch: BrokerWatch) -> None:
         self._watch, self._scene, self._counts, self._broken = watch, watch.scene, watch.counts, watch.broken
@@ -30,28 +30,28 @@ class Judge:
         return self._watch.lossless and not self._partial
 
     def leads(self, process: BrokerProcess) -> None:
-        """It became master, and its parts know."""
+        """A run became master, and its parts know."""
         if process.journal.begin > 0:
             self._partial = True
 
     def puts(self, process: BrokerProcess, messages: Sequence[Message]) -> None:
-        """Right before somebody puts them, of whose topics the first is one of these."""
+        """Messages are about to be put, the first of them in one of these topics."""
 
     def answered(self, process: BrokerProcess, messages: Sequence[Message], result: PutResult) -> None:
-        """What became of that, as its master knows."""
+        """The master knows the outcome of a put."""
 
     def arrived(self, process: BrokerProcess, queue_offset: int, outline: Outline) -> None:
-        """A record became visible somewhere."""
+        """A record became visible on a broker."""
 
     def waits(self, process: BrokerProcess) -> bool:
-        """Whether this master, when nothing fails any more, has something left to do."""
+        """Whether this master has work left, once no fault is active."""
         return False
 
     def settled(self, process: BrokerProcess) -> None:
-        """Nothing fails any more, and all had its time."""
+        """No fault is active, and all work has had its time."""
 
     def _is_new(self, queue_offset: int, outline: Outline) -> bool:
-        """Whether nobody has seen this record yet."""
+        """Whether this record is seen for the first time."""
         offset, _, queue_id, _, _, time_ms, topic, _ = outline
         key = topic, queue_id, queue_offset, offset, time_ms
         if key in self._known:

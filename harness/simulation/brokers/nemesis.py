@@ -1,6 +1,6 @@
-"""What befalls the brokers of a scene, their machines and the controllers, one act of chance at a time.
+"""Faults of brokers, their machines and the controllers, one act of chance at a time.
 
-Each act is one decision on the tape, whose boring value is to do nothing. Whatever is done is undone after a while.
+Each act is one decision on the tape, whose boring value is to do nothing. Each fault is undone after a while.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from harness.simulation.brokers.scene import BrokerScene
 
 TOLD_OF: Final = frozenset({"notify late"})
-"""Not done at a moment: messages suffer it."""
+"""Faults of messages, which no moment brings."""
 
 
 class Nemesis:
-    """Of one scene, until ``ends_ns``."""
+    """Brings faults to one scene, until ``ends_ns``."""
 
     def __init__(self, scene: BrokerScene, draws: Stream, ends_ns: int) -> None:
         self._scene, self._draws, self._ends = scene, draws, ends_ns
@@ -66,7 +66,7 @@ class Nemesis:
             self._scene.restart(host, span_ms)
 
     def _do_power_cut(self, host: Host, span_ms: int, number: int) -> None:
-        """Of this machine, or of all."""
+        """Cuts the power of this machine, or of all."""
         for each in self._scene.hosts if number % 4 == 0 else [host]:
             if each.process is not None:
                 each.crash(power=True)
@@ -85,7 +85,7 @@ class Nemesis:
         self._cut(other.name, host.name, span_ms)
 
     def _do_pause(self, host: Host, span_ms: int, number: int) -> None:
-        """Its loop does not run, its timers are late, and what is sent to it waits in its machine."""
+        """Stops its loop: timers are late, and what is sent to it waits in its machine."""
         if host.process is not None and host.paused is None:
             self._counts["pause"] += 1
             host.pause()
@@ -98,7 +98,7 @@ class Nemesis:
         self._do_failover(host, span_ms, number)
 
     def _do_alone(self, host: Host, span_ms: int, number: int) -> None:
-        """All others die, and its operator has it go on alone for a while."""
+        """Kills all others; the operator has this one go on alone for a while."""
         self._counts["alone"] += 1
         for other in self._scene.hosts:
             if other is not host:
@@ -116,14 +116,14 @@ class Nemesis:
         self._harm_disk("slow disk", host, span_ms, number, slow)
 
     def _do_stalled_disk(self, host: Host, span_ms: int, number: int) -> None:
-        """What is handed to it to be synced is not, for a while."""
+        """Syncs do not end for a while."""
         def stall(each: Host) -> None:
             each.disk.stalled = True
 
         self._harm_disk("stalled disk", host, span_ms, number, stall)
 
     def _do_hanging_disk(self, host: Host, span_ms: int, number: int) -> None:
-        """Nor does anything else return: who writes stands still."""
+        """No operation on files returns for a while: a broker that writes stands still."""
         def hang(each: Host) -> None:
             each.disk.stalled = each.disk.hangs = True
 
@@ -136,7 +136,7 @@ class Nemesis:
         self._harm_disk("full disk", host, span_ms, number, fill)
 
     def _harm_disk(self, what: str, host: Host, span_ms: int, number: int, harm: Callable[[Host], None]) -> None:
-        """Of this machine; or of all, which have one disk then."""
+        """Harms the disk of this machine, or of all, as if they shared one."""
         shared = number % 5 == 0
         self._counts[what] += 1
         self._counts["shared disk"] += shared
@@ -159,13 +159,13 @@ class Nemesis:
         return [controller.name for controller in self._scene.controllers]
 
     def _do_cut(self, host: Host, span_ms: int, number: int) -> None:
-        """From another broker, both ways."""
+        """Cuts it off from another broker, both ways."""
         other = self._scene.hosts[number % len(self._scene.hosts)]
         self._cut(host.name, other.name, span_ms)
         self._cut(other.name, host.name, span_ms)
 
     def _do_one_way(self, host: Host, span_ms: int, number: int) -> None:
-        """Between it and another broker, or a controller."""
+        """Cuts one way between it and another broker or a controller."""
         self._counts["one way"] += 1
         others = [other.name for other in self._scene.hosts] if number % 2 else self._controllers()
         other = others[number // 2 % len(others)]
@@ -173,14 +173,14 @@ class Nemesis:
         self._cut(*pair, span_ms)
 
     def _do_severed(self, host: Host, span_ms: int, number: int) -> None:
-        """From all controllers; brokers and clients still hear it."""
+        """Cuts it off from all controllers; brokers and clients still hear it."""
         self._counts["severed"] += 1
         for name in self._controllers():
             self._cut(host.name, name, span_ms)
             self._cut(name, host.name, span_ms)
 
     def _do_lonely(self, host: Host, span_ms: int, number: int) -> None:
-        """From all other brokers, both ways or one; controllers and clients still hear it, and each other."""
+        """Cuts it off from all other brokers, one way or both; controllers and clients still hear it."""
         self._counts["lonely"] += 1
         for name in self._others(host):
             if number % 4 != 1:
@@ -189,19 +189,19 @@ class Nemesis:
                 self._cut(name, host.name, span_ms)
 
     def _do_deaf(self, host: Host, span_ms: int, number: int) -> None:
-        """It hears no server, and all hear it."""
+        """Lets it hear no server, while all hear it."""
         self._counts["deaf"] += 1
         for name in (*self._others(host), *self._controllers()):
             self._cut(name, host.name, span_ms)
 
     def _do_mute(self, host: Host, span_ms: int, number: int) -> None:
-        """No server hears it, and it hears all."""
+        """Lets no server hear it, while it hears all."""
         self._counts["mute"] += 1
         for name in (*self._others(host), *self._controllers()):
             self._cut(host.name, name, span_ms)
 
     def _do_reset(self, host: Host, span_ms: int, number: int) -> None:
-        """A channel to a controller, or a connection between brokers, breaks."""
+        """Breaks a connection to a controller or between brokers."""
         process = host.process
         if process is None or host.paused is not None:
             return
@@ -222,7 +222,7 @@ class Nemesis:
         self._scene.fail_over()
 
     def _do_controller_pause(self, host: Host, span_ms: int, number: int) -> None:
-        """One of them stands still; the active one is followed by another before long."""
+        """Stops a controller; another one soon follows the active one."""
         controller = self._scene.controllers[number % len(self._scene.controllers)]
         if controller.paused is not None:
             return
@@ -235,7 +235,7 @@ class Nemesis:
                 self._scene.fail_over() if controller is self._scene.leader else None))
 
     def _do_designate(self, host: Host, span_ms: int, number: int) -> None:
-        """An operator asks for another master."""
+        """Has an operator ask for another master."""
         group, leader = self._scene.group(), self._scene.leader
         if group is None or leader is None or not group.replicas:
             return
@@ -248,7 +248,7 @@ class Nemesis:
                 CLUSTER, GROUP, ids[number % len(ids)], True)), _ignore)
 
     def _do_forged(self, host: Host, span_ms: int, number: int) -> None:
-        """Somebody tells a broker who is master, in an epoch that nobody gave."""
+        """Tells a broker of a master in an epoch that no controller gave."""
         process, other = host.process, self._scene.hosts[number % len(self._scene.hosts)]
         if process is None or process.member.manager.role is None:
             return
@@ -260,4 +260,4 @@ class Nemesis:
 
 
 def _ignore(answer: Command) -> None:
-    """An operator reads it, or does not."""
+    """The operator does nothing about it."""

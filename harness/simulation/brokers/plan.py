@@ -1,6 +1,6 @@
-"""What one seed is about: the group's mode, its brokers, the load, and what befalls them.
+"""What one seed is about: the group's mode, its brokers, the load, and the faults.
 
-The boring value everywhere is three calm brokers that acknowledge what all in sync hold.
+The boring values are three calm brokers that acknowledge what all in sync hold.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ no controller gave; ``lonely``: from all other brokers; ``deaf`` and ``mute``: o
 Where operators change what is demanded, ``alone``, too: all others die, and the operator has this one go on without
 them."""
 SILENCE_MS: Final = 500
-"""After which who repeats itself is silent."""
+"""A peer that repeats itself is silent after so long."""
 YIELD_WAIT_MS: Final = 250
-"""For which members may say that they reach each other."""
+"""How long members may take to say that they reach each other."""
 FEATURES: Final = ("delays", "timers", "transactions", "pops")
 """What parts of a broker do with messages, which a seed may have; each is a profile, too, that always has it."""
 PROFILES: Final = (
@@ -37,7 +37,7 @@ PROFILES: Final = (
 """``demands``: an operator changes ``minInSyncReplicas`` of running brokers again and again. ``silence``: nobody dies,
 and processes stand still or are not heard. ``disks``: they are slow, stall, hang or are full."""
 DELAYS_MS: Final = (1_000, 2_000, 3_000)
-"""Of the delay levels."""
+"""Delays of the levels, from the first."""
 TIMER_MS: Final = 100
 """``timerPrecisionMs``."""
 _OF: Final = {
@@ -56,7 +56,7 @@ class BrokerPlan:
 
     brokers: int = 3
     learners: int = 0
-    """Of them, the last ones."""
+    """How many of the brokers are learners: the last ones."""
     duration_ms: int = 15_000
     all_ack: bool = True
     sync_flush: bool = False
@@ -66,7 +66,7 @@ class BrokerPlan:
     wait_master_lease: bool = False
     unclean: bool = False
     timeout_ms: int = 1_500
-    """Of heartbeats."""
+    """Timeout of heartbeats to controllers."""
     beat_ms: int = 300
     poll_ms: int = 700
     priorities: bool = False
@@ -85,39 +85,39 @@ class BrokerPlan:
     harm_chance: float = 0.0
     harm_ns: int = 60 * MS
     site_chance: float = 0.0
-    """Of a crash right before an operation on files."""
+    """Chance of a crash right before an operation on files."""
     sync_ms: int = 0
     """Up to how long a sync takes longer than usual."""
     busy: float = 0.0
     """Chance that a turn comes late."""
     young_hold_ms: int = 0
     shows_all: bool = False
-    """A new master shows all that it has, as Java's do."""
+    """A new master shows all that it has, as a Java master does."""
     java_controllers: bool = False
-    """They know no fields of ours: neither leases nor who lost what it wrote."""
+    """Controllers know no fields of ours: neither leases nor logs in doubt."""
     controllers_by_name: bool = False
-    """What controllers say does not come from addresses that are configured."""
+    """Controllers speak from other addresses than those configured."""
     lost_notifications: float = 0.0
     close_seen: float = 0.7
     late_close_ms: int = 0
     links: LinkProfile = LinkProfile()
     demand_chance: float = 0.0
-    """That a broker's operator changes what it demands, in each ``demand_ns``."""
+    """Chance that an operator changes a broker's demand, in each ``demand_ns``."""
     demand_ns: int = 150 * MS
     slave_timeout_ms: int = 700
     disk_stall_ms: int = 600
     beat_interval_ms: int = 100
-    """Between brokers, which repeat themselves; 0: they do not."""
+    """Between repeated messages of replication; 0: brokers do not repeat them."""
     features: tuple[str, ...] = ()
     """Without any, brokers have no parts."""
     feature_ns: int = 60 * MS
-    """Between two things that clients do with each of them."""
+    """Between two acts of clients for each feature."""
     save_ms: int = 1_000
-    """Between two writes of how far a part is."""
+    """Between two writes of a part's position."""
     checks_max: int = 1_000
     """``transactionCheckMax``."""
     reset_chance: float = 0.0
-    """That an operator sends a popping group elsewhere, in each ``feature_ns``."""
+    """Chance that an operator resets a popping group, in each ``feature_ns``."""
     copy_ms: int = 800
     """Between two copies that a slave makes of its master's tables."""
 
@@ -135,7 +135,7 @@ class BrokerPlan:
 
 
 def draw(tape: Tape, profile: str) -> BrokerPlan:
-    """Draw the conditions of one seed."""
+    """Draws the conditions of one seed."""
     stream = tape.stream("swarm")
     plan = BrokerPlan()
     plan.brokers = stream.pick((1, 2, 2, 3, 3, 3, 3, 4), 3)
@@ -160,7 +160,7 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
     plan.op_ns = MS * stream.pick((5, 15, 40), 15)
     plan.put_chance = stream.between(1, 10, 7) / 10
     plan.body_max = stream.pick((40, 200, 1_500), 200)
-    if plan.flow_bytes:  # slaves that never keep up would be nothing's fault
+    if plan.flow_bytes:  # else slaves might never keep up, and nothing would be wrong
         plan.flow_bytes = max(plan.flow_bytes, plan.body_max * 1_000 * MS // plan.op_ns)
     plan.sync_ms = stream.pick((0, 0, 5, 60), 0)
     plan.busy = stream.pick((0.0, 0.0, 0.1), 0.0)
@@ -187,13 +187,13 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
 
 
 def draw_features(plan: BrokerPlan, stream: Stream, profile: str) -> None:
-    """What parts there are, mostly none: they cost time, and no property of replication needs them."""
+    """Draws the parts, mostly none: they cost time, and no property of replication needs them."""
     drawn = tuple(feature for feature in FEATURES[:3] if stream.chance(0.2))
     plan.feature_ns = MS * stream.pick((20, 60, 200), 60)
     plan.save_ms = stream.pick((100, 1_000, 10_000), 1_000)
     plan.copy_ms = stream.pick((300, 800, 3_000), 800)
     plan.checks_max = stream.pick((1_000, 1_000, 3), 1_000)
-    if stream.chance(0.2):  # behind the others, so that seeds are what they were
+    if stream.chance(0.2):  # drawn after the others, so that old seeds mean the same
         drawn += FEATURES[3:]
     plan.reset_chance = stream.pick((0.0, 0.0, 0.02), 0.0)
     if profile in FEATURES:
@@ -205,7 +205,7 @@ def draw_features(plan: BrokerPlan, stream: Stream, profile: str) -> None:
 
 
 def draw_demands(plan: BrokerPlan, stream: Stream, *, always: bool, never: bool) -> None:
-    """Whether an operator changes what brokers demand while they run."""
+    """Draws whether an operator changes the demands of running brokers."""
     chance = stream.pick((0.0, 0.0, 0.02, 0.1), 0.0)
     plan.demand_chance = 0.0 if never else max(chance, 0.05) if always else chance
     if plan.demand_chance:  # a put waits for longer than a minimum takes to be lowered

@@ -1,4 +1,4 @@
-"""One run of a broker: store, journal, puts, replication and replicas manager, in turns as its event loop makes them.
+"""One run of a broker: store, journal, puts, replication and replicas manager take turns as in its event loop.
 
 ``Turns`` is the shipped journal, woken by the world instead of a task. ``Member`` is the shipped membership with
 simulated requests.
@@ -63,10 +63,10 @@ class _TurnBell(Bell):
 
 
 class Turns(Journal):
-    """The journal, driven from outside."""
+    """The shipped journal, driven by the world."""
 
     def begin_turns(self, wake: Callable[[], None]) -> None:
-        """As at the start of ``run``."""
+        """Does what ``run`` does when it starts."""
         self._bell = _TurnBell(wake)
         now_ns = self.now_ns()
         self._flush_began_ns = now_ns
@@ -74,17 +74,17 @@ class Turns(Journal):
         wake()
 
     def turn(self) -> bool:
-        """True: there is more to dispatch."""
+        """Takes one turn; returns whether there is more to dispatch."""
         return self._turn()
 
     def tick(self) -> None:
-        """As its ticking task does."""
+        """Does what the ticking task does."""
         self._tick()
 
 
 @attrs.frozen(eq=False)
 class _Watched:
-    """Who hears what became of a put, when it was looked at."""
+    """Passes on the outcome of a put after the watch has seen it."""
 
     process: BrokerProcess
     messages: Sequence[Message]
@@ -100,12 +100,12 @@ class _Watched:
 
 
 class WatchedPuts(Puts):
-    """The shipped ones; each put is looked at, a client's and a part's."""
+    """The shipped puts. The watch sees each put of clients and of parts."""
 
     process: BrokerProcess
 
     def put(self, messages: Sequence[Message], done: Done, *, wait_store_ok: bool = True) -> None:
-        """One that was held comes again, from where what is raised is swallowed."""
+        """Puts a message. A held one comes again from a caller that swallows exceptions."""
         process, scene = self.process, self.process.scene
         try:
             if not isinstance(done, _Watched):
@@ -117,7 +117,7 @@ class WatchedPuts(Puts):
 
 
 class BrokerProcess:
-    """From ``open`` to the end of the run."""
+    """One run of a broker, from ``open`` to its end."""
 
     def __init__(self, host: Host) -> None:
         self.host, self.scene = host, host.scene
@@ -144,9 +144,9 @@ class BrokerProcess:
         self.opened = True
         self.scene.watch.runs.recovered(self)
         self.demanded = host.min_in_sync
-        """``minInSyncReplicas`` as it is in force."""
+        """The ``minInSyncReplicas`` in force."""
         self.behind_a_beat: list[Callable[[], None]] = []
-        """To be done when the next heartbeat has left."""
+        """Calls that wait until the next heartbeat has left."""
         self.puts: WatchedPuts = WatchedPuts(
             journal, self._quorum(host.min_in_sync), sync_flush_timeout_ms=FLUSH_TIMEOUT_MS)
         self.puts.process = self
@@ -186,7 +186,7 @@ class BrokerProcess:
         self.scene.watch.demands.changed(self)
 
     def _demands(self, quorum: QuorumConfig) -> None:
-        """From now on. As ``broker.roles`` does."""
+        """Puts another minimum in force, as ``broker.roles`` does."""
         self.puts.configure(quorum, sync_flush_timeout_ms=FLUSH_TIMEOUT_MS)
         self.scene.watch.demands.in_force(self, quorum.min_in_sync_replicas)
         self.switch.demand(quorum.min_in_sync_replicas)
@@ -201,7 +201,7 @@ class BrokerProcess:
     # --- turns -----------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """The journal has something to do."""
+        """Asks for a turn of the journal."""
         if not self._turn_wanted and not self.dead:
             self._turn_wanted = True
             late = MS if self.scene.turns.chance(self.scene.plan.busy) else 0
@@ -218,12 +218,12 @@ class BrokerProcess:
         self.scene.watch.hindrances.look(self)
 
     def after(self) -> None:
-        """After each event: tasks that it woke."""
+        """Runs the tasks that the last event woke."""
         self.switch.after()
         self.member.after()
 
     def gone(self, *, noticed: bool) -> None:
-        """Its connections: controllers and peers hear of it, or do not."""
+        """Ends its connections. Controllers and peers hear of that, or do not."""
         if self.opened:
             self.switch.gone()
         for channel in self.channels.values():
@@ -239,7 +239,7 @@ class BrokerProcess:
 
 
 class _SmallFiles:
-    """Those outside the store, on the same disk. Implements ``remoting.daemon.files.Files``."""
+    """Files outside the store, on the same disk, as ``remoting.daemon.files.Files``."""
 
     def __init__(self, files: MemoryFiles) -> None:
         self._files = files
@@ -286,7 +286,7 @@ class Member(Membership):
     ring = _ring
 
     def after(self) -> None:
-        """Its task, if it was woken; its next deadline."""
+        """Runs its task if it was woken, and sets its next deadline."""
         if not self._rung:
             return
         self._rung = False
@@ -303,7 +303,7 @@ class Member(Membership):
     # --- what comes ------------------------------------------------------------------------------------------
 
     def notified(self, command: Command, *, known: bool = True) -> None:
-        """1008; ``known``: from a controller's address."""
+        """Takes a 1008; ``known``: it came from a controller's address."""
         if known:
             self.scene.watch.learned(
                 self.process, NotifyBrokerRoleChangedRequest.from_ext(command.ext).master_epoch)

@@ -1,5 +1,6 @@
-"""Streams, and waits between the steps of a role, for the shipped code of replication: simulated streams in place of
-sockets, turns in place of tasks. What they do and say is ``broker.ha.switching``'s, ``port``'s and ``copying``'s.
+"""The shipped code of replication on simulated streams in place of sockets, and on turns in place of tasks.
+
+``broker.ha.switching``, ``port`` and ``copying`` decide what is done and said.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 (E_LOOK, E_CONNECTED, E_FOUND, E_HEARD) = range(30, 34)
 WINDOW_BYTES: Final = 8_000
-"""So much is on its way before a writer waits for room."""
+"""Bytes in flight before a writer waits for room."""
 FIND_NS: Final = 60 * MS
 
 
@@ -43,7 +44,7 @@ Done = Callable[[str | None], None]
 
 
 class Switch(Switching):
-    """Of one run: waits between the steps of a role for the next turn."""
+    """Takes roles for one run: each step waits for the next turn."""
 
     _port: SimulatedPort
 
@@ -58,9 +59,9 @@ class Switch(Switching):
         self._port = SimulatedPort(self)
         self._taking: tuple[Taking, Done] | None = None
         self._to_leave = False
-        """When the role that is being taken is."""
+        """Leave the role as soon as it is taken."""
         self.dialled = 0
-        """Connections that this run of the process asked for."""
+        """How many connections this run asked for."""
         self._rung = self._looks = False
 
     @property
@@ -74,7 +75,7 @@ class Switch(Switching):
 
     @property
     def taking(self) -> bool:
-        """Whether it is on its way to another role."""
+        """Whether a role is being taken."""
         return self._taking is not None
 
     @property
@@ -90,7 +91,7 @@ class Switch(Switching):
             self.following.after()
 
     def gone(self) -> None:
-        """The process died, and its connections with it."""
+        """Ends all connections, as the process died."""
         for link in [*self.port.links.values()]:
             link.stream.close()
         if self.following is not None:
@@ -99,14 +100,14 @@ class Switch(Switching):
     # --- roles -----------------------------------------------------------------------------------------------
 
     def take(self, role: Become, broker_id: int | None, done: Done) -> None:
-        """One at a time; ``done`` gets why it was refused, or None. Raises ``RoleRefused`` at once, too."""
+        """Takes a role, one at a time; ``done`` gets why it was refused, or None. May raise ``RoleRefused`` at once."""
         assert self._taking is None, "the manager asks for one role at a time"
         self.broker_id = broker_id
         self._taking = self._steps(self.steps(role), role), done
         self._go_on()
 
     def leave(self) -> None:
-        """No role until the next one; what is being taken is taken before."""
+        """Leaves the role. One that is being taken is taken first."""
         if self._taking is not None:
             self._to_leave = True
         else:
@@ -179,7 +180,7 @@ class Switch(Switching):
         return Following(self, slave)
 
     def _find(self, role: Become) -> None:
-        """Ask the master where it replicates from, until it answers."""
+        """Asks the master for its replication address until it answers."""
         following = self.following
         assert isinstance(role, BecomeSlave)
         if self.role is not role or following is None or following.address is not None:
@@ -209,7 +210,7 @@ class Switch(Switching):
 
 @attrs.define(eq=False)
 class _Link(Link):
-    """One connection that the port has accepted, with what waits for its reader."""
+    """One accepted connection, with the bytes that wait for its reader."""
 
     stream: End = attrs.field(kw_only=True)
     lost: Callable[[_Link], None] = attrs.field(kw_only=True)
@@ -245,7 +246,7 @@ class SimulatedPort(Port[_Link]):
         self._came(link)
 
     def after(self) -> None:
-        """The writers of its connections run."""
+        """Runs the writers of its connections."""
         for link in [*self.links.values()]:
             if link.rung:
                 link.rung = False
@@ -285,7 +286,7 @@ class SimulatedPort(Port[_Link]):
         super()._close(closes)
 
     def _gone(self, link: _Link) -> None:
-        """The connection is over, whoever ended it."""
+        """Drops a connection that ended on either side."""
         self._lost(link)
         self._closed(link)
 
@@ -310,7 +311,7 @@ class Following(Copying[MasterHandshake | Transfer]):
         self.begin()
 
     def over(self) -> None:
-        """This broker is no slave any more."""
+        """Ends copying: this broker is a slave no longer."""
         self.drop()
         self._is_over = True
         self.end()
@@ -323,7 +324,7 @@ class Following(Copying[MasterHandshake | Transfer]):
             end.close()
 
     def after(self) -> None:
-        """Its task: the end of one connection, the beginning of the next."""
+        """Runs its task: ends one connection and begins the next."""
         if self._is_over:
             return
         if self._left and (self.end_ is not None or self._connecting):
@@ -352,7 +353,7 @@ class Following(Copying[MasterHandshake | Transfer]):
         mine = End(self.process, number)
 
         def reached() -> None:
-            """Its system takes the connection at once; the process may stand still, and hears of it later."""
+            """The peer's system accepts at once; its process may stand still and hear of it later."""
             there = target.process
             if there is None or not there.opened:
                 return
@@ -371,7 +372,7 @@ class Following(Copying[MasterHandshake | Transfer]):
             self._closed()
 
     def _lost(self) -> None:
-        """The other end, or the network, ended it."""
+        """Takes that the other end or the network ended the connection."""
         if self.end_ is not None:
             self.drop()
             self._closed()
@@ -380,7 +381,7 @@ class Following(Copying[MasterHandshake | Transfer]):
         self._carefully(lambda: self._hear(data))
 
     def _carefully(self, call: Callable[[], object]) -> None:
-        """What breaks ends the connection."""
+        """Calls this; a protocol error ends the connection."""
         try:
             call()
         except FAULTS as error:

@@ -1,5 +1,6 @@
-"""What must hold of each start of a broker, by what was safe as the run before it ended: INV_B21 and INV_B25, for
-``BrokerWatch``. Knows no role and no promise.
+"""What must hold of each start of a broker, by what was safe when the run before it ended.
+
+``BrokerWatch`` asks INV_B21 and INV_B25 here. This module knows no role and no promise.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ class Runs:
     def __init__(self, watch: BrokerWatch) -> None:
         self._watch, self._scene, self._counts, self._broken = watch, watch.scene, watch.counts, watch.broken
         self._told: dict[Host, tuple[int, int, bool]] = {}
-        """What consumers could see of the last run, how far it was confirmed, and whether power went."""
+        """The last run: what consumers could see, its confirm offset, and whether power was cut."""
         self._before: dict[Host, tuple[int, int]] = {}
-        """Where the last run certainly ended, by whole messages and in bytes."""
+        """Where the last run ended for certain, in whole messages and in bytes."""
         self._synced: dict[Host, tuple[int, int]] = {}
-        """And up to where it was on disk then."""
+        """Where it was synced to then, in the same units."""
         self.floors: dict[Host, int] = {}
         """A part of a message that was acknowledged and is cut off at a start counts as held: nobody needs it."""
 
@@ -36,7 +37,7 @@ class Runs:
         return max(process.journal.durable_end, self.floors.get(host, 0))
 
     def ended(self, process: BrokerProcess, *, power: bool) -> None:
-        """A run ends: what is safe."""
+        """Notes what is safe when a run ends."""
         host, journal = process.host, process.journal
         log = journal.log
         end = self._watch.copies.end_of_run(host, log.max_offset)
@@ -62,7 +63,7 @@ class Runs:
             self.lost_by_power(host)
 
     def recovered(self, process: BrokerProcess) -> None:
-        """INV_B21, INV_B6, INV_B10: right after a start."""
+        """Asks INV_B21, INV_B6 and INV_B10 right after a start."""
         host, journal = process.host, process.journal
         self._counts["INV_B21"] += 1
         whole, safe = self._before.get(host, (0, 0))
@@ -80,20 +81,20 @@ class Runs:
         self._watch.copies.nothing_behind(process, end, process.switch.epochs)
 
     def _keeps_its_mark(self, process: BrokerProcess) -> None:
-        """INV_B25. What a copy was told was told to its original."""
+        """INV_B25: a start keeps the mark. A copied disk knows what its original was told."""
         if process.host in self._scene.copies and process.host not in self._told:
             return
         seen, told, power = self._told.get(process.host, (0, 0, True))
         self._counts["INV_B25"] += told > 0
-        confirm, told = process.journal.confirm_offset, max(told, process.journal.begin)  # what is gone nobody reads
+        confirm, told = process.journal.confirm_offset, max(told, process.journal.begin)  # nobody reads what is gone
         if confirm > told or (not power and confirm < min(seen, process.journal.end)):
             self._broken("INV_B25", "not where it was told", process, confirm, seen, told, power)
 
     def lost_by_power(self, host: Host) -> None:
-        """A power cut may have taken what was not synced."""
+        """Notes that a power cut may have taken what was not synced."""
         self._scene.counts["bytes lost by power"] += 1
         host.unsafe = True
 
     def doubted(self, host: Host) -> None:
-        """A power cut under asynchronous flush."""
+        """Notes a power cut under asynchronous flush."""
         self._watch.doubts.cut(host, self._synced.get(host, (None, 0))[0])

@@ -1,6 +1,6 @@
-"""One seed: brokers of a group, controllers and clients in one world, what befalls them, then healing and progress.
+"""One seed: a broker group, controllers and clients in one world. They meet faults, then heal, then must make progress.
 
-What befalls them is ``nemesis``' business.
+``nemesis`` chooses the faults.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ FAULTS: Final = (
 """Faults and events that must have happened at least once in a campaign."""
 SETTLE_MS: Final = 20_000
 DELIVER_MS: Final = 20_000
-"""And so long where something may have to be delivered."""
+"""The same where messages may still have to be delivered."""
 LEVEL_MS: Final = 1_000
 """A master that is never idle, as nothing that it puts is acknowledged, is level between two puts."""
 
 
 class BrokerScene(Group):
-    """All of it. Implements what ``raft.sim.campaign`` plays."""
+    """The whole scene, as ``raft.sim.campaign`` plays it."""
 
     def __init__(self, tape: Tape, plan: BrokerPlan) -> None:
         world, counts = World(), Counter[str]()
@@ -103,7 +103,7 @@ class BrokerScene(Group):
 
     def ask(self, process: BrokerProcess, address: str, command: Command, timeout_ms: int,
             then: Callable[[Command | None], None]) -> None:
-        """A request to a controller, by the channel that is open or a new one."""
+        """Sends a request to a controller, over the open connection or a new one."""
         controller = next(each for each in self.controllers if each.address == address)
         host = process.host
         channel = process.channels.get(address)
@@ -125,14 +125,14 @@ class BrokerScene(Group):
         process.later(timeout_ms * MS, E_TIMEOUT, lambda: once(None))
 
     def channel_closed(self, host: Host, channel: BrokerChannel) -> None:
-        """A controller hears of it sooner or later."""
+        """The controller hears of a closed connection sooner or later."""
         late = self._closes.between(0, self.plan.late_close_ms, 0)
         self.counts["late close"] += bool(late)
         self.after(late * MS, lambda: self.network.link(host.name, channel.controller.name, "controller").send(
             lambda: channel.controller.closed(channel)))
 
     def notify(self, controller: Controller, address: str, command: Command, told: Callable[[], None]) -> None:
-        """1008, by a connection that the controller makes for it."""
+        """Sends a 1008 over a connection that the controller makes for it."""
         host = self.host_at(address)
         if self._told.chance(self.plan.lost_notifications):
             self.counts["notification lost"] += 1
@@ -152,7 +152,7 @@ class BrokerScene(Group):
         self.after(late * MS, lambda: self.network.link(controller.name, host.name, "notify").send(arrives))
 
     def _lead(self, number: int) -> None:
-        """This controller is the active one from now on."""
+        """Makes this controller the active one."""
         for commit in [*self.pending]:
             commit(self.commits.chance(0.5))
         if self.leader is not None:
@@ -166,7 +166,7 @@ class BrokerScene(Group):
         self.after(span_ms * MS, lambda: host.start() if host.life == life else None)
 
     def fail_over(self) -> None:
-        """The next controller whose process runs is the active one."""
+        """Makes the next controller whose process runs the active one."""
         numbers = [(self.term + more) % len(self.controllers) for more in range(len(self.controllers))]
         able = [number for number in numbers if self.controllers[number].paused is None]
         if able:
@@ -175,7 +175,7 @@ class BrokerScene(Group):
     # --- phases ----------------------------------------------------------------------------------------------
 
     def play(self, until_ns: int | None) -> None:
-        """Faults; then none, and all replicas are level and in sync."""
+        """Plays faults; then none, until all replicas are level and in sync."""
         limit = self._ends if until_ns is None else min(until_ns, self._ends)
         self.world.run(limit)
         if until_ns is not None and until_ns <= self._ends:

@@ -1,8 +1,9 @@
 """What must hold in a broker group, judged from above: it sees every disk, every role and the controllers' decisions.
 
-One method per moment, one name per property; ``counts`` says how often each was asked about something. Nobody here asks
-the bookkeeping that it checks: who holds what is read from the journals and disks, who is in sync from what controllers
-committed. ``contract`` says what a mode may lose; after such a loss, what promises the contrary is asked no more.
+It has one method per moment and one name per property; ``counts`` says how often each property was asked about
+something. It never asks the bookkeeping that it checks: it reads who holds what from journals and disks, and who is in
+sync from what controllers committed. ``contract`` says what a mode may lose; after such a loss, properties that promise
+the contrary are asked no more.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ KEY: Final = GroupKey(CLUSTER, GROUP)
 
 
 class BrokerWatch:
-    """All of it, for one scene."""
+    """Judges one scene by all properties."""
 
     def __init__(self, scene: Group, checker: Checker | None = None) -> None:
-        """``checker``: of the controllers' metadata, where another judge feeds it."""
+        """``checker``: checks the controllers' metadata, where another judge feeds it."""
         self.scene = scene
         self.checker = checker or Checker()
         self.counts = self.checker.counts
@@ -69,45 +70,45 @@ class BrokerWatch:
                            for judge in self.judges for topic in judge.topics}
         self.in_doubt = self.history.in_doubt
         self.lossless = scene.plan.all_ack
-        """Nothing was lost so far, and nothing may be."""
+        """No message was lost so far, and none may be."""
         self.unclean = False
         self.confirmed = 0
-        """The end of the last message that anybody had confirmed, while nothing may be lost."""
+        """Where the last message ends that any replica had confirmed, while nothing may be lost."""
         self._beside: frozenset[int] = frozenset()
-        """Who is eligible beside the SyncStateSet."""
+        """The brokers that are eligible beside the SyncStateSet."""
         self._shown_beside: int | None = None
         """``confirmed`` before a master showed more, beside whom others were eligible. They hold all that was
         acknowledged, and may lack that."""
         self.shown = bytearray()
         """The log up to ``confirmed``."""
         self._shown_before: dict[BrokerProcess, int] = {}
-        """What anybody had seen as this one became master."""
+        """What consumers had seen when this run became master."""
         self.acknowledged = bytearray()
         """The log up to the last acknowledged message."""
         self.committed: dict[int, frozenset[int]] = {}
         """SyncStateSets by their epoch."""
         self._sets: dict[int, frozenset[int]] = {}
-        """By master epoch, the last that was committed in it."""
+        """By master epoch, the last SyncStateSet that was committed in it."""
         self._elections: dict[int, tuple[int, bool]] = {}
-        """By epoch, whom it made master, ``NOBODY`` where there is none, and whether no operator wanted it."""
+        """By epoch: its master, or ``NOBODY``, and whether it came about without an operator."""
         self._masters: dict[int, BrokerProcess] = {}
         self._owners: dict[int, Host] = {}
         self._acker: Host | None = None
         self._latest = 0
         self._again = False
-        """The last that became master went on with an epoch that it had led before."""
+        """Whether the latest master went on with an epoch that it had led before."""
         self._adopted: dict[Host, tuple[int, object]] = {}
         self._learned: dict[BrokerProcess, int] = {}
         self._renewed: dict[BrokerProcess, int] = {}
         self._confirm: dict[BrokerProcess, int] = {}
         self._whole: dict[BrokerProcess, int] = {}
-        """Of the confirm offset of a master: it may be within a message, of which nobody sees anything."""
+        """By run: the end of the last whole message below its confirm offset."""
         self._asked: dict[BrokerProcess, list[tuple[int, frozenset[int]]]] = {}
 
     # --- looking ---------------------------------------------------------------------------------------------
 
     def _all_hold(self, members: frozenset[int], end: int) -> list[tuple[int, int]]:
-        """Members that do not hold the log up to ``end``; whoever is lost is not asked."""
+        """Members that do not hold the log up to ``end``. Lost members are not asked."""
         lacking = []
         for member in sorted(members - self.scene.lost):
             host = self.scene.host_of(member)
@@ -126,7 +127,7 @@ class BrokerWatch:
 
     @staticmethod
     def boundary(process: BrokerProcess, upto: int, since: int = 0) -> int:
-        """The last message's end at or below ``upto``; ``since`` is an earlier one."""
+        """Where the last message ends at or below ``upto``; ``since`` is the end of an earlier one."""
         log = process.journal.log
         at = max(log.min_offset, since)
         try:
@@ -154,7 +155,7 @@ class BrokerWatch:
         self.decided(applied)
 
     def decided(self, applied: Applied) -> None:
-        """The controllers have committed something about this group."""
+        """Takes a change of this group that controllers committed."""
         self.hindrances.decided(applied)
         if isinstance(applied.outcome, Elected):
             self.scene.counts["election"] += 1
@@ -198,7 +199,7 @@ class BrokerWatch:
         require(not lacking, "INV_B13", "joined without what was confirmed", lacking, self.confirmed, start)
 
     def forgiven(self) -> None:
-        """Somebody accepted loss: whoever becomes master next may lack anything."""
+        """Notes that an operator accepted loss: the next master may lack anything."""
         self.unclean, self.lossless = True, False
 
     def asks(self, process: BrokerProcess, wanted: SyncStateSet) -> None:
@@ -208,14 +209,14 @@ class BrokerWatch:
         self._asked.setdefault(process, []).append((wanted.sync_state_set_epoch, wanted.sync_state_set))
 
     def answered(self, process: BrokerProcess, command: Command, answer: Command | None, sent_ns: int) -> None:
-        """What a run hears of controllers."""
+        """Takes what controllers answered to a run."""
         if answer is None:
             return
         if command.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET and answer.code in REFUSALS:
             wanted = SyncStateSet.from_json(command.body)
             known = self._asked[process]
             if (each := (wanted.sync_state_set_epoch, wanted.sync_state_set)) in known:
-                known.remove(each)  # not one of an earlier mastership
+                known.remove(each)  # a master of an earlier epoch says nothing of this one
         if is_yield(command):
             self.hindrances.told_of_a_successor(process, answer)
         if command.code == RequestCode.BROKER_HEARTBEAT and answer.ext.get("masterLeaseRenewed") == "true":
@@ -243,7 +244,7 @@ class BrokerWatch:
         self._adopted[host] = role.epoch, master
 
     def leads(self, process: BrokerProcess, role: BecomeMaster) -> None:
-        """A broker is master now, and nobody may write yet."""
+        """Judges a broker that has become master, before its writes open."""
         host, epoch, journal = process.host, role.epoch, process.journal
         owner = self._owners.setdefault(epoch, host)
         again = epoch in self._masters
@@ -274,7 +275,7 @@ class BrokerWatch:
         self.confirms(process)
 
     def _shows_again(self, process: BrokerProcess) -> None:
-        """INV_B24: as a master begins."""
+        """INV_B24, as a master begins: it shows no less than was seen."""
         shown, begin = self.shown, process.journal.begin
         self._shown_before[process] = len(shown)
         self.counts["INV_B24"] += bool(shown)
@@ -306,7 +307,7 @@ class BrokerWatch:
         return excuse(Loss(plan.all_ack, plan.sync_flush, self.unclean, host.unsafe, self._acker is host, shown_early))
 
     def _lost(self, why: Excuse | None) -> None:
-        """What a mode promises holds no longer."""
+        """Notes a loss that the mode allows: its promises hold no longer."""
         assert why is not None
         self.scene.counts[why.value] += 1
         self.lossless = False
@@ -353,20 +354,20 @@ class BrokerWatch:
 
     @property
     def latest(self) -> int:
-        """The newest epoch that anybody leads in."""
+        """The newest epoch that has a master."""
         return self._latest
 
     def puts(self, process: BrokerProcess, messages: Sequence[Message]) -> None:
-        """Somebody is about to put something: a client, or a part."""
+        """Takes messages right before a client or a part puts them."""
         for judge in self._judges(messages):
             judge.puts(process, messages)
 
     def _judges(self, messages: Sequence[Message]) -> Iterable[Judge]:
-        """Of these topics, each once."""
+        """The judges of these topics, each once."""
         return dict.fromkeys(judge for message in messages for judge in self._judges_of.get(message.topic, ()))
 
     def put(self, process: BrokerProcess, call: Callable[[], None]) -> None:
-        """INV_B16, INV_C16, INV_LEASE: who writes may."""
+        """INV_B16, INV_C16, INV_LEASE: a broker that writes is allowed to."""
         log, before = process.journal.log, process.journal.log.max_offset
         call()
         if log.max_offset == before:
@@ -403,7 +404,7 @@ class BrokerWatch:
                          self.committed.get(in_sync.accepted_epoch))
 
     def _as_many_as_demanded(self, process: BrokerProcess, end: int) -> None:
-        """INV_B23, as it is acknowledged."""
+        """INV_B23: an acknowledged put has as many copies as demanded."""
         in_sync = process.switch.in_sync
         assert in_sync is not None
         members = self.committed.get(in_sync.accepted_epoch, frozenset())
@@ -419,7 +420,7 @@ class BrokerWatch:
             self.broken("INV_B23", "acknowledged, and one that may be elected lacks it", process, end, lacking, group)
 
     def answered_put(self, process: BrokerProcess, messages: Sequence[Message], result: PutResult) -> None:
-        """A put has its outcome."""
+        """Takes the outcome of a put."""
         scene, plan = self.scene, self.scene.plan
         for judge in self._judges(messages):
             judge.answered(process, messages, result)
@@ -507,7 +508,7 @@ class BrokerWatch:
                 self.shown += self.log(process, len(self.shown), whole)
 
     def forget(self, process: BrokerProcess) -> None:
-        """A run is over, and what was known of it."""
+        """Forgets a run that is over."""
         for known in (self._learned, self._renewed, self._confirm, self._asked):
             known.pop(process, None)
         self.demands.ended(process)
@@ -515,7 +516,7 @@ class BrokerWatch:
         self.history.forget(process)
 
     def cut_off(self, process: BrokerProcess) -> None:
-        """A new master has cut off the part of a message, which may have been confirmed as far as it went."""
+        """Takes that a new master cut off the part of a message. The part may have been confirmed."""
         self._confirm.pop(process, None)
 
     # --- consumers -------------------------------------------------------------------------------------------
@@ -567,18 +568,18 @@ class BrokerWatch:
             and not undispatched(host.process.journal) for host in self.scene.hosts)
 
     def _master(self) -> BrokerProcess | None:
-        """Of those on record, the one that is."""
+        """The run that is master on record, if one is."""
         group = self.scene.group()
         host = None if group is None else self.scene.host_of(group.master)
         return None if host is None else host.process
 
     def idle(self) -> bool:
-        """Whether the master has delivered all that it is to deliver."""
+        """Whether the master has delivered all that is due."""
         master = self._master()
         return master is not None and not any(judge.waits(master) for judge in self.judges)
 
     def settled(self) -> None:
-        """INV_C17, INV_B22, and INV_B2 at last; and what must have become of each feature's messages."""
+        """INV_C17, INV_B22 and INV_B2 at the end, and what each feature demands of its messages."""
         scene, master = self.scene, self._master()
         self.counts["INV_C17"] += 1
         require(self.agreed() and master is not None, "INV_C17", "healed, and brokers do not agree with the "

@@ -52,14 +52,14 @@ FAULTS: Final = (
 """Faults and events that must have happened at least once in a campaign."""
 SETTLE_MS: Final = 30_000
 COPIES_MAX: Final = 4
-"""Of one seed."""
+"""How many copied disks one seed may have."""
 LOOK_MS: Final = 50
 PATIENCE_MS: Final = 8_000
-"""For a controller that replaced a master which lived just before."""
+"""Patience with a controller that has just replaced a living master."""
 
 
 class ControllerCluster(Cluster):
-    """Replicas whose processes are controllers."""
+    """A raft cluster whose processes are controllers."""
 
     def __init__(self, scene: ControllerScene, tape: Tape) -> None:
         self.scene = scene
@@ -75,7 +75,7 @@ class ControllerCluster(Cluster):
         return list(self.nodes)
 
     def _machine_of(self) -> SimMetadata:
-        """Of the controller that starts."""
+        """The metadata of the controller that starts."""
         return SimMetadata(self.scene.watch, self._starting, self.scene.releases.starts(self._starting))
 
     def start(self, name: str) -> None:
@@ -108,7 +108,7 @@ class ControllerCluster(Cluster):
 
 
 class ControllerScene(Scene):
-    """A cluster of controllers, hosts of brokers, and what happens."""
+    """A cluster of controllers, the machines of brokers, and their faults."""
 
     plan: ControllerPlan
     cluster: ControllerCluster
@@ -126,9 +126,9 @@ class ControllerScene(Scene):
         super().__init__(tape, plan)
         self.world, self.counts = self.cluster.world, self.cluster.counts
         self.outer = Network(self.world, tape, self._outer_receiver, plan.outer)
-        """Between brokers and controllers."""
+        """The network between brokers and controllers."""
         self.inner = Network(self.world, tape, calls, LinkProfile(latency_ns=plan.outer.latency_ns))
-        """Between brokers, and to their clients."""
+        """The network between brokers, and to their clients."""
         self._harms = tape.stream("broker nemesis")
         self._closes, self._told = tape.stream("closes"), tape.stream("told")
         self._make_machines()
@@ -157,7 +157,7 @@ class ControllerScene(Scene):
             self.world.at(number * 7 * MS, _start, machine)
 
     def machines_of(self, number: int) -> list[Machine]:
-        """Where the brokers of this group are."""
+        """The machines of this group's brokers."""
         machines, size = list(self.machines.values()), self.plan.brokers
         return machines if self.plan.container else machines[number * size : (number + 1) * size]
 
@@ -172,7 +172,7 @@ class ControllerScene(Scene):
             yield from fleet.hosts
 
     def host_of(self, key: GroupKey, broker_id: int | None) -> FleetHost | None:
-        """Who has this id now."""
+        """The machine whose broker has this id now."""
         group = self.fleets[key].group()
         address = (group.address_of(broker_id) or "") if group is not None else ""
         for host in self.fleets[key].copies:
@@ -181,7 +181,7 @@ class ControllerScene(Scene):
         return next((host for host in self.fleets[key].hosts if host.broker_id == broker_id is not None), None)
 
     def group(self, key: GroupKey) -> BrokerGroup | None:
-        """As the active controller has it."""
+        """The group as the active controller has it."""
         process = self.active()
         return process.machine.group(key) if process is not None else None
 
@@ -229,7 +229,7 @@ class ControllerScene(Scene):
         return to_controller
 
     def notify(self, notify: Notify) -> None:
-        """By a connection that the controller makes for it."""
+        """Sends a 1008 over a connection that the controller makes for it."""
         host = notify.address.partition(":")[0]
         if self._told.chance(0.0 if self.healed and self.plan.lost_notifications < 1 else self.plan.lost_notifications):
             self.counts["notification lost"] += 1
@@ -238,7 +238,7 @@ class ControllerScene(Scene):
             self.send(notify.process.name, host, "notify", notify)
 
     def send_closed(self, channel: Channel) -> None:
-        """The host's end is closed; its controller hears of it sooner or later."""
+        """Closes the broker's end; its controller hears of that sooner or later."""
         late = self._closes.between(0, self.plan.late_close_ms, 0)
         if late:
             self.counts["late close"] += 1
@@ -248,18 +248,18 @@ class ControllerScene(Scene):
         self.send(channel.host, channel.process.name, channel.kind, Closed(channel))
 
     def reset(self, channel: Channel) -> None:
-        """Something came for a controller's process that is no more."""
+        """Answers what came for a controller's process that is gone."""
         self.send(channel.process.name, channel.host, channel.kind, Closed(channel))
 
     def bury(self, process: ControllerProcess) -> None:
-        """A controller died: hosts learn of it when they next send, or now."""
+        """Takes a dead controller away. Brokers learn of it when they next send, or now."""
         for machine in (*self.machines.values(), *self.copies.values(), self.admin):
             channel = machine.channels.get(process.name)
             if channel is not None and channel.process is process and self._closes.chance(0.5):
                 self.reset(channel)
 
     def _seen(self) -> bool:
-        """Whether a close is heard of."""
+        """Whether a controller hears of a close."""
         if self._closes.chance(1 - self.plan.close_seen):
             self.counts["close unseen"] += 1
             return False
@@ -268,7 +268,7 @@ class ControllerScene(Scene):
     # --- acts ------------------------------------------------------------------------------------------------
 
     def restart(self, machine: Machine, span_ms: int) -> None:
-        """Later, unless somebody else starts it meanwhile."""
+        """Starts a broker later, unless it was started meanwhile."""
         life = machine.life
         self.after(span_ms, lambda: self.start_machine(machine) if machine.life == life else None)
 
@@ -278,7 +278,7 @@ class ControllerScene(Scene):
             machine.start()
 
     def _client(self, _: None) -> None:
-        """In place of raft's clients: one act on brokers, or none."""
+        """Does one act on brokers, or none, in place of raft's clients."""
         world = self.world if hasattr(self, "world") else self.cluster.world
         if world.now >= self._ends:
             return
@@ -313,7 +313,7 @@ class ControllerScene(Scene):
             self.restart(machine, span_ms)
 
     def _do_successor(self, machine: Machine, span_ms: int, number: int) -> None:
-        """A master dies, and the others do not hear each other until its successor has died, too."""
+        """Kills a master, and lets the others not hear each other until its successor has died, too."""
         if machine.up:
             self.counts["successor"] += 1
             self._do_broker_crash(machine, 3_000 + span_ms, number)
@@ -350,7 +350,7 @@ class ControllerScene(Scene):
             self.after(span_ms, partial(self.inner.heal, one, two))
 
     def _do_bad_disk(self, machine: Machine, span_ms: int, number: int) -> None:
-        """Of one machine, or, of one in four, of all."""
+        """Harms the disk of one machine; in one case of four, of all."""
         self.counts["bad disk"] += 1
         for each in [*self.machines.values()] if number % 4 == 0 else [machine]:
             each.trouble = True
@@ -363,7 +363,7 @@ class ControllerScene(Scene):
             machine.close(machine.channels.get(names[number % len(names)]))
 
     def _do_severed(self, machine: Machine, span_ms: int, number: int) -> None:
-        """Cut off from some controllers, or from all; brokers still hear each other."""
+        """Cuts it off from some controllers or from all; brokers still hear each other."""
         names = self.cluster.names
         cut = names if number % 3 == 0 else names[: 1 + number % len(names)]
         self.counts["severed"] += 1
@@ -381,7 +381,7 @@ class ControllerScene(Scene):
         self.after(span_ms, partial(self.outer.heal, source, target))
 
     def _do_wiped_broker(self, machine: Machine, span_ms: int, number: int) -> None:
-        """A lost disk, where others in sync still have theirs."""
+        """Loses a disk, where others in sync still have theirs."""
         for key, host in machine.brokers.items():
             group = self.group(key)
             there = group.sync_state_set - self.fleets[key].lost if group is not None else frozenset()
@@ -395,7 +395,7 @@ class ControllerScene(Scene):
         self.restart(machine, span_ms)
 
     def _do_gate(self, machine: Machine, span_ms: int, number: int) -> None:
-        """Its operator starts it with another ``minInSyncReplicas``."""
+        """Has its operator start it with another ``minInSyncReplicas``."""
         if machine.up:
             self.counts["gate"] += 1
             for host in machine.brokers.values():
@@ -418,13 +418,13 @@ class ControllerScene(Scene):
             self.designate(host.scene.key, host.broker_id)
 
     def designate(self, key: GroupKey, broker_id: int | None) -> None:
-        """An operator wants this master."""
+        """Has an operator ask for this master."""
         self.counts["designate"] += 1
         self._administer(RequestCode.CONTROLLER_ELECT_MASTER, ElectMasterRequest(
             key.cluster, key.name, broker_id, True))
 
     def _do_clean(self, machine: Machine, span_ms: int, number: int, force: bool = False) -> None:
-        """An id of this group, with luck of somebody who is no more."""
+        """Cleans an id of this group, rather one whose broker is gone."""
         host = self._member(machine)
         group = self.group(host.scene.key) if host is not None else None
         if host is not None and group is not None:
@@ -463,7 +463,7 @@ class ControllerScene(Scene):
     # --- phases ----------------------------------------------------------------------------------------------
 
     def play(self, until_ns: int | None) -> None:
-        """Faults; then none, and brokers and controllers agree; then masters are lost again, in calm."""
+        """Plays faults; then none, until brokers and controllers agree; then loses masters again, in calm."""
         cluster = self.cluster
         limit = self._ends if until_ns is None else min(until_ns, self._ends)
         cluster.run_ms(limit / MS)
@@ -520,13 +520,13 @@ class Progress:
                         SETTLE_MS + 6 * self.scene.plan.fleet.poll_ms)
 
     def _run_until(self, holds: Callable[[], bool], timeout_ms: float) -> None:
-        """Asks now and then: asking after every event costs more than the events."""
+        """Runs until this holds, and asks now and then: to ask after each event costs more than the events."""
         end = self.cluster.now_ms + timeout_ms
         while self.cluster.now_ms < end and not holds():
             self.cluster.run_ms(min(LOOK_MS, end - self.cluster.now_ms))
 
     def _join_anew(self, key: GroupKey) -> bool:
-        """Whoever was cleaned away; False: nobody was."""
+        """Registers brokers anew that were cleaned away; False: none was."""
         fleet = self.scene.fleets[key]
         group = fleet.group()
         cleaned = [host for host in fleet.hosts if group is not None and host.broker_id not in {None, *group.replicas}]
@@ -535,7 +535,7 @@ class Progress:
         return bool(cleaned)
 
     def electable(self, key: GroupKey) -> dict[int, FleetHost]:
-        """Who may be elected and still has its disk, by id; copies are gone."""
+        """Brokers by id that may be elected and still have their disks. Copies are gone by then."""
         fleet = self.scene.fleets[key]
         group = fleet.group()
         return {host.broker_id: host for host in fleet.hosts
@@ -635,7 +635,7 @@ def _start(machine: Machine) -> None:
 
 
 def _ignore(answer: Command | None) -> None:
-    """An operator reads it, or does not."""
+    """The operator does nothing about it."""
 
 
 def make(tape: Tape, profile: str) -> ControllerScene:

@@ -48,7 +48,7 @@ STATEMENTS: Final[dict[str, str]] = {
                  "beside another",
 }
 PREDICATES: Final = tuple(dict.fromkeys((*INVARIANTS, *STATEMENTS, *BROKER_STATEMENTS)))
-"""All that is asked: of the metadata, between brokers and controllers, and of brokers, C14 to C17 among them."""
+"""All properties: of the metadata, between brokers and controllers, and of brokers, C14 to C17 among them."""
 
 
 @attrs.frozen
@@ -63,27 +63,27 @@ class Heard:
 
 
 class ControllerWatch:
-    """All of it, for one scene."""
+    """Judges one scene by all properties."""
 
     def __init__(self, scene: ControllerScene) -> None:
         self.scene = scene
         self.checker = Checker()
         self.counts: Counter[str] = self.checker.counts
         self.last = 0
-        """Entries up to this index were applied somewhere."""
+        """Some controller has applied entries up to this index."""
         self._hashes: dict[int, bytes] = {}
         self._heard: dict[tuple[ControllerProcess, GroupKey, int], dict[tuple[str, int | None], Heard]] = {}
-        """By address and life of who was heard."""
+        """Latest heartbeats by address and life of the sender."""
         self._floors: dict[GroupKey, tuple[int, int]] = {}
         self.hindered = Hindered(self)
 
     def found(self, error: Exception) -> None:
-        """Something was found where a node would swallow it: it ends the run right after this event."""
+        """Keeps a violation that a node would swallow: it ends the run after this event."""
         world = self.scene.cluster.world
         world.at(world.now, _throw, error, tie=-1)
 
     def stopped(self, machine: SimMetadata, data: bytes | None) -> None:
-        """A controller met a format that it does not read."""
+        """Takes that a controller met a format that it does not read."""
         try:
             self.scene.releases.stopped(machine.name, machine, data)
         except InvariantViolation as error:
@@ -92,7 +92,7 @@ class ControllerWatch:
     # --- controllers -----------------------------------------------------------------------------------------
 
     def applied(self, index: int, applied: Applied, machine: SimMetadata) -> None:
-        """An entry was applied on some controller."""
+        """Takes an entry that a controller applied."""
         digest = machine.state_hash()
         known = self._hashes.setdefault(index, digest)
         require(known == digest, "INV_C13", "two controllers made two states of one log", index, applied)
@@ -126,14 +126,14 @@ class ControllerWatch:
                 command, lease, process.now)
 
     def activated(self, process: ControllerProcess) -> None:
-        """A controller begins to act."""
+        """Takes that a controller has become active."""
         beating = any(host.process is not None and host.process.switch.in_sync is not None
                       for host in self.scene.hosts())
         self.scene.counts["active controller changed"] += 1
         self.scene.counts["changed while masters beat"] += beating
 
     def heard(self, process: ControllerProcess, beat: Heartbeat, channel: Channel, sent: int) -> None:
-        """A heartbeat reached a controller. Late ones and doubles say nothing new."""
+        """Takes a heartbeat that reached a controller. Late ones and doubles say nothing new."""
         heard = self._heard.setdefault((process, beat.key, beat.broker_id), {})
         who = beat.address, beat.replica.life
         known = heard.get(who)
@@ -142,7 +142,7 @@ class ControllerWatch:
             heard[who] = Heard(sent, process.now, channel, timeout_ns, beat)
 
     def heard_of(self, process: ControllerProcess, key: GroupKey, broker_id: int) -> Heard | None:
-        """The latest of the process that this controller has on record."""
+        """The latest heartbeat of the process that this controller has on record."""
         group = process.machine.groups.get(key)
         member = group.replicas.get(broker_id) if group is not None else None
         heard = self._heard.get((process, key, broker_id), {})
@@ -151,7 +151,7 @@ class ControllerWatch:
             default=None)
 
     def hears(self, process: ControllerProcess, key: GroupKey, broker_id: int) -> bool:
-        """Whether this broker has an open channel to this controller by which it has beaten."""
+        """Whether a heartbeat of this broker came over a connection that is still open."""
         heard = self.heard_of(process, key, broker_id)
         return heard is not None and heard.channel.open_here and heard.channel.open_there
 
@@ -180,11 +180,11 @@ class ControllerWatch:
                 process.name, command.key, group.leader, f"heard {(process.now - since) / MS} ms ago")
 
     def read_begins(self, key: GroupKey) -> tuple[int, int]:
-        """What a read that begins now must at least see."""
+        """The least that a read that begins now must see."""
         return self._floors.get(key, (0, 0))
 
     def read_reaches(self, process: ControllerProcess, ask: Ask) -> None:
-        """INV_C18 is asked of a read that may fail it: by who takes itself for active, and lacks what was known."""
+        """Notes reads that may fail INV_C18: by a controller that takes itself for active and lacks entries."""
         header = GetReplicaInfoRequest.from_ext(ask.command.ext)
         group = process.machine.groups.get(GroupKey(header.cluster_name or "", header.broker_name))
         has = (group.master_epoch, group.sync_state_set_epoch) if group is not None else (0, 0)
@@ -202,7 +202,7 @@ class ControllerWatch:
             self._floors[key] = max(known[0], seen[0]), max(known[1], seen[1])
 
     def learned(self, key: GroupKey, epoch: int) -> None:
-        """Somebody was told that this group is in this epoch."""
+        """Takes that a peer was told of this group's epoch."""
         known = self._floors.get(key, (0, 0))
         self._floors[key] = max(known[0], epoch), known[1]
 

@@ -75,7 +75,7 @@ async def until(condition: Callable[[], object], *, within_s: float = 60) -> Non
 
 @attrs.define(eq=False)
 class Node:
-    """One broker's machine: what stays when the process dies."""
+    """One broker's machine, with what stays when the process dies."""
 
     cluster: Cluster
     host: str
@@ -151,7 +151,7 @@ class Node:
         await self._gone()
 
     async def kill(self) -> None:
-        """As kill -9 on a machine that loses its power: what was not synced is lost."""
+        """Kills the process and cuts the power: what was not synced is lost."""
         self._scope.cancel()
         await self._gone()
         await self.ended.wait()
@@ -205,7 +205,7 @@ class Cluster:
         return node
 
     async def copy(self, node: Node, host: str) -> Node:
-        """What is on its disks now, started on another machine."""
+        """Starts a copy of its disks on another machine."""
         other = Node(self, host, node.settings, files=MemoryFiles(dict(node.files.contents)))
         for path, file in node.store.content.items():
             other.store.content[path] = StoreFile(bytearray(file.data), bytes(file.data))
@@ -214,7 +214,7 @@ class Cluster:
         return other
 
     def connect(self, name: str = "client") -> AbstractAsyncContextManager[BrokerClient]:
-        """A client as users have it: producer, consumer and queries."""
+        """Connects a client as users have it: producer, consumer and queries."""
         return connect([NAMESRV], producer_group="producers", client_id=name, host="10.0.7.7", random=Random(name),
                        connector=self.network.connector(f"{name}:1"))
 
@@ -234,7 +234,7 @@ class Cluster:
         return await self.ask(address, RequestCode.PULL_MESSAGE, header)
 
     async def route(self, topic: str) -> dict[int, str]:
-        """Addresses of the topic's first group; {} where nobody knows it."""
+        """Addresses of the topic's first group; {} for an unknown topic."""
         answer = await self.ask(NAMESRV, RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest(topic))
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return {}
@@ -251,7 +251,7 @@ class Cluster:
 async def cluster(
     *, controllers: int = 0, reads: int | None = None, namesrv: NamesrvConfig = NAMESRV_CONFIG,
 ) -> AsyncGenerator[Cluster, None]:
-    """With a name server; under ``controllers``, n0 and on, give ``controlled()`` to the nodes."""
+    """Runs a cluster with a name server. For nodes under ``controllers``, n0 and on, use ``controlled()``."""
     if controllers:
         async with controllers_of(controllers, reads=reads) as made, _with(
                 made.nursery, made.network, namesrv) as found:
@@ -273,12 +273,12 @@ async def _with(nursery: trio.Nursery, network: MemoryNetwork, namesrv: NamesrvC
 
 
 def controlled(count: int = 3) -> dict[str, str]:
-    """Settings of a broker under so many controllers."""
+    """Settings for a broker under so many controllers."""
     return {"enableControllerMode": "true", "controllerAddr": ";".join(f"n{number}:1" for number in range(count))}
 
 
 async def three(made: Cluster, **settings: str) -> tuple[Node, Node, Node]:
-    """A master and two slaves, all in sync, under three controllers."""
+    """Runs a master and two slaves, all in sync, under three controllers."""
     nodes = [await made.node(**controlled(), **settings) for _ in range(3)]
     await until(lambda: any(node.serves for node in nodes))
     master = next(node for node in nodes if node.serves)
@@ -288,11 +288,11 @@ async def three(made: Cluster, **settings: str) -> tuple[Node, Node, Node]:
 
 
 async def in_sync(master: Node, slaves: int) -> None:
-    """Wait until so many of its slaves are."""
+    """Waits until so many of its slaves are in sync."""
     await until(lambda: master.broker.roles.runtime_info().in_sync_slave_nums == slaves)
 
 
 async def new_master(*nodes: Node) -> Node:
-    """The one that leads, once one does."""
+    """Waits for a master, and returns its node."""
     await until(lambda: any(node.serves for node in nodes))
     return next(node for node in nodes if node.serves)

@@ -45,7 +45,7 @@ CLUSTER = "c"
 
 
 class World:
-    """Controllers n0, n1, … at addresses ``n0:1``, …; brokers at addresses of theirs."""
+    """Controllers n0, n1, … at ``n0:1``, …, and brokers at addresses of their own."""
 
     def __init__(self, nursery: trio.Nursery, count: int, properties: Mapping[str, str]) -> None:
         self.nursery, self.network = nursery, MemoryNetwork()
@@ -58,7 +58,7 @@ class World:
         self.reads: dict[str, int] = {}
         """The newest format that a controller of this name reads."""
         self.failed: dict[str, BaseExceptionGroup[RaftError]] = {}
-        """Controllers that stopped of themselves while they ran."""
+        """Controllers that stopped by themselves."""
         self.brokers: list[SimpleBroker] = []
         self.client: Client | None = None
 
@@ -97,13 +97,13 @@ class World:
         return self.running[name]
 
     async def start_all(self, late: int = 0) -> None:
-        """All but the last ``late`` ones."""
+        """Starts all controllers but the last ``late`` ones."""
         async with trio.open_nursery() as nursery:
             for name in self.names[:len(self.names) - late]:
                 nursery.start_soon(self.start, name)
 
     async def kill(self, name: str) -> None:
-        """As kill -9 and the loss of what was not synced."""
+        """Kills the process; what was not synced is lost."""
         self._scopes.pop(name).cancel()
         await self._gone(name)
         await trio.testing.wait_all_tasks_blocked()
@@ -119,7 +119,7 @@ class World:
         del self.disks[name]
 
     async def active(self) -> str:
-        """Name of the active controller, once there is one."""
+        """Waits for an active controller, and returns its name."""
         while True:
             for name, controller in self.running.items():
                 if controller.core.active.active and f"{name}:1" not in self.network.silent:
@@ -165,9 +165,9 @@ class SimpleBroker:
     broker_id: int = 0
     told: list[NotifyBrokerRoleChangedRequest] = attrs.field(factory=list)
     deaf: bool = False
-    """Does not answer notifications."""
+    """Leaves notifications unanswered."""
     renewed: list[bool] = attrs.field(factory=list)
-    """Of each answered heartbeat: whether the lease was renewed by anybody."""
+    """Whether each answered heartbeat renewed the lease."""
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _client: Client | None = None
 
@@ -247,7 +247,7 @@ class SimpleBroker:
         await self.world.network.drop(self.address)
 
     def fall_silent(self) -> None:
-        """As SIGSTOP: connections stay, nothing passes."""
+        """Silences it, as SIGSTOP does: connections stay, and nothing passes."""
         self.world.network.silent.add(self.address)
 
     async def come_back(self) -> None:
@@ -259,7 +259,7 @@ class SimpleBroker:
 async def world(
     count: int = 3, late: int = 0, reads: int | None = None, **properties: str,
 ) -> AsyncGenerator[World, None]:
-    """Controllers that are running, one of them active. ``reads``: formats up to this one, instead of all."""
+    """Runs controllers, one of them active. ``reads``: the newest format that they read."""
     async with trio.open_nursery() as nursery:
         made = World(nursery, count, properties)
         made.reads = dict.fromkeys(made.names, reads or codec.FORMAT)
@@ -271,7 +271,7 @@ async def world(
 
 
 async def group_of(made: World, name: str, size: int, **announced: object) -> list[SimpleBroker]:
-    """A group whose first broker is master and whose SyncStateSet holds all."""
+    """Runs a group whose first broker is master and whose SyncStateSet holds all."""
     brokers = [await made.broker(name, number, **announced) for number in range(1, size + 1)]
     code, elected = await brokers[0].elect()
     assert code == ResponseCode.SUCCESS and elected.master_epoch is not None

@@ -9,7 +9,7 @@ from broker.store.disk import InlineDisk, Job, Steps, Told
 
 @attrs.define
 class StallingDisk:
-    """At once while it works. Implements ``broker.store.disk.Disk``."""
+    """A ``broker.store.disk.Disk`` that works at once until it is stalled."""
 
     inline: bool = True
     _stalled: bool = attrs.field(default=False, init=False)
@@ -26,7 +26,7 @@ class StallingDisk:
         self._go_on()
 
     def settle(self) -> None:
-        """Nothing here can wait for ever: what stalled is done."""
+        """Does what stalled, so that nothing waits for ever."""
         stalled, self._stalled = self._stalled, False
         self._go_on()
         self._stalled = stalled
@@ -35,11 +35,11 @@ class StallingDisk:
         self.settle()
 
     def stall(self) -> None:
-        """Nothing is done from now on."""
+        """Keeps all jobs waiting from now on."""
         self._stalled = True
 
     def resume(self) -> None:
-        """What waited is done now."""
+        """Does what waited, and works at once again."""
         self._stalled = False
         self._go_on()
 

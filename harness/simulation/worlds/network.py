@@ -1,4 +1,4 @@
-"""A network in memory: listeners by address, connections that can be reset, owners who fall silent.
+"""A network in memory: listeners by address, connections that can be reset, owners that can be silenced.
 
 It knows streams, and nothing of what passes over them.
 """
@@ -18,7 +18,7 @@ Memory = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
 
 
 class MemoryListener(Listener[Memory]):
-    """Connections come in through ``put``."""
+    """A listener that takes connections through ``put``."""
 
     def __init__(self) -> None:
         self.put, self._take = trio.open_memory_channel[Memory](1_000)
@@ -57,9 +57,9 @@ class MemoryNetwork:
     listeners: dict[str, MemoryListener] = attrs.field(factory=dict)
     links: list[tuple[str, str, Memory, Memory]] = attrs.field(factory=list)
     silent: set[str] = attrs.field(factory=set)
-    """Owners from and to whom nothing passes any more, connections staying open."""
+    """Owners that neither send nor receive, while their connections stay open."""
     cuts: set[frozenset[str]] = attrs.field(factory=set)
-    """Pairs of owners between whom nothing passes."""
+    """Pairs of owners that do not reach each other."""
 
     def cut(self, source: str, target: str) -> bool:
         return source in self.silent or target in self.silent or frozenset((source, target)) in self.cuts
@@ -82,7 +82,7 @@ class MemoryNetwork:
         return ours
 
     def _tap(self, source: str, target: str, stream: Memory) -> None:
-        """Bytes of silenced owners vanish."""
+        """Drops bytes of silenced owners."""
         pass_on = stream.send_stream.send_all
 
         async def send_all(data: bytes | bytearray | memoryview) -> None:
@@ -94,7 +94,7 @@ class MemoryNetwork:
         stream.send_stream.send_all = send_all  # type: ignore[method-assign]
 
     async def drop(self, owner: str) -> None:
-        """All connections of this owner are reset."""
+        """Resets all connections of this owner."""
         gone = [link for link in self.links if owner in link[:2]]
         self.links = [link for link in self.links if owner not in link[:2]]
         for _, _, ours, theirs in gone:

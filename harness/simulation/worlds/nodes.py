@@ -95,7 +95,7 @@ class DiskTask:
 
 @attrs.define(eq=False, slots=False)
 class OtherNodes:
-    """The others of a ``Nodes``, as one of its nodes sees them."""
+    """The other nodes, as one node of a ``Nodes`` sees them."""
 
     net: Nodes
     name: str
@@ -124,7 +124,7 @@ class Nodes:
         self.cut: set[tuple[str, str]] = set()
         self.record = False
         self.sent: list[tuple[str, str, PeerMessage]] = []
-        """(from, to, message) while ``record`` is set."""
+        """Messages as (from, to, message), while ``record`` is set."""
         self._queue: list[tuple[str, str, PeerMessage]] = []
         self._bell = Bell()
         nursery.start_soon(self._deliver)
@@ -189,7 +189,7 @@ class Nodes:
         del self.nodes[name]
 
     def kill(self, name: str) -> MemoryStorage:
-        """Stop at once, as a crash would; what was not synced is gone."""
+        """Stops a node at once, as a crash would: what was not synced is gone."""
         node = self.nodes.pop(name)
         node._driver.close()
         self.scopes[name].cancel()
