@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _many(found: RunRequest, seeds: range, options: argparse.Namespace) -> int:
-    """A run for each seed. The code of the worst: one that is broken, then one of which nobody can tell."""
+    """Makes a run for each seed; returns the worst exit code: broken is worse than unknown."""
     codes: dict[int, int] = {}
     for seed in seeds:
         one = argparse.Namespace(**{**vars(options), "out": options.out and options.out / str(seed)})
@@ -108,7 +108,7 @@ def _many(found: RunRequest, seeds: range, options: argparse.Namespace) -> int:
 
 
 def begin(found: RunRequest, schedule: Schedule, options: argparse.Namespace) -> int:
-    """Write what is asked for, build the target, and play it in a sandbox where there can be one."""
+    """Writes down what is asked for, builds the target, and plays it in a sandbox where possible."""
     path: Path = (options.out or fresh(RUNS, found.scenario.name)).resolve()
     directory = prepared(path, found, schedule)
     with _words():
@@ -140,7 +140,7 @@ def prepared(path: Path, found: RunRequest, schedule: Schedule) -> RunDirectory:
 
 
 def again(path: Path) -> str:
-    """The command that plays it again."""
+    """The command that plays this run again."""
     return shlex.join(["chaos", "replay", os.path.relpath(path)])
 
 
@@ -162,7 +162,7 @@ def read(path: Path) -> tuple[RunRequest, Schedule]:
 
 
 def inside(path: Path, options: argparse.Namespace) -> int:
-    """The same program in its sandbox: everything was written before."""
+    """Plays a prepared run, as the program in the sandbox."""
     del os.environ[PREPARED]
     found, schedule = read(path)
     directory = RunDirectory(path)
@@ -250,7 +250,7 @@ def _options(given: Sequence[str]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _words() -> Any:
-    """A run that failed is refused in its words."""
+    """Turns the failure of a run into ``Refused``, with the same message."""
     try:
         yield
     except (RunFailed, FormatError) as error:
@@ -261,7 +261,7 @@ _BEGAN: Final = time.monotonic()
 
 
 def say(line: str) -> None:
-    """A line for people, with the time since the program began."""
+    """Prints a line for people, with the time since the program began."""
     sys.stderr.write(f"{time.monotonic() - _BEGAN:7.1f} s  {line}\n")
     sys.stderr.flush()
 

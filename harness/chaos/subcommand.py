@@ -1,4 +1,4 @@
-"""What a subcommand of ``chaos`` is, and the exit codes of all of them. Knows none of them."""
+"""The interface of a subcommand of ``chaos``, and the exit codes of all. It knows none of them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from harness.checkers.verdict import Valid
 PASSED: Final = 0
 BROKEN: Final = 1
 USAGE: Final = 2
-"""Also of files that cannot be read, or are none of what was asked for."""
+"""Wrong usage, and files that cannot be read or are of another kind."""
 UNKNOWN: Final = 3
-"""Nobody can tell, or the run is invalid: a fault that never happened, a question that was never asked."""
+"""The verdict is unknown or the run invalid: a fault never happened, or a question was never asked."""
 INTERRUPTED: Final = 130
 CODES: Final = {Valid.TRUE: PASSED, Valid.FALSE: BROKEN, Valid.UNKNOWN: UNKNOWN}
 
 
 class Refused(ValueError):
-    """What was asked for cannot be done; in words. The exit code is USAGE."""
+    """What was asked for cannot be done; the message says why. The exit code is USAGE."""
 
 
 class Subcommand(Protocol):
-    """A module that is in the table."""
+    """A module in the table of subcommands."""
 
     NAME: str
     ABOUT: str

@@ -39,7 +39,7 @@ _MENDED: Final = 1
 
 
 class Kind(Enum):
-    """What stands for a disk."""
+    """What is used as a disk."""
 
     LOOP = "a file system in a file, which can stall and fill up"
     MEMORY = "memory, which can fill up and not stall"
@@ -56,17 +56,17 @@ class Kind(Enum):
 
 @attrs.frozen
 class Disk:
-    """Mounted at ``place``. ``shim`` is that of the processes that use it, where there is one."""
+    """A disk mounted at ``place``. ``shim``: the shim of the processes that use it, if any."""
 
     place: Path
     kind: Kind
     below: Path | None = None
-    """Where the file is that it is in."""
+    """The folder of the file that holds it."""
     shim: Shim | None = None
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the processes that use it must be started with."""
+        """Environment variables for the processes that use it."""
         return {} if self.shim is None else self.shim.environment
 
     async def stall(self) -> None:
@@ -106,7 +106,7 @@ class Disk:
             os.close(folder)
 
     def restore_power(self) -> None:
-        """It can be used again. Nobody uses it meanwhile. Raises ``subprocess.CalledProcessError``."""
+        """Lets it be used again. No process may use it meanwhile. Raises ``subprocess.CalledProcessError``."""
         assert self.below is not None
         _run("umount", str(self.place))
         image = self.below / _IMAGE
@@ -120,13 +120,13 @@ class Disk:
             (self.place / _FOUND).rmdir()
 
     def remember(self) -> None:
-        """Keep what it holds now, for ``go_back``. Nobody writes meanwhile. Raises ``CalledProcessError``."""
+        """Keeps what it holds now, for ``go_back``. No process may write meanwhile. Raises ``CalledProcessError``."""
         shutil.rmtree(self._kept, ignore_errors=True)
         self._kept.mkdir()
         _run("cp", "--archive", "--sparse=always", "--reflink=auto", f"{self.place}/.", str(self._kept))
 
     def go_back(self) -> None:
-        """It holds what it held then, and nothing else. Nobody uses it meanwhile."""
+        """Gives it back the content that ``remember`` kept. No process may use it meanwhile."""
         empty(self.place)
         _run("cp", "--archive", "--sparse=always", "--reflink=auto", f"{self._kept}/.", str(self.place))
         shutil.rmtree(self._kept)
@@ -137,7 +137,7 @@ class Disk:
 
 
 def make(root: Path, names: Sequence[str], size: int, sandbox: str, *, shims: bool = False) -> dict[str, Disk]:
-    """One for each name, at ``root/name/store``; ``size`` in bytes. ``sandbox``: see ``sandbox.inside``.
+    """Makes a disk for each name, at ``root/name/store``; ``size`` in bytes. ``sandbox``: see ``sandbox.inside``.
 
     With ``shims`` each has one, where it can be built; its processes must be started with ``Disk.environment``.
     Raises ``subprocess.CalledProcessError`` where one can be made and another cannot.
@@ -151,7 +151,7 @@ def make(root: Path, names: Sequence[str], size: int, sandbox: str, *, shims: bo
 
 
 def empty(folder: Path) -> None:
-    """Remove all that is in it, and not the folder: a disk may be mounted there."""
+    """Removes all that is in a folder, but not the folder: a disk may be mounted there."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -160,7 +160,7 @@ def empty(folder: Path) -> None:
 
 
 def possible(root: Path, sandbox: str) -> Kind:
-    """The best that there can be below ``root``."""
+    """The best kind of disk that is possible below ``root``."""
     return Kind.DIRECTORY if not sandbox else Kind.LOOP if sandbox == "root" and _loops(root) else Kind.MEMORY
 
 

@@ -1,6 +1,6 @@
 """What a fault is, and what it needs of a run: victims, their network, their disks.
 
-It knows no fault, and does nothing itself; a campaign brings what fits these protocols.
+It knows no fault, and does nothing itself. A campaign brings objects that fit these protocols.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Ability(Enum):
 
 
 OF_DISKS: Final = frozenset({Ability.STALLS, Ability.ROOM, Ability.COPIES, Ability.PRELOAD, Ability.POWER})
-"""A scene needs disks, with shims where they can be built, for faults that need one of these."""
+"""Faults that need one of these need a scene with disks, and with shims where they can be built."""
 
 
 class Victim(Protocol):
@@ -46,7 +46,7 @@ class Victim(Protocol):
 
     @property
     def data(self) -> Path:
-        """The folder of what survives a kill."""
+        """The folder with the data that survive a kill."""
         ...
 
     @property
@@ -58,32 +58,32 @@ class Victim(Protocol):
         ...
 
     async def start(self) -> None:
-        """Returns when it is ready. Nothing happens when it runs."""
+        """Starts it unless it runs; returns when it is ready."""
         ...
 
     async def kill(self) -> None:
-        """SIGKILL; returns when it is gone."""
+        """Sends SIGKILL; returns when the process is gone."""
         ...
 
     async def stop(self) -> None:
-        """As its operator would; returns when it is gone."""
+        """Stops it as its operator would; returns when it is gone."""
         ...
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and is silent."""
+        """Sends SIGSTOP: it keeps its connections and is silent."""
         ...
 
     def resume(self) -> None:
-        """SIGCONT. Nothing happens when it does not run."""
+        """Sends SIGCONT, if the process runs."""
         ...
 
     async def wipe(self) -> None:
-        """Empty its data while it does not run."""
+        """Removes its data, while it does not run."""
         ...
 
 
 class Scene(Protocol):
-    """What there is to do something to."""
+    """The nodes, network and disks that faults act on."""
 
     @property
     def nodes(self) -> Mapping[str, Victim]: ...
@@ -93,7 +93,7 @@ class Scene(Protocol):
 
     @property
     def disks(self) -> Mapping[str, Disk]:
-        """That of each node, by its name. Its shim, where it has one, is also that of the node's wall clock."""
+        """Disks by the names of nodes. A disk's shim, if any, is also that of the node's wall clock."""
         ...
 
     @property
@@ -119,12 +119,12 @@ class Begun:
 
 
 class BadArguments(ValueError):
-    """A fault is asked for with arguments that it does not take."""
+    """A fault got arguments that it does not take."""
 
 
 @attrs.frozen
 class Argument:
-    """What a scenario may say in a fault's ``args``."""
+    """One argument that a scenario may give a fault in ``args``."""
 
     about: str
     default: Any
@@ -133,7 +133,7 @@ class Argument:
     choices: Sequence[str] = ()
 
     def checked(self, where: str, value: object) -> Any:
-        """The value, if it may be that. Raises ``BadArguments``."""
+        """Returns the value if it is allowed. Raises ``BadArguments``."""
         if self.choices:
             if value not in self.choices:
                 raise BadArguments(f"{where} is {value!r}; it may be {', '.join(self.choices)}")
@@ -168,7 +168,7 @@ class FaultKind:
     needs: frozenset[Ability] = frozenset()
 
     def checked(self, args: Mapping[str, object]) -> dict[str, Any]:
-        """All arguments, the default where nothing is said. Raises ``BadArguments`` in words."""
+        """Returns all arguments, with defaults. Raises ``BadArguments`` that says what is wrong."""
         unknown = sorted(set(args) - set(self.arguments))
         if unknown:
             known = ", ".join(self.arguments) or "none"

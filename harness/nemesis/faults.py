@@ -19,11 +19,11 @@ FAULTS: Final = {fault.name: fault for fault in (
 
 
 class UnknownFault(ValueError):
-    """Nobody knows a fault of that name, or the one who does brings no fault."""
+    """No fault has that name, or the entry point of that name gives none."""
 
 
 def fault(name: str) -> FaultKind:
-    """The one of that name. Raises ``UnknownFault``, which names those that there are."""
+    """Finds a fault by name. Raises ``UnknownFault``, which names all that there are."""
     if name in FAULTS:
         return FAULTS[name]
     others = {each.name: each for each in entry_points(group=GROUP)}

@@ -21,7 +21,7 @@ WHAT: Final = Argument("of what", "both", choices=("both", "writes", "syncs"))
 
 
 def shims(scene: Scene, names: Sequence[str]) -> list[Shim]:
-    """Those of nodes. Raises ``NotHere`` where one has none, or its processes pass it by."""
+    """The shims of nodes. Raises ``NotHere`` where a node has none, or its processes bypass it."""
     found = []
     for name in names:
         shim = scene.disks[name].shim
@@ -33,7 +33,7 @@ def shims(scene: Scene, names: Sequence[str]) -> list[Shim]:
 
 
 def troubled(scene: Scene, names: Sequence[str], trouble: Trouble, words: str) -> Begun:
-    """By the shim, until it is undone. Raises ``NotHere``."""
+    """Troubles disks by their shims until it is undone. Raises ``NotHere``."""
     chosen = shims(scene, names)
     for shim in chosen:
         shim.begin(trouble)

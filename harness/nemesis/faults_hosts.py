@@ -16,7 +16,7 @@ from harness.nemesis.faults_processes import killed, running, started
 
 
 async def _lost(scene: Scene, names: Sequence[str], words: str, *, power: bool) -> Begun:
-    """No connection closes: the links are cut before the processes end."""
+    """Cuts links before it ends processes, so that no connection closes."""
     nodes = running(scene, names)
     chosen = [node.name for node in nodes]
     pairs = {way for name in chosen for way in ways([name], await others(scene, [name], ""), "both")}

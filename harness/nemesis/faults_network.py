@@ -20,19 +20,19 @@ SIDE: Final = Argument("both; in: it is heard and hears nothing; out: it hears a
 
 
 async def others(scene: Scene, names: Sequence[str], selector: str | Sequence[str]) -> list[str]:
-    """Whom a fault of ``names`` is about; everybody else and the clients where the selector is empty."""
+    """The other side of a fault of ``names``: all others and the clients, if the selector is empty."""
     chosen = await scene.chosen(selector) if selector else [*scene.nodes, CLIENTS]
     return [name for name in chosen if name not in names]
 
 
 def ways(near: Iterable[str], far: Sequence[str], side: str) -> list[Way]:
-    """All directed pairs of a side."""
+    """All directed pairs between two sides."""
     outward = [(one, other) for one in near for other in far]
     return [*(outward if side != "in" else ()), *((other, one) for one, other in outward if side != "out")]
 
 
 async def silenced(scene: Scene, pairs: Sequence[Way], words: str, nodes: Sequence[str]) -> Begun:
-    """Cut these ways until it is undone."""
+    """Cuts these ways until it is undone."""
     for source, target in pairs:
         await scene.network.cut(source, target)
 

@@ -14,12 +14,12 @@ from harness.nemesis.fault import Argument, Begun, FaultKind, Scene, Victim, nam
 
 
 def running(scene: Scene, names: Sequence[str]) -> list[Victim]:
-    """Those that run: another fault may have ended the others."""
+    """The nodes that run: another fault may have ended the others."""
     return [scene.nodes[name] for name in names if scene.nodes[name].running]
 
 
 async def started(nodes: Sequence[Victim]) -> None:
-    """All at once: some are ready only when others are."""
+    """Starts all at once: some are ready only when others are."""
     async with trio.open_nursery() as nursery:
         for node in nodes:
             if not node.running:
@@ -27,7 +27,7 @@ async def started(nodes: Sequence[Victim]) -> None:
 
 
 async def killed(nodes: Sequence[Victim]) -> None:
-    """All at once; none of them runs afterwards."""
+    """Kills all at once; none of them runs afterwards."""
     async with trio.open_nursery() as nursery:
         for node in nodes:
             nursery.start_soon(node.kill)

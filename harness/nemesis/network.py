@@ -22,7 +22,7 @@ from harness.nemesis.errors import NotHere
 from harness.nemesis.shaping import Shape, together
 
 CLIENTS: Final = "clients"
-"""Where this program runs, as a host."""
+"""The name of the host on which this program runs."""
 _BRIDGE: Final = "quorate0"
 _NETWORK: Final = "10.77.0."
 _CARD: Final = "02:77:00:00:00:"
@@ -30,14 +30,14 @@ _NOBODY: Final = "02:00:00:00:00:00"
 _WIRE: Final = "wire0"
 
 Way = tuple[str, str]
-"""From whom to whom."""
+"""A directed pair of hosts: source and target."""
 
 
 class Network(Protocol):
     """Hosts by the names of their servers; ``CLIENTS`` is one too."""
 
     def address(self, name: str) -> str:
-        """Where the others find it."""
+        """The address where others find this server."""
         ...
 
     def bind(self, name: str) -> str:
@@ -45,7 +45,7 @@ class Network(Protocol):
         ...
 
     def prefix(self, name: str) -> Sequence[str]:
-        """What stands before a command that is to run there."""
+        """The words before a command that is to run on that host."""
         ...
 
     async def cut(self, source: str, target: str) -> None:
@@ -61,7 +61,7 @@ class Network(Protocol):
         ...
 
     async def unshape(self, source: str, target: str, shape: Shape) -> None:
-        """Takes one such shape back."""
+        """Takes back one such shape of that way."""
         ...
 
     async def heal(self) -> None:
@@ -79,7 +79,7 @@ class Namespaces:
     _shapes: dict[Way, list[Shape]] = attrs.field(factory=dict, init=False)
     _wire: trio.Process | None = attrs.field(default=None, init=False)
     _turn: trio.Lock = attrs.field(factory=trio.Lock, init=False)
-    """Of whoever changes a way: what holds of it is asked and told in one piece."""
+    """Held while a way changes: its state is read and told in one piece."""
 
     def address(self, name: str) -> str:
         return f"{_NETWORK}{1 if name == CLIENTS else 11 + self.names.index(name)}"
@@ -115,13 +115,13 @@ class Namespaces:
             await self._settle(way)
 
     async def end(self) -> None:
-        """Nobody shapes links any more."""
+        """Ends the process that shapes links."""
         if self._wire is not None:
             self._wire.kill()
             await self._wire.wait()
 
     async def _settle(self, way: Way) -> None:
-        """Make of a way what all that is done to it makes together."""
+        """Applies to a way all that is done to it together."""
         source, target = way
         async with self._turn:
             shapes = self._shapes.get(way, [])
@@ -202,6 +202,6 @@ async def _ip(*arguments: str) -> None:
 
 
 async def _answered(wire: trio.Process) -> bool:
-    """Whether it says that what it was told holds now; not, if it has ended."""
+    """Whether the wire confirms what it was told. It does not if it has ended."""
     assert wire.stdout is not None
     return bool(await wire.stdout.receive_some(1))

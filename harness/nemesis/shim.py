@@ -28,7 +28,7 @@ _GO: Final = b"\xff Go buildinf:"
 
 @attrs.frozen(eq=False)
 class Trouble:
-    """Of a disk. Errors are those of ``errno``, 0 for none; writes and syncs take so much longer."""
+    """Trouble of a disk: errors by ``errno``, 0 for none, and how much longer writes and syncs take."""
 
     writes_wait: bool = False
     syncs_wait: bool = False
@@ -40,7 +40,7 @@ class Trouble:
 
 @attrs.frozen(eq=False)
 class WrongBy:
-    """Of a clock: so far ahead, and too fast by so many microseconds a second since a moment of the right time."""
+    """Error of a clock: how far ahead it is, and how many microseconds a second it gains since a right moment."""
 
     ahead_ns: int = 0
     gains_ppm: float = 0.0
@@ -53,7 +53,7 @@ class WrongBy:
 
 @attrs.define(eq=False)
 class Shim:
-    """That of one node's processes: what is in trouble now, and the page that tells them."""
+    """The shim of one node's processes: what is in trouble now, and the page that tells them."""
 
     page: Path
     data: Path
@@ -63,7 +63,7 @@ class Shim:
 
     @classmethod
     def made(cls, page: Path, data: Path) -> Shim:
-        """With a new page, for the files below ``data``. Raises ``NotHere`` where the library cannot be built."""
+        """Makes a shim for the files below ``data``. Raises ``NotHere`` where the library cannot be built."""
         library(SOURCE)
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_bytes(bytes(mmap.PAGESIZE))
@@ -78,18 +78,18 @@ class Shim:
                 "QUORATE_SHIM_ROOT": str(self.data)}
 
     def begin(self, trouble: Trouble) -> None:
-        """From now on, with what is in trouble already: stalls and errors of any, the longest delays."""
+        """Adds this trouble to what there is: any stall, any error, the longest delays."""
         self._troubles.append(trouble)
         self._tell_disk()
 
     def end(self, trouble: Trouble) -> None:
-        """What waited for it goes on. Nothing happens when it has ended."""
+        """Takes this trouble back, once; what waited goes on."""
         with suppress(ValueError):
             self._troubles.remove(trouble)
             self._tell_disk()
 
     def set_wrong(self, error: WrongBy) -> None:
-        """By so much from now on; several errors add up."""
+        """Makes the clock wrong by so much from now on; several errors add up."""
         self._errors.append(error)
         self._tell_clock()
 

@@ -1,1 +1,1 @@
-"""What is tortured: a target is one file that says how its processes are started and how its clients are spoken to."""
+"""Targets of runs. A target is one file that says how to start its processes and how to speak to its clients."""

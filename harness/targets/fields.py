@@ -1,6 +1,6 @@
-"""Values out of a TOML file, each asked for by name and type. Raises words that name the place.
+"""Values out of a TOML file, each asked for by name and type. Errors name the place.
 
-What nobody asked for is an error too, with the nearest known name: a misspelt key must not be passed over.
+A key that nothing asks for is an error too, with the nearest known name: a misspelt key must not be passed over.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class FormatError(ValueError):
 
 @attrs.define
 class Fields:
-    """One table. ``place`` is where it stands, for people, as ``[nodes.kv]``; empty for the whole file."""
+    """One table. ``place`` tells people where it stands, as ``[nodes.kv]``; empty for the whole file."""
 
     place: str
     values: Mapping[str, Any]
@@ -53,30 +53,30 @@ class Fields:
         return tuple(found)
 
     def table(self, name: str) -> Fields | None:
-        """One within this; None where there is none."""
+        """A table within this one; None where there is none."""
         found = self._get(name, dict, {}) if name in self.values else None
         return None if found is None else Fields(f"{self.place}.{name}" if self.place else name, found)
 
     def tables(self, name: str) -> list[Fields]:
-        """A list of them, as ``[[faults]]`` makes it; may be left out."""
+        """A list of tables, as ``[[faults]]`` makes it; empty if it is left out."""
         found = self._get(name, list, [])
         if not all(isinstance(each, dict) for each in found):
             raise FormatError(f"{self.at(name)} is a list of tables: write [[{name}]] above each")
         return [Fields(f"{name} {number}", each) for number, each in enumerate(found, 1)]
 
     def any(self, name: str, default: Any = None) -> Any:
-        """Of whatever type; the caller looks at it."""
+        """A value of any type; the caller looks at it."""
         self._asked.add(name)
         return self.values.get(name, default)
 
     def rest(self) -> dict[str, Any]:
-        """What nobody asked for, which is somebody's now."""
+        """All values that were not asked for yet; they count as asked for now."""
         found = {name: value for name, value in self.values.items() if name not in self._asked}
         self._asked.update(found)
         return found
 
     def done(self) -> None:
-        """Raises ``FormatError`` where a key is left that nobody asked for."""
+        """Raises ``FormatError`` where a key is left that was not asked for."""
         for name in self.values:
             if name not in self._asked:
                 raise FormatError(f"{self.at(name)} is unknown{nearest(name, self._asked)}")
@@ -99,7 +99,7 @@ class Fields:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Words that name what was probably meant, or all that there is."""
+    """Names what was probably meant, or all that there is."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, 1)
     return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(names)}"

@@ -31,23 +31,23 @@ class Ready:
 
     @property
     def words(self) -> str:
-        """What a node is asked, in words for people."""
+        """The condition in words for people."""
         return f"{self.how} {self.what if isinstance(self.what, str) else ' '.join(self.what)}"
 
 
 @attrs.frozen
 class NodeKind:
-    """Nodes that are started alike."""
+    """A kind of nodes, which are started alike."""
 
     name: str
     count: int
     ports: tuple[str, ...]
-    """Names; the first one's number is ``first_port`` where it is given, and others follow."""
+    """Names of ports. ``first_port``, if given, is the first one's number, and others follow."""
     first_port: int
     command: tuple[str, ...]
     environment: Mapping[str, str]
     files: Mapping[str, str]
-    """Name in the node's directory -> content."""
+    """Content of files by their names in the node's directory."""
     ready: Ready
     after: tuple[str, ...]
     """Kinds that are ready before these start."""
@@ -60,7 +60,7 @@ class NodeKind:
 
 @attrs.frozen
 class ClientProgram:
-    """A command that speaks lines of JSON, or a class of Python's by ``module:Class``; one of the two is empty."""
+    """A command that speaks lines of JSON, or a Python class as ``module:Class``; one of the two is empty."""
 
     command: tuple[str, ...]
     made_by: str
@@ -75,7 +75,7 @@ class Target:
     options: Mapping[str, str]
     build: tuple[str, ...]
     kinds: Mapping[str, NodeKind]
-    """In the order in which they start."""
+    """Kinds of nodes in the order in which they start."""
     client: ClientProgram
     roles: tuple[str, ...]
     """A command that prints a line of JSON, role -> names of nodes, whenever that changes; or empty."""
@@ -88,12 +88,12 @@ class Target:
         return tuple(node for kind in self.kinds.values() for node in kind.nodes)
 
     def kind_of(self, node: str) -> NodeKind:
-        """Of a node that there is."""
+        """The kind of a node of this target."""
         return self.kinds[node.rpartition("-")[0]]
 
 
 def parse(text: str, name: str, options: Mapping[str, str] | None = None) -> Target:
-    """A target's file. ``options`` replace its own of the same names. Raises ``FormatError``."""
+    """Reads a target's file. ``options`` replace its own of the same names. Raises ``FormatError``."""
     fields = Fields("", table(text))
     given = _options(fields.table("options"), options or {})
     kinds = _kinds(fields.table("nodes"))
@@ -107,7 +107,7 @@ def parse(text: str, name: str, options: Mapping[str, str] | None = None) -> Tar
 
 
 def table(text: str) -> dict[str, Any]:
-    """TOML; raises ``FormatError`` with the line where it is none."""
+    """Reads TOML. Raises ``FormatError`` with the line that is wrong."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -202,7 +202,7 @@ def _client(fields: Fields | None) -> ClientProgram:
 
 
 def _ordered(kinds: Mapping[str, NodeKind]) -> dict[str, NodeKind]:
-    """Each behind those that it comes after."""
+    """The kinds in an order in which each comes after those that it names."""
     made: dict[str, NodeKind] = {}
     left = dict(kinds)
     for kind in kinds.values():
@@ -221,12 +221,12 @@ def _ordered(kinds: Mapping[str, NodeKind]) -> dict[str, NodeKind]:
 
 @attrs.frozen
 class Places:
-    """What placeholders stand for: of a run, and of one of its nodes."""
+    """What placeholders stand for, in a run or for one of its nodes."""
 
     values: Mapping[str, str]
 
     def fill(self, text: str) -> str:
-        """The text with everything put in. Raises ``FormatError`` for a placeholder that there is not."""
+        """Fills in a text. Raises ``FormatError`` for an unknown placeholder."""
         def put(found: re.Match[str]) -> str:
             whole, name = found.group(0), found.group(1)
             if whole in ("{{", "}}"):

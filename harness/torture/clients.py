@@ -1,10 +1,11 @@
-"""Crowd of a run: a program that speaks lines of JSON, or a class of Python's. Knows no workload.
+"""A client of a run: a program that speaks lines of JSON, or a Python class. It knows no workload.
 
     to it    {"id": 1, "f": "write", "key": "k1", "value": 3, "timeout_ms": 2000}
     from it  {"id": 1, "type": "ok", "value": null}        or fail, or info, with "error" in words
 
 It says ``{"ready": true}`` first, does one thing at a time, and ends when its standard input does. What it prints as an
-error goes to its log. Who answers too late, in no JSON, or not at all has left the outcome unknown; it is started anew.
+error goes to its log. A program that answers too late, not in JSON or not at all leaves the outcome unknown, and is
+started anew.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from harness.workloads.workload import LoadOp, LoadOutcome
 
 READY_S: Final = 60.0
 LATE_MS: Final = 1_000
-"""Beyond an operation's own time-out."""
+"""How much later than an operation's own time-out an answer may come."""
 LINE_BYTES_MAX: Final = 64 << 20
 _TYPES: Final = ("ok", "fail", "info")
 
@@ -38,17 +39,17 @@ class RunClient(Protocol):
     """Does one operation at a time."""
 
     async def ask(self, op: LoadOp, timeout_ms: int) -> LoadOutcome:
-        """Do it, and tell what came of it."""
+        """Does one operation, and returns its outcome."""
         ...
 
     async def aclose(self) -> None:
-        """It does nothing any more."""
+        """Ends the client for good."""
         ...
 
 
 @attrs.define(eq=False)
 class ProgramClient:
-    """A process, started when it is first asked, and again after an unknown outcome of its making."""
+    """A process. It is started when it is first asked, and again after it left an outcome unknown."""
 
     command: Sequence[str]
     directory: Path
@@ -59,7 +60,7 @@ class ProgramClient:
     _asked: int = attrs.field(default=0, init=False)
 
     async def open(self) -> None:
-        """Start it, and wait until it is ready. Raises ``RunFailed``."""
+        """Starts the process, and waits until it is ready. Raises ``RunFailed``."""
         with (self.directory / f"{self.name}.log").open("ab") as log:
             try:
                 self._process = await trio.lowlevel.open_process(

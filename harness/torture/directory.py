@@ -1,11 +1,11 @@
-"""The directory of a run: what is written before, while it goes on, and behind it.
+"""The directory of a run: what is written before it, during it and after it.
 
     scenario.toml, target.toml, schedule.json    what was asked for; `chaos replay DIR` takes them
     run.json                                     where, when and how; what could not be done here
     history.jsonl, nemesis.jsonl                 what clients saw, and what was done
     nodes/NAME/out.log, nodes/NAME/store         what a node printed and kept
     clients/                                     what clients printed as errors
-    verdict.json, page.html, lock                behind it; the lock is held while the run goes on
+    verdict.json, page.html, lock                after it; the lock is held while the run goes on
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ import orjson
 from harness.torture.words import RunFailed
 
 RUN_ID = "QUORATE_RUN"
-"""In the environment of everything that a run starts: the path of its directory."""
+"""The variable that tells every process of a run the path of its directory."""
 
 
 @attrs.define(eq=False)
 class RunDirectory:
-    """Of one run. Its lock is held from ``open`` on, until this process ends."""
+    """The files of one run. ``open`` takes its lock, which this process then holds until it ends."""
 
     path: Path
     _lock: IO[bytes] | None = attrs.field(default=None, init=False)
 
     def open(self) -> None:
-        """Make it, or take one that was prepared. Raises ``RunFailed`` where a run goes on in it."""
+        """Makes the directory, or takes a prepared one. Raises ``RunFailed`` where a run goes on in it."""
         (self.path / "nodes").mkdir(parents=True, exist_ok=True)
         (self.path / "clients").mkdir(exist_ok=True)
         lock = (self.path / "lock").open("ab")
@@ -44,13 +44,13 @@ class RunDirectory:
         self._lock = lock
 
     def close(self) -> None:
-        """Give the lock back before the process ends."""
+        """Gives the lock back before the process ends."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
     def write(self, name: str, value: Any) -> None:
-        """An object as JSON, whole or not at all."""
+        """Writes an object as JSON, whole or not at all."""
         staged = self.path / f"{name}.part"
         staged.write_bytes(orjson.dumps(value, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
         staged.replace(self.path / name)
@@ -61,7 +61,7 @@ class RunDirectory:
 
 
 def fresh(root: Path, name: str) -> Path:
-    """A directory below ``root`` that is not there yet, made for a run of this name."""
+    """Makes a new directory below ``root`` for a run of this name."""
     for number in range(1, 100_000):
         path = root / f"{name}-{number}"
         try:

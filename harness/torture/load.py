@@ -1,6 +1,6 @@
-"""Crowd at work: each asks the workload what to do, does it, and all that happens is written to the history.
+"""Clients at work: each asks the workload what to do, and does it. The history has all that happens.
 
-Knows clients and workloads by their protocols, and no node and no fault.
+This module knows clients and workloads by their protocols, and no node and no fault.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ class HistoryFile:
         return time.monotonic_ns() - self.began_ns
 
     def add(self, kind: str, process: int | str, op: LoadOp, value: Any, error: str | None = None) -> None:
-        """Write one event, which happens now."""
+        """Writes one event, which happens now."""
         self.file.write(line_of(Event(self._index, kind, process, op.f, op.key, value, self.now_ns(), error)))
         self._index += 1
         self.counts[kind] += 1
 
     def observed(self, f: str, key: str | None, value: Any) -> None:
-        """Something that an observer saw."""
+        """Writes an event that an observer saw."""
         self.add(INFO, OBSERVER, LoadOp(f, key), value)
 
 
 @attrs.define(eq=False)
 class Crowd:
-    """All clients of a run. ``open_client`` makes the one of a number."""
+    """All clients of a run. ``open_client`` makes the client of a number."""
 
     workload: Workload
     history: HistoryFile
     open_client: Callable[[int], Awaitable[RunClient]]
     count: int
     rate: float
-    """Operations a second, of all."""
+    """Operations a second, of all clients together."""
     timeout_ms: int
 
     async def work(self, number: int, begin: trio.Event, stop: trio.Event, task_status: trio.TaskStatus[None]) -> None:
-        """One client, which has started when it is ready, until it is told to stop; what it has begun it ends."""
+        """Runs one client until it is told to stop. It ends the operation that it has begun."""
         client = await self.open_client(number)
         try:
             task_status.started()
@@ -79,7 +79,7 @@ class Crowd:
                 await client.aclose()
 
     async def finish(self) -> None:
-        """The last operations, when all is well again, by a client of its own."""
+        """Does the last operations, when all is well again, with a client of their own."""
         client, process = await self.open_client(self.count), -1
         try:
             last = self.workload.last()

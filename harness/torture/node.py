@@ -19,22 +19,22 @@ from harness.processes.handle import POLL_S, Handle
 from harness.targets.target import Ready
 
 PAGE_S: Final = 1.0
-"""That a page or a command of readiness may take."""
+"""How long a page or a command may take to tell of readiness."""
 
 
 @define(eq=False)
 class RunNode(Handle):
-    """Started by a target's command. ``expected``: whether it should run now, so that its end would be its own."""
+    """A node that a target's command starts. ``expected``: it should run now, so an end is its own doing."""
 
     kind: str = field(kw_only=True)
     data: Path = field(kw_only=True)
     ready: Ready = field(kw_only=True)
     stop_signal: signal.Signals = field(kw_only=True, default=signal.SIGTERM)
     started: Callable[[int], None] = field(kw_only=True, default=lambda pid: None)
-    """Is told each process, which leads a group."""
+    """Called with each process that is started, which leads a process group."""
     expected: bool = field(default=False, init=False)
     starting: bool = field(default=False, init=False)
-    """Whether somebody waits until it is up, and is told if it ends first."""
+    """Whether a caller waits until it is up, and is told if it ends first."""
 
     @property
     def pid(self) -> int:
@@ -43,11 +43,11 @@ class RunNode(Handle):
 
     @property
     def exit_code(self) -> int | None:
-        """Of a process that has ended."""
+        """The exit code of a process that has ended."""
         return None if self._process is None else self._process.poll()
 
     async def launch(self) -> None:
-        """Start it, where it does not run. Raises ``StartFailed`` where the command cannot be run at all."""
+        """Starts it unless it runs. Raises ``StartFailed`` where the command cannot be run at all."""
         if self.running:
             return
         self.data.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ class RunNode(Handle):
         self.expected = True
 
     async def start(self, *, timeout_s: float | None = None) -> None:
-        """Start it, and wait until it is up. Raises ``StartFailed`` where it ends first, or is not up in time."""
+        """Starts it, and waits until it is up. Raises ``StartFailed`` where it ends first, or is not up in time."""
         patience_s = self.ready.timeout_s if timeout_s is None else timeout_s
         self.starting = True
         try:
@@ -92,13 +92,13 @@ class RunNode(Handle):
         return False
 
     async def kill(self) -> None:
-        """SIGKILL for the whole group; returns when the process is gone."""
+        """Sends SIGKILL to the whole group; returns when the process is gone."""
         self.expected = False
         self.send(signal.SIGKILL)
         await super().kill()
 
     async def stop(self, *, timeout_s: float = 20.0) -> None:
-        """As its target says; SIGKILL where that takes too long."""
+        """Stops it as its target says, and with SIGKILL where that takes too long."""
         self.expected = False
         with trio.move_on_after(timeout_s):
             self.send(self.stop_signal)
@@ -107,21 +107,21 @@ class RunNode(Handle):
         await self.kill()
 
     def pause(self) -> None:
-        """SIGSTOP for the whole group; nothing where it does not run."""
+        """Sends SIGSTOP to the whole group, if it runs."""
         self.send(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT for the whole group; nothing where it does not run."""
+        """Sends SIGCONT to the whole group, if it runs."""
         self.send(signal.SIGCONT)
 
     def send(self, which: signal.Signals) -> None:
-        """A signal to all processes of the node; nothing where none runs."""
+        """Sends a signal to all processes of the node, if any runs."""
         if self.pid:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, which)
 
     async def wipe(self) -> None:
-        """Take away what it kept, and leave the directory, which may be a disk of its own."""
+        """Removes its data, but not the directory, which may be a disk of its own."""
         assert not self.running
         await trio.to_thread.run_sync(empty, self.data)
 

@@ -1,7 +1,7 @@
-"""Plays a schedule: starts a target, lets clients work, does to it what is due, undoes it, waits until all is well.
+"""Plays a schedule: starts a target, lets clients work, applies and undoes faults, and waits until all is well.
 
-Everything that it starts has ended when it returns or raises. What it cannot do ends the run in words; a node that
-ends by itself, or does not come back, is what the run was for: it is told in the result.
+Every process that it starts has ended when it returns or raises. What it cannot do ends the run with a sentence. A node
+that ends by itself, or does not come back, is a finding: the result tells of it.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ KIND_PORTS: Final = 100
 DISK_BYTES: Final = 1 << 30
 WATCH_S: Final = 0.1
 LAST_LINES: Final = 10
-"""Of a node's log, in words about a node that is gone."""
+"""Lines of a node's log in a report about a node that is gone."""
 AFTER_S: Final = 1.0
-"""That clients go on when all is well again: what the last fault broke has to work."""
+"""How long clients go on when all is well again: what the last fault broke has to work."""
 
 
 @attrs.define(eq=False)
@@ -99,39 +99,39 @@ class Testbed:
     chance: Random
     roles: dict[str, list[str]] = attrs.field(factory=dict)
     taken: set[str] = attrs.field(factory=set)
-    """Nodes that something is done to."""
+    """Nodes that a fault holds now."""
 
     async def chosen(self, selector_: str | Sequence[str]) -> list[str]:
-        """As scenarios select, and ``clients``."""
+        """Names that a scenario's selector chooses, or ``clients``."""
         await trio.lowlevel.checkpoint()
         if selector_ == CLIENTS or CLIENTS in selector_:
             return [CLIENTS]
         return list(self.pick(selector(selector_ if isinstance(selector_, str) else list(selector_), "from"), ()))
 
     def pick(self, which: Selector, taken: Sequence[str] | set[str]) -> tuple[str, ...]:
-        """Names of nodes, as things are now."""
+        """Names of nodes that a selector chooses now."""
         kinds = {name: node.kind for name, node in self.nodes.items()}
         return choose(which, kinds, self.roles, taken, self.chance)
 
 
 @attrs.define(eq=False)
 class Played:
-    """What came of it, besides the history."""
+    """The result of a run, besides its history."""
 
     faults: int = 0
     skipped: list[str] = attrs.field(factory=list)
     died: list[str] = attrs.field(factory=list)
-    """Nodes that ended by themselves, or did not come back, in words; the last lines of their logs follow."""
+    """Sentences about nodes that ended by themselves or did not come back, with the last lines of their logs."""
     well: bool = False
     """Whether all came back at the end, and the last operations were done."""
     unwell: list[str] = attrs.field(factory=list)
-    """What was missing at the end, node by node, in words with the last lines of their logs."""
+    """Sentences about what was missing at the end, node by node, with the last lines of their logs."""
     seconds: float = 0.0
 
 
 @attrs.define(eq=False)
 class Player:
-    """One run. ``say`` is told lines for people."""
+    """Plays one run. ``say`` takes lines for people."""
 
     directory: RunDirectory
     target: Target
@@ -149,15 +149,15 @@ class Player:
     _nemesis: Any = attrs.field(init=False)
     _warden: Warden | None = attrs.field(default=None, init=False)
     _begin: trio.Event = attrs.field(factory=trio.Event, init=False)
-    """All clients are ready: time begins."""
+    """Set when all clients are ready and time begins."""
 
     async def play(self) -> Played:
-        """All of it. Raises ``RunFailed`` where the target does not come up, or a fault cannot be."""
+        """Plays the whole run. Raises ``RunFailed`` where the target does not start or a fault cannot happen."""
         try:
             return await self._play()
         except BaseExceptionGroup as errors:
             leaves = _leaves(errors)
-            if any(isinstance(each, KeyboardInterrupt) for each in leaves):  # clients were interrupted, too
+            if any(isinstance(each, KeyboardInterrupt) for each in leaves):  # the interrupt reached clients, too
                 raise KeyboardInterrupt from None
             if all(isinstance(each, RunFailed | NotHere | FormatError) for each in leaves):
                 raise RunFailed("\n".join(dict.fromkeys(map(str, leaves)))) from None
@@ -263,7 +263,7 @@ class Player:
 
     @asynccontextmanager
     async def _nodes(self) -> AsyncIterator[None]:
-        """All of them, started kind by kind, and ended."""
+        """Starts all nodes, kind by kind, and ends them."""
         try:
             for kind in self.target.kinds.values():
                 try:
@@ -283,7 +283,7 @@ class Player:
                         nursery.start_soon(node.kill)
 
     async def client(self, number: int) -> RunClient:
-        """The one of this number, ready. Raises ``RunFailed``."""
+        """Makes the client of this number, and waits until it is ready. Raises ``RunFailed``."""
         program = self.target.client
         if program.made_by:
             nodes = {name: value for name, value in self.places.values.items() if "." in name}
@@ -324,7 +324,7 @@ class Player:
             others.cancel_scope.cancel()
 
     async def _steps(self) -> None:
-        """Each at its moment, until the time is over; then all that still holds is undone."""
+        """Begins each fault at its moment until the time is over, then undoes those that still hold."""
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
             for number, step in enumerate(self.schedule.steps):
@@ -370,7 +370,7 @@ class Player:
             self._not_back(errors)
 
     async def _heal(self) -> None:
-        """Everything is undone, and every node runs."""
+        """Undoes everything, and starts every node."""
         async with trio.open_nursery() as nursery:
             for number in list(self._held):
                 nursery.start_soon(self._undo, number)
@@ -396,7 +396,7 @@ class Player:
         return False
 
     async def _unwell(self) -> list[str]:
-        """What is not well, in words; empty: all is."""
+        """Sentences about what is not well; none if all is well."""
         down = [node for node in self.bed.nodes.values() if not await node.is_up()]
         if down or not self.target.well:
             return [f"{node.name} is not up ({node.ready.words}), "
@@ -412,7 +412,7 @@ class Player:
         return [f"all nodes are up, but [well] ends with {asked.returncode}\n{said}"] if asked.returncode else []
 
     async def _look(self) -> None:
-        """Who ends by itself is told once."""
+        """Notes each node that ended by itself, once."""
         while True:
             await trio.sleep(WATCH_S)
             for node in self.bed.nodes.values():
@@ -430,7 +430,7 @@ class Player:
         self.say(words)
 
     async def _follow_roles(self, task_status: trio.TaskStatus[None]) -> None:
-        """What the target's command prints, line by line; it is started again where it ends."""
+        """Reads roles from the target's command, line by line; starts it again where it ends."""
         command = self.places.filled(self.target.roles)
         task_status.started()
         while True:
@@ -487,7 +487,7 @@ class Player:
 
 
 def _require_free(node: str, name: str, host: str, port: int) -> None:
-    """Else whoever listens there would be taken for the node. Raises ``RunFailed``."""
+    """Raises ``RunFailed`` where a port is taken: another program would be taken for the node."""
     with socket.socket() as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -498,7 +498,7 @@ def _require_free(node: str, name: str, host: str, port: int) -> None:
 
 
 def _last(node: RunNode) -> str:
-    """The end of its log, below what is said of it."""
+    """The end of a node's log, to stand below a sentence about it."""
     return f"\n{node.tail(LAST_LINES)}".rstrip()
 
 
@@ -508,7 +508,7 @@ def _leaves(errors: BaseExceptionGroup[Any]) -> list[BaseException]:
 
 
 def missing(target: Target, schedule: Schedule, root: Path) -> tuple[list[str], dict[str, Any]]:
-    """Why faults of this schedule cannot be here, each once; and what this machine is, for ``run.json``."""
+    """Why faults of this schedule cannot happen here, each once; and the abilities for ``run.json``."""
     able = probe(root)
     found = []
     for name in dict.fromkeys(step.fault for step in schedule.steps):
@@ -521,7 +521,7 @@ def missing(target: Target, schedule: Schedule, root: Path) -> tuple[list[str], 
 
 
 async def built(target: Target, where: Places) -> None:
-    """Run a target's command that makes it. Raises ``RunFailed``."""
+    """Runs the command that builds a target. Raises ``RunFailed``."""
     if not target.build:
         return
     command = where.filled(target.build)

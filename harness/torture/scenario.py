@@ -1,4 +1,4 @@
-"""What a scenario's file says: a target, a workload, faults, and how the history is judged. Knows no process.
+"""What a scenario's file says: a target, a workload, faults, and how the history is judged. It knows no process.
 
     about = "Everything is killed at once, again and again."
     target = "regkv"              # of the library, or a path beside this file
@@ -36,7 +36,7 @@ Range = tuple[float, float]
 
 @attrs.frozen
 class ClientLoad:
-    """Who asks for what, how often."""
+    """How many clients ask for what, and how often."""
 
     name: str
     clients: int
@@ -45,7 +45,7 @@ class ClientLoad:
     keys: int
     timeout_ms: int
     args: Mapping[str, Any]
-    """For the workload itself."""
+    """Arguments of the workload itself."""
 
 
 @attrs.frozen
@@ -55,7 +55,7 @@ class FaultPlan:
     fault: str
     nodes: Selector
     every_s: Range | None
-    """From one beginning to the next; None: ``at_s`` says when."""
+    """Seconds from one beginning to the next; None: ``at_s`` says when."""
     at_s: tuple[float, ...]
     hold_s: Range
     args: Mapping[str, Any]
@@ -65,7 +65,7 @@ class FaultPlan:
 
 @attrs.frozen
 class Check:
-    """As the options of ``chaos check``; empty: what fits the history."""
+    """Options of ``chaos check``; empty: whatever fits the history."""
 
     checkers: tuple[str, ...]
     options: Mapping[str, Any]
@@ -79,7 +79,7 @@ class TortureScenario:
     about: str
     target: str
     options: Mapping[str, str]
-    """Of the target."""
+    """Options of the target by name."""
     seconds: float
     seed: int | None
     load: ClientLoad
@@ -88,7 +88,7 @@ class TortureScenario:
 
 
 def parse(text: str, name: str) -> TortureScenario:
-    """A scenario's file. Raises ``FormatError``."""
+    """Reads a scenario's file. Raises ``FormatError``."""
     fields = Fields("", table(text))
     options = fields.table("options")
     load, check = fields.table("workload"), fields.table("check")

@@ -1,6 +1,6 @@
 """What is done to whom and when, as data: drawn from a scenario and a seed, kept in ``schedule.json``, cut down later.
 
-A seed repeats the schedule; what real processes make of it is theirs. Knows no process and no file.
+A seed repeats the schedule, not what real processes make of it. This module knows no process and no file.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Schedule:
 
 
 def draw(scenario: TortureScenario, kinds: Mapping[str, str], seed: int) -> Schedule:
-    """``kinds``: node -> kind. Whom is drawn here where no role is asked for. Raises ``FormatError``."""
+    """Draws a schedule; nodes too, unless a role is asked for. ``kinds``: node -> kind. Raises ``FormatError``."""
     steps: list[Step] = []
     for number, plan in enumerate(scenario.faults):
         chance = Random(f"{seed}/{number}/{plan.fault}")
@@ -89,7 +89,7 @@ def to_json(schedule: Schedule) -> dict[str, Any]:
 
 
 def from_json(found: Any) -> Schedule:
-    """What ``to_json`` made. Raises ``FormatError``."""
+    """Reads what ``to_json`` made. Raises ``FormatError``."""
     if not isinstance(found, dict):
         raise FormatError("a schedule is an object")
     fields = Fields("", found)

@@ -1,6 +1,6 @@
-"""On whom a fault falls: ``one``, ``two of kind:broker``, ``role:master``, ``one of kind:broker not role:master``.
+"""Selects nodes for a fault: ``one``, ``two of kind:broker``, ``role:master``, ``one of kind:broker not role:master``.
 
-Kinds are known before a run, roles only in the moment. Knows no process.
+Kinds are known before a run, roles only in the moment. This module knows no process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Filter:
 
 @attrs.frozen
 class Selector:
-    """Either names, or how many of those that meet all conditions."""
+    """Names, or a number of nodes that meet all conditions."""
 
     words: str
     count: str = "all"
@@ -44,7 +44,7 @@ class Selector:
 
 
 def selector(value: Any, place: str) -> Selector:
-    """What a file says of nodes. Raises ``FormatError``."""
+    """Reads a selector from a file. Raises ``FormatError``."""
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
         return Selector(", ".join(value), names=tuple(value))
     if not isinstance(value, str) or not value.strip():
@@ -75,7 +75,7 @@ def choose(
     which: Selector, kinds: Mapping[str, str], roles: Mapping[str, Collection[str]], taken: Collection[str],
     chance: Random,
 ) -> tuple[str, ...]:
-    """Names of nodes in the order of ``kinds`` (node -> kind); none where nobody is free that fits."""
+    """Names of nodes in the order of ``kinds`` (node -> kind); none where no free node fits."""
     if which.names:
         return tuple(name for name in which.names if name not in taken)
     fit = [name for name, kind in kinds.items() if all(_meets(name, kind, each, roles) for each in which.filters)]
@@ -100,7 +100,7 @@ def _number(count: str, among: int) -> int:
 
 
 def unknown(which: Selector, kinds: Mapping[str, str], has_roles: bool) -> str:
-    """What is wrong with it for these nodes, in words; empty: nothing."""
+    """A sentence on what is wrong with it for these nodes; empty: nothing."""
     missing = [name for name in which.names if name not in kinds]
     if missing:
         return f"there is no node {', '.join(missing)}; there are {', '.join(kinds)}"
@@ -114,10 +114,10 @@ def unknown(which: Selector, kinds: Mapping[str, str], has_roles: bool) -> str:
 
 
 def as_json(which: Selector) -> str | list[str]:
-    """As a file says it."""
+    """The selector as a file says it."""
     return list(which.names) if which.names else which.words
 
 
 def named(names: Sequence[str]) -> Selector:
-    """A selector of these nodes and no others."""
+    """Makes a selector of exactly these nodes."""
     return Selector(", ".join(names), names=tuple(names))

@@ -1,9 +1,9 @@
 """Cuts a failing schedule down by playing it again and again, within a budget of runs.
 
-What real processes make of a schedule differs from run to run: a smaller one is accepted when it fails once in as many
-tries as the failure's rate asks for, and rates are told: one that does not fail each time is flaky. First what comes
-behind the failure goes, then faults by delta debugging, then clients and time. The failure must keep its name. Knows a
-function that plays a schedule; knows no process and no file.
+Real processes make something else of a schedule in each run. A smaller schedule is accepted when it fails once in as
+many tries as the failure's rate asks for; rates are told, as a schedule that does not fail each time is flaky. All
+after the failure goes first, then faults by delta debugging, then clients and time. The failure must keep its name.
+It knows a function that plays a schedule, and no process and no file.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from raft.sim.shrink import shrink as minimised
 from raft.sim.tape import Deviations
 
 FIRST_TRIES: Final = 5
-"""Of the whole schedule, until it fails once."""
+"""Tries of the whole schedule until it fails once."""
 MISSED: Final = 0.1
-"""How likely a candidate that still fails may be taken for one that does not."""
+"""Chance that a candidate that still fails is taken for one that does not."""
 TRIES_MAX: Final = 6
 LAST_TRIES: Final = 3
 MARGIN_S: Final = 1.0
-"""Of load that is kept behind the moment of the failure, and before the first fault."""
+"""Load that is kept after the moment of the failure, and before the first fault."""
 HOLD_LEAST_MS: Final = 50
 
 
 @attrs.frozen
 class Attempt:
-    """One run: whether the same failure came out, and when it was seen, where that is known."""
+    """One run: whether it failed in the same way, and when, if that is known."""
 
     fails: bool
     at_s: float | None = None
@@ -51,7 +51,7 @@ class Rate:
 
 @attrs.frozen
 class ShrunkSchedule:
-    """The smallest that was found. ``tried``: how many runs all of it took."""
+    """The smallest schedule that was found. ``tried``: how many runs the search took."""
 
     schedule: Schedule
     before: Rate
@@ -60,16 +60,16 @@ class ShrunkSchedule:
 
 
 class NotRepeated(Exception):
-    """The whole schedule did not fail again; in words."""
+    """The whole schedule did not fail again; the message says how often it was tried."""
 
 
 def shrink(whole: Schedule, play: Callable[[Schedule], Attempt], runs_max: int) -> ShrunkSchedule:
-    """Raises ``NotRepeated`` where the whole schedule does not fail in its first tries."""
+    """Cuts a schedule down. Raises ``NotRepeated`` where the whole does not fail in its first tries."""
     return _Shrinking(whole, play, runs_max).shrink()
 
 
 class _Shrinking:
-    """One search, and what it may still spend."""
+    """One search, and the runs that it may still spend."""
 
     def __init__(self, whole: Schedule, play: Callable[[Schedule], Attempt], runs_max: int) -> None:
         assert runs_max > 0
@@ -91,7 +91,7 @@ class _Shrinking:
         return ShrunkSchedule(self._best, before, after, self._tried)
 
     def _repeated(self) -> Rate:
-        """How often the whole fails; as many tries as it takes to see one failure, and one more."""
+        """The rate of the whole: it is tried until it fails once, and once more."""
         failed = runs = 0
         while runs < FIRST_TRIES and self._left and failed < 2:
             failed, runs = failed + self._once(self._best).fails, runs + 1
@@ -126,7 +126,7 @@ class _Shrinking:
             pass
 
     def _shorter(self) -> None:
-        """Faults come sooner and hold for less."""
+        """Lets faults come sooner and hold for less."""
         first_ms = min((step.at_ms for step in self._best.steps), default=0)
         early_ms = first_ms - round(MARGIN_S * 1e3)
         if early_ms > 0:

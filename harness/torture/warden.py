@@ -27,20 +27,20 @@ class Warden:
             env=os.environ | {"PYTHONPATH": path})
 
     def watch(self, group: int) -> None:
-        """Kill this group when we are gone."""
+        """Has this group killed when the run is gone."""
         assert self._process.stdin is not None and group > 1
         self._process.stdin.write(f"{group}\n".encode())
         self._process.stdin.flush()
 
     def close(self) -> None:
-        """It kills what still runs, and ends."""
+        """Lets it kill what still runs, and end."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
 
 
 def main() -> None:
-    """Wait for the end of the input."""
+    """Waits for the end of the input, then kills."""
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     groups = [int(line) for line in sys.stdin]

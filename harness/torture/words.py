@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class RunFailed(Exception):
-    """The run could not be made, or did not come to its end; in words."""
+    """The run could not start, or did not come to its end; the message says why."""

@@ -9,7 +9,7 @@ from harness.workloads.workload import LoadOp, LoadOutcome, Recipe
 
 
 class Objects:
-    """Keys by name, values that nobody wrote before, and a last read of each key."""
+    """What all of these share: named keys, unique values, and a last read of each key."""
 
     reading = "read"
 
@@ -23,25 +23,25 @@ class Objects:
         return f"k{self.chance.randrange(self.recipe.keys)}"
 
     def fresh(self) -> int:
-        """A value that was not written yet: what is read tells which write it was."""
+        """A value that was never written: a read of it tells which write it saw."""
         self._written += 1
         return self._written
 
     def share(self, name: str, usual: float) -> bool:
-        """Whether it happens this time, as often as the scenario says."""
+        """Draws whether it happens this time, by the scenario's share."""
         return self.chance.random() < float(self.recipe.args.get(name, usual))
 
     def seen(self, client: int, op: LoadOp, told: LoadOutcome) -> None:
         """Nothing depends on what came of an operation."""
 
     def last(self) -> Generator[LoadOp, LoadOutcome, None]:
-        """Every key is read once more."""
+        """Reads every key once more."""
         for number in range(self.recipe.keys):
             yield LoadOp(self.reading, f"k{number}")
 
 
 class RegisterLoad(Objects):
-    """Reads and writes; ``reads``: a share, 0.5. ``cas``: a share of the rest, none where nothing is said."""
+    """Reads and writes registers. ``reads``: their share, 0.5. ``cas``: a share of the rest, by default 0."""
 
     def __init__(self, recipe: Recipe) -> None:
         super().__init__(recipe)
@@ -62,21 +62,21 @@ class RegisterLoad(Objects):
 
 
 class SetLoad(Objects):
-    """Elements are added, and all of them read; ``reads``: a share, 0.2."""
+    """Adds elements, and reads whole sets. ``reads``: their share, 0.2."""
 
     def next(self, client: int) -> LoadOp | None:
         return LoadOp("read", self.key()) if self.share("reads", 0.2) else LoadOp("add", self.key(), self.fresh())
 
 
 class LogLoad(Objects):
-    """Values are appended, and the whole is read; ``reads``: a share, 0.2."""
+    """Appends values, and reads whole logs. ``reads``: their share, 0.2."""
 
     def next(self, client: int) -> LoadOp | None:
         return LoadOp("read", self.key()) if self.share("reads", 0.2) else LoadOp("append", self.key(), self.fresh())
 
 
 class StoreLoad(Objects):
-    """get, put and delete; ``txn``: a share of transactions of one key, none where nothing is said."""
+    """Gets, puts and deletes. ``txn``: the share of transactions on one key, by default 0."""
 
     reading = "get"
 
@@ -90,7 +90,7 @@ class StoreLoad(Objects):
 
 
 class LockLoad(Objects):
-    """Each client takes a lock and gives it back; at the end nothing is asked."""
+    """Takes locks and gives them back. Nothing is asked at the end."""
 
     def __init__(self, recipe: Recipe) -> None:
         super().__init__(recipe)
@@ -101,7 +101,7 @@ class LockLoad(Objects):
         return LoadOp("acquire", self.key()) if held is None else LoadOp("release", held)
 
     def seen(self, client: int, op: LoadOp, told: LoadOutcome) -> None:
-        """Who does not know what became of its lock goes on as another process, which holds none."""
+        """A client that does not know about its lock goes on as another process, which holds none."""
         if op.f == "acquire" and told.type == "ok":
             self._holds[client] = op.key
         elif told.type == "info" or (op.f == "release" and told.type == "ok"):

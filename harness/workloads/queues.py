@@ -1,4 +1,4 @@
-"""Queues: values are sent and received; at the end all that is left is taken, or the whole is read."""
+"""Queues: clients send and receive values. At the end they take all that is left, or read everything."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.checkers.queues import ABANDON
 from harness.workloads.workload import LoadOp, LoadOutcome, Recipe
 
 TRIES: Final = 20
-"""Of a last operation that is not answered."""
+"""Tries of a last operation that is not answered."""
 
 
 class QueueLoad:
@@ -35,7 +35,7 @@ class QueueLoad:
         return LoadOp("send", self._key(), self.message(f"m{self._sent}"))
 
     def message(self, body: str) -> object:
-        """What is sent for a new value."""
+        """The message that is sent for a new value."""
         return body
 
     def _key(self) -> str:
@@ -45,7 +45,7 @@ class QueueLoad:
         """Nothing depends on what came of an operation."""
 
     def last(self) -> Generator[LoadOp, LoadOutcome, None]:
-        """A drain of everything, and each queue from its beginning, until they are answered."""
+        """Drains everything, and reads each queue from its beginning, until answered."""
         asked = [LoadOp("drain")] if self.recipe.args.get("drain", True) else []
         if self.recipe.args.get("read_all"):
             asked += [LoadOp("read-all", f"q{number}") for number in range(self.recipe.keys)]
@@ -93,7 +93,7 @@ class PopLoad(QueueLoad):
         return {"invisible_ms": int(self.recipe.args.get("invisible_ms", 2_000))}
 
     def last(self) -> Generator[LoadOp, LoadOutcome, None]:
-        """As of any queue; the drain is told how long a message may be out of sight."""
+        """As for any queue; the drain is told how long a message may be invisible."""
         asked = super().last()
         op = next(asked, None)
         while op is not None:

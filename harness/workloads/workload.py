@@ -1,4 +1,4 @@
-"""What a workload is. Knows no particular one, no client and no process.
+"""The interface of workloads. It knows no particular one, no client and no process.
 
 A user's own is an entry point of the group ``quorate.workloads``, or ``FILE.py:CLASS``: a class that is made with a
 ``Recipe``, and is a ``Workload``.
@@ -16,7 +16,7 @@ GROUP: Final = "quorate.workloads"
 
 
 class LoadOp(NamedTuple):
-    """One operation: a function's name, the object that it is of, and what is given."""
+    """One operation: the function's name, its object, and the value."""
 
     f: str
     key: Any = None
@@ -24,7 +24,7 @@ class LoadOp(NamedTuple):
 
 
 class LoadOutcome(NamedTuple):
-    """What came of it: ``ok``, ``fail`` (it surely did not happen) or ``info`` (nobody knows)."""
+    """The outcome of an operation: ``ok``, ``fail`` (it surely did not happen) or ``info`` (unknown)."""
 
     type: str
     value: Any = None
@@ -33,7 +33,7 @@ class LoadOutcome(NamedTuple):
 
 @attrs.frozen
 class Recipe:
-    """What a workload is made of. ``args``: what the scenario says besides."""
+    """What a workload is made from. ``args``: further arguments of the scenario."""
 
     clients: int
     keys: int
@@ -42,16 +42,16 @@ class Recipe:
 
 
 class Workload(Protocol):
-    """Clients ask it one after the other what to do, and tell it what came of that."""
+    """Tells each client its next operation, and hears the outcome."""
 
     def next(self, client: int) -> LoadOp | None:
-        """What this client does now; None: it waits a turn."""
+        """The operation that this client does now; None: it waits a turn."""
         ...
 
     def seen(self, client: int, op: LoadOp, told: LoadOutcome) -> None:
-        """What came of it, before the client asks for the next."""
+        """Takes the outcome before the client asks for the next operation."""
         ...
 
     def last(self) -> Generator[LoadOp, LoadOutcome, None]:
-        """What one client does when all faults are over; it is sent what came of each."""
+        """Operations that one client does after all faults; each outcome is sent in."""
         ...

@@ -144,7 +144,7 @@ class Group(ABC):
 
     @property
     def over(self) -> bool:
-        """Whether clients have stopped."""
+        """Whether clients have stopped for good."""
         return self.world.now >= self._ends
 
     def host_at(self, address: str) -> Host:
