@@ -197,12 +197,12 @@ class Pops(Judge):
             return
         number, now_ms = _number(message), self._scene.wall_ms
         those = self._of_message[group, number]
-        left = [each for each in those if not each.acked]
-        over = [each for each in left if each.stored and each.visible_ms <= now_ms]
+        left = [each for each in those if each.stored and not each.acked]
+        over = [each for each in left if each.visible_ms <= now_ms]
         if self.complete:
             for name in ("INV_B46", "INV_B51", "INV_B52"):
                 self._counts[name] += 1
-            if not left:
+            if not left and any(each.acked for each in those):
                 self._broken("INV_B46", "put back, and it was acknowledged in time", process, group, number, those)
             if not over:
                 self._broken("INV_B51", "put back, and no time is over", process, group, number, now_ms, left)

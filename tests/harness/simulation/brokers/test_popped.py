@@ -13,13 +13,14 @@ from broker.pop.records import Records
 from broker.puts import PutResult
 from broker.rules import Chain
 from harness.simulation.brokers.plan import CLUSTER
-from harness.simulation.brokers.popped import BACK_MS, TOPIC, PoppedMessage, Pops
+from harness.simulation.brokers.popped import BACK_MS, TOPIC, Given, PoppedMessage, Pops
 from harness.simulation.brokers.process import BrokerProcess
 from harness.simulation.brokers.watch import BrokerWatch
 from raft.invariants import InvariantViolation
 from remoting.bodies.popping import CheckPoint
 from remoting.codes import ResponseCode
 from remoting.command import Command
+from remoting.receipts import NORMAL, Receipt
 from remoting.record import Message
 
 HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
@@ -60,6 +61,11 @@ class Judged:
         self.scene.wall_ms = at_ms
         self._put(by or self.master, Message(f"%RETRY%one_{TOPIC}".encode(), b"0."), PutStatus.PUT_OK)
 
+    def acknowledged(self, at_ms: int) -> None:
+        """What was popped at 0, at that moment."""
+        self.scene.wall_ms = at_ms
+        self.pops.acknowledged(self.master, [Given("one", TOPIC, 0, 0, Receipt(0, 0, 100, 0, NORMAL, "g", 0, 0))])
+
     def _put(self, process: BrokerProcess, message: Message, status: PutStatus) -> None:
         self.pops.puts(process, [message])
         self.pops.answered(process, [message], PutResult(status))
@@ -95,6 +101,14 @@ def test_a_checkpoint_that_was_refused_brings_nothing_back(judged: Judged) -> No
     judged.popped(100, PutStatus.SERVICE_NOT_AVAILABLE)
     with pytest.raises(InvariantViolation, match="INV_B51"):
         judged.back(2_200)
+
+
+def test_what_is_acknowledged_is_not_put_back_though_another_time_was_refused(judged: Judged) -> None:
+    judged.popped(100)
+    judged.acknowledged(50)
+    judged.popped(200, PutStatus.SERVICE_NOT_AVAILABLE)
+    with pytest.raises(InvariantViolation, match="INV_B46"):
+        judged.back(2_300)
 
 
 def test_a_checkpoint_that_was_refused_is_not_late(judged: Judged) -> None:
