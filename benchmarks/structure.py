@@ -173,10 +173,16 @@ class Cell:
 def asserts(tree: Tree, room: str) -> Cell:
     """Lists cores without any."""
     cores = [each for each in tree.of(room) if "core" in each.kinds]
-    found = sum(isinstance(node, ast.Assert) for each in cores for node in each.nodes)
+    found = sum(is_assertion(node) for each in cores for node in each.nodes)
     functions = sum(isinstance(node, Function) for each in cores for node in each.nodes)
     return Cell(found, functions, tuple(
-        each.name for each in cores if not any(isinstance(node, ast.Assert) for node in each.nodes)))
+        each.name for each in cores if not any(map(is_assertion, each.nodes))))
+
+
+def is_assertion(node: ast.AST) -> bool:
+    """Whether it is an ``assert``, or the ``require`` of a property, which raises an ``AssertionError``, too."""
+    return isinstance(node, ast.Assert) or (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "require")
 
 
 def unplaced(tree: Tree, room: str) -> Cell:

@@ -54,10 +54,12 @@ class Campaign:
                 and (member is None or not member.incarnation or member.incarnation == core.incarnation))
 
     def deadline(self) -> int:
+        assert not self._tally or self._round_deadline < NEVER, "a round ends"
         return self._round_deadline if self._tally else self._next_round_at
 
     def start(self, cause: str) -> None:
         """Become a candidate; the first round is due at once unless the rules delay it."""
+        assert not self._tally, "no round runs"
         self.state = Candidacy(
             need_increase_term=self.state.need_increase_term, known_term=self.state.known_term,
             transfer=self.state.transfer)
@@ -106,14 +108,17 @@ class Campaign:
 
     def _ask(self) -> None:
         """Plan the next round and put the question."""
+        assert self._tally is None, "one round at a time"
         core, state = self.core, self.state
         if not self.allowed or core.writes.disk_full:
             self._next_round_at = core.now + core.rules.follower_timeout_ns(core.rng, core.membership, core.node_id)
             return
         plan = core.rules.plan_round(core.voter(), state, core.rng)
+        assert plan.term >= core.term and plan.delay_ns >= 0, plan
         if plan.term > core.term and not plan.probe:
             core.set_hard_state(plan.term, None)
         state.need_increase_term = False
+        assert plan.probe or plan.term == core.term, "a vote is asked for in the term that was taken"
         if not plan.ask:
             state.last_result = ParseResult.WAIT_TO_REVOTE  # the higher term it called for is taken
             self._next_round_at = core.now + plan.delay_ns
@@ -136,6 +141,7 @@ class Campaign:
         core = self.core
         decision = core.rules.decide_own_vote(core.voter(), request)
         if decision.grant and not plan.probe:
+            assert request.term == core.term, "the plan's term is taken"
             core.set_hard_state(request.term, core.node_id)
         writes = core.writes
         if decision.result == VoteResult.ACCEPT and not plan.probe and writes.hard_token > writes.durable_token:
@@ -146,11 +152,13 @@ class Campaign:
 
     def _tally_own(self, result: VoteResult) -> None:
         if self._tally:
+            assert self.core.node_id not in self._tally.replies, "each votes once in a round"
             self._tally.replies[self.core.node_id] = VoteReply(
                 self.core.group, self.core.term, self._round, result, self._tally.probe)
 
     def on_durable(self) -> None:
         if self._tally and 0 < self._own_vote_after <= self.core.writes.durable_token:
+            assert not self._tally.probe, "a probe leaves no vote to be kept"
             self._own_vote_after = 0
             self._tally_own(VoteResult.ACCEPT)
             self._maybe_finish()
@@ -208,12 +216,14 @@ class Campaign:
         if tally.probe:
             self._ask()
         elif tally.term == core.term and core.term > core.led_term and tally.membership is core.membership:
+            assert tally.membership.agree(tally.with_result(VoteResult.ACCEPT)), "only a quorum makes a leader"
             core.become_leader(tuple(sorted(tally.with_result(VoteResult.ACCEPT))))
         else:
             self.state.need_increase_term = True
             self._again(RoundOutcome(ParseResult.WAIT_TO_VOTE_NEXT, 10 * MS))
 
     def _again(self, outcome: RoundOutcome) -> None:
+        assert outcome.result is not ParseResult.PASSED and outcome.delay_ns >= 0, outcome
         self.state.failed_rounds += 1
         self.state.transfer = False
         self._next_round_at = self.core.now + outcome.delay_ns

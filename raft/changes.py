@@ -53,6 +53,7 @@ class Changes:
             raise Rejected(RejectReason.ILLEGAL_CHANGE, reason)
         self.desired, self._ticket = desired, ticket
         self.deadline = core.now + core.config.reconfigure_timeout_ms * MS
+        assert self.deadline > core.now
         self.advance()
 
     @property
@@ -78,6 +79,7 @@ class Changes:
             return
         step = next_step(current, self.desired, self._strangers(), leadership.tracker.caught_up())
         self.waiting = step.waiting
+        assert step.membership is None or not step.waiting, "a step is taken, or waits"
         if step.membership is not None:
             self._append(step.membership)
         elif not step.waiting:
@@ -101,14 +103,18 @@ class Changes:
                 members[name] = attrs.evolve(member, incarnation=met[name])
         if members == core.membership.members:
             return False
+        assert members.keys() == core.membership.members.keys(), "nobody comes or goes"
         self._append(attrs.evolve(core.membership, members=members))
         return True
 
     def _strangers(self) -> dict[str, bytes]:
         identities = self.leadership.core.identities
+        assert identities.strangers <= identities.met.keys(), "a stranger was met"
         return {peer: identities.met[peer] for peer in sorted(identities.strangers)}
 
     def _append(self, membership: Membership) -> None:
+        assert self.free, "one change at a time"
+        assert membership != self.leadership.core.membership, "a step goes somewhere"
         self.leadership.append_own(Kind.MEMBERSHIP, membership.encode())
         self.leadership.broadcast()
 
@@ -123,6 +129,7 @@ class Changes:
                                    unknown=not who))
 
     def _resolve(self, resolved: Resolved) -> None:
+        assert self.deadline < NEVER, "what ends was begun"
         self.desired, self.waiting, self.deadline = None, (), NEVER
         self.leadership.core.output(resolved)
 

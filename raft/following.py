@@ -89,6 +89,7 @@ class Following:
                 core.set_hard_state(decision.adopt_term, None)
             core.heard_leader_at = core.now
             core.become_follower(peer, f"{peer} leads term {term}")
+        assert decision.code != SUCCESS or (core.leader, core.term) == (peer, term), decision
         return decision.code
 
     def rearm(self) -> None:
@@ -100,6 +101,7 @@ class Following:
         """Draw anew how long this node waits until it asks for votes itself."""
         core = self.core
         core.silence_ns = core.rules.follower_timeout_ns(core.rng, core.membership, core.node_id)
+        assert core.silence_ns > 0
         core.election_deadline = core.now + core.silence_ns
 
     def patience_deadline(self) -> int:
@@ -174,6 +176,7 @@ class Following:
             if frame.term < log.last_term:
                 core.dropped(peer, message, "a term that falls")
                 return None
+            assert frame.term <= core.term and frame.first > core.commit_index
             core.append(frame)
             appended = True
         proven = expected - 1 if expected <= log.last_index else log.last_index
@@ -208,6 +211,7 @@ class Following:
 
     def _acknowledgement(self, match: int) -> AppendReply:
         core, lapse = self.core, self.core.lapse
+        assert match <= core.log.last_index, (match, core.log.last_index)
         if lapse is not None:
             return AppendReply(core.group, core.term, self._session, self._sequence, SUCCESS, match,
                                core.log.last_index, lapse.index, lapse.term, 0)
@@ -241,12 +245,14 @@ class Following:
         core = self.core
         assert core.leader is not None
         number = self.next_question()
+        assert core.leader != core.node_id, "a leader knows by itself"
         self._questions[number] = ticket, core.now + 2 * core.silence_ns
         core.send(core.leader, ReadRequest(core.group, core.term, number))
 
     def next_question(self) -> int:
         """A number for a question to a leader."""
         self._asked += 1
+        assert 0 < self._asked < 1 << 63, "it travels in 63 bits"
         return self._asked
 
     def on_read_reply(self, peer: str, reply: ReadReply) -> None:

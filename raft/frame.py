@@ -87,6 +87,7 @@ class Frame:
             end = start + length
             out.append(data[start:end])
             start = end
+        assert start == len(data), "lengths and payloads are all there is"
         return out
 
     def __repr__(self) -> str:
@@ -171,4 +172,5 @@ def parse_all(data: bytes, offset: int = 0) -> list[Frame]:
         frame = parse(data, offset, end=end)
         frames.append(frame)
         offset += len(frame.data)
+    assert offset == end or not frames, "frames fill what they were given"
     return frames

@@ -80,5 +80,6 @@ def read_origin(files: Files, number: int) -> Origin | None:
 
 def write_origin(files: Files, number: int, origin: Origin) -> None:
     """Make it durable, whole or not at all. The directory is this node's and locked."""
+    assert number == group_number(origin.name), "the file is that group's"
     body = cbor2.dumps([origin.name, origin.membership.encode(), *([REMOVED] if origin.removed else [])])
     write_small(files, _path(number), _MAGIC, body)

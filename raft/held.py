@@ -32,10 +32,12 @@ class Held:
     def add(self, send: Send) -> None:
         """Hold this back; it takes the place of what said the same to the same peer."""
         sends, key = self._sends, _key(send)
+        assert not sends or next(reversed(sends.values())).after <= send.after, "tokens never fall"
         sends.pop(key, None)
         sends[key] = send
         if len(sends) > HELD_MAX:
             del sends[next(iter(sends))]
+        assert len(sends) <= HELD_MAX
 
     def due(self, token: int) -> Iterator[Send]:
         """Those that waited for writes up to ``token``; they are held no longer."""

@@ -127,6 +127,7 @@ def encode_greeting(greeting: Greeting) -> bytes:
 
 
 def _seal(kind: int, lane: int, oldest: int, newest: int, features: int, payload: bytes) -> bytes:
+    assert HEADER_BYTES + len(payload) <= GREETING_BYTES_MAX, "the other end takes no more"
     head = _HEADER.pack(MAGIC, kind, lane, oldest, newest, features, len(payload), 0)
     return head[:-4] + struct.pack("<I", crc32c(head[:-4] + payload)) + payload
 

@@ -87,6 +87,7 @@ class Leadership:
         self.append_own(Kind.NOOP, cbor2.dumps({
             "leader": core.node_id, "cause": cause, "rounds": rounds, "votes": list(grants),
             "previous_leader": core.previous_leader, "election_ms": election_ms}))
+        assert core.log.term_at(self.own_first) == self.term
         self.broadcast()
         self._next_beat = core.now + self.heartbeat_ns
 
@@ -123,6 +124,7 @@ class Leadership:
                 return
             self.beat()
             self._next_beat = max(planned, now - self.heartbeat_ns + 1) + self.heartbeat_ns  # late ticks do not add up
+            assert now < self._next_beat
         elif now >= self._notice_at:
             self._notice_at = NEVER
             for progress in self.peers.values():
@@ -160,6 +162,7 @@ class Leadership:
         else:
             for start, stop in self._cuts(sizes):
                 self._append_frame(Kind.COMMANDS, payloads[start:stop])
+        assert core.log.last_index == first + len(payloads) - 1, "one index for each command"
         self.broadcast()
         return first, core.log.last_index
 
@@ -173,6 +176,7 @@ class Leadership:
                 start, used = position, frame_bytes(0, 0)
             used += size + 4
         cuts.append((start, len(sizes)))
+        assert cuts[0][0] == 0 and all(start < stop for start, stop in cuts)
         return cuts
 
     def append_own(self, kind: Kind, payload: bytes) -> Frame:
@@ -189,6 +193,7 @@ class Leadership:
         core.append(frame)
         self._uncommitted.append((log.last_index, len(frame.data)))
         self.uncommitted_bytes += len(frame.data)
+        assert log.last_term == self.term and log.last_index > core.commit_index
         return frame
 
     # --- replicating
@@ -224,6 +229,7 @@ class Leadership:
     def _send_frames(self, progress: Progress, frames: list[Frame]) -> None:
         core = self.core
         previous, newest = frames[0].first - 1, frames[-1]
+        assert previous >= core.log.purged_index, "the term before them is known"
         sequence = progress.stamp(core.now)
         size = len(newest.data) if len(frames) == 1 else sum([len(frame.data) for frame in frames])
         progress.sent_frames(newest.first + newest.count - 1, size, core.now)
@@ -241,6 +247,7 @@ class Leadership:
             frames = log.cached(progress.next, core.config.frame_bytes_max)
         if frames:
             previous = frames[0].first - 1
+        assert previous <= log.last_index, (previous, log.last_index)
         if previous < log.purged_index:
             self._start_snapshot(progress)
             return
@@ -392,6 +399,7 @@ class Leadership:
         any more; a session of its own begins, which finds the real end of its log.
         """
         owed = max(progress.owed, progress.match)
+        assert owed > 0, "who acknowledged nothing forgets nothing"
         fresh = self.tracker.add(progress.peer)
         fresh.owed, fresh.lapsed = owed, progress.lapsed
         fresh.contact_ns = progress.contact_ns
@@ -425,6 +433,7 @@ class Leadership:
         elif not frames or frames[0].first - 1 < self.core.log.purged_index:
             self._start_snapshot(progress)
         else:
+            assert frames[0].first <= first <= frames[-1].last, "storage gives the frame that holds it"
             self._send_frames(progress, frames)
             self.feed(progress)
 
@@ -483,6 +492,7 @@ class Leadership:
         if progress.state != SNAPSHOT or reply.code != SUCCESS or reply.index != progress.snapshot_index:
             return
         if reply.done:
+            assert reply.index <= core.log.last_index, "the snapshot is this leader's own"
             progress.acknowledge(reply.index)
             self._to_probe(progress, reply.index + 1, "snapshot installed")
             self._count()
@@ -511,6 +521,7 @@ class Leadership:
         uncommitted = self._uncommitted
         while uncommitted and uncommitted[0][0] <= index:
             self.uncommitted_bytes -= uncommitted.popleft()[1]
+        assert (self.uncommitted_bytes > 0) == bool(uncommitted), self.uncommitted_bytes
         if self._notice_at == NEVER and self.peers:
             self._notice_at = core.now + COMMIT_NOTICE_NS
         self.reads.on_commit()
@@ -522,6 +533,7 @@ class Leadership:
     def _resign_removed(self) -> None:
         """The membership without this node is committed: it led until here without counting itself (paper §6)."""
         core = self.core
+        assert core.log.membership_index <= core.commit_index
         self.changes.advance()  # nothing is left to do but to answer who asked for the change
         self.beat()
         successor = self.tracker.best_successor()
@@ -552,6 +564,7 @@ class Leadership:
         A leader that handed over leaves the target its time.
         """
         core = self.core
+        assert core.leadership is self, "a leadership ends once"
         if core.rules.one_step or self.transfer.told or not core.campaign.allowed:
             core.become_follower(None, decision.reason)
         else:
@@ -574,4 +587,5 @@ class Leadership:
 
     def void_lease(self, now: int) -> None:
         """The node stood still: only messages sent from now on prove anything."""
+        assert now + 1 >= self.lease_floor, (now, self.lease_floor)
         self.lease_floor = now + 1

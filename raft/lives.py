@@ -48,12 +48,15 @@ class Lives:
 
     def begin(self, chance: int) -> None:
         """One more life; ``chance`` has ``RANDOM_BITS``. To be kept, synced, before anybody hears of it."""
+        assert 0 <= chance < 1 << RANDOM_BITS, chance
         opening = (max(self._own, default=0) >> RANDOM_BITS) + 1
         self.now = (opening << RANDOM_BITS | chance) & ((1 << LIFE_BITS) - 1)
         self._own = [*self._own, self.now][-OWN_MAX:]
+        assert self.now < 1 << LIFE_BITS
 
     def unsaid(self) -> None:
         """This life could not be kept: nobody hears of it."""
+        assert self.now == self._own[-1]
         self.now = 0
         self._own.pop()
 
@@ -65,6 +68,7 @@ class Lives:
         if not life or life in known.lives:
             return False
         self._met[peer] = Met(incarnation, (*known.lives, life)[-MET_MAX:])
+        assert self._met[peer].lives[-1] == life, "the newest stands last"
         return True
 
     def forget_guests(self, is_member: Callable[[str], bool]) -> None:

@@ -35,6 +35,8 @@ class RaftLog:
         self.durable_index = self.last_index
         self._run_starts = [first for first, _ in recovered.term_runs]
         self._run_terms = [term for _, term in recovered.term_runs]
+        assert self.purged_index <= self.last_index, (self.purged_index, self.last_index)
+        assert not self._run_terms or self._run_terms[-1] == self.last_term, (self._run_terms[-1], self.last_term)
         base = (self.snapshot.membership_index, self.snapshot.membership) if self.snapshot else (0, bootstrap)
         self.memberships: list[tuple[int, Membership]] = [base]
         for frame in recovered.memberships:
@@ -89,6 +91,7 @@ class RaftLog:
             run -= 1
         if index <= self.purged_index:
             return self.purged_index, self.purged_term
+        assert self._run_starts[run] <= index, "the run holds the entry"
         return index, self._run_terms[run]
 
     def cached(self, first: int, max_bytes: int) -> list[Frame] | None:
@@ -100,6 +103,7 @@ class RaftLog:
             return [self._cache[-1]]
         at = bisect_right(firsts, first) - 1
         out: list[Frame] = []
+        assert firsts[at] <= first < firsts[at + 1], "the newest frame was looked at before"
         for position in range(at, len(firsts)):
             frame = self._cache[position]
             max_bytes -= len(frame.data)
@@ -115,12 +119,15 @@ class RaftLog:
             if boundary > index:
                 break
             best = max(best, boundary)
+        assert best <= self.last_index, "boundaries go with what is truncated"
         return best
 
     @property
     def kept_bytes(self) -> int:
         """Appended in this life and not purged."""
-        return self._appended - (self._sizes[0] if self._sizes else 0)
+        kept = self._appended - (self._sizes[0] if self._sizes else 0)
+        assert kept >= 0, (self._appended, kept)
+        return kept
 
     def tail_start(self, index: int, tail_bytes: int) -> int:
         """The first known frame end with no more than ``tail_bytes`` between it and entry ``index``; 0 if there is none
@@ -134,6 +141,7 @@ class RaftLog:
 
     def note_end(self, index: int) -> None:
         """A frame ends here: the log may be purged up to it."""
+        assert index <= self.last_index, (index, self.last_index)
         at = bisect_right(self._boundaries, index)
         if not at or self._boundaries[at - 1] == index:
             return
@@ -142,6 +150,7 @@ class RaftLog:
             size = self._appended - sum(len(frame.data) for frame in self._cache[bisect_right(firsts, index):])
             if at < len(self._sizes):  # what was truncated since counts as appended, but behind what stays
                 size = min(size, self._sizes[at])
+        assert size >= self._sizes[at - 1], "sizes rise with the boundaries"
         self._boundaries.insert(at, index)
         self._sizes.insert(at, size)
 
@@ -177,6 +186,7 @@ class RaftLog:
         self._boundaries.append(last)
         self._sizes.append(self._appended)
         self._appended_at = self._appended
+        assert len(self._boundaries) == len(self._sizes)
         if len(self._boundaries) > BOUNDARIES_MAX:  # thin the older half
             half = BOUNDARIES_MAX // 2
             for each in (self._boundaries, self._sizes):
@@ -194,6 +204,7 @@ class RaftLog:
             excess -= size
             self._cache_bytes -= size
             drop += 1
+        assert drop < len(self._cache) and self._cache_bytes > 0, "the newest frame is not durable yet, so it stays"
         del self._cache[:drop], self._cache_firsts[:drop]
 
     def truncate(self, first: int) -> None:
@@ -211,10 +222,12 @@ class RaftLog:
         while self._boundaries and self._boundaries[-1] > last:
             self._boundaries.pop()
             self._sizes.pop()
+        assert self.memberships[0][0] <= last, "the first is in effect since a snapshot or from the start"
         while self.memberships[-1][0] > last:
             self.memberships.pop()
         self.last_mark = self._cache[-1].mark if self._cache else 0
         self.durable_index = min(self.durable_index, last)
+        assert self.last_term >= self.purged_term and bool(self._cache) == (self._cache_bytes > 0)
 
     def purge(self, index: int) -> None:
         """Forget entries up to ``index``, a frame's end. The membership in effect there stays."""
@@ -229,6 +242,7 @@ class RaftLog:
             self._boundaries.popleft()
             self._sizes.popleft()
         base = self.membership_at(index)
+        assert base[0] <= index, "the membership in effect stays"
         self.memberships = [base, *(entry for entry in self.memberships if entry[0] > base[0])]
         drop = 0
         while drop < len(self._cache) and self._cache[drop].last <= index:
@@ -238,6 +252,7 @@ class RaftLog:
 
     def install(self, meta: SnapshotMeta) -> None:
         """Stand on a snapshot: the log is empty behind it."""
+        assert self.snapshot is None or meta.index > self.snapshot.index, "snapshots only go forward"
         self.snapshot = meta
         self.purged_index, self.purged_term = meta.index, meta.term
         self.last_index, self.last_term, self.last_mark = meta.index, meta.term, meta.mark

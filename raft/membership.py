@@ -137,8 +137,10 @@ def leave_joint(current: Membership) -> Membership:
     """The second half of a joint change: the new voters alone (paper §6)."""
     assert current.joint
     keep = {*current.voters, *current.learners}
-    return attrs.evolve(
+    made = attrs.evolve(
         current, outgoing=(), members={name: m for name, m in current.members.items() if name in keep})
+    assert not made.joint and made.members.keys() <= {*made.everyone}
+    return made
 
 
 def next_step(current: Membership, desired: Desired, strangers: Mapping[str, bytes], caught_up: frozenset[str]) -> Step:
@@ -149,6 +151,7 @@ def next_step(current: Membership, desired: Desired, strangers: Mapping[str, byt
     """
     if current.joint:
         return Step(leave_joint(current))
+    assert desired.voters and not desired.voters.keys() & desired.learners.keys(), "``illegal`` was asked"
     lost = tuple(name for name in current.voters if name in strangers)
     voters = tuple(sorted(desired.voters))
     joining = tuple(name for name in voters if name not in current.voters or name in lost)
@@ -167,6 +170,7 @@ def next_step(current: Membership, desired: Desired, strangers: Mapping[str, byt
     if waiting:
         return Step(waiting=waiting)
     if voters != current.voters:
+        assert {*voters} <= {*current.voters, *current.learners}, "who is to vote was a learner first"
         learners = {*desired.learners} - set(current.voters)
         demoted = {*desired.learners} & set(current.voters)
         made = Membership(voters, current.voters, learners, _only(members, {*voters, *current.voters, *learners}))

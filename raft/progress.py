@@ -39,6 +39,7 @@ class Progress:
 
     def __init__(self, peer: str, session: int, next_index: int, now: int) -> None:
         self.peer, self.session = peer, session
+        assert next_index > 0 and session > 0, (next_index, session)
         self.state = State.PROBE
         self.match = 0
         """Largest index known to be durable on the peer and equal to ours."""
@@ -87,12 +88,14 @@ class Progress:
         times = self.sent_times
         while times and times[0][0] <= sequence:
             self.contact_ns = times.popleft()[1]
+        assert self.contact_ns <= now, "it was sent before it was answered"
         self.heard_ns = now
 
     def window_open(self, bytes_max: int, messages_max: int) -> bool:
         return self.inflight_bytes < bytes_max and len(self.inflight) < messages_max
 
     def sent_frames(self, last: int, size: int, now: int) -> None:
+        assert last >= self.next and size > 0, (last, self.next, size)
         self.inflight.append((last, size, now))
         self.inflight_bytes += size
         self.next = last + 1
@@ -102,12 +105,14 @@ class Progress:
         inflight = self.inflight
         while inflight and inflight[0][0] <= match:
             self.inflight_bytes -= inflight.popleft()[1]
+        assert (self.inflight_bytes > 0) == bool(inflight), (self.inflight_bytes, len(inflight))
         if match <= self.match:
             return False
         self.match = match
         self.match_sequence = self.sequence
         if match >= self.next:
             self.next = match + 1
+        assert self.match < self.next
         return True
 
     def probe_from(self, next_index: int) -> None:
@@ -121,6 +126,7 @@ class Progress:
 
     def replicate(self) -> None:
         """The logs agree up to ``match``. A probe puts nothing in flight."""
+        assert not self.inflight and not self.inflight_bytes
         self.state = State.REPLICATE
         self.next = self.match + 1
 

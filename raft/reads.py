@@ -48,6 +48,7 @@ class Reads:
                 core.trace(ReadGranted(core.now, core.node_id, core.group, core.term, ticket, core.commit_index, True))
         elif level is Read.LOG:
             frame = leadership.append_own(Kind.NOOP, b"")
+            assert not self._logged or self._logged[-1][0] < frame.first
             self._logged.append((frame.first, ticket))
             leadership.broadcast()
         else:
@@ -68,10 +69,12 @@ class Reads:
         core = leadership.core
         if self._asked and leadership.tracker.round_confirmed(self.round):
             asked, self._asked = self._asked, []
+            assert self._round_index >= leadership.own_first, "before, it did not know what is committed"
             for ticket, origin in asked:
                 self._answer(ticket, origin, Code.SUCCESS, self._round_index)
         if self._waiting and not self._asked and leadership.own_term_committed:
             self.round += 1
+            assert self._round_index <= core.commit_index
             self._round_index = core.commit_index
             self._asked, self._waiting = self._waiting, []
             if leadership.tracker.round_confirmed(self.round):
@@ -89,11 +92,13 @@ class Reads:
             ready += 1
             self._answer(ticket, None, Code.SUCCESS, index)
         del self._logged[:ready]
+        assert not self._logged or self._logged[0][0] > core.commit_index
         if self._waiting:
             self.advance()
 
     def _answer(self, ticket: int, origin: str | None, code: Code, index: int) -> None:
         core = self.leadership.core
+        assert index <= core.commit_index, (index, core.commit_index)
         if origin is not None:
             core.send(origin, ReadReply(core.group, core.term, ticket, code, index))
         elif code == Code.SUCCESS:
@@ -105,6 +110,7 @@ class Reads:
 
     def refuse_all(self) -> None:
         """Leadership ends: every read ends with it, memory is freed."""
+        assert self.leadership.core.leadership is not self.leadership, "nobody asks it any more"
         for ticket, origin in (*self._asked, *self._waiting, *((ticket, None) for _, ticket in self._logged)):
             self._answer(ticket, origin, Code.NOT_LEADER, 0)
         self._asked, self._waiting, self._logged = [], [], []

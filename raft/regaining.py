@@ -46,6 +46,7 @@ class Regaining:
                 core.now, core.node_id, core.group, core.term, peer, len(fresh), core.log.last_index))
         self._keep(core.lapse)
         core.step_down(f"{peer} met a later life of this directory")
+        assert core.role == FOLLOWER and len(self.told) <= TOLD_MAX
         self.reset()
         return True
 
@@ -64,6 +65,7 @@ class Regaining:
         if core.leader is not None and core.leader != core.node_id:
             self._question = core.following.next_question()
             self.deadline = core.now + core.silence_ns
+            assert core.now < self.deadline
             core.send(core.leader, ReadRequest(core.group, core.term, self._question))
 
     def answered(self, peer: str, reply: ReadReply) -> bool:

@@ -104,6 +104,8 @@ class Replica:
         """Largest term this node has led or may have led: it never leads that one again."""
         self.commit_index = self.applied_index = (
             self.log.snapshot.index if self.log.snapshot else self.log.purged_index)
+        assert self.log.purged_index <= self.commit_index <= self.log.last_index
+        assert 0 <= life < 1 << LIFE_BITS, life
         self.announced_index = self.commit_index
         self.faulted: str | None = None
         self.installing: SnapshotMeta | None = None
@@ -190,6 +192,7 @@ class Replica:
         if self.log.membership is self.membership:
             return
         self.membership = membership = self.log.membership
+        assert self.log.membership_index <= self.log.last_index
         self.output(MembershipChanged(membership, self.log.membership_index))
         if self.trace:
             self.trace(MembershipSet(self.now, self.node_id, self.group, self.term, self.log.membership_index,
@@ -204,6 +207,7 @@ class Replica:
 
     def become_follower(self, leader: str | None, reason: str) -> None:
         """Follow ``leader`` (None: nobody known). Ends a leadership or candidacy."""
+        assert leader != self.node_id, leader
         if self.role == FOLLOWER and leader == self.leader and self._followed_term == self.term:
             return
         self._followed_term = self.term
@@ -253,6 +257,7 @@ class Replica:
         """Leave leadership or candidacy for a reason of this node's own."""
         if self.role != FOLLOWER:
             self.become_follower(None, reason)
+        assert self.role == FOLLOWER and self.leadership is None
 
     def _set_leader(self, leader: str | None) -> None:
         if self.leader not in (None, leader):
@@ -270,6 +275,8 @@ class Replica:
             index = self.log.last_index
         if index <= self.commit_index:
             return
+        assert counted == (self.role == LEADER), "a leader counts, others are told"
+        assert self.applied_index <= self.announced_index <= index <= self.log.last_index
         self.commit_index = index
         if self.trace:
             self.trace(CommitAdvanced(self.now, self.node_id, self.group, self.term, index, counted))
@@ -282,6 +289,7 @@ class Replica:
             index = durable
         if index > self.announced_index and not self.installing:
             self.announced_index = index
+            assert self.applied_index < index
             self.output(Committed(index))
 
     # --- inputs
@@ -453,6 +461,7 @@ class Replica:
         elif kind == "stall":
             self.step_down("storage stalls")
         else:
+            assert kind == "full", kind
             self.step_down("disk full")
             self.writes.disk_became_full(HardState(self.term, self.voted_for))
 

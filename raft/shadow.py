@@ -101,6 +101,7 @@ class LogShadow:
 
     def append(self, frame: Frame) -> None:
         """The node appended this frame behind its last."""
+        assert frame.first == self.last + 1, (frame, self.last)
         self.last = last = frame.first + frame.count - 1
         self.frames.append(frame)
         self.lasts.append(last)
@@ -117,6 +118,7 @@ class LogShadow:
         for last in self.marks:
             self._drop(last)
         self.last, self.marks = meta.index, {meta.index: meta.mark}
+        assert not self.frames and self.end == (meta.index, meta.term, meta.mark)
         self.memberships = [(meta.membership_index, meta.membership)]
 
     def truncate(self, first: int) -> None:
@@ -127,6 +129,7 @@ class LogShadow:
             del self.marks[last]
         del self.frames[keep:], self.lasts[keep:]
         self.last = self.lasts[-1] if keep else self.base[0]
+        assert len(self.frames) == len(self.lasts) == len(self.marks) - 1 and self.last < first
         while len(self.memberships) > 1 and self.memberships[-1][0] >= first:
             self.memberships.pop()
 
@@ -220,6 +223,7 @@ class Ghost:
 
     def believe(self, term: int, vote: str | None, last: int) -> None:
         """What a rotten disk gives back is where its log ends now."""
+        assert self.rotten, "a sound disk gives back what was written"
         self.disk.truncate(last + 1)
         self.disk.term, self.disk.vote = term, vote
         self.rotten = False

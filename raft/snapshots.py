@@ -48,6 +48,7 @@ class Snapshots:
         core, log = self.core, self.core.log
         assert log.purged_index <= index <= core.applied_index, (index, core.applied_index)
         at, membership = log.membership_at(index)
+        assert at <= index, (at, index)
         frames = log.cached(index, 1)
         mark = frames[0].mark if frames and frames[0].last == index else 0
         return SnapshotMeta(index, log.term_at(index), mark, membership, at, wall_ms=core.wall_ms)
@@ -57,6 +58,7 @@ class Snapshots:
         log, config = self.core.log, self.core.config
         if not self.core.enter(now) or (log.snapshot and log.snapshot.index >= meta.index):
             return
+        assert meta.index <= self.core.applied_index, (meta.index, self.core.applied_index)
         log.snapshot = meta
         log.note_end(meta.index)
         self.purge(max(meta.index - config.snapshot_tail_entries,
@@ -71,6 +73,7 @@ class Snapshots:
     def purge(self, index: int) -> None:
         """Let the log go up to the last frame end at or below ``index``, never beyond the snapshot."""
         core = self.core
+        assert core.log.snapshot and index <= core.log.snapshot.index, index
         if core.writes.purge(index) and core.trace:
             core.trace(LogPurged(core.now, core.node_id, core.group, core.term, core.log.purged_index))
 
@@ -143,6 +146,7 @@ class Snapshots:
         core.installing = meta
         core.membership_changed()
         core.commit_index = core.announced_index = meta.index
+        assert core.applied_index < core.commit_index == core.log.last_index
         core.output(Install(meta))
         if core.trace:
             core.trace(SnapshotInstalled(core.now, core.node_id, core.group, core.term, meta.index, meta.term))
@@ -164,6 +168,7 @@ class Snapshots:
                 or core.leader is None):
             return
         (message, meta), self.answer_due = self.answer_due, None
+        assert meta.index <= core.log.durable_index, (meta.index, core.log.durable_index)
         core.following.verified = max(core.following.verified, meta.index)
         if core.lapse is not None:
             core.regaining.look()

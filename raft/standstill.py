@@ -41,6 +41,7 @@ class Standstill:
             return None
         if core.gave_way and not self._another():
             return None
+        assert core.commit_index < core.log.last_index and core.now > self._since, "something waits, and has waited"
         core.gave_way += 1
         return LeaderDecision(True, reason="no quorum takes its entries")
 
@@ -50,6 +51,7 @@ class Standstill:
         due = core.commit_index + 1
         if core.log.durable_index < due or self.leadership.transfer.busy:
             return []
+        assert due <= core.log.last_index
         return [peer for name, peer in self.leadership.peers.items()
                 if core.membership.votes(name) and self.leadership.tracker.counted(name) < due]
 

@@ -43,11 +43,13 @@ class Tracker:
                     self.add(peer)
             elif not progress.departing_until_ns:
                 progress.departing_until_ns = core.now + 20 * self._heartbeat_ns
+        assert core.node_id not in self.peers and wanted <= self.peers.keys()
         self.recount()
 
     def add(self, peer: str) -> Progress:
         """Begin a session with this peer: nothing is known of it."""
         core = self.core
+        assert peer != core.node_id, "a leader does not feed itself"
         self._sessions += 1
         self.peers[peer] = fresh = Progress(peer, self._sessions, core.log.last_index + 1, core.now)
         self.answers.pop(peer, None)
@@ -84,6 +86,7 @@ class Tracker:
             (p.match, members[peer].priority if peer in members else 0, peer) for peer, p in self.peers.items()
             if peer in core.membership.voters and peer not in self.uncounted
             and core.now - p.heard_ns <= 4 * self._heartbeat_ns]
+        assert all(peer != core.node_id for _, _, peer in ranked), "nobody hands over to itself"
         return max(ranked)[2] if ranked else None
 
     # --- who counts
@@ -137,8 +140,10 @@ class Tracker:
         again; but it may have lost a promise to another leader as well.
         """
         membership = self.core.membership
-        return quorum_value(
+        sent_ns = quorum_value(
             membership.voters, membership.outgoing, self._counted_contact if counted else self._contact)
+        assert sent_ns <= self.core.now, "what was answered was sent before"
+        return sent_ns
 
     def _counted_contact(self, node_id: str) -> int:
         contact = 0 if node_id in self.uncounted else self._contact(node_id)

@@ -53,6 +53,7 @@ class LeadershipTransfer:
             raise Rejected(RejectReason.NOT_CAUGHT_UP, f"{target} does not hold the latest membership yet")
         self.target, self.told, self._ticket = target, False, ticket
         self.deadline = core.now + core.config.transfer_timeout_ms * MS
+        assert self.deadline > core.now
         self._trace("begun")
         self.advance()
 
@@ -62,6 +63,7 @@ class LeadershipTransfer:
         core = leadership.core
         if self.target is None or self.told:
             return
+        assert self.target in core.membership.voters, "no membership changes meanwhile"
         if leadership.peers[self.target].match == core.log.last_index:  # no membership changes meanwhile
             self.told = True
             leadership.lease_dead = True
@@ -72,6 +74,7 @@ class LeadershipTransfer:
         """Give up and resume when the time is over."""
         core = self.leadership.core
         if core.now >= self.deadline:
+            assert self.busy, "a deadline has its hand-over"
             self._trace("given up")
             core.output(Resolved(
                 self._ticket, RejectReason.NOT_CAUGHT_UP, f"{self.target} did not take over in time", self.told))

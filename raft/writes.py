@@ -74,11 +74,13 @@ class Writes:
         write = self._pending
         if write is None:
             write = self._open()
+        assert frame.first > self._log.durable_index, "what is durable is not written again"
         write.frames.append(frame)
         self.unsynced_bytes += len(frame.data)
 
     def truncate(self, first: int, now: int) -> None:
         """Drop ``first`` and all behind it; what is under way will not make it durable."""
+        assert first > self._log.purged_index, "what is purged is committed"
         self._reorder(now).truncate_from = first
         self._log.truncate(first)
         self._under_way = deque((token, min(last, first - 1), at, size) for token, last, at, size in self._under_way)
@@ -101,6 +103,7 @@ class Writes:
         if point <= log.purged_index:
             return False
         log.purge(point)
+        assert log.purged_index == point <= min(log.snapshot.index, log.durable_index)
         self._open().purge_to = point
         return True
 
@@ -151,6 +154,7 @@ class Writes:
     def _seal(self, now: int) -> None:
         write = self._pending
         assert write is not None and not self._withheld
+        assert not self._under_way or self._under_way[-1][0] < write.token, "tokens rise"
         last = self._kept_index() if self._owed else self._log.last_index
         size = WRITE_BYTES
         for frame in write.frames:
@@ -164,11 +168,13 @@ class Writes:
 
     def durable(self, token: int) -> None:
         """Every write up to ``token``, which is beyond all reported before, is on disk."""
+        assert token > self.durable_token, (token, self.durable_token)
         self.durable_token = token
         last, under_way = 0, self._under_way
         while under_way and under_way[0][0] <= token:
             _, last, _, size = under_way.popleft()
             self.unsynced_bytes -= size
+        assert self.unsynced_bytes >= 0, self.unsynced_bytes
         log = self._log
         assert last <= log.last_index, (last, log.last_index)
         if last > log.durable_index:

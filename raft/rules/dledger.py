@@ -146,6 +146,7 @@ class DLedgerRules:
         if not me.campaigns:
             return RoundPlan(me.term, probe=False, ask=False, delay_ns=self._leak_ns)
         higher = max(candidacy.known_term, max(me.term, FIRST_TERM) + 1, me.last_term + 1)
+        assert higher > me.term and higher > me.last_term, "a term that no entry has"
         if candidacy.need_increase_term:
             delay_ns = self._next_vote_ns(me, rng, taking=candidacy.transfer)
             return RoundPlan(higher, probe=False, ask=False, delay_ns=delay_ns)
@@ -187,6 +188,7 @@ class DLedgerRules:
         terms = (VoteResult.REJECT_EXPIRED_VOTE_TERM, VoteResult.REJECT_TERM_SMALL_THAN_LEDGER)
         known = max((tally.replies[voter].term for voter in tally.with_result(*terms)), default=tally.term)
         accepted = set(tally.with_result(VoteResult.ACCEPT))
+        assert accepted <= valid and known >= tally.term
         next_vote_ns = self._next_vote_ns(me, rng)
         if known > tally.term:
             return RoundOutcome(ParseResult.WAIT_TO_VOTE_NEXT, next_vote_ns, known_term=known)  # 1

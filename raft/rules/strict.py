@@ -39,6 +39,7 @@ class StrictRules:
 
     def _share(self, rng: Random, low: float, high: float) -> int:
         """A random delay between two fractions of the election timeout."""
+        assert 0 < low <= high
         return int(self.lease_ns * rng.uniform(low, high))
 
     # --- when to become a candidate --------------------------------------------------------------------------
@@ -56,6 +57,7 @@ class StrictRules:
                       if membership.votes(name) and name in membership.members}
         ranks = sorted(set(priorities.values()), reverse=True)
         silence = self._share(rng, 1.0, 1.5)
+        assert silence >= self.lease_ns, "leases rest on the silence that each voter keeps"
         if len(ranks) < 2 or node_id not in priorities:
             return silence
         return silence + self.lease_ns * ranks.index(priorities[node_id]) // (2 * (len(ranks) - 1))
@@ -130,6 +132,7 @@ class StrictRules:
             # Its own promise of silence binds it too (after a hand-over that came to nothing): it has no vote to give.
             return RoundPlan(me.term, probe=True, ask=False, delay_ns=self.lease_ns - me.heard_leader_ns)
         passed = candidacy.last_probe and candidacy.last_result is ParseResult.PASSED
+        assert term > me.term and term > candidacy.known_term, "a fresh one"
         return RoundPlan(term, probe=not (handed_over or passed))
 
     def round_timeout_ns(self, rng: Random) -> int:

@@ -116,6 +116,7 @@ def encode_block(
 ) -> tuple[bytes, int]:
     """A block header for records of ``length`` bytes with these marks, and its CRC (the next block's ``chain``)."""
     count = len(marks)
+    assert length >= LOCAL_BYTES * count, "no record is shorter"
     digest = crc32c(struct.pack(f"<{count}I", *marks))
     flags = (FIRST if first else 0) | (UPKEEP if upkeep else 0)
     head = _BLOCK.pack(BLOCK_MAGIC, VERSION, flags, owner, segment, sequence, synced, life,
@@ -169,6 +170,7 @@ def parse_local(data: bytes, offset: int, end: int) -> tuple[LocalKind, int, byt
 
 def encode_hard_state(state: HardState) -> bytes:
     vote = b"" if state.voted_for is None else state.voted_for.encode()
+    assert len(vote) < 1 << 16, "an id has room in 16 bits of length"
     return _HARD.pack(state.term, state.voted_for is not None, len(vote)) + vote
 
 

@@ -73,6 +73,7 @@ class Span:
 
     def clip(self, end: Position) -> None:
         """Forget what is behind ``end``, which is within or before this span."""
+        assert end.index <= self.end.index, "what is cut does not grow"
         index = end.index
         if index < self.first:
             self.clear()
@@ -86,6 +87,7 @@ class Span:
         self.end, self.jump = end, True
 
     def term_at(self, index: int) -> int:
+        assert self.first <= index <= self.end.index, "it is held here"
         return self.runs[bisect_right(self.runs, (index, 1 << 63)) - 1][1]
 
 
@@ -129,6 +131,7 @@ class Catalog:
 
     def begin(self, segment: Segment) -> None:
         """``segment`` is the newest now."""
+        assert not self.segments or self.segments[-1].sequence < segment.sequence, "the oldest stands first"
         self.segments.append(segment)
 
     def frame(self, number: int, first: int, last: int, term: int, kind: int, mark: int, offset: int) -> None:
@@ -137,6 +140,7 @@ class Catalog:
         span = segment.spans.get(number)
         if span is None:
             span = segment.spans[number] = Span()
+        assert span.end.index < first <= last, "frames go on, behind one another"
         if span.jump or offset - span.offsets[-1] >= INDEX_BYTES:
             span.firsts.append(first)
             span.offsets.append(offset)
@@ -248,6 +252,7 @@ class Catalog:
 
     def drop(self, count: int) -> list[Segment]:
         """Forget the ``count`` oldest segments; what they held is purged."""
+        assert 0 <= count < max(1, len(self.segments)), "the newest stays"
         gone = self.segments[:count]
         del self.segments[:count]
         for segment in gone:
@@ -263,6 +268,7 @@ class Catalog:
 
     def is_quiet(self, number: int, segments: int) -> bool:
         """Whether no frame of the group lies in so many of the newest segments."""
+        assert segments > 0, "the newest is one of them"
         return not any(
             number in segment.spans and segment.spans[number].first for segment in self.segments[-segments:])
 
@@ -289,6 +295,7 @@ def encode_footer(segment: Segment, last_write: int, last_crc: int) -> bytes:
     spans = []
     for number, span in sorted(segment.spans.items()):
         base = None if span.base is None else [int(span.base[0]), *span.base[1]]
+        assert len(span.offsets) == len(span.firsts) and bool(span.firsts) == (span.first > 0), "all is indexed"
         count = len(span.firsts)
         spans.append([number, base, span.first, list(span.end), struct.pack(f"<{count}Q", *span.firsts),
                       struct.pack(f"<{count}Q", *span.offsets), span.runs, span.memberships])

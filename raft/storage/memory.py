@@ -51,12 +51,14 @@ class _Log:
     def install(self, meta: SnapshotMeta) -> None:
         if not self.holds(meta.index, meta.term):
             self.frames, self.firsts, self.purged = [], [], (meta.index, meta.term, meta.mark)
+        assert self.holds(meta.index, meta.term), "the log stands on the snapshot"
 
     def truncate(self, index: int) -> None:
         at = bisect_right(self.firsts, index - 1)
         if index <= self.purged[0] or (at < len(self.firsts) and self.firsts[at] != index) or index > self.end[0] + 1:
             raise UsageError(f"cannot truncate from {index}: not the first entry of a frame in this log")
         del self.frames[at:], self.firsts[at:]
+        assert self.end[0] == index - 1, "the log ends right before"
 
     def purge(self, index: int) -> None:
         """Drop whole frames up to ``index``."""
@@ -67,6 +69,7 @@ class _Log:
             last = self.frames[count - 1]
             self.purged = last.last, last.term, last.mark
             del self.frames[:count], self.firsts[:count]
+        assert not self.firsts or self.firsts[0] == self.purged[0] + 1, "what is left follows what went"
 
 
 _Undo = tuple[_Log, int, HardState, tuple[list[Frame], list[int], tuple[int, int, int]] | None]
@@ -141,6 +144,7 @@ class MemoryStorage(Storage):
                     chain = frame.mark
                     held.append(frame)
                     log.firsts.append(frame.first)
+                assert len(log.frames) == len(log.firsts)
             if write.lapse is not None:
                 self._lapses.append((log, write.lapse))
             if write.purge_to > log.purge_to:
@@ -199,6 +203,7 @@ class MemoryStorage(Storage):
         log, count = self._logs[group], self._synced[0][1]
         end, self._synced = log.end, []
         del log.frames[count:], log.firsts[count:]
+        assert log.end[0] < end[0], "rot takes entries"
         if known:
             log.lapse = log.lapse or Lapse(end[0], end[1], log.told)
         return True
@@ -226,6 +231,7 @@ class MemoryStorage(Storage):
         at = bisect_right(log.firsts, first) - 1
         if at < 0 or frames[at].last < first:
             return []
+        assert frames[at].first <= first <= frames[at].last
         out = [frames[at]]
         room = max_bytes - len(frames[at].data)
         for frame in frames[at + 1 : at + 4097]:
@@ -262,6 +268,7 @@ class MemoryStorage(Storage):
         """Nothing to release; what was written stays for the next ``open``."""
 
     def _finished(self, sink: _MemorySink, meta: SnapshotMeta, data: bytes) -> None:
+        assert (meta.index, meta.size) == (sink.meta.index, len(data)), "it is the snapshot that was begun"
         self._dropped(sink)
         held = self._snapshots.setdefault(sink.group, [])
         held[:] = [each for each in held if each[0].index != meta.index]

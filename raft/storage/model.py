@@ -45,6 +45,7 @@ class LogImage:
             image = attrs.evolve(image, frames=tuple(f for f in image.frames if f.first < write.truncate_from))
         if write.hard_state is not None:
             image = attrs.evolve(image, hard_state=write.hard_state)
+        assert not write.frames or write.frames[0].first == image.last[0] + 1, "frames go on where the log ends"
         return attrs.evolve(image, frames=(*image.frames, *write.frames))
 
 
@@ -120,6 +121,7 @@ class Script:
                 out.truncate_from = rng.choice(candidates[-6:]).first
         if choice > 0.05:
             out.frames = self.frames(image.after(out), group, rng.choice([1, 1, 2, 5]))
+        assert not 0 < out.truncate_from <= floor, "what must stay stays"
         return out
 
     def meta(self, index: int, term: int, mark: int) -> SnapshotMeta:

@@ -123,6 +123,7 @@ def scan(
             return facts
         apply(path, offset, facts)
         cursor.offset = offset + BLOCK_BYTES + header.length
+        assert cursor.offset <= len(data), "a good block is whole"
         cursor.sequence, cursor.chain = header.sequence, header.crc
     return ""
 
@@ -257,6 +258,7 @@ def recover(files: Files, owner: int, *, trust_footers: bool = True) -> Recovery
             recovery.footers += 1
         else:
             _scan_sealed(files, owner, head, after, catalog)
+    assert len(catalog.segments) == len(heads), "each is in the catalog"
     return recovery
 
 
@@ -271,6 +273,7 @@ def begin_segment(catalog: Catalog, head: Head, *, oldest: bool) -> None:
         group.hard_state = state.hard_state
     if unknown := catalog.groups.keys() - head.states.keys():
         raise DamagedLog(head.path, 0, f"the states of groups {sorted(unknown)} are missing")
+    assert catalog.groups.keys() == head.states.keys(), "each segment begins with the states of all groups"
 
 
 def segment_of(head: Head) -> Segment:
