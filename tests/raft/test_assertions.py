@@ -1,0 +1,183 @@
+"""Assertions of raft's cores catch defects by themselves: one is planted in each module, and a run meets it, or a call.
+
+``PLANTED`` says which text of a module is changed to what, and what goes through it: by itself a short simulated run,
+whose properties (``require``) say nothing here. Without the change it ends well; with it, in an ``AssertionError`` of
+raft. The functions that changed are exchanged where they stand, since the parts of a replica know each other.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from types import FunctionType, ModuleType
+
+import attrs
+import pytest
+
+from raft import violation
+from raft.frame import Kind, build
+from raft.hello import HelloRefusal, encode_greeting
+from raft.lives import Lives
+from raft.membership import Desired, Member, Membership, next_step
+from raft.messages import HardState, Write
+from raft.sim import campaign
+from raft.sim.tape import Tape
+from raft.status import RefusalKind
+from raft.storage.blocks import Position
+from raft.storage.catalog import Catalog, Segment
+from raft.storage.model import LogImage
+from tests.raft.alone import DLEDGER, Node
+
+SEEDS = 8
+
+
+def a_simulated_run() -> None:
+    for seed in range(1, SEEDS + 1):
+        ended = campaign.run(Tape(seed), "swarm")
+        if ended.failure is not None:
+            raise Found(ended.failure)
+
+
+class Found(AssertionError):
+    """What a run ended with: ``AssertionError in FILE:FUNCTION``."""
+
+
+def a_new_voter() -> None:
+    assert next_step(Membership(("n0",), members={"n0": Member("a")}), Desired({"n0": "a", "n1": "b"}, {}), {},
+                     frozenset({"n1"})).membership
+
+
+def two_lives() -> None:
+    lives = Lives()
+    lives.begin(1)
+    lives.begin(2)
+    lives.unsaid()
+
+
+def a_frame_of_two() -> None:
+    assert build(kind=Kind.COMMANDS, group=1, term=1, first=1, payloads=[b"a", b"bc"], wall_ms=0, chain=0).payloads()
+
+
+def a_long_refusal() -> None:
+    assert encode_greeting(HelloRefusal(RefusalKind.OTHER, "no" * 4_000))
+
+
+def a_cut_that_takes_nothing() -> None:
+    catalog = Catalog()
+    catalog.begin(Segment(1, "1", 1 << 20, 1, {}))
+    catalog.frame(1, 1, 2, 1, int(Kind.COMMANDS), 7, 64)
+    catalog.truncate(1, Position(5, 1, 7))
+
+
+def a_cut_and_another_end() -> None:
+    frames = [build(kind=Kind.COMMANDS, group=1, term=1, first=first, payloads=[b"a"], wall_ms=0, chain=0)
+              for first in (1, 2)]
+    image = LogImage().after(Write(1, 1, frames=frames))
+    assert image.after(Write(2, 1, truncate_from=2, frames=frames[1:], hard_state=HardState(1))).last[0] == 2
+
+
+def a_candidate_of_dledger() -> None:
+    node = Node(config=DLEDGER)
+    for _ in range(100):
+        node.tick(1_000_000_000)
+
+
+@attrs.frozen
+class Planted:
+    """``old`` of ``module`` becomes ``new``; ``meet`` goes through it."""
+
+    module: str
+    old: str
+    new: str
+    meet: Callable[[], None] = a_simulated_run
+
+
+PLANTED = [
+    Planted("raft.candidacy", "self._tally, self._round_deadline = None, NEVER\n        outcome",
+            "self._round_deadline = NEVER\n        outcome"),
+    Planted("raft.changes", "        if not self.free:\n            return\n        current", "        current"),
+    Planted("raft.following", "            if decision.adopt_term > core.term:\n", "            if False:\n"),
+    Planted("raft.frame", "            start = end\n", "            start = end + 1\n", a_frame_of_two),
+    Planted("raft.hello", "[:2_000]", "[:9_000]", a_long_refusal),
+    Planted("raft.leadership", "self.uncommitted_bytes -= uncommitted.popleft()[1]", "uncommitted.popleft()"),
+    Planted("raft.lives", "[*self._own, self.now][-OWN_MAX:]", "[self.now, *self._own][-OWN_MAX:]", two_lives),
+    Planted("raft.log", "self.durable_index = min(self.durable_index, last)", "pass"),
+    Planted("raft.membership", "    if missing or any(", "    if any(", a_new_voter),
+    Planted("raft.progress", "self.inflight_bytes -= inflight.popleft()[1]", "inflight.popleft()"),
+    Planted("raft.reads", "and leadership.own_term_committed:", ":"),
+    Planted("raft.regaining", "self.deadline = core.now + core.silence_ns", "self.deadline = core.now"),
+    Planted("raft.replica", "        if index <= self.commit_index:\n            return\n",
+            "        if index == self.commit_index:\n            return\n"),
+    Planted("raft.rules.dledger", "max(me.term, FIRST_TERM) + 1, me.last_term + 1)",
+            "max(me.term, FIRST_TERM), me.last_term)", a_candidate_of_dledger),
+    Planted("raft.rules.strict", "max(me.term, candidacy.known_term) + 1", "max(me.term, candidacy.known_term)"),
+    Planted("raft.shadow", "        self.last = self.lasts[-1] if keep else self.base[0]\n", ""),
+    Planted("raft.snapshots", "        log.snapshot = meta\n        log.note_end", "        log.note_end"),
+    Planted("raft.standstill", "if core.log.durable_index < due or self", "if self"),
+    Planted("raft.storage.catalog", "            if span.end.index <= end.index:\n                break\n", "",
+            a_cut_that_takes_nothing),
+    Planted("raft.storage.memory", "del self.frames[at:], self.firsts[at:]",
+            "del self.frames[at + 1:], self.firsts[at + 1:]"),
+    Planted("raft.storage.model", "if f.first < write.truncate_from", "if f.first <= write.truncate_from",
+            a_cut_and_another_end),
+    Planted("raft.tracker", "for peer in core.membership.everyone if peer != core.node_id}",
+            "for peer in core.membership.everyone}"),
+    Planted("raft.transfer", "if core.now >= self.deadline:", "if core.now > 0:"),
+    Planted("raft.voting", "        if decision.adopt_term > core.term:\n", "        if False:\n"),
+    Planted("raft.writes", "self.unsynced_bytes -= size", "self.unsynced_bytes -= 2 * size"),
+]
+
+
+def functions(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
+    """All that the module defines, with the methods of its classes, by their qualified names."""
+    todo = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
+    while todo:
+        value = todo.pop()
+        value = getattr(value, "fget", None) or getattr(value, "__func__", value)
+        if isinstance(value, FunctionType):
+            yield value.__qualname__, value
+        elif isinstance(value, type):
+            todo += vars(value).values()
+
+
+def plant(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exchange the code of each function that the change touches."""
+    module = import_module(planted.module)
+    assert module.__file__ is not None
+    source = Path(module.__file__).read_text(encoding="utf-8")
+    assert source.count(planted.old) == 1, f"the text to change occurs {source.count(planted.old)} times"
+    changed = ModuleType(module.__name__)
+    with monkeypatch.context() as during:
+        during.setitem(sys.modules, module.__name__, changed)  # attrs looks classes up there
+        exec(compile(source.replace(planted.old, planted.new), module.__file__, "exec"), changed.__dict__)
+    here = dict(functions(module))
+    for name, made in functions(changed):
+        if name in here and made.__code__.co_freevars == here[name].__code__.co_freevars and (
+                made.__code__.co_code, made.__code__.co_consts) != (
+                here[name].__code__.co_code, here[name].__code__.co_consts):
+            monkeypatch.setattr(here[name], "__code__", made.__code__)
+
+
+def says_nothing(holds: bool, id: str, message: str, *facts: object) -> None:  # noqa: A002  as ``require`` has it
+    """In place of ``require``."""
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.module)
+def test_a_planted_defect_ends_in_an_assertion(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(violation.require, "__code__", says_nothing.__code__)
+    plant(planted, monkeypatch)
+    with pytest.raises(AssertionError) as caught:
+        planted.meet()
+    if isinstance(caught.value, Found):
+        assert str(caught.value).startswith("AssertionError in "), caught.value
+    else:
+        raised_in = traceback.extract_tb(caught.value.__traceback__)[-1].filename
+        assert "raft" in Path(raised_in).parts[-3:] and "tests" not in Path(raised_in).parts, "no assertion of raft"
+
+
+@pytest.mark.parametrize("meet", dict.fromkeys(each.meet for each in PLANTED))
+def test_without_the_defect_it_ends_well(meet: Callable[[], None]) -> None:
+    meet()
