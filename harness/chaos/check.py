@@ -49,6 +49,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--drained", action="store_true",
                         help="consumers had received all there was when the history ended, though no drain says so")
     parser.add_argument("--late-ms", type=int, metavar="MS", help="a delayed message that comes later is a fault")
+    parser.add_argument("--accepted-within-ms", type=int, metavar="MS",
+                        help="a key that accepts again only later after a fault breaks the promise `within`")
     parser.add_argument("--memory", type=_bytes, default=linearizability.MEMORY_BYTES, metavar="SIZE",
                         help="of a checker, as 512M; beyond it the verdict is unknown; default: 2G")
     parser.add_argument("--steps-max", type=int, default=linearizability.STEPS_MAX, metavar="N",
@@ -146,13 +148,13 @@ def judged(source: Source, events: Iterator[Event], options: argparse.Namespace)
         if name == chosen.QUEUE:
             made.append(queues.check(held, rules))
         elif name == RECOVERY:
-            made.append(_recovery(held, _faults(options.history, held)))
+            made.append(_recovery(held, _faults(options.history, held), options.accepted_within_ms))
         elif name == LINEARIZABLE:
             made.append(_linearizable(held, options))
         else:
             made.append(chosen.checker(name)(held))
     if not options.checker:  # what is not asked for is told where it says something
-        figures = _recovery(held, _faults(options.history, held))
+        figures = _recovery(held, _faults(options.history, held), options.accepted_within_ms)
         made += [figures] if figures.valid is not Valid.UNKNOWN else []
     return made
 
@@ -187,8 +189,9 @@ def _faults(path: Path, held: Iterable[Event]) -> list[recovery.Fault]:
     return recovery.faults_from_json(rows)
 
 
-def _recovery(held: Sequence[Event], faults: Sequence[recovery.Fault]) -> Verdict:
-    """Figures; they hold where each key accepts something after the last fault of which it was asked."""
+def _recovery(held: Sequence[Event], faults: Sequence[recovery.Fault], within_ms: int | None) -> Verdict:
+    """Figures; they hold where each key accepts something after the last fault of which it was asked, and where it is
+    asked for, soon enough."""
     found = recovery.recoveries(held, faults)
     asked = {"faults": len(faults), "recoveries": len(found)}
     if not faults or not found:
@@ -203,7 +206,11 @@ def _recovery(held: Sequence[Event], faults: Sequence[recovery.Fault]) -> Verdic
     broken = [verdict.Breach("recovered", f"{each.key} accepted nothing more after {each.fault.name} at "
                                           f"{each.fault.start_ns / 1e9:.1f} s")
               for each in never[:verdict.SHOWN]]
-    return Verdict(RECOVERY, Valid.FALSE if never else Valid.TRUE, "; ".join(words) or "it accepted nothing", asked,
+    late = [] if within_ms is None else [each for each in found if (each.accepted or 0) > within_ms]
+    broken += [verdict.Breach("within", f"{each.key} accepted something {each.accepted:,.0f} ms after "
+                                        f"{each.fault.name} at {each.fault.start_ns / 1e9:.1f} s, and {within_ms:,} ms "
+                                        "are allowed") for each in late[:verdict.SHOWN]]
+    return Verdict(RECOVERY, Valid.FALSE if broken else Valid.TRUE, "; ".join(words) or "it accepted nothing", asked,
                    broken=broken)
 
 

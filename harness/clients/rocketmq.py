@@ -50,6 +50,8 @@ class QueueWork:
     client: Client
     queues: dict[str, MessageQueue]
     stack: AsyncExitStack
+    body_bytes: int = 0
+    """Shorter bodies are filled up, behind a NUL, with what cannot be compressed."""
     _pullers: dict[str, Puller] = attrs.field(factory=dict, init=False)
     _assigned: set[str] = attrs.field(factory=set, init=False)
 
@@ -72,7 +74,10 @@ class QueueWork:
             return {"type": "fail" if sure else "info", "error": f"{type(error).__name__}: {error}"}
 
     async def _send(self, asked: dict[str, Any]) -> dict[str, Any]:
-        message = Message(TOPIC, str(asked["value"]).encode())
+        body = str(asked["value"]).encode()
+        if len(body) < self.body_bytes:
+            body += b"\0" + os.urandom(self.body_bytes - len(body) - 1)
+        message = Message(TOPIC, body)
         sent = await self.client.send(message, queue=self.queues[asked["key"]], timeout_ms=asked["timeout_ms"])
         return {"type": "ok", "value": {"body": asked["value"], "offset": sent.queue_offset}}
 
@@ -97,7 +102,7 @@ class QueueWork:
 
 
 def _told(messages: list[Any]) -> list[dict[str, Any]]:
-    return [{"body": each.body.decode(), "offset": each.queue_offset} for each in messages]
+    return [{"body": each.body.partition(b"\0")[0].decode(), "offset": each.queue_offset} for each in messages]
 
 
 async def work(options: argparse.Namespace) -> None:
@@ -106,7 +111,7 @@ async def work(options: argparse.Namespace) -> None:
                        settings=_SETTINGS) as client, AsyncExitStack() as stack:
         found = await _topic(client, options.group, options.queues)
         queues = {f"q{queue.queue_id}": queue for queue in found}
-        working = QueueWork(client, queues, stack)
+        working = QueueWork(client, queues, stack, options.body_bytes)
         print(json.dumps({"ready": True}), flush=True)
         while line := await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True):
             asked = json.loads(line)
@@ -179,6 +184,7 @@ def parser() -> argparse.ArgumentParser:
         if name == "work":
             each.add_argument("--namesrv", required=True)
             each.add_argument("--queues", type=int, default=4)
+            each.add_argument("--body-bytes", type=int, default=0)
         else:
             each.add_argument("--controllers", required=True)
             each.add_argument("--brokers", required=True)

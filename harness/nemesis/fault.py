@@ -45,6 +45,11 @@ class Victim(Protocol):
     def kind(self) -> str: ...
 
     @property
+    def ports(self) -> Mapping[str, str]:
+        """Where others find it: ``host:port`` by the port's name."""
+        ...
+
+    @property
     def data(self) -> Path:
         """The folder with the data that survive a kill."""
         ...

@@ -8,14 +8,14 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import Final
 
-from harness.nemesis import faults_clocks, faults_disks, faults_hosts, faults_network, faults_processes
+from harness.nemesis import faults_clocks, faults_crowds, faults_disks, faults_hosts, faults_network, faults_processes
 from harness.nemesis.fault import FaultKind
 
 GROUP: Final = "quorate.faults"
 """Entry points of others: each is a ``FaultKind``, or gives one when it is called."""
 FAULTS: Final = {fault.name: fault for fault in (
     *faults_processes.FAULTS, *faults_hosts.FAULTS, *faults_network.FAULTS, *faults_disks.FAULTS,
-    *faults_clocks.FAULTS)}
+    *faults_clocks.FAULTS, *faults_crowds.FAULTS)}
 
 
 class UnknownFault(ValueError):

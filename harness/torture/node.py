@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,8 @@ class RunNode(Handle):
 
     kind: str = field(kw_only=True)
     data: Path = field(kw_only=True)
+    ports: Mapping[str, str] = field(kw_only=True, factory=dict)
+    """Where others find it: ``host:port`` by the port's name."""
     ready: Ready = field(kw_only=True)
     stop_signal: signal.Signals = field(kw_only=True, default=signal.SIGTERM)
     started: Callable[[int], None] = field(kw_only=True, default=lambda pid: None)

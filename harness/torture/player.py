@@ -241,7 +241,7 @@ class Player:
         return RunNode(
             name, directory, [*network.prefix(name), *of.filled(kind.command)],
             addresses[str(what)] if ready.how == "tcp" else "", "", variables=variables | self._marked, kind=kind.name,
-            data=data, ready=ready, stop_signal=signal.Signals[kind.stop], started=self._watch)
+            data=data, ports=addresses, ready=ready, stop_signal=signal.Signals[kind.stop], started=self._watch)
 
     @property
     def _marked(self) -> dict[str, str]:

@@ -28,8 +28,8 @@ from harness.targets.target import table
 from harness.torture.selecting import Selector, selector
 
 CLIENTS_MAX: Final = 200
-_CHECKS: Final = {"ordered": bool, "no_duplicates": bool, "drained": bool, "late_ms": int, "model": str, "memory": str,
-                  "steps_max": int}
+_CHECKS: Final = {"ordered": bool, "no_duplicates": bool, "drained": bool, "late_ms": int, "accepted_within_ms": int,
+                  "model": str, "memory": str, "steps_max": int}
 
 Range = tuple[float, float]
 

@@ -41,6 +41,10 @@ class ClusterServer:
         return self.server.plan.kind.value
 
     @property
+    def ports(self) -> Mapping[str, str]:
+        return {"remoting": self.server.plan.address}
+
+    @property
     def data(self) -> Path:
         return self.server.home / "store"
 

@@ -75,6 +75,9 @@ def test_faults_of_a_run_give_recovery_times(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "nemesis.jsonl").write_text('{"time_ns": 0, "fault": "kill", "on": ["n1"], "phase": "once"}\n')
     assert main(["check", str(tmp_path)]) == PASSED
     assert "accepted p50 0" in capsys.readouterr().out
+    assert main(["check", str(tmp_path), "--accepted-within-ms", "1"]) == PASSED
+    assert main(["check", str(tmp_path), "--accepted-within-ms", "0"]) == BROKEN
+    assert "within: None accepted something 0 ms after kill at 0.0 s, and 0 ms are allowed" in capsys.readouterr().out
     (tmp_path / "nemesis.jsonl").write_text("{}\n")
     assert main(["check", str(tmp_path)]) == USAGE
     assert "line 1: nemesis.jsonl: no fault" in capsys.readouterr().err

@@ -76,6 +76,10 @@ class Echo:
         return self.handle.pid if self.running else 0
 
     @property
+    def ports(self) -> Mapping[str, str]:
+        return {"echo": self.handle.address}
+
+    @property
     def lives(self) -> int:
         """How often it was started since its data was empty."""
         return len((self.data / "lives").read_text())

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import resource
+import socket
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
 
+from harness.nemesis.errors import NotHere
 from harness.nemesis.faults import fault
 from harness.nemesis.forwarding import forwarders
 from harness.processes.handle import running
@@ -70,3 +73,36 @@ async def test_what_does_not_run_is_passed_over(tmp_path: Path) -> None:
         assert (scene.nodes["a"].running, scene.nodes["b"].running) == (False, True), "who killed it starts it"
         await first.undo()
         assert scene.nodes["a"].lives == 2
+
+
+def connected(address: str) -> int:
+    """How many connections a server at this address has now."""
+    host, _, port = address.rpartition(":")
+    local = f"{int.from_bytes(socket.inet_aton(host), 'little'):08X}:{int(port):04X}"
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(row[1] == local and row[3] == "01" for row in rows)
+
+
+async def test_strangers_come_stay_come_again_and_leave(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with place(tmp_path) as (scene, port):
+        crowd = fault("crowd")
+        scene.nodes["a"].handle.address = address = f"{scene.network.bind('a')}:{port}"
+        begun = await crowd.begin(scene, ["a"], crowd.checked({"connections": 7}))
+        await until(lambda: connected(address) == 7)
+        await scene.nodes["a"].kill()
+        await until(lambda: connected(address) == 0)
+        await scene.nodes["a"].start()
+        await until(lambda: connected(address) == 7)
+        await begun.undo()
+        await until(lambda: connected(address) == 0)
+        with pytest.raises(NotHere, match="a has no port ha; it has echo"):
+            await crowd.begin(scene, ["a"], crowd.checked({"port": "ha"}))
+        monkeypatch.setattr(resource, "getrlimit", lambda which: (100, 100))
+        with pytest.raises(NotHere, match="a process may open 100 files here, and 69 connections need 101"):
+            await crowd.begin(scene, ["a"], crowd.checked({"connections": 69}))
+
+
+async def until(true: Callable[[], bool]) -> None:
+    while not true():
+        await trio.sleep(0.02)
