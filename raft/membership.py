@@ -1,7 +1,33 @@
 """Who belongs to a group, and the legal steps from one membership to another.
 
-Joint consensus (paper §6): effective on append, rolled back on truncation, reset by a snapshot. A change is
-planned from a desired state, one step at a time; learners are caught up before they vote.
+*The idea: joint consensus* (Raft, extended version, §6). To go from the voters C to the voters D, a group first becomes
+*joint*: an election or a commit then needs a majority of C and a majority of D. When that membership is committed, the
+leader appends D alone. A membership counts from the moment at which it is appended, and no longer once it is truncated.
+A change is planned from the state that is wanted, one step at a time, so a new leader needs no memory of the way: it
+looks where the group is. New voters come as learners, who count nowhere, and vote once they have caught up.
+
+*Rejected.*
+
+- To go from C to D in one step. A majority of C and one of D may have nobody in common: two leaders in one term.
+- One voter at a time, the other way of the thesis (§4.1). Its majorities overlap, but to replace a member takes two
+  steps, and between them a group of three has two voters, and bears no failure, or four, and bears no more than before.
+- A membership that counts once it is committed. A leader would count by another one than its followers vote by, and a
+  node that lags would go on with one that is gone.
+- To leave the joint state when an operator says so. A leader that dies on the way would leave it to nobody. Any leader
+  that finds it committed leaves it (``raft.changes``).
+
+*Why it is right.*
+
+- *Neighbours overlap.* Whatever the joint membership agrees to, a majority of C and one of D agreed to. So each of its
+  quorums meets each quorum of C, and each of D. Steps that leave the voters as they are change no quorum.
+- *Only neighbours are in use together.* A step is appended only when the one before it is committed, and only after an
+  entry of the leader's own term is (raft-dev 2015): that entry commits all before it, so no leader takes a step from a
+  membership that another one may have left already.
+- So of any two leaders, the later one's quorum has a voter who knows what the earlier one committed, memberships among
+  it: one leader in a term, and nothing committed is lost, as without changes.
+- *A voter that comes back with another directory* does not know how it voted. It leaves the voters first, and joins
+  again as a learner under its new ``incarnation``; until then it counts nowhere (``next_step``).
+
 Pure: no messages, no clock, no log.
 """
 

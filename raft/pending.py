@@ -1,17 +1,34 @@
 """Proposals between the caller and their fate: gathered, in flight, resolved. Built so that one costs about 2 µs.
 
-How many may be under way is bounded, in entries and bytes: a queue without a bound only turns overload into delay, and
-callers into timeouts whose commands are carried out all the same. Callers beyond the bound wait, first in, first out
-(``_waiting_for_room``); ``propose_nowait`` says ``Busy`` instead. How many *frames* are in flight is bounded by the
-driver, which keeps a few: enough to cover the round to the followers, so that the link and their disks never idle; more
-would only wait in other queues. Meanwhile commands gather, so batches grow with the load by themselves, and no timer
-holds a lone one back.
+*The idea: group commit.* A disk syncs a thousand entries in about the time that it takes for one, and a round to the
+followers costs the same for both. A *batch* is what becomes one frame: callers append a command and park; the flusher
+takes the batch whole; when its entries are applied all its callers are woken at once and look up their own result by
+position. The driver keeps a few frames in flight: enough to cover the round to the followers, so that the link and
+their disks never idle. Meanwhile commands gather, so batches grow with the load by themselves.
 
-A *batch* is what becomes one frame: callers append a command and park; the flusher takes the batch whole; when its
-entries are applied all its callers are woken at once and look up their own result by position. No object, event,
-timer or cancel scope is made per proposal. Knows tasks, deadlines and limits; knows nothing of roles, peers or disks:
-``driver`` says when proposals may come in (``open``), with which error they must not (``close``), and what is
-committed.
+*Rejected.*
+
+- A timer that holds a batch back until more has come. It delays a lone command for nothing, and under load the time in
+  which the frames before are in flight does its work. A lone command goes to the core at once.
+- An event, future, timer or cancel scope for each proposal. Each costs as much as the whole way through here. Callers
+  are plain tasks in a list, and those with the default timeout share the deadline of their batch.
+- More frames in flight. They would only wait in other queues.
+- A queue without a bound. It turns overload into delay, and callers into timeouts whose commands are carried out all
+  the same. Entries and bytes are bounded. Callers beyond the bound wait, first in, first out (``_waiting_for_room``);
+  ``propose_nowait`` says ``Busy`` instead.
+
+*Why each caller gets its own result, or the truth.*
+
+- A batch's entries stand in the log side by side, in its own order, from ``first`` to ``last`` in ``term``. One leader
+  writes a term, so a frame applied in that term at that place is this one, and its results are in the callers' order.
+- An entry of another term applied there has overwritten it: it has no effect, for certain (``settle``).
+- What was never handed to the core has no effect either (``refuse``, ``close``). Where nobody can tell, as after a
+  snapshot (``jump``), at a deadline or at the end, the answer is ``Unknown``.
+- Frames are applied in the order of the log, and batches are in flight in that order. So one look at the oldest batch
+  decides, and a batch is resolved once (``done``).
+
+Knows tasks, deadlines and limits; knows nothing of roles, peers or disks: ``driver`` says when proposals may come in
+(``open``), with which error they must not (``close``), and what is committed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,35 @@
 """Linearizable reads on a leader: read index in numbered rounds, leases, reads through the log.
 
-Thesis §6.4. A round's number is never reused, so an answer to an earlier round completes nothing (etcd 20418).
-No reads before an entry of the leader's own term is committed. Knows no entries and no state machine.
+*The idea* (Raft thesis, §6.4). A read needs no entry of its own. It needs to know that at some moment after it was
+asked this node was still the leader: then the commit index of that moment covers every write that was answered before.
+So a *round* takes the number after the last one and the commit index of now; messages to the followers carry the
+number, and their answers echo it. When a quorum has echoed it, all reads of the round may be done as soon as the state
+machine has come to that index. Reads that come while a round is under way wait for the next one, together: however many
+callers read, one round at a time is out. A follower asks its leader for an index in the same way.
+
+*Rejected.*
+
+- To let a read join the round that is under way. Its index may be older than a write that was answered since.
+- To take any answer of a follower as a sign. One to a message that was sent before the read proves nothing about now,
+  and an answer may be late or come twice (etcd 20418). Numbers are never reused, so an old answer completes nothing.
+- A round for each read. Its cost would be that of a write without the disk.
+- Leases alone. They trust clocks. They are a level of their own (``Read.LEASE``), and a read for which the lease does
+  not hold any more takes a round instead.
+
+*Why it is right.*
+
+- *When the round began this node was the last leader.* Had a later leader been elected before the round began, one of
+  those voters would have voted for it, and would not have answered in this term. So when the round began no later
+  leader had committed anything.
+- *The index is not too low.* A new leader may hold committed entries that it does not know to be committed. So no round
+  begins before an entry of its own term is committed (thesis §6.4, step 1).
+- *Who does not count for a commit does not count here*: voters of a directory that was lost, and nodes that lag behind
+  what they once acknowledged. While the group is joint both halves must have echoed.
+- *A lease* counts from when the messages were sent that a quorum answered, less the drift that clocks may have; those
+  voters elect nobody before it is over. It ends as a hand-over begins, and when this node stood still.
+- *Through the log* (``Read.LOG``) an empty entry is committed: needs no argument but that of writes.
+
+All reads end with the leadership. Knows no entries and no state machine.
 """
 
 from __future__ import annotations

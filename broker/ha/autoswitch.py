@@ -1,9 +1,34 @@
 """Auto-switch replication of one broker as tasks: the HA port, the connection to a master, and the waits between the
 steps of a role.
 
-Roles are taken one at a time, each from no role at all: a master drops its slaves and a slave leaves its master before
-the other role begins, so nobody is ever both. What is done in which order, ``broker.ha.taking`` and ``switching`` say.
-It knows their shells, and neither controllers nor puts.
+*The idea.* A role is a row of steps, in a table (``broker.ha.taking``). What a step does needs no waiting, and stands
+in ``broker.ha.switching``. This module adds the waits: for the disk, for the queues, for the end of a connection. One
+lock lets one role be taken at a time.
+
+*Rejected.*
+
+- To turn a slave into a master in place. Bytes of the former master could still arrive and be appended behind those of
+  the new epoch. So the connection's task is ended first, and awaited.
+- To open writes first and record the epoch meanwhile. A crash would leave bytes that belong to no epoch, and the slaves
+  could not tell which of two masters wrote them.
+- To try a role again that could not be taken. Who named it may have named another one by now: the broker leaves its
+  role, says why (``RoleRefused``), and the role machine decides.
+- A second implementation for the simulation of brokers. It would be the copy that is proven. The simulation drives
+  ``Switching`` as this module does, and waits on its own clock.
+
+*Why it is right.*
+
+- *Nobody is master and slave at once.* ``LEAVE`` is the first step between the two. It drops all slaves, and returns
+  when the task that follows a master has ended.
+- *Each byte belongs to one epoch.* ``STORE`` waits until all that was appended is stored, ``CUT`` drops a message of
+  which only a part came, and ``RECORD`` writes to disk that the new epoch begins at the log's end. Writes are closed
+  until the last step, so nothing moves that end meanwhile.
+- *Consumers see nothing that may vanish, and miss nothing that they saw.* ``CONFIRM`` hides what is not known to be
+  confirmed, and ``SHOW`` waits until the queues hold what is. It waits no longer than ``dispatch_wait_ms``: a queue
+  that is built late is a nuisance, a group without a master is an outage.
+- *A step that fails leaves no half of a role*: the broker leaves, and has none.
+
+It knows the shells of the port and of the connection, and neither controllers nor puts.
 """
 
 from __future__ import annotations

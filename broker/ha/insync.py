@@ -1,12 +1,37 @@
 """What a master knows of its SyncStateSet: who is in, who is asked for, who has caught up, what all of them hold.
 
-Sources: ``AutoSwitchHAService`` of RocketMQ; the union rule of apache/rocketmq#5663. Three sets matter. *Accepted* is
-the controller's answer. *Asked* are sets whose request is unanswered: any may have been accepted, or may be accepted
-later, until an accepted set with a newer epoch makes all of them void. *Joining* are slaves so near to the end that
-the confirm offset waits for them, since on a busy master no slave would ever be exactly at it. What is acknowledged or
-shown to consumers is held by all three, and the accepted one alone has as many members as ``minInSyncReplicas`` says.
-Members are broker ids, not connections; one that has not acknowledged on its connection holds nothing. This module
-knows offsets and time, and neither frames nor requests.
+*The idea.* Whoever may be the next master must hold all that was acknowledged. Only the controllers know who that may
+be, and a master hears of it late. So it counts three sets together. *Accepted* is the controllers' last answer. *Asked*
+are sets whose request is unanswered: any of them may have been accepted, or may be later. *Joining* are slaves so near
+to the end that the confirm offset waits for them. With ``allAckInSyncStateSet`` what is acknowledged or shown to
+consumers is held by all three, and the accepted set alone has as many members as ``minInSyncReplicas`` says.
+
+*Rejected.*
+
+- To count the accepted set alone. Between the controllers' decision and its answer the set has a new member, which may
+  be elected and lack what was acknowledged meanwhile (the union rule of apache/rocketmq#5663).
+- To count the asked set instead of the accepted one. The request may be lost, and then the old set still elects.
+- To forget a request without an answer after a while. It may only be on its way. What voids it is a set of a newer
+  epoch, its own refusal, or that of a later one, which shows that it was not carried out in all that time.
+- To ask only for slaves that hold everything. On a busy master none ever does. So one that is nearly there is waited
+  for, for ``admission_ms``; where that was in vain the next wait comes later each time, and producers pay little.
+- To count connections. A replica that connects twice would count twice. Members are broker ids, and one that has not
+  acknowledged on its present connection holds nothing.
+
+*Why it is right*, in the mode that waits for all.
+
+- *The set of the controllers is always counted.* Only this master adds members, by what it asks for. So it is within
+  the accepted set, or within one that was asked for since and is not void. Or this epoch is over: then the successor
+  was in such a set, or is eligible beside it (``controller.metadata.eligible``), and follows this master no more.
+- *Each member holds what was confirmed before it counted.* It is asked for only once it holds the confirm offset
+  (``_ready``), and from its admission on nothing is confirmed without it, first as joining, then as asked, then as
+  accepted.
+- *The confirm offset never goes back*, and stands still where a member's acknowledgement is unknown, and where the
+  accepted set is smaller than it must be. So who is left alone, or was just elected, confirms nothing that may be gone
+  with it (``_confirm``; ``young_master_shows_all`` gives that up for a new master, as Java does).
+
+In the weaker modes the confirm offset is what the master itself holds, and the sets say only who may be elected.
+This module knows offsets and time, and neither frames nor requests. Source: ``AutoSwitchHAService`` of RocketMQ.
 """
 
 from __future__ import annotations

@@ -1,19 +1,35 @@
 """Where this broker stands in its group: states, and a table of what each event makes of them.
 
-Two tables, whose states stand side by side. ``MOVES`` leads from a broker without an id to a master or a slave: an id
-is applied for, this process is registered with it, and replication takes each role, one at a time, while writes are
-closed. ``RETREATS`` says how a broker gives mastership up: it *resigns* where its machine lost what others may hold,
-*yields* where its members or its disk fail it, and *hands over* where it is about to stop. ``WRITES`` says in which
-states writes are open. Whoever has read the tables has read the rules: the methods below only say which event something
-is, and keep the roles.
+*The idea.* Two tables, whose states stand side by side. ``MOVES`` leads from a broker without an id to a master or a
+slave: an id is applied for, this process is registered with it, and replication takes each role, one at a time, while
+writes are closed. ``RETREATS`` says how a broker gives mastership up: it *resigns* where its machine lost what others
+may hold, *yields* where its members or its disk fail it, and *hands over* where it is about to stop. ``WRITES`` says in
+which states writes are open. Whoever has read the tables has read the rules: the methods below only say which event
+something is, and keep the roles.
 
-What the tables keep:
+*Rejected.*
 
-- After ``DISPLACED`` (another process has this broker's id) nothing is served or copied before it is ``REGISTERED``.
-- Writes are open in ``SLAVE``, where puts find no master, and in ``MASTER`` while the lease holds. No way leads to one
-  of them but by a role that replication has taken.
-- Who hands over never writes again, whatever it is elected for. Who resigns takes the next epoch that it hears of. Who
-  yields goes on where nobody follows; where it acknowledges what not all members hold, it writes nothing meanwhile.
+- A flag *slave* beside other flags and due times. Nobody can say which of their combinations exist,
+  and each reader of a flag decides anew what the others mean.
+- One table of all pairs of a state and a retreat. Most of its rows would repeat each other: a retreat changes what a
+  broker asks for, not what role replication is in.
+- To break off a role that is being taken when a newer one is named. Each step would need its undoing. The newer role
+  waits for the end of the older one, which is at most some steps away (``OUTRUN``).
+- Writes that are opened and closed by events. One that is forgotten leaves them open. They follow from the state.
+
+*Why it is right.*
+
+- *Writes are open only in a role that was taken.* They may be open in ``SLAVE``, where puts find no master, and in
+  ``MASTER`` while the lease holds. Only ``TAKEN_SLAVE`` and ``TAKEN_MASTER`` lead there, and ``taken`` says so only of
+  the role that is wanted at that moment.
+- *One role at a time.* ``TAKE`` goes out only if none is under way, and each end of a role says what follows.
+- *No role outlives its registration.* ``DISPLACED`` (another process has this broker's id) leads out of every
+  registered state. A role under way is *stale* from then on: its end leads nowhere, or to the same role taken anew.
+  Nothing is served or copied before the broker is ``REGISTERED`` again.
+- *No epoch is taken after a newer one*: ``named`` accepts no older epoch than the greatest that it knows.
+- *Who retreats does no harm.* Who hands over never writes again: that row is empty. Who resigns takes the next epoch
+  that it hears of. Who yields goes on where nobody follows; where it acknowledges what not all members hold, it writes
+  nothing meanwhile.
 
 Pure: it knows roles, and neither requests nor who answers them. ``docs/reference/replication.md`` shows the tables and
 a diagram of them.

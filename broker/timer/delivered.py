@@ -1,7 +1,33 @@
 """Timers that were delivered, as the log says: whoever becomes master passes them over.
 
-Each delivered message bears a mark and names the one that it was made of (``broker.noted``). It is remembered until the
-slots of its time are done. It knows times and offsets, and does nothing itself.
+*The idea.* A timer is delivered by a put of the message at its topic. That message bears a mark and says of which
+message it was made: the offset of that one in the log (``broker.noted``). So the fact that it was delivered travels
+with the delivered message itself, and every replica hears of it in the order of the log. A new master begins with the
+first slot that is not done, as far as it knows, and asks here before each timer of that slot.
+
+*Rejected.*
+
+- To replicate only how far the wheel is, every few seconds, as RocketMQ does. A new master delivers all of the last
+  seconds once more.
+- A record of its own behind each delivery. A crash between the two leaves a message that was delivered and not noted,
+  and the log grows by one more record for each timer.
+- To look for the message at its topic before each delivery. Its queue may have millions, and consumers wait.
+- To know timers by topic and unique id alone. A sender may send two with the same id, and both are to come. The offset
+  tells them apart; topic and id are compared besides, so that no record can claim the timer of somebody else.
+
+*Why it is right.*
+
+- *What the log says is known before anything is delivered.* A master delivers nothing before it has heard all that its
+  log shows (``hears_all``), so it passes over each timer whose delivered message it holds.
+- *What the log lacks was not delivered*, for a replica that may become master: in the mode that waits for all members,
+  what consumers have seen is in the log of every member. In other modes such a timer may come again, and does not
+  get lost: it is still in its slot.
+- *Nothing is forgotten too early.* A delivery is remembered until the slots of its time are done on this replica
+  (``pass_to``), beyond which nobody asks, and a later process begins to hear at the oldest that is remembered
+  (``begins``). Where more than ``REMEMBERED_MAX`` are open at once, the oldest may come twice.
+- *A cut of the log takes back what it took* (``cut``): such a timer is delivered anew.
+
+It knows times and offsets, and does nothing itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,34 @@
 """Code 37: a producer decides. A commit is one append of the final record and its mark, a rollback is a mark.
 
-A transaction is decided once: what says the same again is answered as done and writes nothing, what contradicts is
-refused. A decision that is under way counts; it is forgotten when the table has it, or when it was not stored.
-Source: ``EndTransactionProcessor`` of RocketMQ 5.5.0, which remembers no decision.
+*The idea.* A transaction is decided once, and the log is what decides. The decision is one put, stored whole or not at
+all. Every replica makes its table of transactions from the same log (``halves``), so the decision outlives its master
+as any acknowledged message does. What says the same again is answered as done and writes nothing; what contradicts is
+refused.
+
+*Rejected.*
+
+- To write the final record now and its mark later, and to remember no decision, as RocketMQ does. A master that is lost
+  in between leaves a half that looks open: it may be committed a second time, or rolled back after consumers read it.
+- A table of decisions in a file of its own. It would have to be replicated and synced in step with the log. The log
+  has both properties already.
+- To wait for the log before a second decision is looked at. It would seem to be the first. So a decision counts from
+  the moment of its put (``_under_way``).
+
+*Why it is right.*
+
+- *No two decisions are put by one master.* One is put only if no other is under way, and the table knows none. One that
+  is under way is forgotten when the table has it (``shown``), when it was not stored, or when it was cut off the log
+  (``cut``). So whatever stands in the log is known here in one of the two places.
+- *Nor by two masters.* A new master decides nothing before its table has all that it held when it was elected
+  (``opened``); what comes earlier waits. In the mode that waits for all members it then holds every
+  decision that was acknowledged.
+- *All halves of a transaction are one.* A half that is put back is named by the first one, so two decisions meet though
+  they name different halves.
+- *A slave that acts* in its master's place has no log to write to. It sends what is committed to another group's master
+  first, then keeps the decision in its ``ledger`` on disk, and answers last. Until the master is back and has put the
+  mark (``settle``), the ledger is asked as the table is. A crash before it is kept may deliver that message twice.
+
+Source: ``EndTransactionProcessor`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations

@@ -1,12 +1,32 @@
 """When the event loop writes and syncs a lone entry itself, and when the writer's thread does.
 
-To wake a thread and be woken by it costs about as much as a good disk takes for a small sync, and a single caller waits
-for both. So a lone entry is written inline, on the loop, which stands still meanwhile. That is a bet on the disk. It is
-taken while writes usually take ``USUAL_S`` or less: a moving average over about ``USUAL_WRITES`` of them. A write that
-takes longer than ``loop_max_s`` is a stall, and stalls come in bursts: a neighbour's backup, a device that collects its
-garbage. After one, so many writes without a stall are asked for before the next bet (``backoff``): twice as many after
-each stall, as in Ethernet's backoff, up to a limit; one fewer after each inline write that goes well. So a bad disk
-costs the loop one stall in ever more writes, and one that has recovered is trusted again.
+*The idea.* To wake a thread and be woken by it costs about as much as a good disk takes for a small sync, and a single
+caller waits for both. So a lone entry is written inline, on the loop, which stands still meanwhile. That is a bet on
+the disk. It is taken while writes usually take ``USUAL_S`` or less: a moving average over about ``USUAL_WRITES`` of
+them. A write that takes longer than ``loop_max_s`` is a stall, and stalls come in bursts: a neighbour's backup, a
+device that collects its garbage. After one, so many writes without a stall are asked for before the next bet
+(``backoff``): twice as many after each stall, as in Ethernet's backoff, up to a limit; one fewer after each inline
+write that goes well. So a bad disk costs the loop one stall in ever more writes, and one that has recovered is trusted
+again.
+
+*Rejected.*
+
+- To write inline always. One stall of a second stops all elections and reads of the process for that second.
+- Never to. A lone caller on a good disk then waits about twice as long.
+- To measure the disk once, as it is opened. What it does later is what counts, and each write tells it for nothing.
+- To trust a disk again after some time. An idle node would bet on a disk that nobody has looked at. Writes count
+  instead.
+- To look at the last write alone. One quick write in a burst of stalls would be the next bet.
+
+*Why it is safe.* It changes who writes, and neither what nor in which order.
+
+- The loop writes only while the thread rests, with nothing handed to it that is not done (``LogWriter.takes_inline``).
+  So the storage has one writer at a time, and no write overtakes another.
+- The write and its sync are those of the thread, and so is the word of a failure, of a full disk and of damage. An
+  entry counts as durable after its sync, as always.
+- Only one frame of one entry is written so. Terms, votes, truncations and snapshots take the usual way.
+- The loop stands still for one write at most, and messages to the peers have left before, so their disks work
+  meanwhile. A process with more groups than one never writes inline: the others would wait for nothing.
 
 A core: it is told how long writes took, and has no clock.
 """
