@@ -117,6 +117,8 @@ class TimerDelivery:
         self._attempts: list[_Attempt] = []
         self._written: deque[tuple[int, list[Due]]] = deque()
         """With the end in the log of what is to be confirmed yet."""
+        self._rolled: deque[tuple[int, Due]] = deque()
+        """With the end in the log of those that wait on there, and are not in the wheel again yet."""
         self._source: Iterator[Due | None] = iter(())
         self._spent: dict[int, None] = {}
         """Hashes of what markers took back: of each slot from ``_spent_from`` on that was opened."""
@@ -145,6 +147,7 @@ class TimerDelivery:
         self._machine.stop()
         self._attempts.clear()
         self._written.clear()
+        self._rolled.clear()
         self._source, self._under_way = iter(()), 0
         self._moving.clear()
         self._spent.clear()
@@ -194,6 +197,7 @@ class TimerDelivery:
         try:
             if not self.keys.timer_stop_enqueue:
                 self._enqueue()
+            self._look_at_rolled()
             self._poll(now_ns)
         except TimersDamaged as damage:
             self._anew(str(damage))
@@ -326,8 +330,15 @@ class TimerDelivery:
         """What was too slow to be answered is done when all who must hold it, do."""
         sure, written = min(self._journal.confirm_offset, self._journal.durable_end), self._written
         while written and written[0][0] <= sure:
-            for due in written.popleft()[1]:
-                self._done(due)
+            log_end, dues = written.popleft()
+            for due in dues:
+                self._done(due, log_end)
+
+    def _look_at_rolled(self) -> None:
+        """What waits on may be due already, if its roll was late: its slot is done when the wheel has it again."""
+        shown, rolled = 0 if self.behind else self._journal.visible.offset, self._rolled
+        while rolled and rolled[0][0] <= shown:
+            self._finish(rolled.popleft()[1])
 
     def _next(self, now_ns: int) -> tuple[list[Due], bool, int]:
         """Timers to deal with together; [] if there is nothing to do now."""
@@ -470,7 +481,7 @@ class TimerDelivery:
         now_ms = self._wall_ms()
         if self._delivered.has(unit.offset, letter.topic, letter.values.get(UNIQ_KEY, "")):
             self.counters.passed_over += 1
-            self._finish(due)
+            self._leave(due, self._journal.visible.offset)
             return None
         if not letter.deletes:
             key = hash(letter.key)
@@ -496,8 +507,9 @@ class TimerDelivery:
         self._under_way -= 1
         now_ns = self._journal.now_ns()
         if result.status is PutStatus.PUT_OK:
+            log_end = result.puts[-1].offset + result.puts[-1].size if result.puts else 0
             for due in dues:
-                self._done(due)
+                self._done(due, log_end)
         elif result.status in WRITTEN and result.puts:
             self._why = f"stored, and not acknowledged yet: {result.status.name} {result.remark}".rstrip()
             self._written.append((result.puts[-1].offset + result.puts[-1].size, dues))
@@ -518,12 +530,19 @@ class TimerDelivery:
         except TimersDamaged as damage:
             self._anew(str(damage))
 
-    def _done(self, due: Due) -> None:
+    def _done(self, due: Due, log_end: int) -> None:
         if due.unit.rolls:
             self.counters.rolled += 1
         else:
             self.counters.delivered += 1
-        self._finish(due)
+        self._leave(due, log_end)
+
+    def _leave(self, due: Due, log_end: int) -> None:
+        """It stands in the log below that."""
+        if due.unit.rolls:
+            self._rolled.append((log_end, due))
+        else:
+            self._finish(due)
 
     def _finish(self, due: Due) -> None:
         if not due.unit.kind & DELETE:

@@ -263,6 +263,24 @@ async def test_too_few_replicas_at_the_due_time_put_off_and_lose_nothing(autojum
         assert bodies(master) == [b"x"]
 
 
+async def test_what_rolls_later_than_it_is_due_is_not_done_before_it_comes(autojump_clock: MockClock) -> None:
+    """Else POP would bring messages back before their acknowledgements came."""
+    async with cluster(controllers=3) as made:
+        nodes = await three(made, **{**ALL, "minInSyncReplicas": "3", "youngMasterHoldMs": "0",
+                                     "timerRollWindowSlot": "4"})
+        master, first, _ = nodes
+        due_ms = wall_ms() + 7_000
+        await good(made, master, TIMER_DELIVER_MS=due_ms)
+        await first.kill()
+        await trio.sleep(30)
+        await first.start()
+        while not bodies(master):
+            assert done_ms(master) <= due_ms
+            await trio.sleep(0.01)
+        assert int(decode_properties(records(master)[0].message.properties)["TIMER_ROLL_TIMES"]) == 1
+        await until(lambda: done_ms(master) > due_ms, within_s=5)
+
+
 async def rejoined(master: Node, back: Node) -> None:
     await back.start()
     await in_sync(master, 2)

@@ -63,6 +63,10 @@ PLANTED: Final = (
     Planted("a new master takes all markers for known", DELIVERY,
             "self._spent_from, self._search = self._store.read_time_ms, self._through_done()",
             "self._spent_from, self._search = 0, self._through_done()", BEHIND),
+    Planted("what rolls is done before the wheel has it again", DELIVERY,
+            "        if due.unit.rolls:\n            self._rolled", "        if False:\n            self._rolled",
+            ("tests/broker/timer/test_timers.py::"
+             "test_what_rolls_later_than_it_is_due_is_not_done_before_it_comes",)),
     Planted("what rolled is taken for what stands before its marker", LETTERS,
             "return ROLL_TIMES in self.values or TIMER_MOVED in self.values", "return TIMER_MOVED in self.values",
             BEHIND),
