@@ -41,8 +41,8 @@ PLAIN: Final = ("one", "two")
 GROUPS: Final = (*PLAIN, FIFO)
 """Those that pop, the last in order."""
 POPPED: Final = (
-    "message to be popped acknowledged", "popped", "popped again", "popped late", "acknowledged in time",
-    "acknowledged late", "put back", "put back again", "put back by a later master", "group reset")
+    "message to be popped acknowledged", "popped", "popped again", "acknowledged in time", "acknowledged late",
+    "put back", "put back again", "put back by a later master", "group reset")
 """What becomes of them: in each campaign."""
 BACK_MS: Final = 7_000
 """Behind the end of its time a message is back, where nothing fails."""
