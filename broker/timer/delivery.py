@@ -113,7 +113,7 @@ class TimerDelivery:
         """A slave enqueues no further: what its master has not enqueued may be late there."""
         self._machine, self._store = machine, machine.store
         self._journal, self._messages, self._log, self._puts = journal, journal.messages, journal.log, puts
-        self._wall_ms = wall_ms
+        self._visible, self._wall_ms = journal.visible, wall_ms
         self._attempts: list[_Attempt] = []
         self._written: deque[tuple[int, list[Due]]] = deque()
         """With the end in the log of what is to be confirmed yet."""
@@ -336,7 +336,7 @@ class TimerDelivery:
 
     def _look_at_rolled(self) -> None:
         """What waits on may be due already, if its roll was late: its slot is done when the wheel has it again."""
-        shown, rolled = 0 if self.behind else self._journal.visible.offset, self._rolled
+        shown, rolled = 0 if self.behind else self._visible.offset, self._rolled
         while rolled and rolled[0][0] <= shown:
             self._finish(rolled.popleft()[1])
 
@@ -481,7 +481,7 @@ class TimerDelivery:
         now_ms = self._wall_ms()
         if self._delivered.has(unit.offset, letter.topic, letter.values.get(UNIQ_KEY, "")):
             self.counters.passed_over += 1
-            self._leave(due, self._journal.visible.offset)
+            self._leave(due, self._visible.offset)
             return None
         if not letter.deletes:
             key = hash(letter.key)
