@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from controller.metadata.invariants import INVARIANTS
-from harness.scenarios.failovers.history import Promise as Asked
+from harness.scenarios.failovers.campaign import Promise as Asked
 from harness.scenarios.interop import __main__ as _registers  # noqa: F401  the scenarios
 from harness.scenarios.interop.scenario import SCENARIOS
 from harness.simulation.brokers.statements import PREDICATES as OF_BROKERS

@@ -1,6 +1,6 @@
 """Hundreds of failovers of real processes under every fault that this machine can make, and what clients saw of them.
 
-    history     what producers were told and consumers saw; the promises asked of it, as a pure function
+    recording   what producers were told and consumers saw, written down and judged as any other history
     traffic     producers, readers that look twice, and the last reading
     faults      what is done to a cluster, each with its undoing
     campaign    the schedule: fault, heal, settle, again; and what must hold of the logs at the end

@@ -25,12 +25,13 @@ from random import Random, SystemRandom
 
 import trio
 
+from harness.histories.reading import open_history
 from harness.nemesis import disks, sandbox
 from harness.nemesis.forwarding import Forwarders, forwarders
 from harness.nemesis.network import Network, namespaces
-from harness.scenarios.failovers.campaign import MODES, Run, differing, groups, names, planned
+from harness.scenarios.failovers.campaign import MODES, Run, broken, differing, groups, names, planned
 from harness.scenarios.failovers.faults import FAULTS
-from harness.scenarios.failovers.history import History, read
+from harness.scenarios.failovers.recording import JudgedHistory, judged
 from mqcluster.plan import Kind
 from mqcluster.processes import Cluster, ClusterError
 from remoting.address import split_address
@@ -70,9 +71,9 @@ async def run(options: argparse.Namespace) -> int:
             server.prefix = network.prefix(server.plan.name)
         if isinstance(network, Forwarders):
             await _forward(network, there)
-        with (root / "history.jsonl").open("w") as file:
+        with (root / "history.jsonl").open("wb") as file:
             chosen = {fault: 1 for fault in FAULTS if fault.__name__ in (options.fault or ())} or FAULTS
-            campaign = Run(there, network, made, modes, Random(seed), History(file), _say, chosen)
+            campaign = Run(there, network, made, modes, Random(seed), JudgedHistory(file), _say, chosen)
             came_back = await _played(campaign, options)
         if not came_back:
             _say(f"SOMETHING DID NOT COME BACK: the logs are in {root}")
@@ -81,9 +82,9 @@ async def run(options: argparse.Namespace) -> int:
     result = {"seed": seed, "network": type(network).__name__, **campaign.result, "logs that differ": apart}
     (root / "result.json").write_text(json.dumps(result, indent=1))
     _say(json.dumps(result, indent=1))
-    broken = bool(campaign.broken or apart)
-    _say("A PROMISE WAS BROKEN" if broken else "NOTHING ACKNOWLEDGED WAS LOST WHERE THAT IS PROMISED")
-    return 1 if broken else 0
+    failed = bool(result["broken"] or apart)
+    _say("A PROMISE WAS BROKEN" if failed else "NOTHING ACKNOWLEDGED WAS LOST WHERE THAT IS PROMISED")
+    return 1 if failed else 0
 
 
 async def _played(campaign: Run, options: argparse.Namespace) -> bool:
@@ -122,14 +123,16 @@ async def _forward(network: Forwarders, there: Cluster) -> None:
 def check(path: Path, modes: Mapping[str, str]) -> int:
     """Judge a history; the exit code."""
     try:
-        account = read(path)
+        verdicts = judged(open_history(path).events)
     except (OSError, ValueError) as error:
         _say(f"{path} cannot be read: {error}")
         return 1
-    found = [each for each in account.verdict()
-             if each.promise in MODES[modes[each.group] if each.group else "default"].promises]
+    if strange := verdicts.keys() - modes.keys():
+        _say(f"{path} has the groups {', '.join(sorted(strange))}, for which no --mode is named")
+        return 1
+    found = broken(verdicts, modes)
     for each in found:
-        _say(f"{each.promise.value}: {each.words}")
+        _say(each)
     _say(f"{len(found)} broken promises")
     return 1 if found else 0
 

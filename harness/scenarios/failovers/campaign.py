@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -18,11 +19,12 @@ import attrs
 import trio
 
 from broker.client import ClientError, MessageQueue, connect
+from harness.checkers.verdict import Valid, Verdict
 from harness.nemesis.disks import Disk
 from harness.nemesis.fault import Begun
 from harness.nemesis.network import Network
 from harness.scenarios.failovers.faults import EXPECTED, FAULTS, FILLS, STALLS, Busy, ClusterScene, Fault
-from harness.scenarios.failovers.history import PROMISED_BY_ALL, Broken, History, Promise, summary
+from harness.scenarios.failovers.recording import JudgedHistory
 from harness.scenarios.failovers.traffic import Traffic
 from harness.scenarios.traffic import queues_of
 from mqcluster.looking import ClusterView, look, until_settled
@@ -42,6 +44,16 @@ HELD_SILENT_S: Final = (2.0, 9.0)
 TWO_AT_ONCE: Final = 0.2
 
 
+class Promise(Enum):
+    """What a mode may promise; the value is the name that ``harness.checkers.queues`` gives it."""
+
+    LOST = "lost"
+    TWICE = "place"
+    UNSEEN = "unseen"
+    DENIED = "denied"
+    PHANTOM = "phantom"
+
+
 @attrs.frozen
 class Mode:
     """What a group's configuration promises."""
@@ -57,6 +69,7 @@ class Mode:
 
 
 ALL: Final = frozenset(Promise)
+PROMISED_BY_ALL: Final = frozenset({Promise.DENIED, Promise.PHANTOM})
 MODES: Final[Mapping[str, Mode]] = {
     "safe": Mode(Durability(), {}, ALL),
     "synced": Mode(Durability(), {"flushDiskType": "SYNC_FLUSH"}, ALL),
@@ -83,7 +96,7 @@ class Run:
     modes: Mapping[str, str]
     """Of each group."""
     chance: Random
-    history: History
+    recording: JudgedHistory
     say: Callable[[str], None]
     faults: Mapping[Fault, int] = attrs.field(factory=lambda: FAULTS)
     client: Client = attrs.field(init=False)
@@ -93,14 +106,15 @@ class Run:
     failovers: int = 0
     gaps_ms: dict[str, list[float]] = attrs.field(factory=dict, init=False)
     """By fault, the longest time without an acknowledgement of a group of which nothing else was done."""
-    broken: list[Broken] = attrs.field(factory=list, init=False)
+    verdicts: Mapping[str, Verdict] = attrs.field(factory=dict, init=False)
+    """Of each group, at the end."""
     began: float = attrs.field(factory=time.monotonic, init=False)
 
     async def play(self, failovers: int, seconds: float, producers: int, pause_s: float) -> None:
         """Until there were so many failovers, or the time is over. Raises ``trio.TooSlowError`` when something did not
         come back."""
         [namesrv] = self.cluster.of_kind(Kind.NAMESRV)
-        self.traffic = Traffic(namesrv.plan.address, self.history)
+        self.traffic = Traffic(namesrv.plan.address, self.recording)
         async with open_client() as self.client:
             await self._settled()
             await self._topic(namesrv.plan.address)
@@ -118,12 +132,13 @@ class Run:
             with trio.fail_after(PATIENCE_S):
                 while True:
                     try:
-                        await self.traffic.read_all(self.queues)
+                        for queue in self.queues:
+                            await self.traffic.read_all(queue)
                         break
                     except ClientError as error:
                         self.say(f"the last reading begins again: {error}")
                         await trio.sleep(1)
-        self.broken = [each for each in self.history.account.verdict() if self._promised(each)]
+        self.verdicts = self.recording.judges.verdicts()
 
     async def _rounds(self, failovers: int, seconds: float) -> None:
         ends, number = time.monotonic() + seconds, 0
@@ -139,9 +154,8 @@ class Run:
                 self.gaps_ms.setdefault(fault, []).append(gap)
             more = sum(after.groups[name].epoch - before.groups[name].epoch for name in self.modes)
             self.failovers += more
-            account = self.history.account
             self.say(f"{number}: {words}; {f'{gap:.0f} ms, ' if gap else ''}{self.failovers} of {failovers} failovers, "
-                     f"{len(account.acked):,} acknowledged, {len(account.broken)} found")
+                     f"{self.recording.judges.counts['acknowledged']:,} acknowledged")
             await trio.sleep(self.chance.uniform(0.1, 0.6))
 
     async def _round(self, view: ClusterView) -> tuple[str, dict[str, str]]:
@@ -187,24 +201,33 @@ class Run:
                 await client.create_topic(TOPIC, queues=1)
                 self.queues = await queues_of(client, TOPIC, list(self.modes))
 
-    def _promised(self, broken: Broken) -> bool:
-        mode = self.modes.get(broken.group)
-        return broken.promise in (MODES[mode].promises if mode else PROMISED_BY_ALL)
-
     @property
     def result(self) -> dict[str, Any]:
         """For people and for files."""
-        counted = Counter(f"{each.promise.value} in mode {self.modes[each.group]}"
-                          for each in self.history.account.broken if not self._promised(each))
+        counts = self.recording.judges.counts
         gaps = {fault: sorted(each) for fault, each in sorted(self.gaps_ms.items())}
         return {
             "failovers": self.failovers, "minutes": round((time.monotonic() - self.began) / 60, 1),
             "modes": {group: MODES[mode].words for group, mode in self.modes.items()},
-            "faults": dict(sorted(self.happened.items())), **summary(self.history.account),
+            "faults": dict(sorted(self.happened.items())),
+            "acknowledged": counts["acknowledged"], "unknown": counts["unknown"], "refused": counts["refused"],
+            "read": counts["received"], "at the end": counts["read at the end"],
             "gaps, ms": {fault: {"rounds": len(each), "p50": _at(each, 0.5), "p99": _at(each, 0.99)}
                          for fault, each in gaps.items()},
-            "not promised": dict(sorted(counted.items())), "broken": [each.words for each in self.broken],
+            "verdicts": {group: each.why for group, each in self.verdicts.items()},
+            "broken": broken(self.verdicts, self.modes),
         }
+
+
+def broken(verdicts: Mapping[str, Verdict], modes: Mapping[str, str]) -> list[str]:
+    """What was promised by a group's mode and broken, and what nobody can tell, in words."""
+    words = []
+    for group, verdict in verdicts.items():
+        counted = {each.value for each in ALL - MODES[modes[group]].promises}
+        if verdict.valid is Valid.UNKNOWN:
+            words.append(f"{group}: nobody can tell: {verdict.why}")
+        words += [f"{group}: {each.promise}: {each.words}" for each in verdict.broken if each.promise not in counted]
+    return words
 
 
 def _at(ordered: Sequence[float], share: float) -> float | None:

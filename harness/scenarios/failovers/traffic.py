@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 import attrs
 import trio
@@ -19,7 +18,9 @@ from broker.client import (
     Start,
     connect,
 )
-from harness.scenarios.failovers.history import History, Op, Place
+from harness.checkers.queues import READ_ALL
+from harness.histories.events import FAIL, INFO, OK
+from harness.scenarios.failovers.recording import JudgedHistory
 
 SEND_TIMEOUT_MS = 3_000
 LOOK_BACK = 256
@@ -28,6 +29,8 @@ LOOK_BACK_S = 1.0
 _SETTINGS = ClientSettings(resend_unknown=False)
 """Each send is one attempt that may have stored it: what a producer is told is the outcome of that one."""
 _READING = ConsumerSettings(suspend_ms=1_000, pull_timeout_ms=3_000)
+Seen = dict[str, str | int]
+"""A message and its place."""
 
 
 @attrs.define
@@ -35,8 +38,7 @@ class Traffic:
     """Producers and consumers of one run."""
 
     name_server: str
-    history: History
-    began: float = attrs.field(factory=time.monotonic)
+    recording: JudgedHistory
     acked_at: dict[str, float] = attrs.field(factory=dict)
     """By group: when it acknowledged last."""
     longest_s: dict[str, float] = attrs.field(factory=dict)
@@ -44,21 +46,25 @@ class Traffic:
     stop: trio.Event = attrs.field(factory=trio.Event)
 
     async def produce(self, queue: MessageQueue, name: str, pause_s: float) -> None:
-        """One after the other, each until its outcome is known, or surely unknown."""
-        number = 0
+        """One after the other, each until its outcome is known, or surely unknown; then it goes on as another process,
+        as the send may still happen."""
+        number = life = 0
+        key = key_of(queue)
         async with connect([self.name_server], producer_group=f"failovers-{name}", settings=_SETTINGS) as client:
             while not self.stop.is_set():
                 number += 1
-                body = f"{name}/{number}"
+                body, process = f"{name}/{number}", f"{name}#{life}"
+                self.recording.begin(process, "send", key, body)
                 try:
                     sent = await client.send(Message(queue.topic, body.encode()), queue=queue,
                                              timeout_ms=SEND_TIMEOUT_MS)
                 except SendUnknown:
-                    self._add(Op.UNKNOWN, body)
+                    self.recording.add(INFO, process, "send", key)
+                    life += 1
                 except ClientError:
-                    self._add(Op.FAILED, body)
+                    self.recording.add(FAIL, process, "send", key)
                 else:
-                    self._add(Op.ACKED, body, Place(queue.broker_name, queue.queue_id, sent.queue_offset))
+                    self.recording.add(OK, process, "send", key, {"body": body, "offset": sent.queue_offset})
                     self._acked(queue.broker_name, time.monotonic())
                 await trio.sleep(pause_s)
 
@@ -74,30 +80,46 @@ class Traffic:
                 async with connect([self.name_server]) as client, client.pull(
                         group, start=Start.FIRST, settings=_READING) as puller:
                     await puller.assign([queue])
-                    await self._follow(puller, queue)
+                    await self._follow(puller, queue, group)
             except ClientError:
                 await trio.sleep(0.2)
 
-    async def _follow(self, puller: Puller, queue: MessageQueue) -> None:
-        looked = trio.current_time()
+    async def _follow(self, puller: Puller, queue: MessageQueue, process: str) -> None:
+        looked, key = trio.current_time(), key_of(queue)
         while True:
-            await self._poll(puller, Op.SAW)
+            self.recording.begin(process, "receive", key)
+            try:
+                seen = await _poll(puller)
+            except ClientError:
+                self.recording.add(FAIL, process, "receive", key)
+                raise
+            self.recording.add(OK, process, "receive", key, seen)
             if trio.current_time() - looked >= LOOK_BACK_S:
                 looked = trio.current_time()
                 puller.seek(queue, max(0, puller.position(queue) - LOOK_BACK))
 
-    async def read_all(self, queues: Sequence[MessageQueue]) -> None:
-        """The last reading: all that the queues hold. Raises ``ClientError``."""
-        async with connect([self.name_server]) as client, client.pull("failovers-last", start=Start.FIRST) as puller:
-            await puller.assign(queues)
-            ends = {queue: await client.max_offset(queue) for queue in queues}
-            while any(puller.position(queue) < end for queue, end in ends.items()):
-                await self._poll(puller, Op.LAST)
+    async def read_all(self, queue: MessageQueue) -> None:
+        """The last reading: all that a queue holds. Raises ``ClientError``."""
+        process = key = key_of(queue)
+        self.recording.begin(process, READ_ALL, key)
+        found: list[Seen] = []
+        try:
+            async with connect([self.name_server]) as client, client.pull(
+                    "failovers-last", start=Start.FIRST) as puller:
+                await puller.assign([queue])
+                end = await client.max_offset(queue)
+                while puller.position(queue) < end:
+                    found += await _poll(puller)
+        except ClientError:
+            self.recording.add(FAIL, process, READ_ALL, key)
+            raise
+        self.recording.add(OK, process, READ_ALL, key, found)
 
-    async def _poll(self, puller: Puller, op: Op) -> None:
-        for message in await puller.poll(timeout_ms=500):
-            queue = message.queue
-            self._add(op, message.body.decode(), Place(queue.broker_name, queue.queue_id, message.queue_offset))
 
-    def _add(self, op: Op, body: str, place: Place | None = None) -> None:
-        self.history.add(round((time.monotonic() - self.began) * 1e3), op, body, place)
+def key_of(queue: MessageQueue) -> str:
+    """A queue's name in a history."""
+    return f"{queue.broker_name}/{queue.queue_id}"
+
+
+async def _poll(puller: Puller) -> list[Seen]:
+    return [{"body": each.body.decode(), "offset": each.queue_offset} for each in await puller.poll(timeout_ms=500)]

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.histories.events import INVOKE, OK, Event
+from harness.histories.jsonlines import line_of
 from harness.nemesis import sandbox
 from harness.nemesis.forwarding import Forwarders
 from harness.scenarios.failovers.campaign import MODES, differing, groups, names, planned
-from harness.scenarios.failovers.history import Note, Op, Place
 
 ROOT = Path(__file__).parents[4]
 
@@ -69,10 +70,16 @@ def test_a_master_whose_disk_is_no_use_is_replaced(fault: str, tmp_path: Path) -
 
 def test_a_history_with_a_loss_fails_where_that_is_promised(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
-    path.write_text(Note(1, Op.ACKED, "a", Place("broker-a", 0, 0)).to_json() + "\n")
+    path.write_bytes(b"".join(line_of(Event(number, kind, 0, f, "broker-a/0", value, number)) for number, (
+        kind, f, value) in enumerate([(INVOKE, "send", "a"), (OK, "send", {"body": "a", "offset": 0}),
+                                      (INVOKE, "read-all", None), (OK, "read-all", [])])))
     assert play(tmp_path, "--check", str(path), "--mode", "default").returncode == 0
     lost = play(tmp_path, "--check", str(path), "--mode", "safe")
-    assert (lost.returncode, "LOST: broker-a, queue 0, offset 0" in lost.stdout) == (1, True), lost.stdout
+    assert (lost.returncode, "broker-a: lost: a was acknowledged at broker-a/0, offset 0" in lost.stdout) == (
+        1, True), lost.stdout
+    path.write_text(path.read_text().replace("broker-a/0", "broker-z/0"))
+    strange = play(tmp_path, "--check", str(path), "--mode", "safe")
+    assert (strange.returncode, "has the groups broker-z, for which no --mode is named" in strange.stdout) == (1, True)
 
 
 def test_a_history_that_cannot_be_read_is_said(tmp_path: Path) -> None:
