@@ -54,17 +54,17 @@ class PutResult(NamedTuple):
 
 
 class NotTaken(PutResult):
-    """Nothing was stored, for a reason that is this message's own: others may fare better."""
+    """Nothing was stored, because of this very message: another one may be stored."""
 
 
 Done = Callable[[PutResult], None]
 HELD_MAX: Final = 10_000
 HELD_BYTES_MAX: Final = 128 << 20
-"""Puts that a young master holds, and of their bodies and properties; it refuses more."""
+"""Limits for puts that a new master holds while replicas join: count, and bytes of bodies and properties."""
 UNFLUSHED_MAX: Final = 100_000
 UNFLUSHED_BYTES_MAX: Final = 128 << 20
-"""Puts that wait for a sync of the disk, and of the log that they are in; more are refused, as by a Java broker whose
-disk is busy."""
+"""Limits for puts that wait for a sync of the disk: count, and bytes of the log. More are refused, as a Java broker
+with a busy disk does."""
 
 
 class _Waiting:
@@ -76,7 +76,7 @@ class _Waiting:
         self.done, self.puts, self.need, self.began_ns = done, puts, need, began_ns
         self.end = puts[-1].offset + puts[-1].size
         self.status = PutStatus.PUT_OK
-        """What became of its flush; what became of its acknowledgements weighs more."""
+        """How its flush ended. How its acknowledgements ended counts more."""
 
     def finish(self, status: PutStatus = PutStatus.PUT_OK, remark: str = "") -> None:
         try:
@@ -118,7 +118,7 @@ class Rightful:
 
 
 class Puts:
-    """Closed until ``serve``. Lives as long as ``journal``."""
+    """Writes puts to ``journal`` and answers each; closed until ``serve``."""
 
     def __init__(self, journal: Journal, config: QuorumConfig, *, sync_flush_timeout_ms: int = 5_000) -> None:
         self._journal = journal
@@ -128,7 +128,7 @@ class Puts:
         self._may: Callable[[int], bool] = _always
         self._young_until_ns = 0
         self._held: deque[tuple[Sequence[Message], Done]] = deque()
-        """In their order. None of them is written before the replicas that it needs are in sync."""
+        """Puts that are held, in order of arrival, until the replicas that they need are in sync."""
         self._held_bytes = 0
         self._unwritten: deque[_Waiting] = deque()
         self._unflushed: deque[_Waiting] = deque()
@@ -144,7 +144,7 @@ class Puts:
 
     @property
     def closed(self) -> str:
-        """Why no puts are taken now; "" while they are."""
+        """Why no puts are taken now; "" while puts are taken."""
         if not self.serving:
             return self._reason
         return "" if self._may(self._journal.now_ns()) else LEASE_OVER
@@ -156,7 +156,7 @@ class Puts:
         self._young_until_ns = self._journal.now_ns() + self._config.young_master_hold_ms * NS_PER_MS
 
     def fence(self, reason: str) -> None:
-        """Closed. Nobody knows who will hold what waits: it ends as ``FLUSH_SLAVE_TIMEOUT``."""
+        """Close writes. Puts that wait end as ``FLUSH_SLAVE_TIMEOUT``: nobody knows which replicas will hold them."""
         self._replication, self._reason = None, reason
         waiting = [*self._unwritten, *self._unflushed]
         self._unwritten.clear()
@@ -167,7 +167,7 @@ class Puts:
         self._release()
 
     def configure(self, config: QuorumConfig, *, sync_flush_timeout_ms: int) -> None:
-        """For puts from now on; those that wait have been promised what was asked when they came."""
+        """Set what puts need from now on. Puts that wait keep the demand under which they came."""
         self._config = config
         self._sync_flush_timeout_ns = sync_flush_timeout_ms * NS_PER_MS
         self._slave_timeout_ns = config.slave_timeout_ms * NS_PER_MS
@@ -215,7 +215,7 @@ class Puts:
         return None
 
     def advanced(self) -> None:
-        """Who holds what has changed, or who is in sync."""
+        """Release puts: replicas hold more of the log than before, or other replicas are in sync."""
         if self._held and not self._denies():
             self._release()
         if self._replication is not None and len(self._unacknowledged):
@@ -229,7 +229,7 @@ class Puts:
     # --- what releases it ------------------------------------------------------------------------------------
 
     def _disk_is_busy(self) -> str:
-        """Why nothing may wait for it any more."""
+        """Why the disk takes no more puts that wait for a sync; "" while it does."""
         waiting = self._unflushed
         if not waiting or not self._journal.sync_flush:
             return ""
@@ -263,7 +263,7 @@ class Puts:
             self._fail(journal.failure)
 
     def _stored(self, put: _Waiting) -> None:
-        """Written and flushed, or not flushed in time. Whether enough replicas hold it, ``advanced`` asks next."""
+        """The put is written and flushed, or was not flushed in time. ``advanced`` asks next who holds it."""
         need = put.need
         if self._replication is None or not need.waits:
             put.finish()

@@ -138,7 +138,7 @@ class Barriers:
         self._granted.append(barrier)
 
     def release(self, applied: int, lease_valid: Callable[[], bool]) -> None:
-        """Let those go whose index is applied. A lease that ended meanwhile costs a round instead."""
+        """Let callers read whose index is applied. Where a lease has ended meanwhile they wait for a round instead."""
         granted = self._granted
         if not granted:
             return
@@ -155,7 +155,7 @@ class Barriers:
         self._granted = left
 
     def _ask_again(self, barrier: Barrier) -> None:
-        """By a round of its own: the tasks keep waiting for this very object."""
+        """Ask again, for a round this time. The tasks keep waiting for this very object."""
         barrier.level, barrier.lease = Read.INDEX, False
         self._again.append(barrier)
         self._bell.ring()
@@ -164,7 +164,7 @@ class Barriers:
         self._refusal = None
 
     def close(self, refusal: Callable[[], RaftError]) -> None:
-        """No reads from now on, and none of those that wait."""
+        """Refuse reads from now on, and those that wait."""
         self._refusal = refusal
         waiting = [*self._gathering.values(), *self._again, *self._asked.values(), *self._granted]
         self._gathering, self._again, self._asked, self._granted = {}, deque(), {}, []
@@ -176,7 +176,7 @@ class Barriers:
         return first_due(self._expiring, self._alarms)
 
     def expire(self, now: int) -> None:
-        """Answer those whose time is over: reading nothing had no effect, so the answer is certain."""
+        """Answer callers whose time is over: a read has no effect, so the answer is certain."""
         expiring = self._expiring
         while expiring and (expiring[0].done or expiring[0].deadline <= now):
             barrier = expiring.popleft()

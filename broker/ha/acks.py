@@ -117,7 +117,7 @@ class Need(NamedTuple):
 
     acks: int
     least: int = 1
-    """So many members the accepted SyncStateSet must have at the release, too: it may have shrunk since the put."""
+    """Members that the accepted SyncStateSet must have at the release, too: it may have shrunk since the put."""
 
     @property
     def waits(self) -> bool:
@@ -126,7 +126,7 @@ class Need(NamedTuple):
 
 @lru_cache(maxsize=64)
 def need_of(acks: int, least: int = 1) -> Need:
-    """There are few: one is made for each, not for each put."""
+    """The ``Need`` of so many holders: one object for all puts that need the same."""
     assert (acks == ALL or acks >= 1) and least >= 1, "the master counts itself"
     return Need(acks, least)
 
@@ -186,8 +186,9 @@ class Holders(Protocol):
 
 
 def satisfied(need: Need, end: int, holders: Holders) -> bool:
-    """Whether a message that ends at ``end`` is held by as many as it needs, and as many are in sync: as were demanded
-    at its put, or as are now, if more. One that waits for nobody was let in, and that is all."""
+    """Whether as many replicas hold the message that ends at ``end`` as it needs, and as many are in sync as it needs.
+
+    The demand is that of its put, or that of now where that is higher. A message that waits for nobody is held."""
     if need.acks == ALL:
         return holders.enough(need.least) and holders.holds_all(end)
     return not need.waits or (
@@ -205,10 +206,10 @@ class PutQueue(Generic[PutT]):
         self._release = release
         self._waiting_max = waiting_max
         self._by_need: dict[Need, list[_Waiting[PutT]]] = {}
-        """In the order of their ends."""
+        """Waiting puts in the order of their ends in the log."""
         self._count = self._number = 0
         self._due_ns = _NEVER
-        """No deadline is before."""
+        """No waiting put has a deadline before this moment."""
 
     def __len__(self) -> int:
         return self._count
@@ -245,7 +246,7 @@ class PutQueue(Generic[PutT]):
                     self._release(put, PutStatus.PUT_OK)
 
     def expire(self, now_ns: int) -> None:
-        """Those whose time is over: the message stays in the log, and nobody knows who holds it."""
+        """Release puts whose time is over: the message stays in the log, and nobody knows which replicas hold it."""
         if now_ns < self._due_ns:
             return
         due: list[_Waiting[PutT]] = []
@@ -257,7 +258,7 @@ class PutQueue(Generic[PutT]):
         self._end(sorted(due, key=itemgetter(2, 1)), PutStatus.FLUSH_SLAVE_TIMEOUT)
 
     def fail_all(self, status: PutStatus = PutStatus.FLUSH_SLAVE_TIMEOUT) -> None:
-        """This broker is master no longer: what waited can be acknowledged by nobody."""
+        """Release all puts: this broker is master no longer, so nobody can acknowledge them."""
         waiting: list[_Waiting[PutT]] = []
         for queue in self._by_need.values():
             waiting += queue
@@ -274,7 +275,7 @@ class PutQueue(Generic[PutT]):
 
 
 def _held(queue: list[_Waiting[PutT]], need: Need, holders: Holders) -> int:
-    """How many of the first are held now. Whoever holds a message holds what is before it."""
+    """How many puts from the front are held now: a replica that holds a message holds all before it."""
     if not queue or not satisfied(need, queue[0][0], holders):
         return 0
     return bisect_left(queue, True, 1, key=lambda waiting: not satisfied(need, waiting[0], holders))

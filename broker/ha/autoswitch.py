@@ -69,7 +69,7 @@ async def at_once(work: Callable[[], None]) -> None:
 
 
 class AutoSwitch(Switching):
-    """``run`` in a nursery, over an open journal; then roles."""
+    """Replication of one broker: ``run`` it in a nursery, over an open journal, then give it roles."""
 
     def __init__(
         self, journal: Journal, epoch_file: EpochFile, config: HaConfig, *, ha_address: str = "",
@@ -119,7 +119,7 @@ class AutoSwitch(Switching):
         await self._take(role, "another broker becomes master", ha_address)
 
     async def leave(self, reason: str) -> None:
-        """No role, until the next one."""
+        """Leave the role; there is none until the next one."""
         async with self._changing:
             await self._leave(reason)
 

@@ -26,19 +26,19 @@ class HaConfig:
     beat_interval_ms: int = 500
     """``haBeatIntervalMs``, ours: so often this end repeats itself, 0: never (``broker.ha.silence``)."""
     silence_ms: int = 2_000
-    """``haSilenceMs``, ours: who beats and says nothing for so long is silent."""
+    """``haSilenceMs``, ours: a peer that beats and then says nothing for so long is silent."""
     handshake_timeout_ms: int = 2_000
-    """``haHandshakeTimeout``, ours: who connects and says nothing, as a port probe does, is closed
+    """``haHandshakeTimeout``, ours: a connection on which nothing is said, as a port probe's, is closed after so long
     (apache/rocketmq#8875)."""
     role_wait_ms: int = 10_000
-    """Ours: who has spoken to a broker that is not master, and may be about to become it, is closed after so long."""
+    """Ours: a broker that is not master yet closes the connection of a slave that has spoken after so long."""
     max_time_not_caught_up_ms: int = 15_000
     """``haMaxTimeSlaveNotCatchup``: a member that long behind leaves the SyncStateSet."""
     admission_ms: int = 1_000
     """Ours: the confirm offset waits at most so long for a slave that is about to join."""
     asked_void_ms: int = 60_000
-    """Ours: a request for a SyncStateSet without an answer is taken for carried out by nobody when it is that old and a
-    later one was refused."""
+    """Ours: a request for a SyncStateSet that got no answer counts as never carried out when it is that old and a later
+    one is refused."""
     transfer_batch_bytes: int = 32 << 10
     """``haTransferBatchSize``."""
     catch_up_batch_bytes: int = 1 << 20
@@ -56,11 +56,11 @@ class HaConfig:
     young_master_shows_all: bool = False
     """Ours: Java's way, see ``broker.ha.insync``."""
     connections_max: int = 256
-    """Ours: so many connections of replicas that copy, and so many of others (``broker.ha.places``)."""
+    """Ours: limit for connections of replicas that copy, and again for all others (``broker.ha.places``)."""
 
     @property
     def veils(self) -> bool:
-        """Whether a new master keeps back what it does not know to be confirmed."""
+        """Whether a new master hides from consumers what it does not know to be confirmed."""
         return self.all_ack_in_sync_state_set and not self.young_master_shows_all
 
     def __attrs_post_init__(self) -> None:

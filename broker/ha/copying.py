@@ -39,14 +39,14 @@ MessageT_contra = TypeVar("MessageT_contra", contravariant=True)
 MessageT = TypeVar("MessageT")
 
 FAULTS: Final = (HaFrameError, StoreError, DamagedRecord)
-"""What ends a connection in words."""
+"""Errors that end a connection, with their words as the reason."""
 
 
 class Decoder(Protocol[MessageT_co]):
-    """Of one connection. Raises ``HaFrameError``."""
+    """Decodes what comes on one connection; raises ``HaFrameError``."""
 
     def feed(self, data: bytes | memoryview) -> Iterable[MessageT_co]:
-        """What views of ``data`` are in it is done with when the next one is asked for."""
+        """Messages in ``data``. Views of ``data`` in a message are valid until the next message is asked for."""
         ...
 
 
@@ -55,7 +55,7 @@ class CopyingCore(Protocol[MessageT_contra]):
 
     @property
     def copies(self) -> bool:
-        """It is far behind, and in no hurry to be read from."""
+        """Whether this replica is far behind, and copies what is old (``Journal.copying``)."""
         ...
 
     def follow(self, address: str | None, now_ns: int) -> Sequence[Output]: ...
@@ -106,7 +106,7 @@ class Copying(ABC, Generic[MessageT]):
         self._follow("the master's HA address changed")
 
     def begin(self) -> None:
-        """Hear of the journal, from now on."""
+        """Listen to the journal, from now on."""
         self._journal.grown.join("copying", self._grown)
         self._journal.ticks.join("copying", self._tick)
         self._journal.disk_changed.join("copying", self._disk_changed)
@@ -121,15 +121,15 @@ class Copying(ABC, Generic[MessageT]):
 
     @abstractmethod
     def _wake(self) -> None:
-        """There is an address to connect to."""
+        """Called when there is an address to connect to."""
 
     @abstractmethod
     def _write(self, data: bytes) -> None:
-        """To the master, if it is connected."""
+        """Send ``data`` to the master, if it is connected."""
 
     @abstractmethod
     def _hang_up(self) -> None:
-        """The connection, if there is one, is to end."""
+        """End the connection, if there is one."""
 
     def _address_to_connect(self) -> str | None:
         """Once for each time that the core wants it."""
@@ -137,7 +137,7 @@ class Copying(ABC, Generic[MessageT]):
         return address
 
     def _connects(self) -> None:
-        """To that address, from now on."""
+        """A connection to that address begins: no reason to leave it is known."""
         self._left = ""
 
     def _opened(self) -> None:
@@ -182,7 +182,7 @@ class Copying(ABC, Generic[MessageT]):
         self._follow(f"this replica's disk is {health.value or 'well again'}")
 
     def _follow(self, reason: str) -> None:
-        """Nobody, while the disk is in trouble: who cannot store holds up all who wait for it."""
+        """No address while the disk is in trouble: a slave that cannot store delays every put that waits for it."""
         address = self.address if self._journal.health is DiskHealth.WELL else None
         if address == self._followed:
             return  # the core, which has it already, would not connect anew
@@ -193,7 +193,7 @@ class Copying(ABC, Generic[MessageT]):
     # --- what the core says ----------------------------------------------------------------------------------
 
     def _do(self, outputs: Iterable[Output]) -> None:
-        """Raises ``StoreError``, ``OSError``, which end the connection; and neither but for what a master sent."""
+        """Carry out outputs of the core. Raises ``StoreError`` and ``OSError``, which end the connection."""
         for output in outputs:
             self._one(output)
 
@@ -227,7 +227,7 @@ class Copying(ABC, Generic[MessageT]):
                 self._leave(reason)
 
     def _gather(self, body: bytes | memoryview, offset: int) -> None:
-        """Keep what is whole of it, behind what was kept before, until this read is heard to its end."""
+        """Keep the whole records of this frame behind those before, until all frames of the read are decoded."""
         begin = offset - self._whole.bytes_held
         whole = self._whole.take(body, offset)
         if not self._gathered:

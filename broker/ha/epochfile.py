@@ -39,10 +39,10 @@ class EpochFile:
     def __init__(self, files: Files, path: str = PATH, *, boot: str = "") -> None:
         self._files, self._path, self._boot = files, path, boot
         self._on_disk: EpochList | None = None
-        """None: nobody knows, as a write failed, or before anything was read."""
+        """The list that is on disk; None before it was read, and after a write that failed."""
 
     def read(self) -> FoundEpochs:
-        """Without any file the log is a plain group's; where there is one that cannot be read, all is copied anew."""
+        """Read both files. Without any the log is a plain group's; with one that cannot be read all is copied anew."""
         main, backup = (self._text(self._path), self._text(f"{self._path}.bak"))
         self._on_disk = None
         try:
@@ -74,7 +74,7 @@ class EpochFile:
             self._files.sync_dir(self._path.rpartition("/")[0])
 
     def write(self, epochs: EpochList) -> None:
-        """On disk when this returns, if it was not yet. Raises ``OSError``."""
+        """Write the list, unless it is on disk already. Synced when this returns. Raises ``OSError``."""
         if epochs == self._on_disk:
             return
         self._on_disk = None

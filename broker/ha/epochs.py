@@ -89,11 +89,11 @@ class EpochList:
         return EpochList((*kept, (epoch, start))[-EPOCHS_MAX:])
 
     def cut_from_offset(self, offset: int) -> EpochList:
-        """Without what begins at ``offset`` or behind it."""
+        """The list without epochs that begin at ``offset`` or behind it."""
         return EpochList(entry for entry in self.entries if entry.start < offset)
 
     def drop_before(self, offset: int) -> EpochList:
-        """Without what ends at or before ``offset``, the log's new beginning."""
+        """The list without epochs that end at or before ``offset``, the log's new beginning."""
         if not self.entries or self.end(0) > offset:
             return self
         kept = EpochList(entry for at, entry in enumerate(self.entries) if self.end(at) > offset)
@@ -101,14 +101,16 @@ class EpochList:
         return kept
 
     def within(self, log_end: int) -> EpochList:
-        """Without what begins behind the log's end: a crash came between cutting the log and writing this list, or
-        between writing it and the first byte of the new reign."""
+        """The list without epochs that begin behind the log's end.
+
+        A crash may come between cutting the log and writing this list, or between that and a new master's first byte.
+        """
         kept = self.cut_from_offset(log_end + 1)
         assert kept.find(log_end) == kept.last == self.find(log_end), "the last entry left is the log's end's"
         return kept
 
     def find(self, offset: int) -> Epoch | None:
-        """Whose byte ``offset`` is; None before the first entry."""
+        """The epoch to which the byte at ``offset`` belongs; None before the first entry."""
         at = bisect_right(self.entries, offset, key=lambda entry: entry.start)
         assert not at or self.entries[at - 1].start <= offset
         return self.entries[at - 1] if at else None

@@ -26,7 +26,7 @@ logger = logging.getLogger("broker")
 
 _READ_BYTES: Final = 1 << 20
 _UNSENT_BYTES_MAX: Final = 64 << 10
-"""Some thousand acknowledgements that the master did not read."""
+"""Limit for acknowledgements that the master did not read, some thousand of them."""
 
 
 class Following(Copying[MessageT]):
@@ -37,7 +37,7 @@ class Following(Copying[MessageT]):
                  trusted: Callable[[], None] = lambda: None) -> None:
         super().__init__(journal, core, decoder, epoch_file, trusted)
         self.read_ms = self.written_ms = 0
-        """Of the wall clock, for people."""
+        """Times of the last read and write by the wall clock, for people."""
         self.rate = 0
         """Bytes in the last second or so."""
         self._read_bytes, self._counted = 0, (0, 0)
@@ -68,7 +68,7 @@ class Following(Copying[MessageT]):
         return HAClientRuntimeInfo(self.address, self.rate, self._journal.end, self.read_ms, self.written_ms)
 
     def _ended(self, address: str, reason: str) -> None:
-        """The same again and again is worth one line."""
+        """Log why a connection ended; the same reason again and again is worth one line."""
         level = logging.DEBUG if self._said == (address, reason) else logging.WARNING
         self._said = address, reason
         logger.log(level, "connection to the master's HA port at %s ended: %s", address, reason)
@@ -76,7 +76,7 @@ class Following(Copying[MessageT]):
     # --- one connection --------------------------------------------------------------------------------------
 
     async def _connection(self, address: str) -> str:
-        """From connecting to the end; why it ended. Raises nothing that the master could cause."""
+        """Connect, and serve the connection to its end; returns why it ended. Raises nothing that a master causes."""
         self._connects()
         reason = ""
         with trio.CancelScope() as self._scope:
@@ -156,7 +156,7 @@ class Following(Copying[MessageT]):
     # --- writing ---------------------------------------------------------------------------------------------
 
     def _write(self, data: bytes) -> None:
-        """At once, if the socket takes it."""
+        """Send at once what the socket takes."""
         if not self.connected:
             return  # it closes, and the core has yet to hear of that: the next one begins with a handshake
         self.written_ms = time.time_ns() // 1_000_000

@@ -31,7 +31,7 @@ class ConfirmMark:
         self._written = 0
 
     def open(self, end: int) -> int:
-        """What is confirmed of a log that ends at ``end``; 0 where nothing is known. Raises ``OSError``."""
+        """What is known to be confirmed of a log that ends at ``end``, else 0. Raises ``OSError``."""
         self._file = self._files.open(self._path, create=True)
         raw = self._file.pread(_BYTES, 0)
         if len(raw) == _BYTES and _SUM.unpack_from(raw, _OFFSET.size)[0] == crc32(raw[:_OFFSET.size]):
@@ -40,7 +40,7 @@ class ConfirmMark:
         return self._written
 
     def write(self, offset: int) -> None:
-        """The system has it when this returns. What it refuses is tried again with the next one."""
+        """Hand a new mark to the system, without a sync. What it refuses is tried again with the next mark."""
         if offset == self._written or self._file is None:
             return
         raw = _OFFSET.pack(offset)
@@ -52,7 +52,7 @@ class ConfirmMark:
             self._written = offset
 
     def cut(self, offset: int) -> None:
-        """The log is cut there next, and other bytes may come to stand behind it. Raises ``OSError``."""
+        """Lower and sync the mark before the log is cut there: other bytes may follow. Raises ``OSError``."""
         if self._written > offset and self._file is not None:
             raw = _OFFSET.pack(offset)
             self._file.pwrite(raw + _SUM.pack(crc32(raw)), 0)

@@ -32,7 +32,7 @@ class LogView(NamedTuple):
     last_file: int = 0
     """Where its last file begins."""
     file_bytes: int = END_OFFSET_OPEN
-    """No frame goes on from one file to the next: a Java slave could not store it."""
+    """A frame ends with its file: a Java slave could not store one that goes on in the next file."""
 
 
 class SendLog(NamedTuple):
@@ -67,15 +67,15 @@ class _Connection:
     handshake: SlaveHandshake | None = None
     answered: bool = False
     ack: int | None = None
-    """None until the first: where its copy begins."""
+    """Its first acknowledgement, where its copy begins; None before that."""
     told_end: int = 0
-    """Of the log, by the answer to its handshake."""
+    """End of the log as the answer to its handshake told it."""
     next: int | None = None
     """Offset of the next byte to send."""
     told: Epoch | None = None
     told_confirm: int = -1
     beat_ns: int = _NEVER
-    """When to say again what was told last; to a slave that beats, or has."""
+    """When to repeat what was told last, to a slave that beats or has beaten."""
 
 
 class HaMaster:
@@ -90,12 +90,12 @@ class HaMaster:
         self._attention = Attention(config, in_sync.started_ns)
         self._began = in_sync.log_end
         self._met: set[int] = set()
-        """Who has acknowledged to this run of the master: what they hold behind ``_began`` comes from it."""
+        """Slaves that have acknowledged to this run of the master: what they hold behind ``_began`` comes from it."""
 
     # --- what happens ----------------------------------------------------------------------------------------
 
     def opened(self, connection: int, now_ns: int) -> None:
-        """Somebody connected, and has said nothing yet."""
+        """A connection was accepted, on which nothing is said yet."""
         assert connection not in self._connections, "each connection has its own number"
         self._connections[connection] = _Connection(Ear(self._attention, now_ns), now_ns, Pace(self._config, now_ns))
 
@@ -110,7 +110,7 @@ class HaMaster:
         return self._ack(connection, here, message.offset, now_ns)
 
     def closed(self, connection: int) -> None:
-        """The connection ended. An older one of a slave that has connected again says nothing about the slave."""
+        """The connection ended. A slave that has connected again meanwhile is not lost by that."""
         here = self._connections.pop(connection, None)
         if here is not None and here.handshake is not None:
             broker_id = here.handshake.broker_id
@@ -130,7 +130,7 @@ class HaMaster:
                 in_sync.acked(broker_id, here.ack, now_ns)
 
     def tick(self, now_ns: int) -> list[Close]:
-        """Time passed: who has been silent for too long."""
+        """Time passed: close connections that were silent for too long."""
         self.in_sync.tick(now_ns)
         self._attention.look(now_ns)
         silent = []
@@ -145,7 +145,7 @@ class HaMaster:
         return silent
 
     def standing(self, connection: int) -> Stage:
-        """How far it has got; a connection that is gone has got nowhere."""
+        """How far this connection has got, for the choice of which one ends."""
         here = self._connections.get(connection)
         if here is None or here.handshake is None:
             return Stage.SILENT
@@ -262,8 +262,10 @@ class HaMaster:
         return log.last_file if here.handshake.sync_from_last_file else log.begin
 
     def _span(self, begin: int) -> tuple[Epoch, int] | None:
-        """Whose byte ``begin`` is, and where that epoch's bytes end. What lies before the first entry, of which
-        nothing is known any more, goes by the first."""
+        """The epoch of the byte at ``begin``, and where that epoch's bytes end.
+
+        Bytes before the first entry, of which nothing is known any more, count as the first epoch's.
+        """
         entries = self.epochs.entries
         if not entries:
             return None

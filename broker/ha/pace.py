@@ -12,12 +12,12 @@ from broker.ha.config import HaConfig
 
 @attrs.define
 class Pace:
-    """Of one connection, since ``refilled_ns``."""
+    """Flow control of one connection, since ``refilled_ns``."""
 
     config: HaConfig
     refilled_ns: int
     _allowance: float = attrs.field(init=False)
-    """Bytes that flow control leaves."""
+    """Bytes that flow control lets through now."""
 
     def __attrs_post_init__(self) -> None:
         self._allowance = float(self.config.flow_control_bytes_per_second)

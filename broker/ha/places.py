@@ -15,9 +15,9 @@ from typing import Final
 import attrs
 
 _SPARED: Final = 4
-"""One part in so many of the places is of those who came last: a replica has that long to say who it is."""
+"""The newest connections keep one place in so many: a replica has that long to say who it is."""
 NEIGHBOURS: Final = 8
-"""So many of one address are no crowd: replicas behind one NAT."""
+"""So many connections of one address are no crowd: they may be replicas behind one NAT."""
 
 
 class Stage(enum.IntEnum):
@@ -25,9 +25,9 @@ class Stage(enum.IntEnum):
 
     SILENT = 0
     SPOKE = 1
-    """What it said makes it no replica that copies, so far."""
+    """It has said nothing so far that makes it a replica that copies."""
     COPIES = 2
-    """It has acknowledged something."""
+    """It has acknowledged a part of the log."""
     MEMBER = 3
     """Its broker id counts for what is confirmed, or is about to."""
 
@@ -42,7 +42,7 @@ class Place:
 
 
 def superfluous(places: Iterable[Place], most: int) -> list[int]:
-    """Whose connections end, so that at most ``most`` copy and as many others are there; ``places`` as they came."""
+    """Connections to end, so that at most ``most`` copy and as many others stay; ``places`` in order of arrival."""
     copying: list[Place] = []
     others: list[Place] = []
     for place in places:
@@ -55,7 +55,7 @@ def superfluous(places: Iterable[Place], most: int) -> list[int]:
 
 
 def _beyond(places: list[Place], most: int, *, newest_first: bool = False, spared: int = 0) -> list[int]:
-    """From the most crowded address, of those the ones that have got least far; never one of the newest ``spared``."""
+    """Connections from the most crowded address, least far first; never one of the newest ``spared``."""
     assert 0 <= spared <= most, "somebody can be ended who is not spared"
     ended: list[int] = []
     while len(places) > most:

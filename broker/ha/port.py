@@ -28,7 +28,7 @@ class Frame(NamedTuple):
 
     data: bytes
     offset: int = -1
-    """-1: it is no part of the log's stream."""
+    """Offset of the log from which the bytes come; -1: they are no part of it."""
     size: int = 0
 
 
@@ -70,15 +70,15 @@ class Link(ABC):
 
     @abstractmethod
     def ring(self) -> None:
-        """Its writer may have something to send."""
+        """Wake the writer: it may have something to send."""
 
     @abstractmethod
     def opened(self) -> None:
-        """It has a side now: what waits is heard."""
+        """The connection has a core now, which hears what has waited."""
 
     @abstractmethod
     def end(self) -> None:
-        """Its stream is to be closed."""
+        """Close the stream of this connection."""
 
     @property
     def host(self) -> str:
@@ -126,24 +126,24 @@ class Port(Generic[LinkT]):
     # --- roles -----------------------------------------------------------------------------------------------
 
     def serve(self, side: Side) -> None:
-        """This broker is master: whoever waits is served."""
+        """This broker is master now: serve the slaves that wait."""
         self._side = side
         for link in [*self.links.values()]:
             if link.side is None and not link.reason:
                 self._open(link, side)
 
     def drop(self, reason: str) -> None:
-        """It is master no longer. What a slave says from now on is heard by nobody."""
+        """This broker is master no longer: end the connections that it served."""
         self._side = None
         self._close([Close(link.number, reason) for link in self.links.values() if link.side is not None])
 
     def wake(self) -> None:
-        """There may be something to send."""
+        """Look at all connections: there may be something to send."""
         for link in self.links.values():
             link.ring()
 
     def tick(self, now_ns: int) -> None:
-        """Time passed: call it some times in a second."""
+        """Time passed: call this some times in a second."""
         if self._side is not None:
             self._close(self._side.tick(now_ns))
         config = self._config
@@ -158,12 +158,12 @@ class Port(Generic[LinkT]):
     # --- connections -----------------------------------------------------------------------------------------
 
     def _new_number(self) -> int:
-        """Of a connection, counted from 1 on in each life of this process."""
+        """A number for a connection, counted from 1 in each life of this process."""
         self._number += 1
         return self._number
 
     def _came(self, link: LinkT) -> None:
-        """Somebody has connected to this port."""
+        """A connection was accepted on this port."""
         self.links[link.number] = link
         if self._side is not None:
             self._open(link, self._side)
@@ -173,7 +173,7 @@ class Port(Generic[LinkT]):
                          for number in superfluous(there, self._config.connections_max)])
 
     def _heard(self, link: LinkT, data: bytes) -> None:
-        """By its side. Raises ``HaFrameError``."""
+        """Bytes came on this connection: its core hears them. Raises ``HaFrameError``."""
         assert link.side is not None, "before that, what comes waits"
         self._close(link.side.heard(link.number, data, self._journal.now_ns()))
         if not link.began:

@@ -28,9 +28,9 @@ from remoting.wakeup import Bell
 logger = logging.getLogger("broker")
 
 _READ_BYTES: Final = 64 << 10
-"""Some thousand acknowledgements."""
+"""Bytes read at one time: some thousand acknowledgements."""
 _FIRST_BYTES: Final = 1 << 10
-"""Kept of who speaks before this broker is master: more than any slave says before it is answered."""
+"""Bytes kept of a slave that speaks before this broker is master: more than any says before it is answered."""
 _ACCEPT_PAUSE_S: Final = 0.1
 _JOIN_BYTES: Final = 64 << 10
 """Up to this size one copy costs less than a second system call."""
@@ -38,17 +38,17 @@ _JOIN_BYTES: Final = 64 << 10
 
 @attrs.define(eq=False)
 class StreamLink(Link):
-    """Over a stream, with a task that reads and one that writes."""
+    """One accepted connection, with a task that reads and one that writes."""
 
     stream: Stream = attrs.field(kw_only=True)
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     bell: Bell = attrs.field(factory=Bell)
     fd: int = -1
-    """Of its socket, if it has one."""
+    """The stream's socket, if it has one."""
     idle: bool = False
-    """Its writer waits for the bell, and has nothing left to write."""
+    """The writer waits for the bell, and has nothing left to write."""
     rest: bytes = b""
-    """Of a frame that the socket did not take whole."""
+    """The rest of a frame that the socket did not take whole."""
     ready: trio.Event = attrs.field(factory=trio.Event)
 
     def ring(self) -> None:
@@ -96,7 +96,7 @@ class HaPort(Port[StreamLink]):
                 nursery.start_soon(self.serve_stream, stream)
 
     async def serve_stream(self, stream: Stream) -> None:
-        """One connection to its end. Raises nothing that the other end could cause."""
+        """Serve one connection to its end. Raises nothing that the other end could cause."""
         peer = ends(stream)[0]
         tune(stream)
         link = StreamLink(self._new_number(), peer, self._journal.now_ns(), stream=stream)
@@ -152,7 +152,7 @@ class HaPort(Port[StreamLink]):
                     link.sent(offset, size)
 
     def _push(self, link: StreamLink) -> bool:
-        """Write one frame, if there is one. False: the writer is to go on."""
+        """Write one frame, if there is one. False where the writer has to go on with it."""
         if link.side is None or link.rest:
             return False
         try:

@@ -15,17 +15,17 @@ import attrs
 from broker.ha.config import NS_PER_MS, HaConfig
 
 LOOK_NS: Final = 100 * NS_PER_MS
-"""A judge plans to look so often: the journal's tick."""
+"""How often a judge plans to look: the journal's tick."""
 
 
 @attrs.define
 class Attention:
-    """This end, of all its connections. It looks at each tick."""
+    """The judge: this end of all connections. It looks at each tick."""
 
     config: HaConfig
     _looked_ns: int | None = None
     _resumed_ns: int | None = None
-    """The end of its last pause."""
+    """When the judge's last pause ended."""
 
     def look(self, now_ns: int) -> None:
         if self._looked_ns is not None and self._paused(now_ns):
@@ -33,21 +33,21 @@ class Attention:
         self._looked_ns = now_ns
 
     def silent(self, heard_ns: int, now_ns: int) -> bool:
-        """Whether nothing said since then is a silence."""
+        """Whether a peer that said nothing since then is silent."""
         return not self._paused(now_ns) and now_ns >= self.silent_ns(heard_ns)
 
     def silent_ns(self, heard_ns: int) -> int:
-        """When nothing said since then becomes one."""
+        """When a peer that says nothing more since then becomes silent."""
         return max(heard_ns, self._resumed_ns or heard_ns) + self.config.silence_ms * NS_PER_MS
 
     @property
     def seldom_ns(self) -> int:
-        """Who repeats itself, and lets more than that pass between, does not beat."""
+        """A peer that lets more than this pass between two repetitions does not beat."""
         return self.config.silence_ms * NS_PER_MS // 3
 
     @property
     def burst_ns(self) -> int:
-        """What a network held up, and lets go, comes within that."""
+        """Bytes that a network held up, and lets go together, come within this time."""
         return self.config.silence_ms * NS_PER_MS // 8
 
     def _paused(self, now_ns: int) -> bool:
@@ -57,17 +57,17 @@ class Attention:
 
 @attrs.define
 class Ear:
-    """Of one connection, at the judge's end. Set ``heard_ns`` at each word."""
+    """What the judge knows of one connection. Set ``heard_ns`` at each word."""
 
     attention: Attention
     heard_ns: int
     beats: bool = False
     _began_ns: int | None = None
-    """When its first words came, if they were said just then."""
+    """When the peer's first words came, if they were said just then."""
     _repeated_ns: int | None = None
-    """When it repeated itself last, what came right behind aside."""
+    """When the peer repeated itself last, not counting what came right behind."""
     _regularly: int = 0
-    """How often in a row at a beat's distance. Once may be what was held up, let go shortly before the next one."""
+    """Repetitions in a row at a beat's distance. A single one may have been held up until shortly before the next."""
     _silent_ns: int | None = None
     """The last word before the silence that was found."""
 
@@ -104,5 +104,5 @@ class Ear:
 
     @property
     def deadline_ns(self) -> int | None:
-        """When it would be silent, if it said nothing more."""
+        """When the peer becomes silent, if it says nothing more."""
         return self.attention.silent_ns(self.heard_ns) if self.beats else None

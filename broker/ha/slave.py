@@ -23,12 +23,12 @@ NEVER: Final = 2**63 - 1
 
 
 class NoEpochs(enum.Enum):
-    """What a log without a single epoch is taken for."""
+    """What is assumed of a log without a single epoch."""
 
     LOST = "lost"
-    """Its epoch file is gone: nothing is known of its bytes, and they are copied anew."""
+    """The epoch file is gone: nothing is known of the log's bytes, and they are copied anew."""
     PLAIN = "plain"
-    """It comes from a group without a controller: what lies before the master's first epoch is taken for the same."""
+    """The log is of a group without a controller: bytes before the master's first epoch count as the same."""
 
 
 @attrs.frozen
@@ -112,13 +112,13 @@ class HaSlave:
         self._attention = Attention(config)
         self._ear = Ear(self._attention, 0)
         self._away_ns: int | None = None
-        """Since when its master answers on no connection; None where it does, and while there is none to connect to."""
+        """Since when the master answers on no connection; None where it answers, and while there is no address."""
         self._greeted = False
-        """The master of this connection has."""
+        """The master of this connection has answered."""
         self._asked_ns = 0
         """When the first acknowledgement left, for which the master waits."""
         self._told = False
-        """It has sent something of its log, or that there is nothing."""
+        """The master has sent bytes of its log, or said that there are none."""
         self._written_ns = 0
         self._beat_ns: int | None = None
         self._received_end = log_end
@@ -135,7 +135,7 @@ class HaSlave:
 
     @property
     def copies(self) -> bool:
-        """It is behind what every replica in sync holds, so it is none of them and fills in what is old."""
+        """Whether it is behind what all replicas in sync hold: then it is not one of them, and copies what is old."""
         return self._confirm_of_master > self._received_end
 
     def master_silent(self, now_ns: int) -> bool:
@@ -159,7 +159,7 @@ class HaSlave:
         return outputs + self.tick(now_ns)
 
     def connected(self, now_ns: int) -> list[Output]:
-        """The connection to the master stands."""
+        """A connection to the master was made."""
         self.state = HaState.HANDSHAKE
         self._ear = Ear(self._attention, now_ns)
         self._written_ns, self._beat_ns = now_ns, None
@@ -167,7 +167,7 @@ class HaSlave:
         return [Send(self._hello.to_bytes())]
 
     def closed(self, now_ns: int) -> None:
-        """The connection ended, or did not come about."""
+        """The connection ended, or could not be made."""
         self._leave("", now_ns, self._config.reconnect_wait_ms)
 
     def tick(self, now_ns: int) -> list[Output]:
@@ -346,7 +346,7 @@ class HaSlave:
         return [SetConfirm(confirm)]
 
     def _ack_what_is_stored(self, now_ns: int) -> list[Output]:
-        """At once, and first for all that was handed over: there the master begins to send."""
+        """Acknowledge what is stored; the first time only all that came: there the master begins to send."""
         if self.state is not HaState.TRANSFER or self.log_end <= self._reported:
             return []
         return [self._ack(now_ns)] if self._reported >= 0 or self.log_end >= self._received_end else []

@@ -47,7 +47,7 @@ class RoleRefused(Exception):
 
 
 REFUSALS: Final = (RoleRefused, StoreError, DamagedRecord, OSError)
-"""What a step may raise."""
+"""Errors that a step may raise: the role is not taken."""
 
 
 @attrs.define(eq=False)
@@ -123,7 +123,7 @@ class Switching(ABC):
             logger.error("the epoch file, or its backup, cannot be read: %s", found.damaged)
         self._no_epochs = found.no_epochs
         self.doubtful_epoch = found.doubtful_epoch
-        """No mastership of it, or of one before: others may hold bytes of it that are gone here."""
+        """The last epoch that this broker may not lead again: others may hold bytes of it that are gone here."""
         self._epochs = found.epochs.within(journal.end)
         if self._epochs != found.epochs:  # of bytes that a crash took; other ones may come to stand there
             epoch_file.write(self._epochs)
@@ -136,14 +136,14 @@ class Switching(ABC):
         self._slave: HaSlave | None = None
         self._copying: Copying[MasterHandshake | Transfer] | None = None
         self._young: InSync | None = None
-        """Of a master between its record and its opening."""
+        """The sets of a new master between the steps ``RECORD`` and ``OPEN``."""
         self._recording = False
         """The epoch file is being written."""
         self._was_joining = self._was_silent = False
         self._replicas = Replicas()
 
     def begin(self) -> None:
-        """Hear of the journal, from now on."""
+        """Listen to the journal, from now on."""
         self._journal.grown.join("role", self._grown)
         self._journal.settled.join("role", self._settled)
         self._journal.ticks.join("role", self._tick)
@@ -159,11 +159,11 @@ class Switching(ABC):
 
     @abstractmethod
     def _begin_to_copy(self, slave: HaSlave) -> Copying[MasterHandshake | Transfer]:
-        """A connection for that core, which follows nobody yet."""
+        """Make a connection for that core; it follows nobody yet."""
 
     @abstractmethod
     def _moved(self) -> None:
-        """A step that waits for the journal is to look again."""
+        """Wake a step that waits for the journal."""
 
     # --- the steps of a role ---------------------------------------------------------------------------------
 
@@ -302,7 +302,7 @@ class Switching(ABC):
         return self._replicas
 
     def demand(self, least: int) -> None:
-        """``minInSyncReplicas`` as it is in force from now on."""
+        """Set ``minInSyncReplicas`` as it is in force from now on."""
         if least != self._least:
             self._least = least
             if self.in_sync is not None:
@@ -310,7 +310,7 @@ class Switching(ABC):
                 self.advance()
 
     def advance(self) -> None:
-        """The SyncStateSet, or what its members hold, is another."""
+        """The SyncStateSet has changed, or what its members hold."""
         if self.in_sync is None:
             return
         self._confirms(self.in_sync.confirm)
@@ -321,12 +321,12 @@ class Switching(ABC):
             self._tell()
 
     def _confirms(self, offset: int) -> None:
-        """So much is held, as far as this master knows."""
+        """Move the confirm offset to where this master knows the log to be held."""
         self._journal.confirm(offset)
 
     @property
     def master_silent(self) -> bool:
-        """Of a slave: nothing comes from its master, as ``HaSlave`` judges it."""
+        """Whether this is a slave that hears nothing from its master, as ``HaSlave`` judges it."""
         return self._slave is not None and self._slave.master_silent(self._journal.now_ns())
 
     def epoch_entries(self) -> list[EpochEntry]:
@@ -373,7 +373,7 @@ class Switching(ABC):
                 core.epochs = kept
 
     def _failed(self, _: StoreFailed) -> None:
-        """Of what the system was given, nobody knows any more what is there."""
+        """After a failed flush the kernel may have dropped pages: nothing unsynced is sure to be there."""
         try:
             self._epoch_file.doubt()
         except OSError as error:

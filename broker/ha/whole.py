@@ -20,7 +20,7 @@ _ALIKE_MAX: Final = 1_024
 
 
 class WholeRecords:
-    """Of one connection; ``file_bytes``: of the log that they are for."""
+    """Whole records of one connection; ``file_bytes`` is the size of the log's files."""
 
     def __init__(self, file_bytes: int) -> None:
         self._file_bytes = file_bytes
@@ -53,7 +53,7 @@ class WholeRecords:
         return whole
 
     def _fill(self, data: bytes | memoryview, offset: int) -> int:
-        """Add to what is held what it lacks; returns how much that was."""
+        """Complete the record that is held with bytes of ``data``; returns how many it took."""
         held, at = self._held, 0
         if not self._needed:
             begin = offset - len(held)

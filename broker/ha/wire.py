@@ -80,9 +80,12 @@ class MasterHandshake:
     epochs: EpochList
 
     def to_bytes(self) -> bytes:
-        """The newest ``EPOCHS_MAX`` entries: a slave that shares only an older one is told of no common epoch, which
-        is safe, where a wrong one would not be. Of a log that begins at 0, the epochs before its first one are told
-        too, as having written nothing: a Java slave that has one of those would find nothing in common, for ever."""
+        """The newest ``EPOCHS_MAX`` entries, as Java has room for no more.
+
+        A slave that shares only an older one finds no common epoch, which is safe; a wrong one would not be. Of a log
+        that begins at 0 the epochs before its first one are told too, as epochs that wrote nothing: a Java slave that
+        has one of those would otherwise find nothing in common, for ever.
+        """
         told = self.epochs.entries[-EPOCHS_MAX:]
         last = told[-1].epoch if told else -1
         if told and told[0].start == 0:
@@ -104,7 +107,7 @@ class Transfer:
     body: bytes | memoryview = b""
 
     def header(self) -> bytes:
-        """What goes before the body."""
+        """The bytes of the frame before its body."""
         return transfer_header(self.offset, len(self.body), self.epoch, self.confirm)
 
     def to_bytes(self) -> bytes:
@@ -158,7 +161,7 @@ def _that_wrote(told: Iterable[tuple[int, int]]) -> EpochList:
 
 
 class _Pieces:
-    """Bytes that wait for the rest of their frame; joined once per frame, however small the pieces."""
+    """Pieces of a frame that wait for the rest; joined once per frame, however small they are."""
 
     def __init__(self) -> None:
         self._held = bytearray()

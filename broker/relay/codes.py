@@ -23,4 +23,4 @@ PUSHED: Final = frozenset(map(int, (
     Code.GET_CONSUMER_STATUS_FROM_CLIENT, Code.GET_CONSUMER_RUNNING_INFO, Code.CONSUME_MESSAGE_DIRECTLY,
     Code.PUSH_REPLY_MESSAGE_TO_CLIENT,
 )))
-"""What comes the other way."""
+"""Requests that a broker sends to its clients."""

@@ -39,9 +39,9 @@ class Listed:
     name_servers: Sequence[str]
     cluster_name: str
     own_address: str
-    """Never asked."""
+    """This broker's address, which is never asked."""
     least_epoch: Callable[[], int | None]
-    """Of a master that is believed; None: nobody is."""
+    """Least epoch of a master that is believed; None: no master is."""
 
 
 @attrs.define(eq=False)
@@ -90,7 +90,7 @@ class MasterFinder:
         return max(found, key=lambda master: master.epoch, default=None)
 
     async def _members(self, listed: Listed) -> Collection[str]:
-        """As the first name server says that knows any."""
+        """Addresses of the group's brokers, from the first name server that knows any."""
         for address in listed.name_servers:
             try:
                 members = await ask_members(

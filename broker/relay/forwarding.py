@@ -28,13 +28,13 @@ from remoting.streams import Connector, TLSContext, connect_tcp, dial
 logger = logging.getLogger("broker.relay")
 
 ANSWER_TIMEOUT_MS: Final = 60_000
-"""Longer than any pull is held; a client stops waiting by itself, long before."""
+"""Longest wait for the master's answer, longer than any pull is held; clients stop waiting long before."""
 PATIENCE_MS: Final = 1_000
 """A request waits so long for a master to be known; clients count one that waits 3 s as lost."""
 WAITING_MAX: Final = 1_000
-"""Requests of one client that wait."""
+"""Limit for requests of one client that wait."""
 HELD_BYTES_MAX: Final = 128 << 20
-"""Of requests, over all clients, that wait or whose answers are awaited; more are refused."""
+"""Limit for bytes of requests, over all clients, that wait or have no answer yet; more are refused."""
 SMALL_BYTES: Final = 16 << 10
 """A client that has none under way may have one of this size even then: a flood of others is not its fault."""
 ONEWAY_BYTES_MAX: Final = 1 << 20
@@ -52,7 +52,7 @@ class _Upstream:
     client: Connection
     connection: Connection | None = None
     waiting: list[Command] = attrs.field(factory=list)
-    """Requests that came before there was one, in their order."""
+    """Requests that came before there was a connection, in their order."""
     held_bytes: int = 0
 
 
@@ -69,7 +69,7 @@ class Forwarder:
         self.forwarded = 0
         """Requests that went on."""
         self.held_bytes = 0
-        """Of those that nobody has answered yet."""
+        """Bytes of requests that nobody has answered yet."""
         self._on = False
         self._config = config or ClientConfig()
         self._connector, self._tls, self._patience_ms, self._codes = connector, tls, patience_ms, codes
@@ -154,12 +154,12 @@ class Forwarder:
         self.held_bytes += size
 
     def _forget(self, upstream: _Upstream) -> None:
-        """What waits will never be sent."""
+        """Give up requests that wait: they will never be sent."""
         waiting, upstream.waiting = upstream.waiting, []
         self._hold(upstream, -sum(map(kept_bytes, waiting)))
 
     def _send(self, upstream: _Upstream, connection: Connection, command: Command, until: float | None = None) -> None:
-        """One that is held; it is no longer when it is answered. ``until``: it is sent again, for so long."""
+        """Send a request that is held; it counts as held until it is answered. ``until``: send it again until then."""
         copy = attrs.evolve(command, flag=command.flag | PASSED_ON, ext=dict(command.ext))
         size, client = kept_bytes(command), upstream.client
         told = _answer(client, command)

@@ -33,7 +33,7 @@ def lingering(path: Path) -> Iterator[None]:
 
 
 def send_away(path: Path) -> bool:
-    """Whether there was such a process, which ends now."""
+    """Tell the process that holds the lock to end; whether there was one."""
     try:
         number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -16,14 +16,14 @@ ORDERLY: Final = frozenset({STOPPED, USAGE, HANDED_OVER})
 
 @attrs.define
 class Lives:
-    """The pauses between one broker's lives. They double while it dies young."""
+    """Pauses before a broker is started again; they double while it dies soon after its start."""
 
     restart_ms: int = 500
     restart_ms_max: int = 30_000
     stable_ms: int = 30_000
     """One that lived so long is started again after ``restart_ms``, another one after twice the last pause."""
     tries: bool = False
-    """Start again one that has never served. Otherwise that is for whoever started it to look after."""
+    """Start a broker again that has never served. Without this, whoever started it has to look after that."""
     _pause_ms: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:

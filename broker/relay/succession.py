@@ -21,9 +21,9 @@ from broker.standing import Role
 logger = logging.getLogger("broker.relay")
 
 PATIENCE_S: Final = 0.2
-"""Most brokers that are between two roles are told within that."""
+"""A broker between two roles waits so long before it looks: most are told their role within that time."""
 LOOK_S: Final = 0.2
-"""Between two looks."""
+"""Pause between two looks for a master."""
 
 
 class SuccessionPart(Part):
@@ -33,7 +33,7 @@ class SuccessionPart(Part):
         self._finder, self._forwarder, self._own_address = finder, forwarder, own_address
         self._search: trio.CancelScope | None = None
         self._wanted = True
-        """This broker serves nobody. So it is at the start."""
+        """This broker serves nobody, as at its start: look for the master."""
         self._nursery: trio.Nursery | None = None
 
     def role_changed(self, role: Role) -> None:

@@ -20,18 +20,18 @@ class Demand:
     def __init__(self, gate: Callable[[], Gate], apply: Callable[[QuorumConfig], None]) -> None:
         self._gate, self._apply = gate, apply
         self._wanted: QuorumConfig | None = None
-        """None: as it was at the start."""
+        """What the operator demands; None: as it was at the start."""
         self._in_force = 0
 
     def change(self, wanted: QuorumConfig) -> None:
-        """The operator wants it so from now on."""
+        """The operator demands this from now on."""
         self._gate().announce(wanted.min_in_sync_replicas)
         self._wanted, self._in_force = wanted, 0
         self.settle()
         assert self._in_force >= wanted.min_in_sync_replicas, "a higher minimum counts at once"
 
     def settle(self) -> None:
-        """Now and then, and before a role is taken: the gate may say something else than it did."""
+        """Look again what the gate says: called now and then, and before a role is taken."""
         in_force = self._gate().in_force
         assert self._wanted is None or in_force >= self._wanted.min_in_sync_replicas, "a gate is raised at once"
         if self._wanted is not None and in_force != self._in_force:

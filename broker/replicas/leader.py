@@ -35,7 +35,7 @@ class LeaderSearch:
         """The active controller said so itself, and has refused nothing and left nothing unanswered since."""
 
     def look(self, now_ns: int) -> list[Output]:
-        """Ask whoever is configured, where it is time to."""
+        """Ask the configured controllers, where it is time to."""
         outputs: list[Output] = []
         times = self._under_way.times
         for address in self._controllers if times.due(Kind.DISCOVER, now_ns) else ():
@@ -46,11 +46,11 @@ class LeaderSearch:
         return outputs
 
     def look_soon(self, now_ns: int) -> None:
-        """Not more often than each ``retry_ms``."""
+        """Ask again at once, but not more often than each ``retry_ms``."""
         self._under_way.times.put_by(Kind.DISCOVER, max(now_ns, self._looked_ns + self._retry_ns))
 
     def failed(self, address: str, now_ns: int) -> None:
-        """That one did not answer, or says that it does not lead."""
+        """The controller that was asked did not answer, or says that it does not lead."""
         if address == self.address:
             self._sure = False
             self.look_soon(now_ns)
@@ -59,7 +59,7 @@ class LeaderSearch:
         return self.address is not None and address in (self.address, self._names.get(self.address))
 
     def renewed(self, address: str, sent_ns: int) -> None:
-        """That one renewed the lease, for a heartbeat that was sent then."""
+        """The controller there renewed the lease, for a heartbeat that was sent at that time."""
         if sent_ns >= self._renewed_ns:
             self._renewed_ns = sent_ns
             if not self.leads(address):
@@ -82,7 +82,9 @@ class LeaderSearch:
         return []
 
     def _lead_by(self, leader: str) -> None:
-        """That controller is the active one. What the one before was asked may be answered still, or never, as by a
-        host that is gone; it is asked again."""
+        """That controller is the active one now: ask it what the one before was asked.
+
+        The one before may answer still, or never, as a host that is gone.
+        """
         self.address = leader
         self._under_way.times.ask_again(due=(Kind.REGISTER, Kind.BEAT, *_ASKED_ANEW), waiting=_ASKED_ANEW)

@@ -22,8 +22,10 @@ class Lease:
     """None until a controller has renewed it for the first time."""
 
     def answered(self, sent_ns: int, renewed: bool | None) -> None:
-        """A heartbeat sent then was answered: None by a controller that knows no leases. Answers may come out of
-        order."""
+        """A heartbeat sent at that time was answered; None: by a controller that knows no leases.
+
+        Answers may come out of order.
+        """
         self.granted = self.granted or renewed is not None
         if renewed and self.length_ns:
             self.until_ns = max(self.until_ns or 0, sent_ns + self.length_ns)
@@ -31,7 +33,7 @@ class Lease:
 
     @property
     def began(self) -> bool:
-        """It was renewed once, or nobody asks for one."""
+        """Whether the lease was renewed once, or nobody asks for one."""
         return not self.granted or not self.length_ns or self.until_ns is not None
 
     def holds(self, now_ns: int) -> bool:
@@ -49,10 +51,10 @@ class Gate:
     """Counts announcements and masterships, so that an answer to an older heartbeat says nothing."""
     in_force: int = attrs.field(default=attrs.Factory(lambda self: self.announced, takes_self=True))
     highest: int = attrs.field(default=attrs.Factory(lambda self: self.announced, takes_self=True), init=False)
-    """Of all that was announced."""
+    """The highest minimum that was ever announced."""
 
     def announce(self, least: int) -> None:
-        """From the next heartbeat on."""
+        """Announce this minimum, from the next heartbeat on."""
         self.announced = least
         self.highest = max(self.highest, least)
         self.generation += 1
@@ -67,7 +69,7 @@ class Gate:
         assert self.announced <= self.in_force
 
     def answered(self, generation: int) -> None:
-        """The active controller answered a heartbeat of that announcement."""
+        """The active controller has answered a heartbeat with that announcement."""
         assert generation <= self.generation, "only what was announced is answered"
         if generation == self.generation:
             self.in_force = self.announced

@@ -84,7 +84,7 @@ OUTDATED: Final = frozenset({
     ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
     ResponseCode.CONTROLLER_INVALID_MASTER,
 })
-"""Those that say so: its epoch may be over by what it asked for itself. What the poll finds decides."""
+"""Answers that say that this broker is outdated: a request of its own may have ended its epoch. The poll decides."""
 
 UNLEASED_BEAT_MS: Final = 200
 """Between heartbeats of a master that was never granted a lease, and serves nobody for the lack of it."""
@@ -137,7 +137,7 @@ class ManagerConfig:
 
 @attrs.frozen
 class LogState:
-    """What there is to tell of the log, and of what carries it."""
+    """What a broker tells of its log, and of the disk below it."""
 
     epoch: int = -1
     max_offset: int = 0
@@ -145,13 +145,13 @@ class LogState:
     in_doubt: bool = False
     """This replica's machine went down, and it may lack what it acknowledged."""
     master_silent: bool = False
-    """A slave's: its master said nothing for so long that it would have."""
+    """A slave's master said nothing for so long that it counts as silent."""
     disk: DiskHealth = DiskHealth.WELL
 
 
 @attrs.frozen
 class _Troubles:
-    """What a heartbeat says of others, and of the disk."""
+    """What a heartbeat says of other brokers, and of the disk."""
 
     silent_epoch: int | None = None
     reaches: str = ""
@@ -248,7 +248,7 @@ class ReplicasManager:
         return outputs + self.tick(now_ns)
 
     def written(self, now_ns: int) -> list[Output]:
-        """The file of the last output is durable, or gone."""
+        """The file of the last output is durable, or removed."""
         assert self._writing, "one file at a time"
         self._writing = False
         return self.tick(now_ns)
@@ -275,13 +275,13 @@ class ReplicasManager:
                                members.sync_state_set, members.sync_state_set_epoch) + self.tick(now_ns)
 
     def role_taken(self, role: Become, now_ns: int) -> list[Output]:
-        """Replication is in that role now."""
+        """Replication has taken that role."""
         doubtful = isinstance(role, BecomeMaster) and role.epoch <= self._doubtful_epoch
         self._yielding.begins(now_ns)
         return self._act(self.machine.taken(role, doubtful=doubtful)) + self.tick(now_ns)
 
     def role_failed(self, role: Become, reason: str, now_ns: int) -> list[Output]:
-        """Replication refused. The old role is over as well; the next poll tries again."""
+        """Replication refused the role. The old role is over as well; the next poll tries again."""
         outputs = [Report(f"cannot take the role of epoch {role.epoch}: {reason}"), *self._act(self.machine.refused()),
                    *self._fence(now_ns)]
         assert not self.serving, "the role before is over as well"
@@ -303,7 +303,7 @@ class ReplicasManager:
         return outputs
 
     def next_deadline(self, now_ns: int) -> int | None:
-        """When time alone is the next to change something. What is overdue after a ``tick`` waits for an event."""
+        """When to tick next though nothing happens. What is overdue after a ``tick`` waits for an event."""
         in_sync = None if self.in_sync is None else self.in_sync.deadline_after(now_ns)
         return min((at_ns for at_ns in (self._times.next_after(now_ns), self.lease.until_ns, in_sync,
                                         self._yielding.deadline_ns(now_ns), self._probing.deadline_ns(now_ns))
@@ -359,7 +359,7 @@ class ReplicasManager:
     # --- registration ----------------------------------------------------------------------------------------
 
     def _register(self, now_ns: int) -> list[Output]:
-        """One step: an id, its application, the address."""
+        """Take the next step to be registered: an id, its application, the address."""
         config = self._config
         if self._writing or self._counted or not self._times.due(Kind.REGISTER, now_ns):
             return []
@@ -776,7 +776,7 @@ class ReplicasManager:
         return [Fence(why)] if why else [Serve()]
 
     def _closed(self, now_ns: int) -> str:
-        """Why writes are; "" where they are open."""
+        """Why writes are closed; "" where they are open."""
         machine, writes = self.machine, self.machine.writes
         if writes is Writes.OPEN or (writes is Writes.LEASED and self.lease.holds(now_ns)):
             return ""
@@ -793,6 +793,6 @@ class ReplicasManager:
 
     def _ask(self, kind: Kind, code: RequestCode, header: Header | None, now_ns: int, on_answer: OnAnswer,
              body: bytes = b"", *, slot: str = "") -> list[Output]:
-        """It is the active controller that is asked."""
+        """Ask the active controller, as far as it is known."""
         assert self.leader is not None
         return self._under_way.send(kind, self.leader, code, header, now_ns, on_answer, body, slot=slot)

@@ -60,7 +60,7 @@ class Membership(ABC):
         self.manager: ReplicasManager = ReplicasManager(config, found, check_code, doubtful_epoch, life=life)
         self._carry = Carrier(self._one, lambda: self.manager.in_sync, advance)
         self._unwritten: Output | None = None
-        """A file that the disk refused."""
+        """The output whose file the disk refused to write or remove."""
 
     def _read(self, path: str) -> str | None:
         content = self._files.read(path)
@@ -82,15 +82,15 @@ class Membership(ABC):
 
     @abstractmethod
     def _send(self, send: SendCommand) -> None:
-        """Begin to send it; ``_answered`` is called with what comes."""
+        """Begin to send this request; ``_answered`` is called with what comes."""
 
     @abstractmethod
     def _change(self, change: Become | Leave) -> None:
-        """Begin it behind those that are under way; then ``_took`` or ``_refused``, but for ``Leave``."""
+        """Begin this role behind those under way; then call ``_took`` or ``_refused``, but not for ``Leave``."""
 
     @abstractmethod
     def _told(self, role: Become) -> None:
-        """This broker is in that role, and nobody but replication and the manager knows."""
+        """This broker has taken that role, and only replication and the manager know yet."""
 
     @abstractmethod
     def _serve(self) -> None:
@@ -102,7 +102,7 @@ class Membership(ABC):
 
     @abstractmethod
     def _report(self, problem: str) -> None:
-        """Something keeps this broker from its work."""
+        """Report what keeps this broker from its work."""
 
     # --- what happens ----------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class Membership(ABC):
     # --- outputs ---------------------------------------------------------------------------------------------
 
     def carry_out(self, outputs: Iterable[Output]) -> None:
-        """In order; what follows from one comes behind those that are there already."""
+        """Carry out outputs in order; what follows from one comes behind those that are there already."""
         self._carry(outputs)
 
     def _one(self, output: Output) -> None:
@@ -168,7 +168,7 @@ class Membership(ABC):
                 self._write(output)
 
     def _write(self, output: Output) -> None:
-        """On this thread: at most a few times in a broker's life, before it serves anybody."""
+        """Write a file on this thread: at most a few times in a broker's life, before it serves anybody."""
         try:
             match output:
                 case WriteApplication(application=application):

@@ -38,14 +38,14 @@ class ProbeMemberRequest(Header):
 
 
 class Probing:
-    """Of one broker. ``judge`` says whose master is silent, ``look`` asks."""
+    """The probes of one broker. ``judge`` says whose master is silent, ``look`` asks."""
 
     def __init__(self, cluster_name: str, broker_name: str, under_way: UnderWay, *, interval_ms: int, silence_ms: int,
                  members_ms: int) -> None:
         """``interval_ms``: between two questions to one member, 0: nobody is asked; ``members_ms``: between two to the
         controller. An answer counts for ``silence_ms`` from when it was asked for."""
         self._role: BecomeSlave | None = None
-        """Under the master that is silent."""
+        """This broker's role under the master that is silent."""
         self._cluster_name, self._broker_name, self._under_way = cluster_name, broker_name, under_way
         self._every_ns, self._fresh_ns = interval_ms * NS_PER_MS, silence_ms * NS_PER_MS
         self._members_ns = members_ms * NS_PER_MS
@@ -66,7 +66,7 @@ class Probing:
 
     @property
     def silent_epoch(self) -> int | None:
-        """Of the master that is silent."""
+        """Epoch of the master that is silent."""
         return None if self._role is None else self._role.epoch
 
     def look(self, now_ns: int, leader: str, self_id: int) -> list[Output]:
@@ -95,13 +95,13 @@ class Probing:
         return outputs
 
     def reaches(self, now_ns: int) -> str:
-        """As a heartbeat says it: "2,3"."""
+        """Members that are reached, as a heartbeat says it: "2,3"."""
         assert self._role is not None or not self._reached_ns, "who was reached under another master does not count"
         return ",".join(str(member) for member, asked_ns in sorted(self._reached_ns.items())
                         if member in self._members and now_ns < asked_ns + self._fresh_ns)
 
     def deadline_ns(self, now_ns: int) -> int | None:
-        """When somebody is to be asked, or is reached no more."""
+        """When a member is to be asked, or counts as reached no more."""
         due = [asked_ns + self._every_ns for asked_ns in self._asked_ns.values()]
         due += [asked_ns + self._fresh_ns for asked_ns in self._reached_ns.values()]
         return min((at_ns for at_ns in due if at_ns > now_ns), default=None)
@@ -117,7 +117,7 @@ class Probing:
         return []
 
     def _answered(self, member: int, asked_ns: int, role: BecomeSlave, answer: Command | None, _: int) -> list[Output]:
-        """In the silence of that master that member was there."""
+        """That member answered, in the silence of that master."""
         if answer is not None and answer.code == ResponseCode.SUCCESS and role == self._role:
             self._reached_ns[member] = max(asked_ns, self._reached_ns.get(member, 0))
         return []

@@ -55,10 +55,10 @@ class RoleTaker(Protocol):
 
 
 class RoleSteps(Protocol):
-    """The rest of the broker, which hears of the role: in this order, and never of two at a time."""
+    """The rest of the broker, which hears of each role: in this order, and of one at a time."""
 
     def taking(self, role: Become) -> str | None:
-        """It is about to be taken. Returns where its master replicates from, if that is known."""
+        """A role is about to be taken. Returns where its master replicates from, if that is known."""
 
     def taken(self, role: Become) -> None:
         """In the turn in which replication has taken it; the writes of a master open right after."""
@@ -130,7 +130,7 @@ class GroupMember(Membership):
         return response(command)
 
     def stop(self, reason: str = "the broker stops") -> None:
-        """No more requests, writes closed."""
+        """End: send no more requests, and close writes."""
         self.carry_out(self.manager.shutdown(self._clock()))
         self._steps.fence(reason)
 
@@ -164,7 +164,7 @@ class GroupMember(Membership):
         self._answered(send, answer)
 
     async def _change_roles(self) -> None:
-        """One at a time, in the order in which they are wanted."""
+        """Take roles one at a time, in the order in which they are wanted."""
         async for change in self._roles_to_take:
             if isinstance(change, Leave):
                 await self._leave(change.reason)
@@ -196,7 +196,7 @@ class GroupMember(Membership):
         self.bell.ring()
 
     def _report(self, problem: str) -> None:
-        """Each trouble now and then, not at each attempt."""
+        """Log a trouble now and then, not at each attempt."""
         now = trio.current_time()
         if now - self._reported.get(problem, -_REPORT_AGAIN_S) >= _REPORT_AGAIN_S:
             if len(self._reported) > 100:

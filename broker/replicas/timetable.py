@@ -46,11 +46,11 @@ class Timetable:
         self._due[kind] = at_ns
 
     def put_by(self, kind: Kind, at_ns: int) -> None:
-        """It is due then at the latest."""
+        """Make this kind due at that time at the latest."""
         self._due[kind] = min(self.at(kind), at_ns)
 
     def next_after(self, now_ns: int) -> int | None:
-        """When time alone makes something due."""
+        """When the next kind is due, of those that wait for no answer."""
         return min((at_ns for kind, at_ns in self._due.items() if at_ns > now_ns and not self.waits(kind)),
                    default=None)
 
@@ -71,12 +71,12 @@ class Timetable:
     # --- others are asked from now on ------------------------------------------------------------------------
 
     def ask_again(self, due: Collection[Kind], waiting: Collection[Kind]) -> None:
-        """At once; of ``waiting`` even what waits for an answer, in any slot."""
+        """Make ``due`` due at once; kinds in ``waiting`` even where they wait for an answer, in any slot."""
         for kind in due:
             self._due.pop(kind, None)
         self._waits = {key: number for key, number in self._waits.items() if key[0] not in waiting}
 
     def keep(self, kinds: Collection[Kind]) -> None:
-        """Nothing is waited for, and only those keep their times."""
+        """Forget what is waited for, and all times but those of these kinds."""
         self._waits.clear()
         self._due = {kind: at_ns for kind, at_ns in self._due.items() if kind in kinds}

@@ -21,7 +21,7 @@ OnAnswer = Callable[[Command | None, int], list[Output]]
 
 @attrs.frozen
 class Asked:
-    """One that waits for its answer."""
+    """A request that waits for its answer."""
 
     address: str
     sent_ns: int
@@ -39,7 +39,7 @@ class UnderWay:
 
     def send(self, kind: Kind | None, address: str, code: RequestCode | int, header: Header | None, now_ns: int,
              on_answer: OnAnswer, body: bytes = b"", *, slot: str = "", timeout_ms: int = 0) -> list[Output]:
-        """Nothing while one of the kind waits for its answer; without a kind, as it comes."""
+        """Send a request, unless one of its kind waits for its answer; one without a kind is always sent."""
         times = self.times
         if kind is not None and times.waits(kind, slot):
             return []
@@ -58,10 +58,10 @@ class UnderWay:
         return [SendCommand(self.number, address, request(code, header, body), timeout_ms or self._timeout_ms)]
 
     def ended(self, number: int) -> Asked | None:
-        """It was answered, or never will be. None: it counts no more."""
+        """A request was answered, or never will be; returns it, or None where it counts no more."""
         assert number <= self.number, "only what was sent ends"
         return self._asked.pop(number, None)
 
     def forget(self) -> None:
-        """No answer counts any more."""
+        """Forget all requests: no answer counts any more."""
         self._asked.clear()

@@ -56,9 +56,9 @@ class Sight:
     """What a master sees of itself and of its members."""
 
     shrinks: bool = False
-    """The set that it is about to ask for has too few members, and the accepted one has enough."""
+    """The set that it would ask for has too few members, and the accepted one has enough."""
     too_few: bool = False
-    """Either has, and for silence."""
+    """One of the two sets has too few members, because some are silent."""
     trouble: bool = False
     """Its disk is full or stalled."""
     heirs: bool = False
@@ -68,7 +68,7 @@ class Sight:
     leased: bool = False
     """Its lease holds."""
     lease_ns: int = 0
-    """How long one lasts."""
+    """How long a lease lasts."""
 
 
 def sight_of(held: InSync, lease: Lease, least: int, *, end: int, disk: DiskHealth, alone: bool, now_ns: int) -> Sight:
@@ -93,9 +93,9 @@ class Yielding:
     void_ns: int
     """A request without an answer is carried out by nobody when it is that old."""
     alone: bool
-    """It answers what not all members hold: it asks when it writes nothing."""
+    """It acknowledges what not all members hold: so it asks only when it writes nothing."""
     reason: Reason | None = None
-    """Of the attempt that is under way."""
+    """Why the attempt that is under way was begun."""
     attempt: int = 0
     """Its number; what is said of an earlier one says nothing of it."""
     _until_ns: int | None = None
@@ -114,7 +114,7 @@ class Yielding:
     """The last."""
 
     def begins(self, now_ns: int) -> None:
-        """A mastership does: members are about to come."""
+        """A mastership begins: its members are about to come."""
         self._rests_until_ns = max(self._rests_until_ns, now_ns + REST_LEAST_NS)
         self._may_shrink = False
 
@@ -134,7 +134,7 @@ class Yielding:
         return self.reason is not None
 
     def asks(self, now_ns: int, sight: Sight) -> bool:
-        """Whether a request leaves now; it has left then."""
+        """Whether a request leaves now; if so it counts as sent."""
         if self.reason is None or now_ns < self._ask_ns or not self._ready(sight):
             return False
         self._ask_ns = now_ns + (ASK_LEASED_NS if self.alone and sight.leased else ASK_AGAIN_NS)
@@ -153,7 +153,7 @@ class Yielding:
         return sight.shrinks and sight.too_few and not self._may_shrink
 
     def deadline_ns(self, now_ns: int) -> int | None:
-        """When time alone may change what is to be done."""
+        """When to look again though nothing happens."""
         sight = self._sight
         if self.reason is None:
             due = [self._rests_until_ns] if sight.trouble or sight.too_few else []

@@ -1,4 +1,4 @@
-"""The one who writes: takes everything that waits, one block, one sync, one word back.
+"""Writes to the log's disk: takes all writes that wait, puts them into one block, syncs once and reports once.
 
 ``LogWriter`` is a long-lived thread beside an event loop; ``InlineWriter`` does the same on the loop, for simulated
 disks and deterministic tests. Both know tokens and sync policies, and nothing of terms or of what is written. They
@@ -31,7 +31,7 @@ class CallSoon(Protocol):
 
 @attrs.frozen
 class WriterEvents:
-    """What the writer says, on the event loop and never from inside a call of it."""
+    """What the writer reports, on the event loop, and never from inside a call to the writer."""
 
     durable: Callable[[Mapping[int, int]], object]
     """By group: the last token that counts as durable under the policy."""
@@ -42,15 +42,15 @@ class WriterEvents:
     kept: Callable[[Mapping[int, int]], object] = lambda groups: None
     """These groups keep the oldest segment of a log that should be shorter, with so many bytes at least."""
     damaged: Callable[[Mapping[int, DamagedLog]], object] = lambda groups: None
-    """These groups' entries are damaged, all that are known of by now. Nothing of theirs is durable any more."""
+    """All groups that are known by now to have damaged entries. No write of theirs counts as durable any more."""
 
 
 class _Stop:
-    """Ends the thread, behind what was submitted."""
+    """Ends the thread, after all that was submitted before it."""
 
 
 class _Resume:
-    """The loop knows that the disk is full; what follows was submitted with that in mind."""
+    """Marks in the queue where the loop knew that the disk is full: writes behind it were submitted after that."""
 
 
 SCRUB_BYTES: Final = 128 << 10
@@ -59,7 +59,7 @@ SCRUB_PAUSE_S: Final = 0.25
 RETRY_S: Final = 1.0
 """How long to wait before asking a full disk for a spare segment again."""
 REPORT_LATE_S: Final = 0.001
-"""How long the loop is left asleep when all acknowledgements that a write was for have left."""
+"""How long a report waits for the loop to wake by itself, where all acknowledgements have left already."""
 _STOP: Final = _Stop()
 _RESUME: Final = _Resume()
 _Acked = tuple[Write, EarlyAck | None]
@@ -73,7 +73,7 @@ def _last_tokens(writes: list[Write]) -> dict[int, int]:
 
 
 def _send_early_acks(acked: list[_Acked]) -> bool:
-    """Of each group the last. Whether all of them left."""
+    """Send the last acknowledgement of each group; returns whether all of them left."""
     left = True
     for ack in {write.group: ack for write, ack in acked if ack is not None}.values():
         left = ack.send() and left
@@ -111,7 +111,7 @@ class Worker:
 
 
 class LogWriter:
-    """A thread that writes. ``submit`` never blocks. Two more help: one prepares segments, one scrubs them once.
+    """A thread that writes; ``submit`` never blocks. Two more help: one prepares segments, one scrubs them once.
 
     *Group commit*: all that waits when a sync ends goes into the next block, so that the cost of a sync is shared by as
     many writes as came during the one before. No timer gathers them: a lone write never waits for company.
@@ -145,11 +145,11 @@ class LogWriter:
         self.report_now = False
         """Set by the loop: wake it for every report."""
         self._report_later = False
-        """There are reports that the loop was not called for yet."""
+        """There are reports of which the loop was not told yet."""
         self._failed = self._full = False
         self._due = 0.0
         self._damaged: Mapping[int, DamagedLog] = {}
-        """What the loop was told of."""
+        """Damage that the loop was told of."""
         self._maintaining = False
         self._maintain_after = 0.0
         self.worker = Worker(call_soon, "raft-storage-worker")
@@ -168,7 +168,7 @@ class LogWriter:
         self._put(write)
 
     def submit_with_ack(self, write: Write, ack: EarlyAck | None) -> None:
-        """Hand over a write that nobody waits for, but for whom the acknowledgement is for."""
+        """Hand over a write, with an acknowledgement that leaves as soon as it is durable: nobody else waits for it."""
         self._put((write, ack))
 
     def _put(self, item: _Item) -> None:
@@ -181,11 +181,11 @@ class LogWriter:
                 and self._storage.only_appends(len(write.frames[0].data)))
 
     def write_inline(self, write: Write) -> bool:
-        """On the loop: write and sync this now. Whether it is durable; if it is not, the events will tell why."""
+        """Called on the loop: write and sync this now. Whether it is durable; if not, the events will tell why."""
         return self._write([write]) and write.group not in self._storage.damaged
 
     def report(self) -> None:
-        """On the loop: tell what is durable."""
+        """Called on the loop: tell what is durable."""
         while self.reports:
             self._events.durable(self.reports.popleft())
 
@@ -227,7 +227,7 @@ class LogWriter:
             self._guarded_sync()
 
     def _take(self, queue: SimpleQueue[_Item]) -> list[_Item]:
-        """Everything that waits; under the interval policy not past the time of the next sync."""
+        """Take all that waits in the queue; under the interval policy wait no longer than until the next sync."""
         if self._due or self._report_later:
             patience = max(0.0, self._due - time.monotonic()) if self._due else REPORT_LATE_S
             try:
@@ -309,13 +309,13 @@ class LogWriter:
         self._events.failed(error)
 
     def _tell_full(self) -> None:
-        """On the loop, which must know what was kept before it gives up all the rest."""
+        """Called on the loop, which must know what was kept before it gives up all the rest."""
         self.report()
         self._put(_RESUME)
         self._events.disk_full()
 
     def _scrub(self) -> None:
-        """Once, from the oldest segment to the newest sealed one, gently. Damage is told as a failure."""
+        """Read all sealed segments once, slowly, from the oldest on. Damage is reported as a failure."""
         try:
             for _ in self._storage.scrub(step_bytes=SCRUB_BYTES):
                 if self._closing.wait(SCRUB_PAUSE_S):
