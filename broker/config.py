@@ -73,7 +73,7 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys, ActingKeys):
     bind_address: str = key("0.0.0.0", "address to listen at")
     listen_port: int = key(10_911, "port of clients and others", least=0, most=_PORTS)
     fast_listen: bool = key(True, "ours: listen at listenPort - 2 as well, which old clients use for some requests")
-    ha_listen_port: int = key(10_912, "port of slaves", least=0, most=_PORTS)
+    ha_listen_port: int = key(10_912, "port of slaves; default, and with 0: listenPort + 1", least=0, most=_PORTS)
     ha_master_address: str = key("", "plain slave: the master's haListenPort; default: as the name server says")
     namesrv_addr: str = key("", "name servers: host:port;host:port")
     fetch_name_srv_addr_by_dns_lookup: bool = key(
@@ -373,7 +373,11 @@ def from_properties(given: Mapping[str, str], *, start: BrokerConfig | None = No
     if "diskSpaceCleanForciblyRatio" in given:  # who names the ratio of a deletion wants it
         given = {"cleanFileForciblyEnable": "true", **given}
     given = in_profile(given, start, start.detection_profile, given.get("detectionProfile", "").strip(), PROFILES)
-    return attrs.evolve(read(type(start), given, start=start), without_meaning=kept)
+    made = read(type(start), given, start=start)
+    follows = "haListenPort" not in given and start.ha_listen_port == start.listen_port + 1
+    if follows or not made.ha_listen_port:
+        made = attrs.evolve(made, ha_listen_port=made.listen_port + 1 if made.listen_port else 0)
+    return attrs.evolve(made, without_meaning=kept)
 
 
 def to_properties(config: BrokerConfig) -> dict[str, str]:

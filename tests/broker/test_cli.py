@@ -28,7 +28,7 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(
     assert cli.main(["-c", str(file), "-n", "new:1", "-D", "listenPort=30911", "-p"]) == STOPPED
     shown = printed(capsys)
     assert (shown["brokerName"], shown["namesrvAddr"], shown["listenPort"]) == ("a", "new:1", "30911")
-    assert (shown["haListenPort"], shown["configStorePath"]) == ("10912", str(file))
+    assert (shown["haListenPort"], shown["configStorePath"]) == ("30912", str(file))
 
 
 def test_what_is_not_configured_is_this_machine_s(capsys: pytest.CaptureFixture[str]) -> None:

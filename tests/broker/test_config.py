@@ -141,6 +141,20 @@ def test_relations_between_keys(given: dict[str, str], key: str) -> None:
     assert refused.value.key == key
 
 
+@pytest.mark.parametrize(("given", "port"), [
+    ({}, 10912), ({"listenPort": "30911"}, 30912), ({"listenPort": "30911", "haListenPort": "0"}, 30912),
+    ({"listenPort": "30911", "haListenPort": "40000"}, 40000), ({"listenPort": "0"}, 0),
+])
+def test_slaves_have_the_port_above_that_of_clients_unless_the_file_says_another(
+    given: dict[str, str], port: int,
+) -> None:
+    config = from_properties(given)
+    assert config.ha_listen_port == port
+    assert from_properties({"fileReservedTime": "3"}, start=config).ha_listen_port == port
+    moved = 20912 if port in (0, 10912, 30912) else port
+    assert from_properties({"listenPort": "20911"}, start=config).ha_listen_port == moved
+
+
 def test_addresses_and_what_follows_from_the_keys() -> None:
     config = from_properties({
         **NAMED, "listenPort": "20911", "haListenPort": "20912", "brokerIP2": "10.1.0.1",
