@@ -57,10 +57,10 @@ Failure: TypeAlias = Callable[[int, int], RaftError]
 
 @attrs.define(eq=False)
 class Batch:
-    """Commands that travel together, and who waits for them."""
+    """Commands that travel together, and the callers that wait for them."""
 
     room: int
-    """Bytes that may still join; below 0: nobody may."""
+    """Bytes of commands that may still join; below 0: none may."""
     capacity: int
     """Entries it may hold."""
     failure: Failure | None = None
@@ -79,10 +79,10 @@ class Batch:
     term: int = 0
     deadline: int = 0
     done: bool = False
-    """Nobody will be woken by it any more."""
+    """All callers were woken, or there are none."""
 
     def result(self, position: int) -> Any:
-        """Of the command at ``position``; raises why there is none."""
+        """Result of the command at ``position``; raises why there is none."""
         if position < len(self.results):
             return self.results[position]
         raise self._error(position, 1)
@@ -189,7 +189,7 @@ class Proposals:
         self._alarms = Alarms[Batch | _Waiter](_waits)
         self._seal_at = 0
         self._alone = False
-        """The latest batch had one entry: whoever comes next has nobody to gather with."""
+        """The latest batch had one entry: the next caller is likely to be alone, too."""
         self._count = self._bytes = 0  # sealed or in flight, without the batch that gathers
 
     # --- callers ---------------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class Proposals:
         return waiter.batch, waiter.position
 
     def _check(self, commands: Sequence[bytes]) -> int:
-        """Their bytes, with the frame's table; raises what forbids proposing them."""
+        """Bytes of these commands; raises what forbids proposing them."""
         if self._refusal is not None:
             raise self._refusal()
         for command in commands:
@@ -306,7 +306,7 @@ class Proposals:
         return self._batch
 
     def _limits(self) -> tuple[int, int]:
-        """(entries, bytes) that may be taken beside what is sealed or in flight."""
+        """Entries and bytes that may be taken beside what is sealed or in flight."""
         return self._config.proposals_pending_max - self._count, self._config.uncommitted_bytes_max - self._bytes
 
     def _join(self, batch: Batch, commands: Sequence[bytes], size: int) -> int:
@@ -370,7 +370,7 @@ class Proposals:
 
     @property
     def pending(self) -> tuple[int, int]:
-        """(proposals, bytes) without a fate."""
+        """Count and bytes of proposals without a fate."""
         gathered = self._batch.commands
         return self._count + len(gathered), self._bytes + sum(map(len, gathered))
 

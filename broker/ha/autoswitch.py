@@ -168,7 +168,7 @@ class AutoSwitch(Switching):
                 if self.shown:
                     return
                 await trio.sleep(_LOOK_S)
-        logger.warning("master, though consumers do not see all yet that is confirmed: waited %d ms",
+        logger.warning("this broker is master, though consumers do not see all that is confirmed yet: waited %d ms",
                        self._config.dispatch_wait_ms)
 
     def _begin_to_copy(self, slave: HaSlave) -> Following[MasterHandshake | Transfer]:

@@ -45,7 +45,7 @@ from broker.ha.config import NS_PER_MS, HaConfig
 from broker.ha.silence import Ear
 
 _RESTS: Final = 4
-"""Times ``admission_ms`` that a slave is not waited for, after it was in vain for once; doubled each time."""
+"""After a slave was waited for in vain it rests so many times ``admission_ms``; twice as long each further time."""
 _DOUBLINGS_MAX: Final = 4
 
 
@@ -56,24 +56,24 @@ class _Slave:
     """Its connection was here and closed."""
     learner: bool = False
     ear: Ear | None = None
-    """Of its present connection."""
+    """What is heard on its present connection."""
     ack: int | None = None
-    """Of this connection."""
+    """What it has acknowledged on its present connection; None: nothing."""
     sent_max: int = 0
-    """The master's end at a send, and when that was: of the last one, unless an earlier one is not acknowledged yet. A
-    busy master sends more while acknowledgements travel, and none would ever tell of its last send."""
+    """Log end at the oldest send that is not acknowledged yet, else at the last send; ``sent_ns`` is its time. A busy
+    master sends more while acknowledgements travel: none would ever be of its last send."""
     sent_ns: int = 0
     caught_up_ns: int = 0
     joins_until_ns: int | None = None
     failed: int = 0
-    """How often in a row it was waited for in vain, and when the last time ended. One that came up, and was not asked
-    for since no controller answered, is not to blame: that counts as the first time."""
+    """How often in a row it was waited for in vain, and when the last time ended. A slave that came up, and was not
+    asked for because no controller answered, is not to blame: that counts as the first time."""
     failed_ns: int = 0
 
 
 @attrs.define(eq=False)
 class InSync:
-    """Of one mastership: made anew at each. ``confirm`` is where the last one, or the slave that this was, ended."""
+    """The sets of one mastership, made anew at each. ``confirm``: where the log is confirmed, as far as is known."""
 
     self_id: int
     config: HaConfig
@@ -94,7 +94,7 @@ class InSync:
     _was_enough: bool = attrs.field(default=False, init=False)
     _slaves: dict[int, _Slave] = attrs.field(factory=dict, init=False)
     _counted: list[_Slave] | None = attrs.field(default=None, init=False)
-    """The other members, until who they are changes: each put and each acknowledgement asks for them."""
+    """The other members, kept until the sets change: each put and each acknowledgement asks for them."""
 
     def __attrs_post_init__(self) -> None:
         assert 0 <= self.confirm <= self.log_end, "only what is in the log is confirmed"
@@ -120,13 +120,13 @@ class InSync:
         slave.sent_max, slave.sent_ns = self.log_end, now_ns
 
     def sent(self, broker_id: int, now_ns: int) -> None:
-        """It was sent what there was."""
+        """The slave was sent all that there was."""
         slave = self._slave(broker_id)
         if slave.ack is not None and slave.ack >= slave.sent_max:
             slave.sent_max, slave.sent_ns = self.log_end, now_ns
 
     def acked(self, broker_id: int, offset: int, now_ns: int) -> None:
-        """Its log ends at ``offset``, by the connection that is its present one."""
+        """The slave says, on its present connection, that its log ends at ``offset``."""
         slave = self._slave(broker_id)
         assert slave.connected, "what is acknowledged counts for as long as its connection"
         assert (slave.ack or 0) <= offset <= self.log_end, "a slave's log grows, and holds no more than the master's"
@@ -146,7 +146,7 @@ class InSync:
         self._counted = None
 
     def tick(self, now_ns: int) -> None:
-        """A slave that did not come up in time is waited for no longer."""
+        """Time passed: wait no longer for slaves that did not come up in time."""
         for broker_id, slave in self._slaves.items():
             if slave.joins_until_ns is not None and slave.joins_until_ns <= now_ns:
                 slave.failed, slave.failed_ns = 1 if broker_id in self._ready() else slave.failed + 1, now_ns
@@ -155,7 +155,7 @@ class InSync:
         self._confirm()
 
     def demand(self, least: int) -> None:
-        """``minInSyncReplicas`` is ``least`` from now on."""
+        """Set ``minInSyncReplicas`` to ``least`` from now on."""
         assert least >= 1, "the master itself is in sync"
         self.least = least
         self._confirm()
@@ -163,8 +163,8 @@ class InSync:
     def silent(self, now_ns: int) -> frozenset[int]:
         """Members that beat, and have said nothing for so long that they are not waited for.
 
-        Where too few would stay if those left as well who fall silent within a beat, all stay for that long: members of
-        whom this master lost sight together leave together, since only who is in sync may lead on without it.
+        Others may be about to fall silent, within a beat. Where too few would stay if they left as well, all stay for
+        that long: members that this master lost together leave together, as only members may lead on without it.
         """
         found = frozenset(member for member in self.accepted if self._is_silent(member, now_ns))
         if not found:
@@ -176,8 +176,10 @@ class InSync:
     # --- requests to the controller --------------------------------------------------------------------------
 
     def wanted(self, now_ns: int) -> frozenset[int] | None:
-        """The set to ask for now, None when it is the accepted one. Evaluated anew for each request, so that a
-        controller which is away finds no queue of old wishes."""
+        """The set to ask for now; None where it is the accepted one.
+
+        It is found anew for each request, so a controller that comes back meets no queue of old wishes.
+        """
         limit = now_ns - self.config.max_time_not_caught_up_ms * NS_PER_MS
         stay = {member for member in self.accepted if member == self.self_id or self._keeps_up(member, limit)}
         target = frozenset((stay | set(self._ready())) - self.silent(now_ns) | {self.self_id})
@@ -187,7 +189,7 @@ class InSync:
         return next(iter(self.asked.values()), None)
 
     def ask(self, request: int, members: frozenset[int], now_ns: int) -> None:
-        """A request leaves; until it is answered its members count too."""
+        """A request leaves. Until it is answered its members count, too."""
         assert self.self_id in members, "no master asks for a set without itself"
         assert request not in self.asked, "each request has its own number"
         self.asked[request] = members
@@ -199,8 +201,8 @@ class InSync:
     def refused(self, request: int, now_ns: int, *, epoch_stands: bool) -> None:
         """The controller answered that this very request changed nothing. No answer is no refusal.
 
-        ``epoch_stands``: not for its epoch, so what was asked for before it has not been carried out so far, and after
-        so long never will be. A refusal for the epoch says the very opposite.
+        ``epoch_stands``: it was not refused for its epoch. So no earlier request has been carried out so far, and one
+        that is old enough never will be. A refusal for the epoch says the very opposite.
         """
         void = now_ns - self.config.asked_void_ms * NS_PER_MS if epoch_stands else -1
         for asked in [asked for asked in self.asked if asked == request or self._asked_ns[asked] <= void]:
@@ -210,8 +212,10 @@ class InSync:
         self._confirm()
 
     def accept(self, members: Iterable[int], epoch: int) -> bool:
-        """The controller's set, from whatever answer. An older or equal epoch changes nothing: requests under way may
-        still be carried out."""
+        """Take the controller's set from an answer, whichever it is; returns whether it is newer.
+
+        An older or equal epoch changes nothing: requests under way may still be carried out.
+        """
         if epoch <= self.accepted_epoch:
             return False
         self.accepted, self.accepted_epoch = frozenset(members), epoch
@@ -227,7 +231,7 @@ class InSync:
 
     @property
     def members(self) -> frozenset[int]:
-        """Accepted, asked for and joining: whoever may be the next master without losing anything."""
+        """Members that are accepted, asked for or joining: any of them may be the next master and lose nothing."""
         joining = {broker_id for broker_id, slave in self._slaves.items() if slave.joins_until_ns is not None}
         return self.accepted.union({self.self_id}, joining, *self.asked.values())
 
@@ -240,7 +244,7 @@ class InSync:
         return True
 
     def holders(self, end: int) -> int:
-        """Distinct replicas with the log up to ``end``, learners aside."""
+        """How many replicas hold the log up to ``end``, this one among them and learners not."""
         return (self.durable_end >= end) + sum(
             slave.ack is not None and slave.ack >= end for slave in self._slaves.values() if not slave.learner)
 
@@ -249,12 +253,12 @@ class InSync:
 
     @property
     def joining(self) -> bool:
-        """Whether the confirm offset waits for somebody who is about to join."""
+        """Whether the confirm offset waits for a slave that is about to join."""
         return any(slave.joins_until_ns is not None for slave in self._slaves.values())
 
     @property
     def acks(self) -> dict[int, int | None]:
-        """Of the connected, learners aside."""
+        """What connected slaves have acknowledged, by id; learners are left out."""
         return {broker_id: slave.ack for broker_id, slave in self._slaves.items()
                 if slave.connected and not slave.learner}
 
@@ -263,7 +267,7 @@ class InSync:
         return {member: ack for member, ack in self.acks.items() if not self._is_silent(member, now_ns)}
 
     def deadline_after(self, now_ns: int) -> int | None:
-        """When time alone is the next to change what is wanted or waited for."""
+        """When to look again though nothing happens: what is wanted or waited for may change."""
         limit = self.config.max_time_not_caught_up_ms * NS_PER_MS
         due = [slave.joins_until_ns for slave in self._slaves.values() if slave.joins_until_ns is not None]
         for slave in map(self._slave, self.accepted - {self.self_id}):
@@ -294,7 +298,7 @@ class InSync:
         return slave is not None and slave.ear is not None and slave.ear.silent(now_ns)
 
     def _falls_silent(self, member: int, now_ns: int) -> bool:
-        """Within a beat, if it says nothing more."""
+        """Whether this member is silent within a beat, if it says nothing more."""
         slave = self._slaves.get(member)
         due = None if slave is None or slave.ear is None else slave.ear.deadline_ns
         return due is not None and due <= now_ns + self.config.beat_interval_ms * NS_PER_MS
@@ -313,25 +317,33 @@ class InSync:
             slave.joins_until_ns = now_ns + self.config.admission_ms * NS_PER_MS
 
     def _rests_until_ns(self, slave: _Slave) -> int:
-        """When it may be waited for again: one that cannot keep up is to cost producers little. Who is at the very end,
-        as of a master that must not write without it, rests no longer than after the first time."""
+        """When this slave may be waited for again: one that cannot keep up shall cost producers little.
+
+        One at the very end of the log, as of a master that must not write without it, rests no longer than after the
+        first time.
+        """
         if not slave.failed:
             return 0
         doublings = 0 if slave.ack == self.log_end else min(slave.failed - 1, _DOUBLINGS_MAX)
         return slave.failed_ns + (_RESTS << doublings) * self.config.admission_ms * NS_PER_MS
 
     def _ready(self) -> list[int]:
-        """Who joins now: holds what was confirmed. In the weaker modes what was confirmed is what was written, which
-        only a pause lets a slave reach; there it is what was written a moment ago, as ``acked`` has seen."""
+        """Slaves that join now, as they hold what was confirmed.
+
+        In the weaker modes that is all that was written, which a slave reaches only in a pause. There it joins when it
+        holds what was written a moment ago, as ``acked`` has seen.
+        """
         floor = max(self.confirm if self.config.all_ack_in_sync_state_set else 0, self.epoch_start)
         kept = [member for members in self.asked.values() for member in members if member not in self.accepted]
         joining = [broker_id for broker_id, slave in self._slaves.items() if slave.joins_until_ns is not None]
         return [member for member in (*kept, *joining) if self._ack(member) >= floor]
 
     def _confirm(self) -> None:
-        """A member whose acknowledgement is unknown holds it where it is; one that acknowledged 0 holds it at 0. It
-        never goes back. A set with fewer members than are demanded holds it too: who is left of one, or was just
-        elected, confirms nothing: what it holds may be gone with it. In Java a new master shows all that it has."""
+        """Move the confirm offset to where all members hold the log; it never goes back.
+
+        It stands still while a member's acknowledgement is unknown, and while the set has fewer members than are
+        demanded: what a master alone holds may be gone with it. In Java a new master shows all that it has.
+        """
         assert self.confirm <= self.log_end, "only what is in the log is confirmed"
         if not self.config.all_ack_in_sync_state_set:
             self.confirm = max(self.confirm, self.durable_end)

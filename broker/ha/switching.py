@@ -377,7 +377,7 @@ class Switching(ABC):
         try:
             self._epoch_file.doubt()
         except OSError as error:
-            logger.error("the disk failed, and what tells the next start of it cannot be removed: %s", error)
+            logger.error("the disk failed, and a file that hides this from the next start cannot be removed: %s", error)
 
     def _tell(self) -> None:
         self.changed()

@@ -1,6 +1,6 @@
-"""Requests of clients carried to another broker: one connection there for each client here, so that pushes find back.
+"""Carries clients' requests to another broker: one connection there for each client here, so that pushes find back.
 
-Whoever forwards changes nothing: the answer is the master's own. A request whose fate is not known is answered by
+A forwarder changes nothing: the answer is the master's own. A request whose fate is not known is answered by
 nobody; its client's connection is closed, as it would be if the master had died under it. While the master is not known
 yet, or does not know it yet, requests wait a moment. This module knows connections and codes, and not who is master: it
 is told.
@@ -36,7 +36,7 @@ WAITING_MAX: Final = 1_000
 HELD_BYTES_MAX: Final = 128 << 20
 """Limit for bytes of requests, over all clients, that wait or have no answer yet; more are refused."""
 SMALL_BYTES: Final = 16 << 10
-"""A client that has none under way may have one of this size even then: a flood of others is not its fault."""
+"""A client with no request under way may have one of this size even then: a flood of others is not its fault."""
 ONEWAY_BYTES_MAX: Final = 1 << 20
 """While more is queued for the master, what asks for no answer is dropped."""
 RETRY_S: Final = 0.01
@@ -47,7 +47,7 @@ that change places back soon are both switched on, for as long as the next maste
 
 @attrs.define(eq=False)
 class _Upstream:
-    """The connection that stands for one client's."""
+    """The connection to the master that stands for one client's."""
 
     client: Connection
     connection: Connection | None = None
@@ -249,7 +249,7 @@ class Forwarder:
                 await trio.aclose_forcefully(stream)
 
     def _lost(self, connection: Connection, reason: str) -> None:
-        """The master is gone, and its client finds out by the same sign."""
+        """The connection to the master is gone: close the client's, so that it finds out by the same sign."""
         client = connection.identity
         upstream = self._upstreams.get(client) if isinstance(client, Connection) else None
         if upstream is not None and upstream.connection is connection:

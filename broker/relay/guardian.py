@@ -37,13 +37,13 @@ from remoting.streams import TLSContext
 logger = logging.getLogger("broker.guardian")
 
 CONTAINED: Final = "MQBROKER_CONTAINED"
-"""Environment of a broker of a container: it has no leash, and no guardian of its own."""
+"""Environment of a broker in a container: it may outlive its parent, and has no guardian of its own."""
 SOCKETS: Final = "MQBROKER_LISTEN_FDS"
 """Environment of the child: numbers of its listening sockets, the main one first, separated by commas."""
 READY: Final = "MQBROKER_READY_FD"
 """Environment of the child: it writes a byte there when it serves, and the end of that pipe is the guardian's end."""
 LOOK_S: Final = 0.02
-"""Between two questions while a master is wanted; later every ``WATCH_S``."""
+"""Pause between two questions while a master is wanted; later it is ``WATCH_S``."""
 WATCH_S: Final = 0.5
 
 
@@ -55,7 +55,7 @@ class Child(Protocol):
 
     @property
     def returncode(self) -> int | None:
-        """None: it runs, or nobody could see how it ended."""
+        """Exit code; None while it runs, and where nobody could see how it ended."""
 
     def poll(self) -> int | None:
         """Its exit code; None while it runs."""
@@ -63,14 +63,14 @@ class Child(Protocol):
     def send_signal(self, number: int, /) -> None: ...
 
     async def wait(self) -> int | None:
-        """Until it has ended: its exit code; None where nobody could see it."""
+        """Wait until it has ended; its exit code, None where nobody could see it."""
 
 
 class Launch(Protocol):
     """How a broker's process is started, and what becomes of it when whoever started it leaves."""
 
     def __call__(self, ready: int, sockets: Sequence[int]) -> AbstractAsyncContextManager[Child]:
-        """Start one: it gets these file descriptors. See ``told``. Raises ``OSError``."""
+        """Start a broker that gets these file descriptors. See ``told``. Raises ``OSError``."""
 
 
 def told(ready: int, sockets: Sequence[int]) -> dict[str, str]:
@@ -110,18 +110,18 @@ class GuardianConfig:
     stop_forward_ms: int = 35_000
     """How long clients are served after a stop that handed mastership over; 0: not at all."""
     linger_path: Path | None = None
-    """A file that tells of it while that lasts, so that another broker may have the port: see ``send_away``."""
+    """File that says so for as long as that lasts, so that another broker may have the port: see ``send_away``."""
 
 
 @attrs.frozen(kw_only=True)
 class StandIn:
-    """Who answers while the broker is down. ``sockets`` listen already; they stay open until the end."""
+    """Answers clients while the broker is down. ``sockets`` listen already; they stay open until the end."""
 
     sockets: list[socket.socket]
     forwarder: Forwarder
     finder: MasterFinder
     reopen: Callable[[], Awaitable[list[socket.socket]]] | None = None
-    """Of a broker that was running before this process was: it holds the sockets, until it ends. Raises ``OSError``."""
+    """Opens the sockets anew once a broker has ended that ran before this process and held them. Raises ``OSError``."""
     server: ServerConfig | None = None
     tls: TLSContext | None = None
 
@@ -144,13 +144,13 @@ class Guardian:
         self._serves = serves
         self._stopping = trio.Event()
         self._at_once = trio.Event()
-        """Set when nobody is to be served any longer."""
+        """Set when no client is to be served any longer."""
         self._restarting = False
         self._down = trio.Event()
         """Set while a broker that once ran does not serve; a new one each time it serves."""
         self._standing_in = trio.CancelScope()
         self._served = False
-        """Whether the broker ever did; one that cannot even begin is for whoever started it to look after."""
+        """Whether the broker ever served; a broker that cannot even begin is left to whoever started it."""
 
     # --- life ------------------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class Guardian:
 
     @property
     def serves(self) -> bool:
-        """Whether the broker itself does, and not the guardian in its place."""
+        """Whether the broker itself serves, and not the guardian in its place."""
         return self._served and not self._down.is_set() and not self.ended.is_set()
 
     def stop(self, number: int = signal.SIGTERM) -> None:
@@ -282,7 +282,7 @@ class Guardian:
         return () if self._stand_in is None else self._stand_in.sockets
 
     async def _reopen(self) -> None:
-        """The sockets went with a broker that had them from another process than this one."""
+        """Open sockets anew: those of a broker that another process started went with it."""
         by = self._stand_in
         if by is None or by.reopen is None or by.sockets or self._stopping.is_set():
             return
@@ -292,7 +292,7 @@ class Guardian:
             logger.error("nobody answers at the broker's address until it is back: %s", error)
 
     async def _stand_in_while_down(self, by: StandIn, server: Server, nursery: trio.Nursery) -> None:
-        """Accept, and forward to the master, until the child serves; then see those who came to an end."""
+        """Forward clients to the master until the child serves, then for a while those that are still connected."""
         while True:
             await self._down.wait()
             by.forwarder.begin()
@@ -338,7 +338,7 @@ def inherited_sockets() -> list[socket.socket]:
 
 
 def tell_ready() -> None:
-    """The child's side: it serves."""
+    """The child's side: tell the guardian that it serves."""
     number = os.environ.get(READY)
     if number:
         with suppress(BrokenPipeError):  # a container's broker outlives whoever waited for this

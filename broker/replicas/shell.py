@@ -124,7 +124,7 @@ class GroupMember(Membership):
     def _notify(self, connection: Connection, command: Command) -> Command:
         known = connection.peer.rpartition(":")[0] in self._controller_hosts
         if not known:
-            logger.info("a role was told from where no controller is configured: asking the active controller", extra={
+            logger.info("a role was told by no configured controller: asking the active controller", extra={
                 "from": connection.peer, "epoch": NotifyBrokerRoleChangedRequest.from_ext(command.ext).master_epoch})
         self._notified(command, known=known)
         return response(command)
