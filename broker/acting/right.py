@@ -104,11 +104,6 @@ class MasterRight(_Counting):
         if run is not None:
             run.until_ns = run.listed_until_ns
 
-    def slaves_stopped(self) -> None:
-        """Each slave said that it does not act any more: there is nothing to wait for."""
-        for run in self._runs.values():
-            run.matures_ns = 0
-
     def why_not(self, now_ns: int) -> str:
         if self._servers and 2 * self._good(now_ns) >= len(self._servers):
             return ""
