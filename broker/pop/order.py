@@ -150,7 +150,8 @@ def given(offsets: Sequence[int], pop_time_ms: int, invisible_ms: int, attempt_i
 class Ignored(enum.Enum):
     """An acknowledgement, or a change, that changes nothing."""
 
-    LATE = "done with before, or of a batch that was given again since: it is answered as if it had done something"
+    DONE = "in front of the group's offset"
+    LATE = "done with before, or of a batch that was given again since, or that another master gave"
     NOT_IN_BATCH = "not among what was given"
 
 
@@ -223,7 +224,7 @@ class Orders:
         """One is done with. ``committed``: the group's offset."""
         state = self.state(key)
         if offset < committed:
-            return Ignored.LATE
+            return Ignored.DONE
         if state is None:
             if offset > committed:
                 return Ignored.LATE
@@ -249,6 +250,10 @@ class Orders:
         """As it is, to be stored once more; None: it is gone, or is being stored anyway."""
         kept = self.kept.get(key)
         return None if kept is None or key in self._pending else self._begin(Change(key, kept.state))
+
+    def still(self, key: OrderKey) -> Change:
+        """As it is: who stores that is master, and knows all that was given."""
+        return self._begin(Change(key, self.state(key)))
 
     def _begin(self, change: Change) -> Change:
         self._pending.setdefault(change.key, []).append(change)

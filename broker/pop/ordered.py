@@ -72,16 +72,19 @@ class InOrder:
         passed over."""
         if not self._log.ready:
             return NOT_READY
-        order_key, changes, stranger = OrderKey(*key), list[Change](), False
+        order_key, changes, stranger, late = OrderKey(*key), list[Change](), False, False
         for offset in offsets:
             committed = self._offsets.query(key[1], key[0], key[2]) or 0
             found = self._log.orders.ack(order_key, offset, pop_time_ms, committed)
             if isinstance(found, Change):
                 changes.append(found)
             stranger |= found is Ignored.NOT_IN_BATCH
+            late |= found is Ignored.LATE
         if stranger and len(offsets) == 1:
             return Refusal(ResponseCode.MESSAGE_ILLEGAL, (
                 f"offset is illegal, key:{key[0]}@{key[2]}, commit:{offsets[0]}: it was not given in this batch"))
+        if late and not changes:  # who was replaced, and has not heard of it, knows no batch of the next master
+            changes.append(self._log.orders.still(order_key))
         if not changes:
             answer("")
         else:

@@ -94,6 +94,25 @@ async def test_what_is_not_done_with_in_time_comes_again_and_is_counted(autojump
         assert offset(node) == 0
 
 
+@pytest.mark.parametrize("given", [0, 2])
+async def test_of_what_another_master_gave_only_who_leads_answers(autojump_clock: MockClock, given: int) -> None:
+    """Who was replaced, and has not heard of it, can store nothing."""
+    async with cluster() as made:
+        node = await made.node()
+        popper = await filled(made, node)
+        _, second = await take(Popper(made, "another"), node, count=2)
+        if given:
+            await take(popper, node, count=given)
+        theirs = attrs.evolve(second, receipt=attrs.evolve(second.receipt, pop_time_ms=second.receipt.pop_time_ms + 7))
+        node.broker.journal.refusing = "it is alone"
+        assert (await popper.ack(node, theirs)).code == ResponseCode.SYSTEM_ERROR
+        node.broker.journal.refusing = ""
+        assert (await popper.ack(node, theirs)).code == OK
+        if given:
+            assert await take(popper, node, "A2", count=1) == [], "it blocks as before"
+        assert bodies(await take(popper, node, count=2)) == [b"0", b"1"], "nothing was done with"
+
+
 async def test_another_time_blocks_for_that_time(autojump_clock: MockClock) -> None:
     async with cluster() as made:
         node = await made.node()
