@@ -48,6 +48,8 @@ from harness.scenarios.interop.report import read as read_results  # noqa: E402
 from harness.scenarios.interop.scenario import SCENARIOS  # noqa: E402
 from remoting.daemon.keys import names, written  # noqa: E402
 from tests.coverage import record as coverage  # noqa: E402
+from tests.harness import rediscovery  # noqa: E402
+from tests.harness.rediscovered import ROWS as REDISCOVERED  # noqa: E402
 
 RESULTS: Final = REFERENCE / "interop.json"
 """Written by ``python -m harness.scenarios.interop --report docs/reference/interop.json``."""
@@ -269,6 +271,33 @@ def faults() -> Iterator[str]:
         yield f"| `{each.name}` | {arguments} | {each.about} | {needs} |"
 
 
+SCRIPT_LINES: Final = 16
+
+
+def rediscovered() -> Iterator[str]:
+    """A row per planted bug, with what found it when it was last asked."""
+    found = rediscovery.recorded()
+    yield "| bug | what was wrong | planted as | found by | broken | seed, events | seconds | decisions or faults |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for row in REDISCOVERED:
+        it = found[row.bug]
+        events = f"{it.seed}, {it.events:,}" if it.events else str(it.seed)
+        yield (f"| {row.bug} | {row.words} | {row.planted.name}: `{row.planted.file}` | `{row.command}` | "
+               f"{it.failure} | {events} | {it.seconds:.1f} | {it.before:,} → {it.after:,} |")
+
+
+def rediscovered_scripts() -> Iterator[str]:
+    """What each needs, as it was told."""
+    found = rediscovery.recorded()
+    for row in REDISCOVERED:
+        lines = found[row.bug].script
+        if len(lines) > SCRIPT_LINES:
+            left = len(lines) - SCRIPT_LINES
+            lines = (*lines[:SCRIPT_LINES // 2], f"   … {left} lines …", *lines[-SCRIPT_LINES // 2:])
+        yield f"**{row.bug}**, {row.words}\n"
+        yield "```text\n" + "\n".join(line[:150] for line in lines) + "\n```\n"
+
+
 PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "controller-keys": keys, "controller-idle-keys": idle_keys,
     "container-keys": partial(keys, ContainerConfig),
@@ -280,6 +309,7 @@ PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "broker-benchmarks": broker_benchmarks, "failover-timeline": partial(failovers, FAILOVERS),
     "failover-timeline-together": partial(failovers, FAILOVERS_TOGETHER),
     "questions": questions, "audit-findings": audit_findings, "report-bounds": report_bounds, "faults": faults,
+    "rediscovered": rediscovered, "rediscovered-scripts": rediscovered_scripts,
     "coverage": coverage.by_package, "asked": coverage.asked,
     **role_tables.PARTS, **key_tables.PARTS}
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_packaging import built
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "torture-your-own-service.md").read_text()
 REGKV = ROOT / "docs" / "examples" / "torture" / "regkv"
@@ -45,6 +47,23 @@ def test_the_store_in_go_is_right_and_its_bug_is_found(tmp_path: Path) -> None:
     for command in (each for each in COMMANDS if "regkv" in each):
         told = chaos(tmp_path, command.replace("docs/examples/torture/regkv", str(REGKV)))
         assert told.returncode == (1 if FOUND in command else 0), f"{command}\n{told.stdout}{told.stderr}"
+
+
+@pytest.mark.slow
+def test_the_wheels_alone_give_a_first_verdict(tmp_path: Path) -> None:
+    """The first command of the page, where nothing of the checkout is at hand."""
+    for name, project in (("raft", ROOT / "raft"), ("whole", ROOT)):
+        with built(project, tmp_path / name) as wheel:
+            wheel.extractall(tmp_path / "installed")
+    (tmp_path / "work").mkdir()
+    code = "import sys; from harness.chaos.cli import main; sys.exit(main())"
+    told = subprocess.run(
+        [sys.executable, "-P", "-c", code, *COMMANDS[0].split()], cwd=tmp_path / "work", capture_output=True, text=True,
+        timeout=200, check=False, env=os.environ | {"PYTHONPATH": str(tmp_path / "installed")})
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "linearizable register: holds" in told.stdout
+    asked = (tmp_path / "work" / "chaos-runs" / "kill-store-1" / "asked.json").read_text()
+    assert str(tmp_path / "installed") in asked, "the target is the wheel's"
 
 
 def test_the_files_on_the_page_are_those_of_the_example() -> None:

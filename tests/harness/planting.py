@@ -19,13 +19,15 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
 
-from raft.sim.campaign import Program, run
-from raft.sim.tape import Tape
 from tests.raft.bugs.mutant import Mutant
+
+if TYPE_CHECKING:
+    from raft.sim.campaign import Program
 
 ROOT = Path(__file__).parents[2]
 
@@ -100,15 +102,23 @@ def can_be_planted(planted: Planted, predicates: Collection[str]) -> None:
             assert test in predicates
 
 
-def plant(planted: Planted, corpus: Corpus) -> str:
-    """In a fresh process: what becomes of it, in words that begin with "caught" where it is."""
+def planted_at_import(planted: Planted) -> None:
+    """From here on its module is loaded with the bug in it."""
     finder = _Finder(planted)
     assert finder.name not in sys.modules, "too late"
     sys.meta_path.insert(0, finder)
+
+
+def plant(planted: Planted, corpus: Corpus) -> str:
+    """In a fresh process: what becomes of it, in words that begin with "caught" where it is."""
+    planted_at_import(planted)
     return _simulate(planted, corpus) if planted.by_simulation else _test(planted)
 
 
 def _simulate(planted: Planted, corpus: Corpus) -> str:
+    from raft.sim.campaign import run
+    from raft.sim.tape import Tape
+
     program = corpus.program()
     events, seed, others = 0, 0, set()
     asserted = f"AssertionError in {Path(planted.file).name}:"
