@@ -37,10 +37,10 @@ class Runs:
         return max(process.journal.durable_end, self.floors.get(host, 0))
 
     def ended(self, process: BrokerProcess, *, power: bool) -> None:
-        """Notes what is safe when a run ends."""
+        """Notes what is safe when a run ends: nothing, where the first file of a copy that begins late has no room."""
         host, journal = process.host, process.journal
         log = journal.log
-        end = self._watch.copies.end_of_run(host, log.max_offset)
+        end = self._watch.copies.end_of_run(host, log.max_offset) if log.min_offset < log.max_offset else 0
         safe = min(log.flushed_offset if power else log.written_offset, end)
         host.held = safe
         self._before[host] = self._whole(process, safe), safe
