@@ -130,7 +130,9 @@ class Acking:
         wrong = self._wrong(each.revive_queue_id, each.start_offset, each.pop_time_ms, each.invisible_ms, broker_name)
         if wrong is not None:
             return wrong
-        offsets = [offset for offset in each.offsets if queue.min_offset <= offset <= queue.max_offset]
+        there = [offset for offset in each.offsets if offset >= queue.min_offset]
+        # Who was replaced has a shorter queue perhaps: it may not say "done" and store nothing.
+        offsets = [offset for offset in there if offset <= queue.max_offset] or there
         if not offsets:
             return None
         return BatchAckMessage(offsets, each.start_offset, each.group, topic, each.queue_id, each.pop_time_ms,

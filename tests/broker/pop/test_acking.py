@@ -131,11 +131,22 @@ async def test_many_are_acknowledged_at_once(autojump_clock: MockClock) -> None:
         node = await made.node()
         message = (await given(made, node, 5))[0]
         assert (await many(made, node, [entry(message, 0, 3), entry(message, 4, 77), entry(message, 99)])).code == OK
-        _, first, second = (records.read(each.message) for each in pop_records(node))
+        _, first, second, third = (records.read(each.message) for each in pop_records(node))
         assert first == BatchAckMessage([0, 3], 0, "G", "T", 0, message.receipt.pop_time_ms, "a")
         assert isinstance(second, BatchAckMessage)
         assert second.offsets == [4], "others cannot be the queue's"
-        assert counters(node).acked == 3
+        assert isinstance(third, BatchAckMessage) and third.offsets == [99]
+
+
+async def test_who_has_a_shorter_queue_says_nothing_that_it_cannot_store(autojump_clock: MockClock) -> None:
+    """It was replaced, and the next master gave what this one never had."""
+    async with cluster() as made:
+        node = await made.node()
+        message = (await given(made, node))[0]
+        node.broker.journal.refusing = "it is alone"
+        assert (await many(made, node, [entry(message, 7)])).code == ResponseCode.SYSTEM_ERROR
+        node.broker.journal.refusing = ""
+        assert (await many(made, node, [entry(message, 7)])).code == OK
 
 
 @pytest.mark.parametrize(("change", "code", "count"), [
