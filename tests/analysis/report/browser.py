@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-_QUIET = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+QUIET = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
           "--disable-background-networking", "--disable-component-update", "--hide-scrollbars")
 
 
@@ -25,7 +25,7 @@ def run(page: Path, *options: str) -> str:
     assert command is not None
     with tempfile.TemporaryDirectory() as profile:
         return subprocess.run(
-            [command, *_QUIET, f"--user-data-dir={profile}", *options, page.as_uri()],
+            [command, *QUIET, f"--user-data-dir={profile}", *options, page.as_uri()],
             capture_output=True, text=True, timeout=240, check=True).stdout
 
 
