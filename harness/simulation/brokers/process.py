@@ -180,7 +180,8 @@ class BrokerProcess:
             slave_timeout_ms=plan.slave_timeout_ms, young_master_hold_ms=plan.young_hold_ms)
 
     def change_demand(self, least: int) -> None:
-        """The operator of this broker demands ``least`` in sync."""
+        """The operator of this broker demands ``least`` in sync; healed, no more than there are, if it stood still."""
+        least = min(least, self.scene.able) if self.scene.healed else least
         self.host.min_in_sync = least
         self.demand.change(attrs.evolve(self._quorum(least), total_replicas=1))
         self.scene.watch.demands.changed(self)
