@@ -328,7 +328,7 @@ def decode_footer(data: bytes) -> Footer:
                 [(int(index), int(offset)) for index, offset in memberships],
             )
             if bool(span.first) != bool(span.firsts) or len(span.firsts) != len(span.offsets) or not all(
-                    type(each) is int for each in (number, first, *span.end)):
+                    type(each) is int and each >= 0 for each in (number, first, *span.end)):
                 raise ValueError(f"span of group {number}")
             spans[number] = span
         if not all(type(each) is int for each in (first_write, last_write, last_crc, end)):

@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 from random import Random
 
+import cbor2
 import pytest
 from google_crc32c import value as crc32c
 from hypothesis import given
@@ -159,6 +160,16 @@ def test_foreign_bytes_raise_nothing_else(data: bytes) -> None:
             decode(data)
     assert isinstance(check_block(data, 0), str)
     assert check_trailer(data, 1, 1) is None
+
+
+@pytest.mark.parametrize("span", [
+    [-1, None, 1, [1, 1, 0], bytes(8), bytes(8), [], []], [1, None, -1, [1, 1, 0], bytes(8), bytes(8), [], []],
+    [1, None, 1, [-1, 1, 0], bytes(8), bytes(8), [], []], [1, None, 0, [1, 1, 0], bytes(8), bytes(8), [], []],
+])
+def test_a_footer_counts_from_nothing_on(span: list[object]) -> None:
+    """No number of a span is negative, and what is held is in its index."""
+    with pytest.raises(MalformedMessage, match="not a footer: span of group"):
+        decode_footer(cbor2.dumps([1, 2, 3, 4, [span]]))
 
 
 @given(U64, U64, U64, st.binary(max_size=30))
