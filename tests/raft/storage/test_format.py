@@ -20,6 +20,7 @@ from raft.messages import HardState, Write
 from raft.sim.disk import VirtualDisk
 from raft.storage import blocks, snapshots
 from raft.storage.blocks import (
+    LOCAL_BYTES,
     BlockHeader,
     GroupState,
     LocalKind,
@@ -124,6 +125,7 @@ def test_block_headers(
     first: bool, owner: int, segment: int, sequence: int, synced: int, life: int, length: int, marks: list[int],
     chain: int,
 ) -> None:
+    length = max(length, LOCAL_BYTES * len(marks))
     data, crc = encode_block(first=first, owner=owner, segment=segment, sequence=sequence, synced=synced, life=life,
                              length=length, marks=marks, chain=chain)
     header = check_block(b"xx" + data, 2)
