@@ -47,6 +47,7 @@ COMMANDS: Final = {
     "harness.processes.node.programs": "harness/scenarios/interop/proxied.py",
     "harness.targets.library.store.*": "tests/harness/chaos/test_run.py",
     "harness.targets.library.raftkv.*": "tests/harness/chaos/test_library.py",
+    "harness.nemesis.*crowd*": "tests/harness/nemesis/test_faults_processes.py",
 }
 """What asks a module that no test imports or runs: a scenario is a test itself, and a command runs it."""
 
