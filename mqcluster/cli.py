@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import shtab
 import trio
 
 from controller.admin.asking import split_addresses
@@ -26,6 +25,7 @@ from mqcluster.plan import DEFAULT_MODE, Durability, Kind, Size, cluster, to_jso
 from mqcluster.processes import FILE, Cluster, ClusterError, Server
 from mqcluster.watching import see
 from remoting.client import open_client
+from remoting.daemon.completion import add_completion
 from remoting.daemon.process import piped
 from remoting.daemon.version import add_version
 
@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
         prog="mqcluster", description="A cluster of real processes on this machine, to play with.", epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     add_version(made)
-    shtab.add_argument_to(made, ["--print-completion"])
+    add_completion(made)
     commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
     up = commands.add_parser("up", help="make a cluster, or start again the one that is there")
     up.add_argument("--controllers", type=int, default=3, help="default: %(default)s")
@@ -98,7 +98,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.dir = options.dir.absolute()
     try:
         return trio.run(_RUN[options.command], options)
-    except (ClusterError, ValueError) as error:
+    except BrokenPipeError:
+        raise  # nobody reads on, which is told to nobody: ``piped``
+    except (ClusterError, ValueError, OSError) as error:
         print(f"mqcluster {options.command}: {error}", file=sys.stderr)
     except KeyboardInterrupt:
         return DONE if options.command == "watch" else FAILED

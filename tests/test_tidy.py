@@ -59,10 +59,10 @@ IMPORTS = {
     "raft/statemachine.py": {"typing_extensions"},  # for type checkers, which bring it
     "remoting/": {"attrs", "orjson", "remoting", "trio", "outcome"},
     "remoting/daemon/command.py": {"raft"},  # which looks whose packages a command imports
+    "remoting/daemon/completion.py": {"shtab"},
     "remoting/daemon/otlp.py": {"grpc", "opentelemetry"},
     "remoting/daemon/page.py": {"prometheus_client"},
     "remoting/daemon/points.py": {"prometheus_client"},  # for type checkers
-    "remoting/daemon/process.py": {"shtab"},
 }
 """Third-party packages that a library may import; by file where only one needs it."""
 

@@ -14,7 +14,6 @@ from contextlib import aclosing
 from difflib import get_close_matches
 from typing import Final
 
-import shtab
 import trio
 
 from controller.admin import (  # noqa: F401  they register their commands
@@ -41,6 +40,7 @@ from controller.admin.absent import ABSENT
 from controller.admin.asking import Admin, split_addresses
 from controller.admin.command import COMMANDS, AdminCommand, AdminError
 from remoting.client import open_client
+from remoting.daemon.completion import add_completion
 from remoting.daemon.process import tell_of_readable_keys
 from remoting.daemon.version import add_version
 from remoting.errors import RemotingError
@@ -70,7 +70,7 @@ def parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
         prog="mqadmin", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_EXAMPLES,
         description="Ask and order RocketMQ controllers, name servers and brokers, the original's or ours.")
     add_version(made)
-    shtab.add_argument_to(made, ["--print-completion"])
+    add_completion(made)
     subparsers = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for each in map(COMMANDS.__getitem__, names):
         _add(subparsers.add_parser(

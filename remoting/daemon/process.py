@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import attrs
-import shtab
 import trio
 
 from remoting import properties
 from remoting.address import join_address
+from remoting.daemon.completion import add_completion
 from remoting.daemon.exporter import NEEDS, MetricsKeys
 from remoting.daemon.files import Files
 from remoting.daemon.keys import ConfigError, Missing, Unknown, names, unknown, written
@@ -66,7 +66,7 @@ def server_parser(
     made.add_argument("--log-dir", metavar="DIRECTORY", nargs="?", const=LOG_FOLDER, default="",
                       help=f"log to a file there that rotates, not to standard error; alone: {LOG_FOLDER}, as Java")
     add_version(made)
-    shtab.add_argument_to(made, ["--print-completion"], help="print a completion script for this shell and exit")
+    add_completion(made)
     return made
 
 

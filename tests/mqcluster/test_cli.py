@@ -59,6 +59,13 @@ def test_what_cannot_be_done_is_said(
     assert words in capsys.readouterr().err
 
 
+def test_a_place_that_cannot_be_made_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    for command in ("up", "status"):
+        assert cli.main([command, "--dir", str(tmp_path / "file" / "cluster")]) == cli.FAILED
+        assert f"mqcluster {command}: " in (said := capsys.readouterr().err) and str(tmp_path / "file") in said
+
+
 def test_another_cluster_in_its_place_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def up(*line: str) -> str:
         assert cli.main(["up", *line, "--dir", str(tmp_path)]) == cli.FAILED
