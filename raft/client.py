@@ -10,7 +10,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from random import Random
+from random import Random, SystemRandom
 from typing import Any, Final, Generic, TypeAlias, TypedDict, Unpack, cast, overload
 
 import attrs
@@ -188,7 +188,7 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         self._group, self._timeout_ms = group, timeout_ms
         self._open_stream, self._nursery = open_stream, nursery
         self._links: dict[str, _Link] = {}
-        self._random = Random()
+        self._random = Random(SystemRandom().getrandbits(64))
         self._turn = 0
 
     # --- writing and reading

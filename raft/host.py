@@ -19,6 +19,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import attrs
 import trio
+from trio.abc import Listener
 
 from raft.access import Access, Caller
 from raft.clientserver import ServedNode, serve_client
@@ -139,7 +140,7 @@ class NodeOptions(TypedDict, total=False):
     wall_ms: Callable[[], int]
     files: Files | None
     connect: Connector
-    listeners: Sequence[trio.SocketListener]
+    listeners: Sequence[Listener[Any]]
     trace: Trace | None
     access: Access | None
     storage: MakeStorage
@@ -376,7 +377,7 @@ class Host:
     # --- life ------------------------------------------------------------------------------------------------
 
     async def start(
-        self, nursery: trio.Nursery, listen: str | None, address: str, listeners: list[trio.SocketListener],
+        self, nursery: trio.Nursery, listen: str | None, address: str, listeners: list[Listener[Any]],
         tls: TLSConfig | None, limits: TransportLimits | None, connect: Connector,
     ) -> None:
         """Listen and write. Groups come later."""
@@ -677,7 +678,7 @@ async def open_host(
     cluster: str = "default", create: bool = False, config: Config | None = None, tls: TLSConfig | None = None,
     limits: TransportLimits | None = None, rng: Random | None = None, clock: Clock | None = None,
     wall_ms: Callable[[], int] = wall_clock_ms, files: Files | None = None, connect: Connector = connect_tcp,
-    listeners: Sequence[trio.SocketListener] = (), access: Access | None = None, storage: MakeStorage = segments,
+    listeners: Sequence[Listener[Any]] = (), access: Access | None = None, storage: MakeStorage = segments,
 ) -> AsyncIterator[Host]:
     """Open a directory and a port for groups. Leaving the block stops them in order and answers all who wait.
 
@@ -751,7 +752,7 @@ async def open_node(
     group: str = DEFAULT_GROUP, listen: str | None = None, tls: TLSConfig | None = None,
     limits: TransportLimits | None = None, rng: Random | None = None, clock: Clock | None = None,
     wall_ms: Callable[[], int] = wall_clock_ms, files: Files | None = None, connect: Connector = connect_tcp,
-    listeners: Sequence[trio.SocketListener] = (), trace: Trace | None = None, access: Access | None = None,
+    listeners: Sequence[Listener[Any]] = (), trace: Trace | None = None, access: Access | None = None,
     storage: MakeStorage = segments,
 ) -> AsyncIterator[Node[Any, Any, Any]]:
     """A host with one group: see ``open_host`` and ``Host.open_group``. Listens at its own address in ``peers``, or

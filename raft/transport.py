@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import attrs
 import trio
-from trio.abc import Stream
+from trio.abc import Listener, Stream
 
 from raft import wire
 from raft.access import Caller
@@ -363,8 +363,8 @@ class Transport:
         self,
         listen: str | None = None,
         *,
-        listeners: list[trio.SocketListener] | None = None,
-        task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED,
+        listeners: list[Listener[Any]] | None = None,
+        task_status: trio.TaskStatus[list[Listener[Any]]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Dial the peers and, where told, accept; until cancelled. Reports its listeners once they listen.
 
@@ -374,9 +374,10 @@ class Transport:
             raise UsageError("this transport runs already")
         if listen is not None:
             host, port = split_address(listen)
-            listeners = [*(listeners or ()), *await trio.open_tcp_listeners(port, host=host)]
+            opened = await trio.open_tcp_listeners(port, host=host)
+            listeners = [*(listeners or ()), *opened]
             if not self.hello.address:
-                bound = listeners[-1].socket.getsockname()[1]
+                bound = opened[-1].socket.getsockname()[1]
                 self.hello = attrs.evolve(self.hello, address=join_address(host, bound))
         async with trio.open_nursery() as nursery:
             self._nursery = nursery

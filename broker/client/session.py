@@ -216,7 +216,7 @@ class Session:
                 logger.debug("%s", error)
 
         async with trio.open_nursery() as nursery:
-            for address in self.greeted:
+            for address in sorted(self.greeted):
                 nursery.start_soon(tell, address)
 
     def _brokers(self) -> list[str]:

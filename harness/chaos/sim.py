@@ -1,12 +1,13 @@
-"""``chaos sim``: seeded simulations by one front: the library, the controllers, the brokers, an exploration of yours.
+"""``chaos sim``: seeded simulations by one front: the library, the controllers, the brokers, and what is yours.
 
     chaos sim raft --events 20M --jobs 2
     chaos sim controllers --profile leases --seed 7
     chaos sim tests/test_bank.py:test_bank --json
     chaos sim tests/test_bank.py:test_bank --replay failures/no_money_is_made-swarm-4.json
 
-A function of yours calls ``raft.sim.explore``, or is a test that takes the fixture ``explore``. Options, tapes,
-progress and reports are those of ``raft.sim.command``; no simulation runs in this module.
+A function of yours calls ``raft.sim.explore``, is a test that takes the fixture ``explore``, or is a coroutine function
+for ``raft.virtual.search``: whole servers on virtual time. Options, tapes, progress and reports are those of
+``raft.sim.command``; no simulation runs in this module.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import argparse
 import functools
 import importlib
 import importlib.util
+import inspect
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -25,10 +28,13 @@ import attrs
 from harness.chaos.subcommand import UNKNOWN, Refused
 from raft.errors import UsageError
 from raft.sim import command
-from raft.sim.campaign import Program
+from raft.sim.campaign import Played, Program
 from raft.sim.explored import Explored
 from raft.sim.exploring import Counterexample, Exploration, explored_by
 from raft.sim.tape import Tape
+from raft.virtual.running import Main, Servers
+from raft.virtual.scheduling import NOT_REPLAYABLE
+from raft.virtual.searching import program_of_servers, tell
 
 OURS: Final = {
     "raft": ("raft.sim.campaign", "RAFT"),
@@ -37,7 +43,7 @@ OURS: Final = {
 }
 """What has a simulation here -> module and name of its program; loaded when it is asked for."""
 NAME: Final = "sim"
-ABOUT: Final = "run a seeded simulation: of the library, of controllers, of brokers, or an exploration of yours"
+ABOUT: Final = "run a seeded simulation: of the library, of controllers, of brokers, an exploration or servers of yours"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,22 +73,35 @@ def program_of(what: str) -> Program:
         module, program = OURS[what]
         found: Program = getattr(importlib.import_module(module), program)
         return attrs.evolve(found, command=name)
-    return attrs.evolve(exploration_of(what).program(name), scene=SceneOf(what))
+    function = function_of(what)
+    if not inspect.iscoroutinefunction(function):
+        return attrs.evolve(exploration_of(what).program(name), scene=SceneOf(what))
+    if NOT_REPLAYABLE:
+        sys.stderr.write(f"{NOT_REPLAYABLE}\n")
+    return attrs.evolve(program_of_servers(function, name), scene=SceneOf(what))
 
 
 @attrs.frozen
 class SceneOf:
-    """Makes scenes of a function's exploration. Worker processes get it by name, and load the function themselves."""
+    """Makes scenes of a function of yours. Worker processes get it by name, and load the function themselves."""
 
     what: str
 
-    def __call__(self, tape: Tape, profile: str) -> Explored:
+    def __call__(self, tape: Tape, profile: str) -> Played:
+        function = function_of(self.what)
+        if inspect.iscoroutinefunction(function):
+            return Servers(function, tape)
         return Explored(exploration_of(self.what).subject, tape, profile)
 
 
-@functools.cache
 def exploration_of(what: str) -> Exploration:
-    """What ``FILE.py:FUNCTION`` or ``MODULE:FUNCTION`` explores. Raises ``UsageError``."""
+    """What a function explores. Raises ``UsageError``."""
+    return explored_by(function_of(what))
+
+
+@functools.cache
+def function_of(what: str) -> Callable[..., Any]:
+    """``FILE.py:FUNCTION`` or ``MODULE:FUNCTION``. Raises ``UsageError``."""
     place, colon, name = what.rpartition(":")
     if not colon:
         raise UsageError(f"{what!r} is none of {', '.join(OURS)}, and no FILE.py:FUNCTION")
@@ -91,8 +110,8 @@ def exploration_of(what: str) -> Exploration:
     if not callable(function):
         there = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
         raise UsageError(f"{place} has no function {name}; it has {', '.join(there) or 'none'}")
-    found: Any = function
-    return explored_by(found)
+    found: Callable[..., Any] = function
+    return found
 
 
 def _import(name: str) -> ModuleType:
@@ -120,9 +139,8 @@ def _load(path: Path) -> ModuleType:
 
 def replay(what: str, path: Path, *, as_json: bool) -> int:
     """Play a file, and tell what comes out with its script."""
-    exploration = attrs.evolve(exploration_of(what), replay=path, repeat=f"chaos sim {what} --replay {{path}}")
     try:
-        report = exploration.run()
+        events = _replayed(what, path, f"chaos sim {what} --replay {{path}}")
     except Counterexample as found:
         if as_json:
             command.tell("replay", file=str(path), failure=found.failure, message=str(found), script=found.script)
@@ -130,7 +148,15 @@ def replay(what: str, path: Path, *, as_json: bool) -> int:
             command.say(str(found))
         return 1
     if as_json:
-        command.tell("replay", file=str(path), failure=None, events=report.events)
+        command.tell("replay", file=str(path), failure=None, events=events)
     else:
         command.say(f"passed: {path} breaks nothing")
     return 0
+
+
+def _replayed(what: str, path: Path, repeat: str) -> int:
+    """How many events a file has. Raises ``Counterexample``."""
+    main: Main = function_of(what)
+    if inspect.iscoroutinefunction(main):
+        return tell(main, path, "the failure is still there", repeat).world.events
+    return attrs.evolve(exploration_of(what), replay=path, repeat=repeat).run().events

@@ -8,7 +8,8 @@ Everything beneath is public for those who build further (``tape``, ``world``, `
 from raft.invariants import InvariantViolation
 from raft.sim.cluster import Cluster
 from raft.sim.explored import Explored
-from raft.sim.exploring import Counterexample, ExplorationReport, NothingExplored, NotRepeatable, explore
+from raft.sim.exploring import Counterexample, ExplorationReport, NothingExplored, explore
+from raft.sim.failures import NotRepeatable
 from raft.sim.links import LinkProfile
 from raft.sim.operations import Choices, Operation
 

@@ -101,6 +101,8 @@ class VirtualDisk:
         self.counts: Counter[str] = Counter()
         self.operations = 0
         """Changing operations so far: write, sync, allocate, truncate, create, rename, remove, sync_dir, make_dir."""
+        self.dead: Callable[[str], BaseException] = SimulatedCrash
+        """Makes what a dead disk raises."""
         self.journal: list[str] | None = None
         """Set to a list to have every changing operation noted as words."""
         self._names: dict[str, _Node] = {}
@@ -221,7 +223,7 @@ class VirtualDisk:
     def step(self, operation: str, path: str, life: int | None = None) -> bool:
         """Count a changing operation; True if the machine dies in it, which the caller says with ``die``."""
         if self._dead or (life is not None and life != self._life):
-            raise SimulatedCrash(f"{operation} {path} on a dead disk")
+            raise self.dead(f"{operation} {path} on a dead disk")
         self.operations += 1
         if self.journal is not None:
             self.journal.append(f"{operation} {path}")
@@ -268,7 +270,7 @@ class VirtualDisk:
             if dies:
                 self.die()
         elif self._dead:
-            raise SimulatedCrash(f"open {path} on a dead disk")
+            raise self.dead(f"open {path} on a dead disk")
         found = self._names.get(path)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -276,7 +278,7 @@ class VirtualDisk:
 
     def list(self, path: str) -> list[str]:
         if self._dead:
-            raise SimulatedCrash(f"list {path} on a dead disk")
+            raise self.dead(f"list {path} on a dead disk")
         prefix = path + "/" if path else ""
         inside = {name[len(prefix) :].partition("/")[0]
                   for name in (*self._names, *self._directories) if name.startswith(prefix) and name != path}
@@ -361,7 +363,7 @@ class VirtualFile:
     def pread(self, size: int, offset: int) -> bytes:
         disk = self._disk
         if disk._dead or self._life != disk._life:
-            raise SimulatedCrash(f"read {self._path} on a dead disk")
+            raise disk.dead(f"read {self._path} on a dead disk")
         if self._closed:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
         disk.trouble("read", self._path, disk.faults.read_error)

@@ -25,7 +25,7 @@ from raft.errors import UsageError
 from raft.invariants import InvariantViolation
 from raft.sim.campaign import Program, Result, name_of, run
 from raft.sim.explored import DONE, Explored, Subject, name_of_predicate
-from raft.sim.failures import repeats, write_down
+from raft.sim.failures import play_again, write_down_repeated
 from raft.sim.operations import Workload
 from raft.sim.pool import results
 from raft.sim.script import RunScript
@@ -47,10 +47,6 @@ class Counterexample(AssertionError):
         self.tape = tape
         """The file that repeats it; a file beside it, ``.history.jsonl``, has what clients did."""
         self.script = script
-
-
-class NotRepeatable(AssertionError):
-    """The same seed did not give the same run: something asks a clock, a set's order, or chance that is not seeded."""
 
 
 class NothingExplored(AssertionError):
@@ -137,7 +133,9 @@ class Exploration:
             if result.failure:
                 self._fail(result, program)
             if result.seed == self.first:
-                self._twice(result)
+                play_again(result, program, f"{name_of_predicate(self.subject.machine)} or the workload hangs on "
+                           "something besides its arguments, as a clock, chance without a seed, a counter of its own "
+                           "or the order of a set")
             if tally.enough():
                 break
         tally.demand()
@@ -153,28 +151,14 @@ class Exploration:
         folder = self.folder
         return sorted(folder.glob("*.json")) if folder is not None and folder.is_dir() else []
 
-    def _twice(self, before: Result) -> None:
-        """The first seed, played again, is the same run, or nothing that is found could be repeated."""
-        after = run(Tape(before.seed), self.profile, program=self.program())
-        if (after.fingerprint, after.events, after.failure) != (before.fingerprint, before.events, before.failure):
-            raise NotRepeatable(
-                f"seed {before.seed} gave two different runs: {name_of_predicate(self.subject.machine)} or the "
-                "workload hangs on something besides its arguments, as a clock, chance without a seed, a counter "
-                "of its own or the order of a set")
-
     def _fail(self, result: Result, program: Program) -> None:
         __tracebackhide__ = True
         if str(result.failure).startswith("UsageError"):
             Explored(self.subject, Tape(result.seed), result.profile).play(None)  # raises it, with where it comes from
             raise UsageError(result.message)
-        if not repeats(result, program, result.deviations):
-            raise NotRepeatable(
-                f"seed {result.seed} failed, and its replay did not fail alike: something hangs on a clock, on chance "
-                f"without a seed or on the order of a set. What it said was\n{result.failure}: {result.message}")
         folder = self.folder or Path(CORPUS)
-        path, small = write_down(result, folder, program, SHRINK_S, nodes=self.subject.nodes,
-                                 clients=self.subject.clients, exploration=self.name)
-        self._raise(path, f"seed {result.seed}: {small.before} decisions shrunk to {small.after} in {small.runs} runs")
+        self._raise(*write_down_repeated(result, folder, program, SHRINK_S, nodes=self.subject.nodes,
+                                         clients=self.subject.clients, exploration=self.name))
 
     def _replay(self, path: Path, tally: _Tally, why: str) -> None:
         __tracebackhide__ = True

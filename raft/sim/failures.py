@@ -1,4 +1,7 @@
-"""A failure made small and written down: the tape file that repeats it. Knows results, programs and tapes."""
+"""What makes a failure worth telling: that it comes again, is small, and is written down in a tape file.
+
+Knows results, programs and tapes.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,19 @@ from raft.sim.shrink import Shrunk, shrink
 from raft.sim.tape import Deviations, Tape, Value, save
 
 
+class NotRepeatable(AssertionError):
+    """The same seed did not give the same run: something asks a clock, a set's order, or chance that is not seeded."""
+
+
+def play_again(before: Result, program: Program, hangs_on: str) -> None:
+    """A seed, played again, is the same run, or nothing that is found could be repeated. Raises ``NotRepeatable``, with
+    what it may hang on."""
+    __tracebackhide__ = True
+    after = run(Tape(before.seed), before.profile, program=program)
+    if (after.fingerprint, after.events, after.failure) != (before.fingerprint, before.events, before.failure):
+        raise NotRepeatable(f"seed {before.seed} gave two different runs: {hangs_on}")
+
+
 def until_of(result: Result, program: Program) -> int | None:
     """Up to where a replay has to go, ns of world time; None: to the end."""
     return None if result.failure in program.at_the_end else result.virtual_ns + 1
@@ -20,6 +36,19 @@ def repeats(result: Result, program: Program, deviations: Deviations) -> bool:
     """Whether these decisions of the same run bring the same failure."""
     tape = Tape(result.seed, deviations)
     return run(tape, result.profile, until_ns=until_of(result, program), program=program).failure == result.failure
+
+
+def write_down_repeated(
+    result: Result, out: Path, program: Program, seconds: float, **notes: Value
+) -> tuple[Path, str]:
+    """``write_down`` of a failure that comes again: the file, and how it came about. Raises ``NotRepeatable``."""
+    __tracebackhide__ = True
+    if not repeats(result, program, result.deviations):
+        raise NotRepeatable(
+            f"seed {result.seed} failed, and its replay did not fail alike: something hangs on a clock, on chance "
+            f"without a seed or on the order of a set. What it said was\n{result.failure}: {result.message}")
+    path, small = write_down(result, out, program, seconds, **notes)
+    return path, f"seed {result.seed}: {small.before} decisions shrunk to {small.after} in {small.runs} runs"
 
 
 def write_down(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ from trio.testing import MockClock
 
 from harness.simulation.worlds.brokers import Cluster, Node
 from harness.simulation.worlds.controllers import World
-from harness.simulation.worlds.network import MemoryNetwork
+from raft.virtual.network import MemoryNetwork
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tutorial" / "test-a-broker-cluster.md").read_text()
 
 
-def printed() -> dict[str, Callable[[MockClock], Awaitable[None]]]:
+def printed() -> dict[str, Callable[..., Any]]:
     """Tests defined by the page's Python, run as one module."""
     names: dict[str, Any] = {}
     code = "\n".join(re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
@@ -25,9 +26,17 @@ def printed() -> dict[str, Callable[[MockClock], Awaitable[None]]]:
     return {name: each for name, each in names.items() if name.startswith("test_")}
 
 
-@pytest.mark.parametrize("name", printed())
+ALL = printed()
+
+
+@pytest.mark.parametrize("name", [name for name, each in ALL.items() if inspect.iscoroutinefunction(each)])
 async def test_a_test_on_the_page(name: str, autojump_clock: MockClock) -> None:
-    await printed()[name](autojump_clock)
+    await ALL[name](autojump_clock)
+
+
+@pytest.mark.parametrize("name", [name for name, each in ALL.items() if not inspect.iscoroutinefunction(each)])
+def test_a_seeded_test_on_the_page(name: str) -> None:
+    ALL[name]()
 
 
 def test_the_table_names_verbs_that_exist() -> None:

@@ -293,13 +293,16 @@ class Member(Membership):
         self._rung = False
         self._tick()
         due = self.manager.next_deadline(self._clock())
-        if due is not None and due != self._timer:
+        if due != self._timer:
             self._timer = due
-            self.process.later(due - self._clock(), E_TIMER, self._due)
+            if due is not None:
+                self.process.later(due - self._clock(), E_TIMER, lambda: self._due(due))
 
-    def _due(self) -> None:
-        self._timer = None
-        self.ring()
+    def _due(self, at_ns: int) -> None:
+        """One that another has taken the place of wakes nobody: the shipped task waits for one deadline."""
+        if at_ns == self._timer:
+            self._timer = None
+            self.ring()
 
     # --- what comes ------------------------------------------------------------------------------------------
 

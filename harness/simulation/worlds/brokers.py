@@ -34,8 +34,8 @@ from controller.namesrv.config import NamesrvConfig
 from controller.namesrv.server import RunningNamesrv, serve_namesrv
 from harness.simulation.worlds.controllers import World as Controllers
 from harness.simulation.worlds.controllers import world as controllers_of
-from harness.simulation.worlds.network import MemoryListener, MemoryNetwork
 from harness.simulation.worlds.sending import SendMessageRequest
+from raft.virtual.network import MemoryListener, MemoryNetwork
 from remoting.bodies.namesrv import TopicRouteData
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
@@ -250,16 +250,20 @@ class Cluster:
 @asynccontextmanager
 async def cluster(
     *, controllers: int = 0, reads: int | None = None, namesrv: NamesrvConfig = NAMESRV_CONFIG,
+    network: MemoryNetwork | None = None,
 ) -> AsyncGenerator[Cluster, None]:
-    """Runs a cluster with a name server. For nodes under ``controllers``, n0 and on, use ``controlled()``."""
+    """Runs a cluster with a name server. For nodes under ``controllers``, n0 and on, use ``controlled()``.
+
+    ``network``: that of a ``raft.virtual.VirtualWorld``, on which bytes take the time that the seed says.
+    """
     if controllers:
-        async with controllers_of(controllers, reads=reads) as made, _with(
+        async with controllers_of(controllers, reads=reads, network=network) as made, _with(
                 made.nursery, made.network, namesrv) as found:
             found.controllers = made
             yield found
     else:
         async with trio.open_nursery() as nursery:
-            async with _with(nursery, MemoryNetwork(), namesrv) as found:
+            async with _with(nursery, network or MemoryNetwork(), namesrv) as found:
                 yield found
             nursery.cancel_scope.cancel()
 

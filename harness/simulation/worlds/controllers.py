@@ -16,9 +16,9 @@ import trio
 from controller.config import from_properties
 from controller.metadata import codec
 from controller.server import RunningController, serve_controller
-from harness.simulation.worlds.network import MemoryListener, MemoryNetwork
 from raft.errors import RaftError
 from raft.sim.disk import SimulatedCrash, VirtualDisk
+from raft.virtual.network import MemoryListener, MemoryNetwork
 from remoting.bodies.controller import SyncStateSet
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
@@ -47,8 +47,11 @@ CLUSTER = "c"
 class World:
     """Controllers n0, n1, … at ``n0:1``, …, and brokers at addresses of their own."""
 
-    def __init__(self, nursery: trio.Nursery, count: int, properties: Mapping[str, str]) -> None:
-        self.nursery, self.network = nursery, MemoryNetwork()
+    def __init__(
+        self, nursery: trio.Nursery, count: int, properties: Mapping[str, str],
+        network: MemoryNetwork | None = None,
+    ) -> None:
+        self.nursery, self.network = nursery, network or MemoryNetwork()
         self.names = [f"n{number}" for number in range(count)]
         self.properties = dict(properties)
         self.disks: dict[str, VirtualDisk] = {}
@@ -257,11 +260,11 @@ class SimpleBroker:
 
 @asynccontextmanager
 async def world(
-    count: int = 3, late: int = 0, reads: int | None = None, **properties: str,
+    count: int = 3, late: int = 0, reads: int | None = None, network: MemoryNetwork | None = None, **properties: str,
 ) -> AsyncGenerator[World, None]:
-    """Runs controllers, one of them active. ``reads``: the newest format that they read."""
+    """Runs controllers, one of them active. ``reads``: the newest format that they read. ``network``: another one."""
     async with trio.open_nursery() as nursery:
-        made = World(nursery, count, properties)
+        made = World(nursery, count, properties, network)
         made.reads = dict.fromkeys(made.names, reads or codec.FORMAT)
         async with open_client(ClientConfig(), connector=made.network.connector("client")) as made.client:
             await made.start_all(late)

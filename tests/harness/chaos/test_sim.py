@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.chaos import sim
 from harness.chaos.cli import main
 from harness.chaos.sim import OURS, program_of
 from harness.chaos.subcommand import UNKNOWN, USAGE
@@ -155,3 +156,59 @@ def test_mistakes_get_words(
 ) -> None:
     assert main(["sim", *(each.replace("SUBJECT", subject) for each in arguments)]) == USAGE
     assert words in capsys.readouterr().err
+
+
+SERVERS = """
+import trio
+from raft.virtual import VirtualWorld, torture
+
+async def rest(host):
+    host.ready()
+    await trio.sleep_forever()
+
+async def is_never_killed(world):
+    await world.host("a").start(rest)
+    await torture(world, seconds=10)
+    assert not world.happened["is killed"]
+
+async def idles(world: VirtualWorld) -> None:
+    await trio.sleep(1)
+"""
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> str:
+    (tmp_path / "servers_of_chaos.py").write_text(SERVERS)
+    return str(tmp_path / "servers_of_chaos.py")
+
+
+def test_servers_of_a_user_are_played_cut_down_and_repeated(
+    servers: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    what, out = f"{servers}:is_never_killed", str(tmp_path / "failures")
+    assert main(["sim", what, "--events", "1M", "--jobs", "1", "--out", out]) == 1
+    said = capsys.readouterr().out
+    repeat = next(line for line in said.splitlines() if "chaos sim" in line and "--replay" in line)
+    assert " deviations shrunk to 1 in " in said
+    assert main(shlex.split(repeat)[1:]) == 1
+    script = capsys.readouterr().out
+    assert "What happened (1 decisions):" in script and script.count("a is killed") == 1
+    assert main([*shlex.split(repeat)[1:], "--json"]) == 1
+    (found,) = told(capsys)
+    assert found["failure"].startswith("AssertionError in ") and len(found["script"]) == 3
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_servers_that_pass_are_reported(servers: str, jobs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", f"{servers}:idles", "--seed", "1", "--seeds", "4", "--jobs", jobs, "--json"]) == 0
+    report = told(capsys)[-1]
+    assert (report["verdict"], report["seeds"], report["virtual_s"]) == ("passed", 4, 4.0)
+    assert report["invariants"] == {"programs that ended": 4, "times tasks were counted at the end": 4}
+
+
+def test_a_trio_that_is_not_replayable_is_told(
+    servers: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sim, "NOT_REPLAYABLE", "not replayable: trio 9.9 has no _r")
+    program_of(f"{servers}:idles")
+    assert capsys.readouterr().err == "not replayable: trio 9.9 has no _r\n"

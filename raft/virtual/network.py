@@ -12,7 +12,7 @@ import trio
 from trio.abc import Listener
 from trio.testing import MemoryReceiveStream, MemorySendStream, memory_stream_pair
 
-from remoting.streams import Connector
+from raft.handshake import Connector
 
 Memory = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
 
@@ -60,6 +60,8 @@ class MemoryNetwork:
     """Owners that neither send nor receive, while their connections stay open."""
     cuts: set[frozenset[str]] = attrs.field(factory=set)
     """Pairs of owners that do not reach each other."""
+    owners: dict[str, str] = attrs.field(factory=dict)
+    """Address -> whose it is; an address that is not here is an owner itself."""
 
     def cut(self, source: str, target: str) -> bool:
         return source in self.silent or target in self.silent or frozenset((source, target)) in self.cuts

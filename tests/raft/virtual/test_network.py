@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from harness.simulation.worlds.network import MemoryListener, MemoryNetwork
+from raft.virtual.network import MemoryListener, MemoryNetwork
 
 
 async def test_bytes_go_to_whoever_listens_there() -> None:

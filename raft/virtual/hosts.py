@@ -1,0 +1,272 @@
+"""Hosts on virtual time: programs with a disk and a network each, killed, powered off and started again.
+
+A program is a coroutine function that gets its host. Everything that it does to the outside goes through the host:
+``disk``, ``connect``, ``listen``, ``rng``. Knows tasks, disks and the network; knows nothing of what programs do.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from random import Random
+from typing import Any, Final, TypedDict
+from zlib import crc32
+
+import trio
+from trio.abc import Listener
+from trio.abc import Stream as TrioStream
+from trio.lowlevel import Task, current_task
+
+from raft.config import Config
+from raft.errors import UsageError
+from raft.handshake import Connector
+from raft.sim.disk import VirtualDisk
+from raft.sim.tape import Stream, Tape
+from raft.storage.interface import Files
+from raft.violation import InvariantViolation
+from raft.virtual.network import MemoryListener
+from raft.virtual.replacing import EPOCH_S
+from raft.virtual.scheduling import NOTE, SENT, STORED, Steps
+from raft.virtual.wires import Latency, VirtualNetwork
+
+ENDING_S: Final = 60.0
+"""How long a killed program's tasks may take to end, in virtual time."""
+SMALL: Final = Config(
+    segment_bytes=64 << 10, message_bytes_max=16 << 10, append_bytes_max=4_096, frame_bytes_max=4_096,
+    entry_bytes_max=4_096, snapshot_chunk_bytes=4_096)
+"""Of ``raft``, for disks in memory: short segments, and entries of 4 KiB at most."""
+HostProgram = Callable[..., Awaitable[object]]
+"""Called with its host, and what ``start`` was given."""
+
+
+class HostOptions(TypedDict):
+    """What ``raft.open_node`` and ``raft.open_host`` take of a host."""
+
+    files: Files
+    connect: Connector
+    listeners: list[Listener[Any]]
+    rng: Random
+    wall_ms: Callable[[], int]
+    config: Config
+
+
+class LeakedTasks(InvariantViolation):
+    """Tasks live on that nobody waits for."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(LeakedTasks.__name__, message)
+
+
+class _Journal(list[str]):
+    """Folds what a disk notes into the digest, and keeps nothing."""
+
+    def __init__(self, steps: Steps) -> None:
+        super().__init__()
+        self._steps = steps
+
+    def append(self, words: str) -> None:
+        self._steps.fold(STORED, crc32(words.encode()))
+
+
+class VirtualHost:
+    """One machine. Made by ``VirtualWorld.host``."""
+
+    def __init__(self, world: VirtualWorld, name: str) -> None:
+        self.world, self.name = world, name
+        self.disk = VirtualDisk(world.tape.draw, name=f"disk {name}")
+        """What outlives the program: ``Files`` of ``raft``, and of yours."""
+        self.disk.dead = _gone
+        self.disk.journal = _Journal(world.steps)
+        self.value: Any = None
+        """What the program gave to ``ready``."""
+        self.starts = 0
+        self._program: tuple[HostProgram, tuple[Any, ...]] | None = None
+        self._task: Task | None = None
+        self._scope = trio.CancelScope()
+        self._ready, self._ended = trio.Event(), trio.Event()
+        self._dying = self._dark = False
+
+    # --- for programs ----------------------------------------------------------------------------------------
+
+    def ready(self, value: Any = None) -> None:
+        """Called by the program when it serves: ``start`` returns ``value``."""
+        self.value = value
+        self._ready.set()
+
+    async def connect(self, address: str) -> TrioStream:
+        """An open stream to ``host:port``. Raises ``OSError``."""
+        return await self.world.network.connector(self.name)(address)
+
+    def listen(self, address: str) -> MemoryListener:
+        """A listener, for ``trio.serve_listeners``. Raises ``OSError``: somebody listens there."""
+        network = self.world.network
+        if address in network.listeners:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), address)
+        network.owners[address] = self.name
+        listener = network.listeners[address] = MemoryListener()
+        return listener
+
+    def rng(self, name: str = "") -> Random:
+        """Chance of its own for each start, from the seed."""
+        return self.world.tape.bits(f"{self.name} {self.starts} {name}")
+
+    def wall_ms(self) -> int:
+        return int((EPOCH_S + trio.current_time()) * 1e3)
+
+    def node_options(self, address: str, config: Config = SMALL) -> HostOptions:
+        """What makes ``raft.open_node`` run on this host, listening at ``address``."""
+        return {"files": self.disk, "connect": self.connect, "rng": self.rng("raft"), "wall_ms": self.wall_ms,
+                "listeners": [self.listen(address)], "config": config}
+
+    # --- what may happen to it -------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        return self._task is not None and not self._dying
+
+    async def start(self, program: HostProgram, *args: Any) -> Any:
+        """Run ``program(host, *args)``, and wait until it calls ``ready``, whose value this returns, or ends.
+
+        What the program raises ends the whole run, unless the host was killed.
+        """
+        if self._task is not None:
+            raise UsageError(f"{self.name} runs a program already")
+        self._program = program, args
+        if self._dark:
+            self.disk.restart()
+            self.world.network.silent.discard(self.name)
+            self.world.network.reset(self.name)
+            self.world.network.changed()
+            self._dark = False
+        self.starts += 1
+        self.value, self._ready, self._ended = None, trio.Event(), trio.Event()
+        self._scope, self._dying = trio.CancelScope(), False
+        self.world.nursery.start_soon(self._run, program, args, name=f"host {self.name}")
+        async with trio.open_nursery() as either:
+            for event in (self._ready, self._ended):
+                either.start_soon(_end_with, event, either.cancel_scope)
+        return self.value
+
+    async def restart(self) -> Any:
+        """Run the last program again."""
+        if self._program is None:
+            raise UsageError(f"{self.name} never ran a program")
+        program, args = self._program
+        self.world.note(f"{self.name} starts again")
+        return await self.start(program, *args)
+
+    async def kill(self) -> None:
+        """The process dies, as of ``kill -9``; the machine lives, and what was written is in its cache."""
+        await self._die("is killed")
+        self.disk.kill()
+        self.world.network.silent.discard(self.name)
+        self.world.network.changed()
+        self.world.network.reset(self.name)
+
+    async def cut_power(self) -> None:
+        """The machine is gone: what was not synced may be lost, and nobody is told. ``restart`` brings it back."""
+        await self._die("loses power")
+        self._dark = True
+        self.world.network.vanish(self.name)
+
+    async def _die(self, words: str) -> None:
+        self.world.note(f"{self.name} {words}")
+        self.world.happened[words] += 1
+        self.disk.crash()
+        self.world.network.silent.add(self.name)
+        await self.end()
+
+    async def end(self) -> None:
+        """End the program, and see that all its tasks do. Raises ``LeakedTasks``."""
+        self._dying = True
+        if self._task is not None:
+            self._scope.cancel()
+            with trio.move_on_after(ENDING_S) as timer:
+                await self._ended.wait()
+            if timer.cancelled_caught and self._task is not None:
+                living = ", ".join(self.world.steps.below(self._task)) or self._task.name
+                raise LeakedTasks(f"tasks of {self.name} live on {ENDING_S:.0f} s after it was ended: {living}")
+
+    async def _run(self, program: HostProgram, args: tuple[Any, ...]) -> None:
+        self._task = current_task()
+        try:
+            with self._scope:
+                await program(self, *args)
+        except BaseException as error:
+            if not self._dying or isinstance(error, trio.Cancelled):
+                raise
+        finally:
+            self._task = None
+            for address in [each for each, owner in self.world.network.owners.items() if owner == self.name]:
+                self.world.network.listeners.pop(address, None)
+            if not self._dying:
+                self.world.network.reset(self.name)
+            self._ended.set()
+
+
+async def _end_with(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
+def _gone(words: str) -> OSError:
+    """What a program that dies hears of its disk: error handlers may catch it, and nothing is written any more."""
+    return OSError(errno.EIO, words)
+
+
+class VirtualWorld:
+    """Hosts and their network. Made by ``run_on_virtual_time``, which gives it to your function."""
+
+    def __init__(self, tape: Tape, steps: Steps, nursery: trio.Nursery, latency: Latency | None = None) -> None:
+        self.tape, self.steps, self.nursery = tape, steps, nursery
+        self.hosts: dict[str, VirtualHost] = {}
+        self.happened: Counter[str] = Counter()
+        """Faults by name, and what you count yourself."""
+        self.notes: list[tuple[float, str]] = []
+        """Seconds, words: a failure is told with these."""
+        self.network = VirtualNetwork(nursery, tape, self._sent, latency)
+
+    def host(self, name: str) -> VirtualHost:
+        """The host of this name; there is one from the first call on."""
+        if name not in self.hosts:
+            self.hosts[name] = VirtualHost(self, name)
+        return self.hosts[name]
+
+    def stream(self, name: str) -> Stream:
+        """Decisions of yours, from the seed: ``stream.chance(0.1)``, ``stream.between(1, 9)``. A failure is cut down
+        to those that it needs."""
+        return self.tape.stream(f"own {name}")
+
+    def note(self, words: str) -> None:
+        """Remember what happens now, in words."""
+        self.notes.append((trio.current_time(), words))
+        self.steps.fold(NOTE, crc32(words.encode()))
+
+    def _sent(self, source: str, target: str, data: bytes) -> None:
+        self.steps.fold(SENT, crc32(f"{source} {target}".encode()), crc32(data), len(data))
+
+    # --- the network -----------------------------------------------------------------------------------------
+
+    def cut(self, source: str, target: str) -> None:
+        """Nothing passes from ``source`` to ``target``; the other way stays. What was sent waits."""
+        self.note(f"the way from {source} to {target} is cut")
+        self.happened["cut"] += 1
+        self.network.blocked.add((source, target))
+
+    def partition(self, *groups: Iterable[str]) -> None:
+        """Nothing passes between groups of hosts; those in none are one more."""
+        sides = [set(group) for group in groups]
+        sides.append({name for name in self.hosts if not any(name in side for side in sides)})
+        self.note("partition: " + " | ".join(" ".join(sorted(side)) for side in sides))
+        self.happened["partition"] += 1
+        for number, side in enumerate(sides):
+            for other in sides[:number]:
+                self.network.blocked |= {pair for a in side for b in other for pair in ((a, b), (b, a))}
+
+    def heal(self) -> None:
+        """All ways are open again."""
+        self.note("all ways are open")
+        self.network.blocked.clear()
+        self.network.changed()
