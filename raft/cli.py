@@ -18,6 +18,7 @@ import trio
 
 from raft import __version__
 from raft.client import RECONFIGURE_TIMEOUT_MS, Client, connect
+from raft.command import INTERRUPTED
 from raft.errors import LocalError, RaftError, Unknown, UsageError
 from raft.groups import DEFAULT_GROUP
 from raft.output import discard_output, piped
@@ -27,7 +28,6 @@ DONE: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
 UNKNOWN: Final = 3
-INTERRUPTED: Final = 130
 ADDRESSES_VARIABLE: Final = "RAFT_ADDRESSES"
 LOOK_TIMEOUT_MS: Final = 3_000
 """How long ``status`` and ``explain`` wait for one node."""

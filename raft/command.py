@@ -21,6 +21,8 @@ GROUP: Final = "quorate.commands"
 DISTRIBUTION: Final = "quorate-raft"
 IN_THE_WAY: Final = 1
 USAGE: Final = 2
+INTERRUPTED: Final = 130
+"""As shells have it for whoever is interrupted."""
 _START: Final = "/__init__.py"
 
 
@@ -31,7 +33,13 @@ def main() -> int:
 
 def run(distributions: Sequence[str]) -> int:
     """The command, of the first of these distributions, by whose name this was started; it imports packages of all."""
-    name = Path(sys.argv[0]).stem
+    try:
+        return _run(Path(sys.argv[0]).stem, distributions)
+    except KeyboardInterrupt:  # while it was loaded, perhaps
+        return INTERRUPTED
+
+
+def _run(name: str, distributions: Sequence[str]) -> int:
     for fault in in_the_way(distributions):
         sys.stderr.write(f"{name}: {fault}\n")
         return IN_THE_WAY

@@ -21,7 +21,7 @@ from typing import Any, Final
 import attrs
 
 from raft import __version__
-from raft.cli import INTERRUPTED
+from raft.command import INTERRUPTED
 from raft.errors import StorageError
 from raft.output import discard_output, piped
 from raft.storage.audit import Record, Report, audit, identity_of, kind_name, records, recover_live

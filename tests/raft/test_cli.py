@@ -16,6 +16,7 @@ import trio
 from raft import cli
 from raft.cli import DONE, FAILED, UNKNOWN, USAGE, make_parser, plan_membership, status_table
 from raft.client import connect
+from raft.command import INTERRUPTED
 from raft.errors import NotLeader, Rejected, RejectReason, Unknown, UsageError
 from raft.membership import Member, Membership
 from tests.raft.served import FakeNode, Network, faulted
@@ -197,7 +198,7 @@ def test_nobody_has_to_read_what_it_prints() -> None:
 
 
 @pytest.mark.parametrize(("command", "code", "words"), [
-    ("status", cli.INTERRUPTED, "raftctl: interrupted\n"),
+    ("status", INTERRUPTED, "raftctl: interrupted\n"),
     ("transfer", UNKNOWN, "raftctl: interrupted; it may have happened, or may still\n")])
 def test_an_interrupt_is_said_in_words(
     command: str, code: int, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],

@@ -72,6 +72,12 @@ def test_what_the_libraries_of_an_extra_are_for_is_said_where_they_are_missing(s
         "'.[broker]'"])
 
 
+def test_who_interrupts_a_command_sees_no_trace(site: Path) -> None:
+    installed(site, "quorate", {"broker/__init__.py": "", "broker/cli.py": "raise KeyboardInterrupt\n"},
+              entry_points="[quorate.commands]\nmqbroker = broker.cli:main\n")
+    assert run(site) == (130, "")
+
+
 def test_somebody_elses_package_over_ours_is_named(site: Path) -> None:
     installed(site, "broker", {"broker/__init__.py": "raise ImportError('of another program')\n"})
     code, said = run(site)
