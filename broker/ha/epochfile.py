@@ -80,7 +80,8 @@ class EpochFile:
         self._on_disk = None
         write_whole(self._files, self._path, to_text(epochs).encode())
         if not epochs and self._files.exists(f"{self._path}.bak"):
-            self._files.remove(f"{self._path}.bak")  # Java would read that instead of an empty list
+            self._files.remove(f"{self._path}.bak")
+        assert epochs or not self._files.exists(f"{self._path}.bak"), "Java would read that instead of an empty list"
         self._on_disk = epochs
 
     def _text(self, path: str) -> str | None:

@@ -22,7 +22,7 @@ from broker.ha.config import NS_PER_MS, HaConfig
 from broker.ha.epochs import EpochList
 from broker.ha.insync import InSync
 from broker.ha.master import LogView
-from broker.ha.taking import BecomeMaster
+from broker.ha.taking import BecomeMaster, BecomeSlave
 from broker.ha.wire import Ack, MasterHandshake, SlaveHandshake
 from broker.replicas.lease import Gate
 from broker.replicas.outputs import Serve
@@ -34,9 +34,12 @@ from broker.store.dispatch import TagCodes
 from broker.store.files import MemoryFiles, Space
 from broker.store.indexfile import KeyIndex
 from broker.store.queues import Queues
-from broker.store.store import StoreConfig
+from broker.store.retention import RetentionConfig
+from broker.store.store import MessageStore, StoreConfig
+from remoting.bodies.controller import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo
 from remoting.codes import RequestCode
-from remoting.record import Message, size_of
+from remoting.command import response
+from remoting.record import Message, encode, size_of
 
 ONE = Message(b"Orders", b"body", 0)
 SIZE = size_of(ONE)
@@ -58,6 +61,12 @@ def puts_out_of_order(acks: Any) -> None:
 
 def an_offset_before_an_epoch(epochs: Any) -> None:
     assert epochs.EpochList([(1, 0), (2, 10)]).find(9) == (1, 0)
+
+
+def a_list_that_is_empty_again(epochfile: Any) -> None:
+    one = epochfile.EpochFile(MemoryFiles())
+    for epochs in ([(1, 0)], [(1, 0), (2, 10)], []):
+        one.write(EpochList(epochs))
 
 
 def a_member_more(insync: Any) -> None:
@@ -106,6 +115,13 @@ def a_mastership(taking: Any) -> None:
     taking.steps(taking.From.NONE, taking.BecomeMaster(1, frozenset({1}), 1))
 
 
+def a_record_in_two_parts(whole: Any) -> None:
+    record = encode(ONE, 0, 0, 0)
+    one = whole.WholeRecords(1 << 20)
+    for begin, part in ((0, record[:20]), (20, record[20:])):
+        one.take(part, begin)
+
+
 def a_late_epoch(wire: Any) -> None:
     wire.MasterHandshake(10, EpochList([(2_000, 0)])).to_bytes()
 
@@ -138,6 +154,24 @@ def a_first_tick(manager: Any) -> None:
     manager.ReplicasManager(config, None, "code").tick(0)
 
 
+def a_group_of_three(probing: Any) -> None:
+    under_way = UnderWay(1_000)
+    one = probing.Probing("cluster", "group", under_way, interval_ms=10, silence_ms=100, members_ms=10)
+    one.judge(BecomeSlave(1, 1, "one:1"))
+    asked = one.look(0, "leader:1", 2)[0]
+    there = [ReplicaIdentity("group", number, f"{number}:1", True) for number in (1, 2, 3)]
+    told = BrokerReplicasInfo({"group": ReplicasInfo(1, "one:1", 1, 1, there, [])}).to_json()
+    under_way.ended(asked.request).on_answer(response(asked.command, body=told), asked.request)  # type: ignore[union-attr]
+    one.look(SECOND, "leader:1", 2)
+
+
+def a_kind_that_waits(timetable: Any) -> None:
+    times = timetable.Timetable()
+    for number in range(2):
+        if times.due(Kind.POLL, 0):
+            times.sent(number, Kind.POLL)
+
+
 def two_requests_of_a_kind(underway: Any) -> None:
     one = underway.UnderWay(1_000)
     for _ in range(2):
@@ -150,6 +184,16 @@ def two_attempts(yielding: Any) -> None:
     for now_ns in range(SECOND, 9 * SECOND, SECOND // 2):
         one.look(now_ns, few)
         one.asks(now_ns, few)
+
+
+def an_hour_of_deletion(cleaning: Any) -> None:
+    files = MemoryFiles()
+    log = CommitLog(files, file_bytes=2 * SIZE)
+    log.open()
+    for number in range(2):
+        log.append(ONE, number, 0)
+    cleaning.Cleaner(files, log, Queues(files, TagCodes(), file_bytes=400), None,
+                     SimpleNamespace()).old(RetentionConfig(), 1 << 40, 4)
 
 
 def a_page(checkpoint: Any) -> None:
@@ -181,6 +225,31 @@ def a_log_confirmed_in_part(dispatch: Any) -> None:
     for number in range(2):
         log.append(ONE, number, 0)
     dispatch.Dispatcher(log, 0, lambda run: None).dispatch(SIZE, 10)
+
+
+def the_end_of_a_log(log: Any) -> None:
+    whole = CommitLog(MemoryFiles(), file_bytes=4096)
+    whole.open()
+    whole.append(ONE, 0, 0)
+    log.Log.boundary(whole, SIZE)
+
+
+def a_disk_that_is_tried(trial: Any) -> None:
+    trial.try_disk(MemoryFiles(), 10)
+
+
+def a_damaged_queue(mending: Any) -> None:
+    files, store = opened_with(2)
+    files.content[f"consumequeue/Orders/0/{0:020d}"].data[:8] = bytes([9] * 8)
+    mender = mending.Mender(store.log, store._queues, store.visible)
+    mender.ask(b"Orders", 0)
+    while mender.is_busy:
+        mender.step(10)
+
+
+def two_messages_of_a_second(messages: Any) -> None:
+    _, store = opened_with(2)
+    messages.StoredMessages(store.log, store._queues, None).offset_by_time(b"Orders", 0, 1)
 
 
 def a_power_cut(files: Any) -> None:
@@ -262,6 +331,19 @@ def two_messages_at_a_file_end(writing: Any) -> None:
     one.put_all([ONE, ONE], 0)
 
 
+def opened_with(count: int) -> tuple[MemoryFiles, MessageStore]:
+    """A store with so many messages, stored at 0, 1, …"""
+    files = MemoryFiles()
+    store = MessageStore(files, SMALL)
+    store.open()
+    store.take_over()
+    for number in range(count):
+        store.writer.put(ONE, number)
+    store.log.write()
+    store.visible.advance()
+    return files, store
+
+
 @attrs.frozen
 class Inside:
     """``old`` of ``module`` becomes ``new``; ``calls`` gets the module."""
@@ -274,6 +356,8 @@ class Inside:
 
 INSIDE = [
     Inside("broker.ha.acks", "if queue and end < queue[-1][0]:", "if False:", puts_out_of_order),
+    Inside("broker.ha.epochfile", "if not epochs and self._files", "if epochs and self._files",
+           a_list_that_is_empty_again),
     Inside("broker.ha.epochs", "bisect_right(self.entries, offset, ", "bisect_right(self.entries, offset + 1, ",
            an_offset_before_an_epoch),
     Inside("broker.ha.insync", "self._asked_ns.clear()\n        self._counted = None\n", "self._asked_ns.clear()\n",
@@ -288,6 +372,7 @@ INSIDE = [
     Inside("broker.ha.slave", "if point < self._received_end or everything:", "if everything:", a_slave_that_is_ahead),
     Inside("broker.ha.taking", "(Step.CONFIRM, Step.SHOW, Step.OPEN)", "(Step.OPEN, Step.CONFIRM, Step.SHOW)",
            a_mastership),
+    Inside("broker.ha.whole", "            self._held.clear()\n        end", "        end", a_record_in_two_parts),
     Inside("broker.ha.wire", "range(max(1, first - EPOCHS_MAX + len(told)), first)", "range(1, first)", a_late_epoch),
     Inside("broker.replicas.carrying", "while self._outputs:", "if self._outputs:", two_outputs),
     Inside("broker.replicas.demand", "self._gate().announce(wanted.min_in_sync_replicas)", "pass", a_higher_minimum),
@@ -296,11 +381,15 @@ INSIDE = [
     Inside("broker.replicas.machine", "self.role, self.target = role, None", "self.target = None", a_role),
     Inside("broker.replicas.manager", 'return f"the broker has no role: {machine.state.value}"', 'return ""',
            a_first_tick),
+    Inside("broker.replicas.probing", " and each.broker_id not in but", "", a_group_of_three),
+    Inside("broker.replicas.timetable", ' and (kind, "") not in self._waits', "", a_kind_that_waits),
     Inside("broker.replicas.underway", "if kind is not None and times.waits(kind, slot):", "if False:",
            two_requests_of_a_kind),
     Inside("broker.replicas.yielding", "self._unanswered_ns.clear()\n        self._rests_until_ns",
            "self._rests_until_ns", two_attempts),
     Inside("broker.store.checkpoint", "ljust(_PAGE_BYTES,", "ljust(40,", a_page),
+    Inside("broker.store.cleaning", "+ count * log.file_bytes", "+ (count + 1) * log.file_bytes",
+           an_hour_of_deletion),
     Inside("broker.store.commitlog", "if size + BLANK_BYTES_MIN <= left:", "if size <= left:", a_log_with_a_narrow_end),
     Inside("broker.store.consumequeue", "if queue_offset > self.max_offset:", "if False:", a_queue_from_the_middle),
     Inside("broker.store.diagnosis", "self._good >= GOOD_TRIES", "self._good > GOOD_TRIES", three_good_tries),
@@ -311,11 +400,16 @@ INSIDE = [
     Inside("broker.store.indexfile", "self._written += len(self._flushing) // _ENTRY.size", "self._written += 1",
            an_index_flush),
     Inside("broker.store.keys", "if code > 1 << 31 else 0", "if code > 1 << 31 else code", the_smallest_hash),
+    Inside("broker.store.log", "at = offset + size\n", "at = offset + size + 1\n", the_end_of_a_log),
+    Inside("broker.store.mending", "        walk.write()\n        if walk.is_partial:", "        if walk.is_partial:",
+           a_damaged_queue),
+    Inside("broker.store.messages", "low = middle + 1", "low = middle + 2", two_messages_of_a_second),
     Inside("broker.store.queues", "del self._changed[queue]", "pass", a_changed_queue),
     Inside("broker.store.recent", "room[:at], offset - kept", "room[:at], offset", bytes_that_go_on),
     Inside("broker.store.retention", "newest_ms[: config.delete_files_batch_max]:", "newest_ms:", many_old_files),
     Inside("broker.store.scattered", "among = roomy or writable", "among = roomy", full_disks),
     Inside("broker.store.store", "self.visible.truncate(offset)", "pass", a_cut),
+    Inside("broker.store.trial", "_try(disk, room)\n", "_try(disk, 0)\n", a_disk_that_is_tried),
     Inside("broker.store.trust", "self.in_doubt, self.trusted_end = False, None", "self.in_doubt = False",
            a_doubt_that_ends),
     Inside("broker.store.visible", "for told in (self._to_queues, self._to_index):", "for told in (self._to_queues,):",
