@@ -55,7 +55,7 @@ class Subscribed:
 
 def subscribed(data: SubscriptionData) -> Subscribed:
     """Of a heartbeat. Codes are the client's, or made of its tags where it sent none."""
-    by_tag = _is_tag(data.expression_type)
+    by_tag = is_by_tag(data.expression_type)
     if not by_tag or data.class_filter_mode or data.sub_string in (None, "", ALL):
         return Subscribed(data, None, by_tag)
     codes = data.code_set or frozenset(map(java_hash, data.tags_set))
@@ -73,7 +73,7 @@ def parse(topic: str, expression: str | None, kind: str | None) -> Subscribed:
 
 
 def _parse(topic: str, expression: str | None, kind: str | None) -> Subscribed:
-    if not _is_tag(kind):
+    if not is_by_tag(kind):
         if not expression:
             raise SubscriptionIllegal(f"an expression of kind {kind} is empty")
         return Subscribed(SubscriptionData(topic, expression, expression_type=kind), None, False)
@@ -87,7 +87,8 @@ def _parse(topic: str, expression: str | None, kind: str | None) -> Subscribed:
 _parsed = lru_cache(4_096)(_parse)
 
 
-def _is_tag(kind: str | None) -> bool:
+def is_by_tag(kind: str | None) -> bool:
+    """Whether an expression of this kind names tags; so does one of no kind."""
     return kind is None or kind in ("", TAG)
 
 

@@ -20,6 +20,7 @@ FOUND = tests_of("broker/pulling", "requests", "codes_of_what_was_found")
 RANGE = tests_of("broker/pulling", "reading", "offsets_in_and_out_of_range")
 RESET = tests_of("broker/offsets", "requests", "a_reset_holds_against_late_commits_until_the_next_pull")
 
+AHEAD = tests_of("broker/pulling", "requests", "a_pull_that_is_ahead_of_its_heartbeat_gets_all_tags")
 FILTERED = tests_of("broker/pulling", "filtering", "a_pull_that_relies_on_what_heartbeats_registered")
 TOLD = tests_of("broker/consumers", "heartbeats", "the_others_hear_at_once_of_who_comes_and_goes")
 LATER = tests_of("broker/consumers", "heartbeats",
@@ -50,7 +51,7 @@ PAGE = Page("docs/reference/consuming.md", (
     pull("it does not, and the group has no members"), pull("the group broadcasts"),
     pull("the group may not read this topic"), pull("the group's members do not want"),
     pull("the heartbeat's subscription is older", tests_of("broker/pulling", "requests",
-                                                       "subscriptions_that_are_older_or_of_another_kind")),
+                                                       "a_pull_that_is_ahead_of_its_heartbeat_gets_all_tags")),
     pull("the filter is over properties", FILTERED), pull("the registered one is older", FILTERED),
     pull("a filter over properties, and", tests_of("broker/pulling", "filtering",
                                                    "without_the_key_nobody_filters_by_properties")),
@@ -85,6 +86,7 @@ PAGE = Page("docs/reference/consuming.md", (
         "a_reset_on_a_young_master_takes_nobody_back_unasked")),
     answer("`youngMasterShowsAll` has", tests_of("broker", "young_master",
                                                  "a_key_has_a_new_master_show_all_at_once_as_javas_do")),
+    answer("Here such a pull is answered", AHEAD), answer("Expressions over properties are the broker's", AHEAD),
     answer("`consumerOffset.json` is Java's", tests_of("broker/offsets", "requests",
                                                    "offsets_reach_the_disk_at_intervals_and_at_the_end"), JAVA_CLIENTS),
     answer("A group that never said", tests_of("broker/offsets", "requests", "what_a_group_is_told_of_where_it_is",
@@ -122,6 +124,7 @@ PAGE = Page("docs/reference/consuming.md", (
     answer("what wakes a held pull", tests_of("broker/pulling", "requests",
                                           "a_pull_waits_for_a_message_and_gets_all_of_that_turn")),
     answer("messages 40", both(TOLD, LATER)),
+    answer("a pull by tags that is ahead", AHEAD),
     answer("14 for a queue without messages", EMPTY, SINGLE),
     answer("a member that fell silent", tests_of("broker/consumers", "heartbeats",
                                              "silence_ends_a_membership_and_an_idle_connection")),
@@ -140,5 +143,6 @@ PAGE = Page("docs/reference/consuming.md", (
 ), others=(
     "What a broker does for consumers", "Codes 11 and 361", "Then the queue is read", "Codes 14, 15, 43",
     "Codes 34, 35, 38",
+    "A Java client that gets other queues", "The next one leaves 30 s later",
     "light topics, static topics", "POP | [a page",
 ))
