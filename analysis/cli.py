@@ -5,26 +5,32 @@
     raft-report hdfs://nn/raft --master spark://host:7077 --out report.html
 
 The logs may be those of running nodes, copies or archives. Exit code 0; with --fail-on, 1 if something that bad was
-found; 2 for what cannot be read or run.
+found; 2 for what cannot be read or run. With --wait, the slow part of a start is over when the report is asked for:
+
+    (sleep 60; echo) | raft-report /data/raft --wait --out report.html
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import select
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from analysis.errors import AnalysisError, sentence
 from analysis.files.finding import find_logs
-from analysis.logs import open_logs
+from analysis.logs import Logs, open_logs
 from analysis.report.build import Progress, make
 from analysis.report.findings import SEVERITIES
 from analysis.report.injected import read_run
@@ -32,8 +38,12 @@ from analysis.session import LIGHT, QUIET, session
 from analysis.shipping import ship
 from analysis.small import are_small
 from analysis.source.options import parted
+from raft.command import INTERRUPTED
 from remoting.daemon.process import piped
 from remoting.daemon.version import add_version
+
+REHEARSALS: Final = 1
+NO_CODEGEN: Final = "spark.sql.codegen.factoryMode"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -54,6 +64,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's")
     made.add_argument("--fail-on", choices=SEVERITIES, help="exit with 1 if something as bad as this is found")
     made.add_argument("--quiet", action="store_true", help="no progress bar")
+    made.add_argument("--wait", action="store_true", help="get ready, on what is there now, and make the report when a "
+                      "line comes on standard input; without one there is none")
     return made
 
 
@@ -90,15 +102,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the command line and make the report."""
     options = parser().parse_args(arguments)
     try:
+        if options.wait and not _wait(options):
+            return 0
         done = read_run(Path(options.run).read_text(encoding="utf-8"), options.run) if options.run else None
-        settings = dict(map(parted, options.conf))
-        small = _is_alone(options.master) and are_small(find_logs(options.paths))
-        spark = session(options.master or ("local[1]" if small else ""), name="raft-report",
-                        **{**QUIET, **(LIGHT if small else {}), **settings})
-        ship(spark)
-        logs = open_logs(spark, options.paths, traces=options.traces, since_ms=options.since, until_ms=options.until,
-                         split_ms=options.split)
-        found = make(logs, options.out, title=options.title, run=done,
+        found = make(_logs(options), options.out, title=options.title, run=done,
                      progress=None if options.quiet else bar(sys.stderr))
     except (AnalysisError, OSError) as error:
         print(f"raft-report: {error}", file=sys.stderr)
@@ -106,11 +113,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (PySparkException, Py4JError) as error:
         print(f"raft-report: Spark could not do it: {sentence(str(error))}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("raft-report: interrupted; no page was written", file=sys.stderr)
+        return INTERRUPTED
     levels = ", ".join(f"{count} {level}" for level in SEVERITIES
                        if (count := sum(each.count for each in found if each.severity == level)))
     print(f"{options.out}: {levels or 'no'} findings")
     worst = SEVERITIES[: SEVERITIES.index(options.fail_on) + 1] if options.fail_on else ()
     return int(any(each.severity in worst for each in found))
+
+
+def _logs(options: argparse.Namespace) -> Logs:
+    """What the command line names, by a session that suits it. Raises what ``session`` and ``open_logs`` raise."""
+    settings = dict(map(parted, options.conf))
+    small = _is_alone(options.master) and are_small(find_logs(options.paths))
+    before = SparkSession.getActiveSession()
+    if before is not None and options.wait and (before.conf.get(NO_CODEGEN) == LIGHT[NO_CODEGEN]) != small:
+        before.stop()  # what came meanwhile is too much for it
+    spark = session(options.master or ("local[1]" if small else ""), name="raft-report",
+                    **{**QUIET, **(LIGHT if small else {}), **settings})
+    ship(spark)
+    return open_logs(spark, options.paths, traces=options.traces, since_ms=options.since, until_ms=options.until,
+                     split_ms=options.split)
+
+
+class _Told(Exception):
+    """A line has come, or the end of standard input."""
+
+
+def _wait(options: argparse.Namespace) -> bool:
+    """Start Spark, and make reports that nobody gets, until a line comes; False: standard input ended without one.
+
+    Whatever hinders that says so when the report is made.
+    """
+    def go_on(*_: object) -> None:
+        if select.select([sys.stdin], [], [], 0)[0]:
+            raise _Told
+
+    with suppress(_Told, AnalysisError, OSError, PySparkException, Py4JError), \
+            tempfile.TemporaryDirectory() as folder:
+        for _ in range(REHEARSALS):
+            make(_logs(options), Path(folder) / "report.html", progress=go_on)
+    return bool(sys.stdin.readline())
 
 
 def _is_alone(master: str) -> bool:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from analysis.errors import AnalysisError, sentence
 from analysis.files.finding import find_logs
 from analysis.schemas import FORMATS, Format
-from analysis.session import session
+from analysis.session import QUIET, session
 from analysis.shipping import ship
 from analysis.source.options import PAYLOADS, parted
 from remoting.daemon.process import piped
@@ -84,7 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         options = dict(map(parted, given.option))
-        spark = session(given.master, name="raft-export")
+        find_logs(given.paths)  # a missing one is told before Spark starts
+        spark = session(given.master, name="raft-export", **QUIET)
         ship(spark)
         done = export(spark, given.paths, given.out, form=given.format,
                       payload=given.payload, overwrite=given.overwrite, **options)

@@ -97,6 +97,8 @@ class Logs:
     def _lightly(self, rows: pa.Table) -> DataFrame:
         """What Spark has at hand; it would gain nothing by keeping it once more."""
         found = small.table(self.spark, rows)
+        if rows.num_rows:  # Spark knows of no rows that they need no work, and of one piece that it need not be parted
+            found = found.coalesce(1)
         if rows.nbytes <= LIGHT_BYTES:
             self._light.append(found)
         return found

@@ -33,8 +33,10 @@ QUIET: Final = {
 LIGHT: Final = {
     "spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false", "spark.ui.enabled": "false",
     "spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.autoBroadcastJoinThreshold": "-1", "spark.python.sql.dataFrameDebugging.enabled": "false",
     _JAVA: f"{QUIET[_JAVA]} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""For small logs, best with ``local[1]``: there Spark compiles for each query longer than it then runs it."""
+"""For small logs, best with ``local[1]``: there Spark compiles for each query longer than it then runs it, a broadcast
+is a job of its own, and to note where each column was named doubles the calls into Java."""
 
 
 def session(master: str = "", *, name: str = "raft logs", **settings: str) -> SparkSession:

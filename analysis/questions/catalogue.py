@@ -46,7 +46,7 @@ class Question:
         """``first`` as Spark sorts by it; among equals by every column, so that two runs show the same rows."""
         wanted = [F.expr(part.removesuffix(" desc")).desc() if part.endswith(" desc") else F.expr(part)
                   for part in self.first.split(", ")]
-        return [*wanted, *(F.col(f"`{name}`") for name in self.columns)]
+        return [*wanted, F.expr(f"struct({', '.join(f'`{name}`' for name in self.columns)})")]
 
 
 def _columns(names: str, **own: str) -> dict[str, str]:

@@ -34,6 +34,7 @@ from harness.demo.chronicle import CONTROLLERS, FILE, Chronicle
 from harness.demo.command import PATIENCE_S, parser, play
 from harness.demo.deployments import DEPLOYMENTS
 from harness.demo.display import Display
+from harness.demo.reporting import Reporter
 from harness.nemesis import disks, sandbox
 from harness.nemesis.disks import Disk
 from harness.processes import ours
@@ -66,6 +67,8 @@ class Story:
     controllers: Sequence[Handle]
     namesrv: Handle
     groups: dict[str, list[Broker]]
+    default: Sequence[Broker]
+    """The group in RocketMQ's default mode, started with the others; empty where that part is left out."""
     client: Client
     display: Display
     rng: Random
@@ -258,12 +261,14 @@ async def staged(arguments: argparse.Namespace, data: Path, display: Display) ->
                              sandbox.inside())
         for name in names:
             groups[name] = await _group(stack, data, name, controllers, namesrv, {**SAFE.settings, **QUICK})
-        await start_all([broker for group in groups.values() for broker in group])
+        default = [] if arguments.without_default_mode else await _group(
+            stack, data, DEFAULT_GROUP, controllers, namesrv, DEFAULT_MODE.settings)
+        await start_all([*itertools.chain(*groups.values()), *default])
         client = await stack.enter_async_context(open_client())
         await until_settled(client, ours.addresses(controllers), list(groups), REPLICAS, PATIENCE_S)
         display.say(f"3 controllers, 1 name server, {arguments.groups} broker groups of {REPLICAS}: all in sync after "
                     f"{trio.current_time() - began:.1f} s")
-        story = Story(controllers, namesrv, groups, client, display, Random(arguments.seed))
+        story = Story(controllers, namesrv, groups, default, client, display, Random(arguments.seed))
         if all(disk.kind.stalls for disk in mounted.values()):
             story.disks = mounted
         else:
@@ -278,41 +283,38 @@ async def _group(stack: AsyncExitStack, data: Path, name: str, controllers: Sequ
         extra={"totalReplicas": REPLICAS, **settings}, start=False)) for number in range(REPLICAS)]
 
 
-async def default_mode(story: Story, data: Path) -> str:
+async def default_mode(story: Story) -> str:
     """One kill in RocketMQ's default mode: what was acknowledged and is gone."""
-    async with AsyncExitStack() as stack:
-        group = await _group(stack, data, DEFAULT_GROUP, story.controllers, story.namesrv,
-                             DEFAULT_MODE.settings)
-        await start_all(group)
-        settled = await story.settled([DEFAULT_GROUP])
-        queues = await story.create_topic(FAST_TOPIC, [DEFAULT_GROUP])
-        ledger, stop = Ledger(), trio.Event()
-        async with trio.open_nursery() as senders:
-            for number in range(16):
-                senders.start_soon(traffic.produce, story.namesrv.address, queues[0], f"z-{number}", ledger, stop, 0.0)
-            await trio.sleep(2)
-            killed = next(broker for broker in group if broker.address == settled.groups[DEFAULT_GROUP].master)
-            await killed.kill()
-            at = time.monotonic()
-            with trio.fail_after(PATIENCE_S):
-                while ledger.last_ack.get(DEFAULT_GROUP, 0.0) <= at:
-                    await trio.sleep(0.005)
-            stop.set()
-        found = await traffic.read_all(story.namesrv.address, queues)
-        lost = ledger.acknowledged.keys() - found
-        window = max((at - ledger.acknowledged[body] for body in lost), default=0.0)
-        return (f"in RocketMQ's default mode ({DEFAULT_MODE}) one kill -9 of a master lost {len(lost)} of "
-                f"{len(ledger.acknowledged):,} acknowledged messages"
-                + (f", the last {window * 1e3:.1f} ms before it" if lost else ": here the slaves had them in time"))
+    settled = await story.settled([DEFAULT_GROUP])
+    queues = await story.create_topic(FAST_TOPIC, [DEFAULT_GROUP])
+    ledger, stop = Ledger(), trio.Event()
+    async with trio.open_nursery() as senders:
+        for number in range(16):
+            senders.start_soon(traffic.produce, story.namesrv.address, queues[0], f"z-{number}", ledger, stop, 0.0)
+        await trio.sleep(2)
+        killed = next(broker for broker in story.default if broker.address == settled.groups[DEFAULT_GROUP].master)
+        await killed.kill()
+        at = time.monotonic()
+        with trio.fail_after(PATIENCE_S):
+            while ledger.last_ack.get(DEFAULT_GROUP, 0.0) <= at:
+                await trio.sleep(0.005)
+        stop.set()
+    found = await traffic.read_all(story.namesrv.address, queues)
+    lost = ledger.acknowledged.keys() - found
+    window = max((at - ledger.acknowledged[body] for body in lost), default=0.0)
+    return (f"in RocketMQ's default mode ({DEFAULT_MODE}) one kill -9 of a master lost {len(lost)} of "
+            f"{len(ledger.acknowledged):,} acknowledged messages"
+            + (f", the last {window * 1e3:.1f} ms before it" if lost else ": here the slaves had them in time"))
 
 
-async def run(arguments: argparse.Namespace, data: Path) -> int:
+async def run(arguments: argparse.Namespace, data: Path, reporter: Reporter) -> int:
     """The whole story; the exit code."""
     display = Display()
     display.say(f"data and logs: {data}")
     with display.running():
         async with staged(arguments, data, display) as story, trio.open_nursery() as nursery:
             nursery.start_soon(story.show)
+            reporter.prepare()
             queues = await story.create_topic(TOPIC, list(story.groups))
             async with story.running(queues, arguments.producers):
                 ends = trio.current_time() + arguments.seconds
@@ -321,7 +323,7 @@ async def run(arguments: argparse.Namespace, data: Path) -> int:
                         break
                     await act()
                     await trio.sleep(0.5)
-            second = await default_mode(story, data) if not arguments.without_default_mode else ""
+            second = await default_mode(story) if story.default else ""
             nursery.cancel_scope.cancel()
     ledger = story.ledger
     story.chronicle.write(data / FILE, {
@@ -372,7 +374,7 @@ def main() -> int:
     arguments = options.parse_args()
     if arguments.deployment:
         arguments.without_report = True
-        return play(deployments.run, arguments)
+        return play(lambda given, data, _: deployments.run(given, data), arguments)  # it has no report
     if not sandbox.inside() and sandbox.mounts():
         sandbox.enter("harness.demo", sys.argv[1:], sandbox.DISKS)
     return play(run, arguments)

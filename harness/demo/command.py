@@ -13,7 +13,8 @@ from typing import Final
 import trio
 
 from harness.demo.chronicle import FILE
-from harness.demo.reporting import page_of
+from harness.demo.reporting import Reporter
+from raft.command import INTERRUPTED
 
 PATIENCE_S: Final = 60.0
 """What takes longer, even on a machine that is busy with other things, did not happen."""
@@ -29,19 +30,25 @@ def parser(program: str, about: str, *, seconds: float) -> argparse.ArgumentPars
     return made
 
 
-def play(run: Callable[[argparse.Namespace, Path], Awaitable[int]], arguments: argparse.Namespace) -> int:
-    """``run`` in its directory, then the report. The exit code."""
+def play(
+    run: Callable[[argparse.Namespace, Path, Reporter], Awaitable[int]], arguments: argparse.Namespace,
+) -> int:
+    """``run`` in its directory, then the report, which it may have got ready. The exit code."""
     data = arguments.data or Path(tempfile.mkdtemp(prefix="quorate-demo-"))
     data.mkdir(parents=True, exist_ok=True)
+    reporter = Reporter(data / "controllers", data / "report.html", data / FILE, print, not arguments.without_report)
     code = 1
     try:
         with _quiet("remoting", "broker"):
-            code = trio.run(run, arguments, data)
+            code = trio.run(run, arguments, data, reporter)
+        reporter.make()
     except* trio.TooSlowError:
         print(f"something did not come back within {PATIENCE_S:.0f} s: this is a bug; the logs are in {data}")
-    else:
-        if not arguments.without_report:
-            page_of(data / "controllers", data / "report.html", print, data / FILE)
+    except* KeyboardInterrupt:
+        print(f"interrupted; the logs are in {data}")
+        code = INTERRUPTED
+    finally:
+        reporter.close()
     return code
 
 

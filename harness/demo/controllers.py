@@ -29,6 +29,7 @@ from harness.demo import tables
 from harness.demo.chronicle import CONTROLLERS, FILE, KILLED, Chronicle
 from harness.demo.command import PATIENCE_S, parser, play
 from harness.demo.display import Display
+from harness.demo.reporting import Reporter
 from harness.fleet import BrokerGroup, Fleet, FleetConfig, SimulatedBroker, open_fleet
 from harness.processes import ours
 from harness.processes.handle import Handle
@@ -210,13 +211,14 @@ async def staged(arguments: argparse.Namespace, data: Path, display: Display) ->
             yield FleetStory(controllers, namesrv, fleet, display, Random(arguments.seed))
 
 
-async def run(arguments: argparse.Namespace, data: Path) -> int:
+async def run(arguments: argparse.Namespace, data: Path, reporter: Reporter) -> int:
     """The whole story; the exit code."""
     display = Display()
     display.say(f"data and logs: {data}")
     with display.running():
         async with staged(arguments, data, display) as story, trio.open_nursery() as nursery:
             nursery.start_soon(story.show)
+            reporter.prepare()
             ends = trio.current_time() + arguments.seconds
             acts = (story.kill_a_master, story.kill_a_master, story.kill_the_active_controller, story.kill_a_host,
                     story.kill_both)

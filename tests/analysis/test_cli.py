@@ -5,16 +5,24 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
+import os
+import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, TextIO
 
 import pytest
 from pyspark.sql import SparkSession
 
 from analysis import cli, monitor
 from analysis import export as exporting
-from analysis.errors import JavaMissing, sentence
+from analysis.errors import JavaMissing, NothingToRead, sentence
+from analysis.logs import Logs
+from analysis.report.build import Progress, make
+from analysis.report.findings import Finding
 from analysis.shipping import PACKAGES, package
 from tests.analysis.scene import save, story
 
@@ -31,6 +39,89 @@ def test_paths_without_logs_are_refused_in_a_sentence(
         said = capsys.readouterr().err
         assert said.startswith("raft-report: ") and str(path) in said and "Traceback" not in said
     assert not (tmp_path / "report.html").exists()
+
+
+@contextmanager
+def waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[TextIO]:
+    """The end that is written to of standard input."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as heard, os.fdopen(writing, "w", buffering=1) as told:
+        monkeypatch.setattr(sys, "stdin", heard)
+        yield told
+
+
+@pytest.mark.java
+def test_who_waits_makes_the_report_of_what_is_there_when_it_is_told(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out, pages = tmp_path / "report.html", list[Path]()
+    save(tmp_path / "logs", story())
+    with waiting(monkeypatch) as asked:
+        def made(logs: Logs, path: Path, **rest: Any) -> list[Finding]:
+            pages.append(Path(path))
+            if len(pages) > 1:
+                return make(logs, path, **rest)
+            assert not out.exists(), "nobody asked for it yet"  # a demo makes both reports
+            asked.write("\n")
+            return []
+
+        monkeypatch.setattr(cli, "make", made)
+        assert cli.main([str(tmp_path / "logs"), "--out", str(out), "--wait", "--quiet"]) == 0
+    assert capsys.readouterr().out == f"{out}: no findings\n" and "Nothing to look at" in out.read_text()
+    assert pages[1:] == [out] and not pages[0].exists()
+
+
+def test_logs_may_come_while_it_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[bool] = []
+    with waiting(monkeypatch) as asked:
+        def logs(_: object) -> None:
+            looked.append(True)
+            if len(looked) == 1:
+                asked.write("\n")
+                raise NothingToRead("nothing is there")
+
+        monkeypatch.setattr(cli, "_logs", logs)
+        monkeypatch.setattr(cli, "make", lambda *_, **__: [])
+        assert cli.main([str(tmp_path), "--out", str(tmp_path / "r.html"), "--wait", "--quiet"]) == 0
+    assert len(looked) == 2
+
+
+def test_a_word_in_time_ends_the_rehearsal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = 0
+
+    def made(_: object, path: Path, *, progress: Progress, **rest: object) -> list[Finding]:
+        nonlocal steps
+        for _step in range(3 if Path(path).parent != tmp_path else 0):
+            if steps == 1:
+                asked.write("\n")
+            steps += 1
+            progress(steps, 3, "a step")
+        return []
+
+    monkeypatch.setattr(cli, "make", made)
+    monkeypatch.setattr(cli, "_logs", lambda options: None)
+    with waiting(monkeypatch) as asked:
+        assert cli.main([str(tmp_path), "--out", str(tmp_path / "r.html"), "--wait", "--quiet"]) == 0
+    assert steps == 2
+
+
+def test_nobody_who_asks_is_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "_logs", lambda options: pytest.fail("nobody asked"))
+    monkeypatch.setattr(cli, "REHEARSALS", 0)
+    with waiting(monkeypatch) as asked:
+        asked.close()
+        assert cli.main([str(tmp_path), "--out", str(tmp_path / "r.html"), "--wait"]) == 0
+
+
+def test_whoever_interrupts_it_gets_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupted(options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_logs", interrupted)
+    assert cli.main([str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "raft-report: interrupted; no page was written\n"
 
 
 @pytest.mark.java
@@ -141,6 +232,14 @@ def test_a_setting_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told.items() >= {"spark.executorEnv.PYSPARK_PYTHON": "/usr/bin/python3", "spark.driver.memory": "4g"}.items()
 
 
+def test_an_export_of_nothing_says_so_before_it_starts_spark(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(exporting, "session", lambda *_, **__: pytest.fail("Spark was started"))
+    assert exporting.main(["/nowhere", "--out", "x"]) == 1
+    assert capsys.readouterr().err == "raftlog export: /nowhere: there is no such directory\n"
+
+
 def test_settings_and_options_without_a_value_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["/data", "--conf", "spark.driver.memory"]) == 2
     assert capsys.readouterr().err == "raft-report: 'spark.driver.memory': NAME=VALUE is due\n"
@@ -153,5 +252,6 @@ def test_an_export_on_a_cluster_brings_the_packages_along(monkeypatch: pytest.Mo
     spark = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://host:7077", addPyFile=shipped.append))
     monkeypatch.setattr(exporting, "session", lambda *_, **__: spark)
     monkeypatch.setattr(exporting, "export", lambda *_, **__: exporting.Exported(0, ()))
+    monkeypatch.setattr(exporting, "find_logs", lambda paths: [])
     assert exporting.main(["/data", "--out", "x", "--master", "spark://host:7077"]) == 0
     assert [Path(file).name for file in shipped] == ["quorate.zip"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,14 @@ def fault(at_ms: int, *groups: str, until_ms: int | None = None, who: str = "n9"
 
 
 @pytest.fixture(scope="module")
-def logs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Logs:
+def logs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Logs]:
+    """Which keep their answers, as a page's do: each case judges the same."""
     root = tmp_path_factory.mktemp("scene")
     save(root, story())
-    return open_logs(spark, [str(root)])
+    found = open_logs(spark, [str(root)])
+    found.keep()
+    yield found
+    found.release()
 
 
 def rules(logs: Logs, *faults: Fault) -> tuple[set[str], int]:

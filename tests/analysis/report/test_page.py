@@ -113,9 +113,3 @@ def test_a_leader_elected_before_the_log_begins_is_shown_as_unknown(spark: Spark
     assert shown.plots[0] == "plot-leadership"
     assert f"<title>{unknown}, term 1, seen from 22:13:20.200" in page
     assert f'<i class="other"></i>{unknown}</span>' in page
-
-
-def test_sound_logs_have_no_finding(spark: SparkSession, tmp_path: Path) -> None:
-    save(tmp_path / "logs", story())
-    assert report(open_logs(spark, str(tmp_path / "logs")), tmp_path / "report.html") == []
-    assert "Nothing to look at" in (tmp_path / "report.html").read_text()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from analysis.errors import JavaMissing
 from analysis.schemas import COLUMNS, FORMATS, Format
-from analysis.session import LIGHT, check_java
+from analysis.session import check_java
 from analysis.source.metrics import collect
 from tests.analysis.by_hand import SEGMENT_BYTES, Log, frames, mark_of, save_identity, segment_file, span, state
 
@@ -155,30 +153,10 @@ def test_mixed_versions_are_damage_of_their_node(spark: SparkSession, fleet: Pat
     assert load(spark, fleet).where("damage is null").select("node").distinct().count() == 2
 
 
-def test_workers_run_the_interpreter_that_started_spark(fleet: Path, tmp_path: Path) -> None:
-    """In a process of its own, whose ``python3`` on PATH is one that cannot run this."""
-    broken = tmp_path / "bin" / "python3"
-    broken.parent.mkdir()
-    broken.write_text("#!/bin/sh\nexit 77\n")
-    broken.chmod(0o755)
-    settings = {**LIGHT, "spark.driver.memory": "512m", "spark.driver.bindAddress": "127.0.0.1",
-                "spark.driver.host": "127.0.0.1"}
-    program = (
-        "from pyspark.sql import SparkSession\n"
-        f"spark = SparkSession.builder.master('local[1]').config(map={settings!r}).getOrCreate()\n"
-        "import analysis\n"
-        "analysis.register(spark)\n"
-        f"print('count', spark.read.format('raftlog').load({str(fleet)!r}).where('index = 20').count())\n"
-        "spark.stop()\n")
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK", "SPARK"))}
-    environment["PATH"] = f"{broken.parent}{os.pathsep}{environment['PATH']}"
-    try:
-        check_java()
-    except JavaMissing as error:
-        pytest.skip(f"not run: {error}")
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=240,
-                          check=False, cwd=Path(__file__).parents[3])
-    assert "count 3" in done.stdout, done.stderr[-3000:]
+def test_workers_run_the_interpreter_that_registered(spark: SparkSession, fleet: Path) -> None:
+    """Not the ``python3`` of Spark's PATH, which cannot run this."""
+    assert spark.sparkContext.pythonExec == sys.executable
+    assert load(spark, fleet).where("index = 20").count() == 3
 
 
 def test_without_java_a_clear_word(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_masters_and_controllers_die_and_nothing_acknowledged_is_lost(tmp_path: 
 
 
 def story(ledger: Ledger) -> Story:
-    return Story((), cast("Handle", None), {}, cast("Client", None), Display(), Random(1), ledger)
+    return Story((), cast("Handle", None), {}, (), cast("Client", None), Display(), Random(1), ledger)
 
 
 def test_what_was_lost_is_the_verdict(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
