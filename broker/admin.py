@@ -70,6 +70,7 @@ class Administration(Part):
             RequestCode.RESET_MASTER_FLUSH_OFFSET: self.reset_master_flush_offset,
             RequestCode.GET_BROKER_EPOCH_CACHE: self.epochs,
             RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: self.least_id_changed,
+            RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self.role_told,  # under controllers another one has it
             RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON: self.tables_as_json,
             **dict.fromkeys(map(int, NOT_OFFERED), self.not_offered),
         }
@@ -105,6 +106,10 @@ class Administration(Part):
         if NotifyMinBrokerIdChangeRequest.from_ext(request.ext).broker_name in (
                 None, "", self._standing.broker_name):
             self._least_id_changed()
+        return response(request)
+
+    def role_told(self, _: Connection, request: Command) -> Command:
+        """1008 in a group without controllers: nothing changes, as in ``AdminBrokerProcessor`` of RocketMQ 5.5.0."""
         return response(request)
 
     def tables_as_json(self, _: Connection, request: Command) -> Command:

@@ -23,6 +23,8 @@ import attrs
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
 sys.path[:0] = [str(REFERENCE.parents[1]), str(REFERENCE.parent)]
 
+import code_tables  # noqa: E402
+import command_tables  # noqa: E402
 import key_tables  # noqa: E402
 import role_tables  # noqa: E402
 
@@ -311,7 +313,7 @@ PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "questions": questions, "audit-findings": audit_findings, "report-bounds": report_bounds, "faults": faults,
     "rediscovered": rediscovered, "rediscovered-scripts": rediscovered_scripts,
     "coverage": coverage.by_package, "asked": coverage.asked,
-    **role_tables.PARTS, **key_tables.PARTS}
+    **role_tables.PARTS, **key_tables.PARTS, **code_tables.PARTS, **command_tables.PARTS}
 
 
 def renewed(page: str) -> str:

@@ -1,7 +1,8 @@
 """The page of all keys of RocketMQ's servers: what each does there, and what it does here.
 
-``reference/keys.json`` says which there are, by class, with Java's defaults: ``Keys.java`` found them in the released
-jars. ``reference/java-keys.txt`` says what those do that have no effect here, below the reason why they have none.
+Each row names a value that the tests give to that key alone, and compare what becomes of it with the row.
+``reference/keys.json`` says which keys there are, by class, with Java's defaults: ``Keys.java`` found them in the
+released jars. ``reference/java-keys.txt`` says what those do that have no effect here, below the reason.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -36,6 +37,11 @@ JAVAS: Final[Mapping[str, str]] = {
     "JraftConfig": "org.apache.rocketmq.common.JraftConfig",
 }
 """The classes whose setters are keys."""
+TEXTS: Final[Mapping[str, str]] = {
+    "bindAddress": "127.0.0.1", "deleteWhen": "05", "messageDelayLevel": "1s 5s"}
+"""Tried with keys whose text must be of a kind."""
+OTHER_NAMES: Final[Mapping[str, str]] = {"processReadEvent": "isProcessReadEvent"}
+"""By the names of Java's setters, which files give, those of its getters, which are listed."""
 NEVER_IN_FILES: Final = frozenset({"clusterName", "inBrokerContainer", "scanAvailableNameSrv", "jraftConfig"})
 """Setters whose key is another one, or none that a file gives."""
 
@@ -70,10 +76,15 @@ def server_of(kind: str) -> tuple[type[attrs.AttrsInstance], Mapping[str, str], 
     return ControllerConfig, {}, {}
 
 
+def field_of(kind: str, name: str) -> attrs.Attribute[Any] | None:
+    """Ours of that key; None: it has no effect here."""
+    return names(server_of(kind)[0]).get(OTHER_NAMES.get(name, name))
+
+
 def effect(kind: str, name: str) -> tuple[str, str]:
     """Here, and in Java. Raises ``KeyError``: it has no effect here, and nobody has said what it does in Java."""
-    config, refused, missing = server_of(kind)
-    field = names(config).get(name)
+    _, refused, missing = server_of(kind)
+    field = field_of(kind, name)
     if field is not None:
         about, default = field.metadata["about"], written(field.default)
         shown = f"`{default}`" if default else "worked out"
@@ -89,13 +100,29 @@ def effect(kind: str, name: str) -> tuple[str, str]:
     return f"none. {reason}", does
 
 
+def tried(kind: str, name: str) -> str:
+    """A value that asks for something: another one than the default, unless that is what turns a feature off."""
+    _, _, missing = server_of(kind)
+    field = field_of(kind, name)
+    default = written(field.default) if field is not None else recorded()[kind][name]
+    meta: Mapping[str, Any] = field.metadata if field is not None else {"most": None, "choices": ()}
+    if default in ("true", "false"):
+        other = "false" if default == "true" else "true"
+        return default if name in missing and missing[name].without == other else other
+    if meta["choices"]:
+        return str(next(choice for choice in meta["choices"] if choice != default))
+    if default.lstrip("-").isdecimal() and name not in TEXTS:
+        return str(int(default) + (1 if meta["most"] is None or int(default) < meta["most"] else -1))
+    return TEXTS.get(name, "other")
+
+
 def keys(kind: str) -> Iterator[str]:
     """A row per key of a class of Java's."""
-    yield "| key | default in Java | effect here | effect in Java |"
-    yield "|---|---|---|---|"
+    yield "| key | default in Java | tried with | effect here | effect in Java |"
+    yield "|---|---|---|---|---|"
     for name, default in sorted(recorded()[kind].items()):
         here, java = effect(kind, name)
-        cells = (f"`{name}`", f"`{default}`" if default else "", here, java)
+        cells = (f"`{name}`", f"`{default}`" if default else "", f"`{tried(kind, name)}`", here, java)
         yield f"| {' | '.join(cells)} |"
 
 

@@ -91,6 +91,7 @@ _BEHIND: Final = "{:<64}  {:<64}  {:<32}  {:<4}  {:<20}  {:<20}  {:<20}  {}"
 @command("brokerConsumeStats", _behind_arguments)
 async def consume_stats(admin: Admin, options: argparse.Namespace) -> Said:
     """how far all consumer groups are behind at one broker"""
+    # As the original, lines leave out queues of which nothing was consumed; --json has them all.
     answer = await admin.ask(options.brokerAddr, RequestCode.GET_BROKER_CONSUME_STATS,
                              GetBrokerConsumeStatsRequest(options.order), timeout_ms=options.timeoutMillis)
     found = ConsumeStatsList.from_json(answer.body)
@@ -106,7 +107,8 @@ async def consume_stats(admin: Admin, options: argparse.Namespace) -> Said:
              queue.topic[:64], group, queue.broker_name[:32], queue.queue_id, offset.broker_offset,
              offset.consumer_offset, behind,
              local_time(offset.last_timestamp, millis=False))
-           for queue, group, offset, behind in rows), "", f"Diff Total: {found.total_diff}"],
+           for queue, group, offset, behind in rows if offset.last_timestamp > 0),
+         "", f"Diff Total: {found.total_diff}"],
         {"diffTotal": found.total_diff, "queues": [
             {"topic": queue.topic, "group": group, "brokerName": queue.broker_name, "queueId": queue.queue_id,
              "brokerOffset": offset.broker_offset, "consumerOffset": offset.consumer_offset, "diff": behind,

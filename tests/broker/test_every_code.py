@@ -9,19 +9,17 @@ import pytest
 import trio
 
 from broker.runtimeinfo import _readable
-from harness.simulation.worlds.brokers import NAMESRV, cluster, controlled, until
+from harness.scenarios.interop.codes import ABSENT, CODES
+from harness.simulation.worlds.brokers import cluster
 from remoting.bodies.namesrv import KVTable
 from remoting.bodies.queries import BrokerStatsData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
-from remoting.errors import RemotingError
 from remoting.headers.queries import ViewBrokerStatsRequest
 from remoting.headers.sending import ConsumerSendMsgBackRequest
 from remoting.record import decode_all
+from tests.broker.codes import answers, recorded
 
-NOT_OF_5_5 = {50, 51, 52, 53, 54, 1014, 1015, 1016, 1017, 1018}
-"""Of earlier releases, and of the log of Java's controllers."""
-CODES = sorted({int(code) for code in RequestCode} - NOT_OF_5_5)
 NAMESRV_ANSWERS = {
     100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 217, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327, 901, 904}
 CONTROLLER_ANSWERS = {904, *range(1001, 1007), *range(1009, 1014)}
@@ -29,8 +27,12 @@ NOBODY_OR_OTHERS = {
     13, 22, 23, 27, 39, 40, 47, 209, 210, 211, 212, 213, 214, 220, 221, 301, 302, 326, 902, 903, 200072, 200073}
 """Dead in Java too, or of clients and of containers of brokers. By ``registerProcessor`` of each of Java's servers."""
 BROKER_ANSWERS = set(CODES) - NOBODY_OR_OTHERS - (NAMESRV_ANSWERS | CONTROLLER_ANSWERS)
-USERS, LITE, ROLLBACK = set(range(3001, 3011)), set(range(200070, 200080)), {200056}
-ABSENT = USERS | LITE | ROLLBACK
+NOT_HERE = set().union(*ABSENT.values())
+JAVAS = {
+    "broker": BROKER_ANSWERS, "name server": NAMESRV_ANSWERS, "controller": CONTROLLER_ANSWERS,
+    "container": {25, 26, 902, 903}, "client": {39, 40, 220, 221, 307, 309, 326, 200073}}
+OURS_TOO = {"container": {28}}
+"""What a server of ours answers and Java's does not."""
 
 
 def test_java_s_codes_are_all_known() -> None:
@@ -39,22 +41,11 @@ def test_java_s_codes_are_all_known() -> None:
 
 
 async def test_each_code_at_each_server(autojump_clock: trio.abc.Clock) -> None:
-    async with cluster(controllers=1) as made:
-        node = await made.node(**controlled(1))
-        await until(lambda: node.serves)
-        for seat, address, wanted in (
-            ("broker", node.address, BROKER_ANSWERS - ABSENT), ("namesrv", NAMESRV, NAMESRV_ANSWERS),
-            ("controller", "n0:1", CONTROLLER_ANSWERS),
-        ):
-            answered = set()
-            for code in CODES:
-                try:
-                    answer = await made.ask(address, code)
-                except RemotingError as error:
-                    raise AssertionError(f"{seat} {code}") from error
-                if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                    answered.add(code)
-            assert answered == wanted, f"{seat}: {sorted(answered ^ wanted)}"
+    found = await answers()
+    for seat, wanted in JAVAS.items():
+        expected = wanted - NOT_HERE | OURS_TOO.get(seat, set())
+        assert found[seat].keys() == expected, f"{seat}: {sorted(found[seat].keys() ^ expected)}"
+    assert found == recorded(), "`python -m tests.broker.codes` and `make fix` write what is answered now"
 
 
 READ_BY_EXPORTERS = frozenset((
@@ -121,6 +112,7 @@ def test_sizes_are_written_as_in_java(size: int, text: str) -> None:
 
 @pytest.mark.parametrize(("code", "ext", "wanted", "words"), [
     (354, {}, 1, "no"), (513, {}, 1, "static topics are not offered"), (905, {"minBrokerId": "1"}, 0, ""),
+    (1008, {}, 0, ""),
     (355, {"configType": "topics;consumerOffsets"}, 0, ""), (355, {}, 1, "nothing is no table"),
     (355, {"configType": "Topics;users"}, 1, "users is no table"),
 ])

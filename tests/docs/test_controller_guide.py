@@ -21,7 +21,7 @@ from controller.admin import cli as mqadmin
 from controller.cli import main as mqcontroller
 from controller.config import ControllerConfig, check, from_properties
 from harness.simulation.worlds.controllers import CLUSTER, World, group_of, world
-from harness.simulation.worlds.network import MemoryListener
+from raft.virtual.network import MemoryListener
 from remoting import properties
 from remoting.bodies.namesrv import BrokerData, ClusterInfo
 from remoting.codes import RequestCode, ResponseCode

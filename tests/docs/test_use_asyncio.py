@@ -39,6 +39,7 @@ async def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
                 [sys.executable, "-X", "dev", program], capture_stdout=True, capture_stderr=True, check=False,
                 env={**os.environ, "PYTHONPATH": str(ROOT)})
     said = ran.stderr.decode().replace("topic 'prices' has no route: no name server knows it\n", "")
+    said = re.sub(r"^Executing <Handle .*> took \S+ seconds\n", "", said, flags=re.MULTILINE)  # of a slow machine
     assert ran.returncode == 0 and not said, said
     first, *others = ran.stdout.decode().splitlines()
     assert re.fullmatch(r"orders \d+", first)

@@ -98,6 +98,7 @@ def broker(
         "maxIndexNum": 40_000,
         "timerWheelEnable": False,  # else each broker makes a timer log of 100 MiB
         "reviveQueueNum": 1,  # else nine threads look for POP messages every second
+        "transactionMetricFlushInterval": 500,  # ms; one thread spins for as long after each start, by default for 10 s
         "diskMaxUsedSpaceRatio": 95,  # a full test machine is no reason to refuse writes
         "defaultTopicQueueNums": 4,
         **extra,

@@ -29,6 +29,7 @@ from harness.scenarios.interop import (  # noqa: F401  they register theirs
     admin_commands,
     broker,
     clients,
+    codes,
     failover,
     filters,
     ha,

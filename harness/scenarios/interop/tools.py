@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from itertools import zip_longest
 
 import attrs
@@ -19,6 +21,7 @@ from remoting.daemon.child import child
 _ID = re.compile(r"\b[0-9A-F]{32,}\b")
 _NUMBER = re.compile(r"-?\d+(\.\d+)*(:\d+)?")
 _BLANKS = re.compile(r"[ \t]+")
+_FOLDER = re.compile(r"\S*/(java|ours)/")
 
 
 def masked(text: str) -> list[str]:
@@ -183,39 +186,60 @@ async def everyday(stage: Stage, namesrv: str, broker: str, *, without: str = ""
             ("deleteTopic", *everywhere, "-t", "Made"),
             ("updateSubGroup", *everywhere, "-g", "made", "-s", "true", "-m", "true", "-r", "3"),
         ]
-        others: list[str] = []
-        for arguments in (each for each in commands if each[0] != without):
-            original, own = await tool(stage, *arguments), await our_mqadmin(*arguments)
-            theirs, mine = unordered(original.stdout), unordered(own.stdout)
-            if original.ok and own.exit_code == 0 and theirs == mine:
-                stage.say(f"{arguments[0]}: the same {len(mine)} lines")
-            else:
-                others.append(f"{original}\nours: {own}\n" + "\n".join(
-                    f"original: {one}\nours:     {two}" for one, two in zip_longest(theirs, mine) if one != two))
-        expect(not others, "\n".join(others))
+        await both(stage, [each for each in commands if each[0] != without])
+
+
+async def both(stage: Stage, commands: Iterable[Sequence[str]]) -> None:
+    """Each with both tools, one after the other: the same words, numbers aside. ``{folder}`` is a folder of the tool's
+    own."""
+    others: list[str] = []
+    for arguments in commands:
+        original, own = [[each.format(folder=stage.here / name) for each in arguments] for name in ("java", "ours")]
+        theirs, mine = await tool(stage, *original), await our_mqadmin(*own)
+        lines = [unordered(_FOLDER.sub("", each.stdout)) for each in (theirs, mine)]
+        if theirs.ok and mine.exit_code == 0 and lines[0] == lines[1]:
+            stage.say(f"{arguments[0]}: the same {len(lines[0])} lines")
+        else:
+            others.append(f"{theirs}\nours: {mine}\n" + "\n".join(
+                f"original: {one}\nours:     {two}" for one, two in zip_longest(*lines) if one != two))
+    expect(not others, "\n".join(others))
 
 
 def unordered(text: str) -> list[str]:
     """Java's tables and properties come in the order of their hashes."""
-    return sorted(" ".join(sorted(re.split(r"[ ,{}]+", line))) for line in masked(text))
+    return sorted(" ".join(sorted(filter(None, re.split(r"[ ,{}]+", line)))) for line in masked(text))
+
+
+@asynccontextmanager
+async def our_servers(stage: Stage) -> AsyncIterator[tuple[str, str]]:
+    """Addresses of a name server and a single broker of ours."""
+    async with (
+        ours.namesrv(stage.here / "namesrv") as namesrv,
+        ours.broker(stage.here / "broker", GROUP, namesrv=[namesrv.address]) as broker,
+    ):
+        yield namesrv.address, broker.address
+
+
+@asynccontextmanager
+async def java_servers(stage: Stage) -> AsyncIterator[tuple[str, str]]:
+    """Addresses of a name server and a single broker of Java."""
+    async with (
+        java.namesrv(stage.release, stage.here / "namesrv") as namesrv,
+        java.broker(stage.release, stage.here / "broker", group=GROUP, namesrv=[namesrv.address]) as broker,
+    ):
+        yield namesrv.address, broker.address
 
 
 @scenario("5.5.0", timeout_s=600)
 async def both_tools_say_the_same_of_our_broker(stage: Stage) -> None:
     """The everyday commands of Java's mqadmin and ours against our broker: equal output after masking numbers."""
-    async with (
-        ours.namesrv(stage.here / "namesrv") as namesrv,
-        ours.broker(stage.here / "broker", GROUP, namesrv=[namesrv.address]) as broker,
-    ):
-        await everyday(stage, namesrv.address, broker.address)
+    async with our_servers(stage) as (namesrv, broker):
+        await everyday(stage, namesrv, broker)
 
 
 @scenario("5.5.0", timeout_s=600)
 async def both_tools_say_the_same_of_a_java_broker(stage: Stage) -> None:
     """The same against a Java broker and a Java name server."""
-    async with (
-        java.namesrv(stage.release, stage.here / "namesrv") as namesrv,
-        java.broker(stage.release, stage.here / "broker", namesrv=[namesrv.address]) as broker,
-    ):
+    async with java_servers(stage) as (namesrv, broker):
         # A Java broker without its timer wheel, as these are started, deletes no topic: a null pointer stops it.
-        await everyday(stage, namesrv.address, broker.address, without="deleteTopic")
+        await everyday(stage, namesrv, broker, without="deleteTopic")

@@ -15,7 +15,7 @@ from controller.admin import cli
 from controller.admin.cli import DONE, FAILED, USAGE, main, parser, run
 from controller.admin.command import COMMANDS
 from harness.simulation.worlds.controllers import CLUSTER, World, group_of, world
-from harness.simulation.worlds.network import MemoryListener
+from raft.virtual.network import MemoryListener
 from remoting.bodies.controller import EpochEntry, EpochEntryCache
 from remoting.bodies.namesrv import BrokerData, ClusterInfo, KVTable, QueueData, TopicRouteData
 from remoting.codes import RequestCode, ResponseCode
