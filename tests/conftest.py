@@ -25,6 +25,8 @@ settings.load_profile("steady")
 # Else this process, and each of the hundreds that it starts, compiles whatever it imports.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Servers of ours are forks of a process that has imported them: harness/processes/forking.py
+os.environ.setdefault("QUORATE_FORKS", "1")
 
 
 def pytest_configure(config: pytest.Config) -> None:

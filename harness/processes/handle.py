@@ -18,6 +18,7 @@ import trio
 from attrs import define, field
 
 from harness.processes.errors import NotRunning, StartFailed
+from harness.processes.forking import Forked, can_fork, fork
 
 READY_S: Final = 60.0
 STOP_S: Final = 20.0
@@ -42,7 +43,7 @@ class Handle:
     """What it prints when it is up."""
     variables: Mapping[str, str] = field(factory=dict, kw_only=True)
     """Of its environment, besides our own."""
-    _process: trio.Process | None = field(default=None, init=False)
+    _process: trio.Process | Forked | None = field(default=None, init=False)
     _printed_before: int = field(default=0, init=False)
 
     @property
@@ -79,11 +80,14 @@ class Handle:
             raise StartFailed(f"{self.name} runs already")
         (self.directory / "tmp").mkdir(parents=True, exist_ok=True)
         self._printed_before = self.out.stat().st_size if self.out.exists() else 0
+        env = environment() | dict(self.variables)
         with self.out.open("ab") as out:
+            if can_fork(self.command):
+                self._process = fork(self.command, cwd=self.directory, env=env, out=out.fileno())
+                return
             self._process = await trio.lowlevel.open_process(
-                self.command, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT, cwd=self.directory,
+                self.command, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT, cwd=self.directory, env=env,
                 start_new_session=True,  # an interrupt at the terminal is for us: we end it in order
-                env=environment() | dict(self.variables),
             )
 
     async def wait_ready(self, *, timeout_s: float = READY_S) -> None:

@@ -115,7 +115,7 @@ async def deaf_ears(address: str, nursery: trio.Nursery, held: trio.Event) -> No
                       (RequestCode.HEART_BEAT, dict.fromkeys("abcdefgh", "x" * 10_000))):
         frame = encode(Command(code, ext=ext)) * 200
         for _ in range(10):
-            nursery.start_soon(pour, address, frame, 20, held)
+            nursery.start_soon(pour, address, frame, 8, held)
 
 
 async def crowd(address: str, nursery: trio.Nursery, held: trio.Event) -> None:

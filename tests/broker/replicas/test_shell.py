@@ -21,7 +21,7 @@ from broker.replicas.membership import TEMP
 from broker.replicas.outputs import Leave
 from broker.replicas.shell import GroupMember
 from harness.simulation.worlds.controllers import World, world
-from harness.simulation.worlds.network import MemoryListener
+from raft.virtual.network import MemoryListener
 from remoting.bodies.controller import SyncStateSet
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode

@@ -71,7 +71,8 @@ async def test_java_delivers_what_waits_in_our_wheel_and_ours_finds_what_is_left
     async with (
         java.namesrv(rocketmq, tmp_path / "namesrv") as namesrv,
         java.broker(rocketmq, tmp_path / "a", namesrv=[namesrv.address], start=False, extra={
-            "timerWheelEnable": True, "mappedFileSizeTimerLog": TIMER_LOG_BYTES}) as broker,
+            "timerWheelEnable": True, "mappedFileSizeTimerLog": TIMER_LOG_BYTES,
+            "timerFlushIntervalMs": 60_000}) as broker,
     ):
         began_ms = written_by_us(broker.store)
         await broker.start()

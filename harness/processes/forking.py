@@ -1,0 +1,180 @@
+"""Programs of ours as forks of a process that has imported them: a start takes a twentieth of the processor time.
+
+    python -P -c CODE ARGUMENTS     is run as that would be, in a session of its own
+
+One server for this process, made when it is first asked; it has one thread and no event loop, and reaps a child when it
+is told to, so that a process id never means another one. It ends with the connection, and its children do not.
+``FORKS`` in the environment turns it on: tests do so, who start hundreds of servers.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import importlib
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import trio
+
+from remoting.daemon.child import child
+
+FORKS: Final = "QUORATE_FORKS"
+COVERAGE: Final = "COVERAGE_PROCESS_START"
+_START: Final = [sys.executable, "-P", "-c"]
+_MODULE: Final = re.compile(r"from ([\w.]+) import main")
+"""In the code that ``remoting.daemon.child`` makes."""
+_MESSAGE_MAX: Final = 64 << 10
+_FAILED: Final = 1
+
+
+def can_fork(command: Sequence[str]) -> bool:
+    """Whether it is asked for, and the command is a program of ours. Coverage begins with an interpreter."""
+    return (bool(os.environ.get(FORKS)) and COVERAGE not in os.environ and len(command) > len(_START)
+            and [*command[:len(_START)]] == _START and _MODULE.search(command[len(_START)]) is not None)
+
+
+# --- who asks --------------------------------------------------------------------------------------------------------
+
+
+class Forked:
+    """What ``trio.Process`` offers to a handle, of a process that is another one's child."""
+
+    def __init__(self, server: _Server, pid: int, stdin: trio.lowlevel.FdStream) -> None:
+        self.pid = pid
+        self.stdin: trio.lowlevel.FdStream | None = stdin
+        self.returncode: int | None = None
+        self._server = server
+        self._handle = os.pidfd_open(pid)  # nobody reaps it before it is asked to
+
+    def poll(self) -> int | None:
+        """Its exit code, once it has ended."""
+        if self.returncode is None and select.select([self._handle], [], [], 0)[0]:
+            os.close(self._handle)
+            self.returncode = self._server.ask({"reap": self.pid})
+        return self.returncode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, number)
+
+    async def wait(self) -> int:
+        """Waits for its end; its exit code, below 0 after a signal. Several may wait."""
+        while (code := self.poll()) is None:
+            watched = os.dup(self._handle)
+            try:
+                await trio.lowlevel.wait_readable(watched)
+            finally:
+                os.close(watched)
+        return code
+
+
+class _Server:
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [*child("harness.processes.forking"), str(theirs.fileno())], pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL, start_new_session=True)
+        atexit.register(self._end)
+
+    def ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> int:
+        socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
+        answer = self._socket.recv(_MESSAGE_MAX)
+        if not answer:
+            raise OSError("the process that starts others has ended")
+        return int(json.loads(answer))
+
+    def _end(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+
+_servers: dict[int, _Server] = {}
+"""By the process that asks: one that was forked does not share its parent's."""
+
+
+def fork(
+    command: Sequence[str], *, cwd: Path, env: Mapping[str, str], out: int,
+) -> Forked:
+    """Runs a command that ``can_fork``, with ``out`` as standard output and error. Raises ``OSError``."""
+    server = _servers.get(os.getpid()) or _servers.setdefault(os.getpid(), _Server())
+    reads, writes = os.pipe()
+    try:
+        pid = server.ask({"code": command[len(_START)], "arguments": [*command[len(_START) + 1:]], "cwd": str(cwd),
+                          "env": {**env}}, [reads, out])
+    finally:
+        os.close(reads)
+    return Forked(server, pid, trio.lowlevel.FdStream(writes))
+
+
+# --- the server ------------------------------------------------------------------------------------------------------
+
+
+def main() -> int:
+    """Forks for whoever asks on the socket whose number is the argument, until that closes."""
+    with socket.socket(fileno=int(sys.argv[1])) as control:
+        while True:
+            data, descriptors, _, _ = socket.recv_fds(control, _MESSAGE_MAX, 2)
+            if not data:
+                return 0
+            request = json.loads(data)
+            if "reap" in request:
+                answer = os.waitstatus_to_exitcode(os.waitpid(request["reap"], 0)[1])
+            else:
+                answer = _forked(control, request, descriptors)
+            control.send(json.dumps(answer).encode())
+            for each in descriptors:
+                os.close(each)
+
+
+def _forked(control: socket.socket, request: dict[str, Any], descriptors: Sequence[int]) -> int:
+    found = _MODULE.search(request["code"])
+    assert found is not None
+    with contextlib.suppress(Exception):  # the child says what is wrong
+        importlib.import_module(found[1])
+    gc.collect()
+    gc.freeze()  # what all share is not to be written to by a search for garbage
+    pid = os.fork()
+    if not pid:
+        control.close()
+        _live(request, descriptors)
+    return pid
+
+
+def _live(request: dict[str, Any], descriptors: Sequence[int]) -> NoReturn:
+    """Becomes the program, and ends with it."""
+    code: object = _FAILED
+    try:
+        os.setsid()
+        for number, each in zip((0, 1, 2), (descriptors[0], descriptors[1], descriptors[1]), strict=True):
+            os.dup2(each, number)
+        for each in descriptors:
+            os.close(each)
+        os.chdir(request["cwd"])
+        os.environ.clear()
+        os.environ.update(request["env"])
+        sys.argv = ["-c", *request["arguments"]]
+        exec(request["code"], {"__name__": "__main__"})  # noqa: S102  as the interpreter would
+        code = 0
+    except SystemExit as ended:
+        code = 0 if ended.code is None else ended.code
+    except BaseException:  # noqa: BLE001  nothing is behind this process but the server's own loop
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else _FAILED)
