@@ -17,10 +17,10 @@ from harness.nemesis import faults as registry
 from harness.nemesis.fault import BadArguments
 from harness.targets import target as targets
 from harness.targets.fields import FormatError, nearest
-from harness.targets.target import Target
+from harness.targets.target import NODES_MAX, Target
 from harness.torture import scenario as scenarios
 from harness.torture import selecting
-from harness.torture.scenario import TortureScenario
+from harness.torture.scenario import TogetherScenario, TortureScenario
 from harness.torture.schedule import Schedule, draw
 from harness.workloads import chosen
 
@@ -50,6 +50,36 @@ class RunRequest:
         except FormatError as error:
             raise Refused(f"{self.scenario.name}: {error}") from None
 
+    def lasting(self, seconds: float) -> RunRequest:
+        """The same for another time."""
+        return attrs.evolve(self, scenario=attrs.evolve(self.scenario, seconds=seconds))
+
+
+@attrs.frozen
+class TogetherRequest:
+    """Scenarios that are played at once, by the names of their groups."""
+
+    scenario: TogetherScenario
+    text: str
+    groups: Mapping[str, RunRequest]
+
+    @classmethod
+    def of(cls, text: str, name: str, groups: Mapping[str, RunRequest]) -> TogetherRequest:
+        """Of a file that was read already. Raises ``Refused``."""
+        try:
+            return cls(scenarios.parse_together(text, name), text, groups)
+        except FormatError as error:
+            raise Refused(f"{name}: {error}") from None
+
+    def drawn(self, seed: int) -> dict[str, Schedule]:
+        """What is done to each group: the first has this seed, the next one the next. Raises ``Refused``."""
+        return {name: request.lasting(self.scenario.seconds).drawn(seed + number)
+                for number, (name, request) in enumerate(self.groups.items())}
+
+    def lasting(self, seconds: float) -> TogetherRequest:
+        """The same for another time."""
+        return attrs.evolve(self, scenario=attrs.evolve(self.scenario, seconds=seconds))
+
 
 def library(package: str) -> dict[str, Path]:
     """By name, the files of a library."""
@@ -57,11 +87,40 @@ def library(package: str) -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
+def asked_for(
+    what: str, target: str | None = None, options: Mapping[str, str] | None = None,
+) -> RunRequest | TogetherRequest:
+    """The scenario ``what``, be it of one target or of several groups. Raises ``Refused``, with the file."""
+    path = _found(what, library(SCENARIOS), Path.cwd(), "scenario")
+    text = path.read_text(encoding="utf-8")
+    try:
+        if not scenarios.is_together(text):
+            return asked(what, target, options)
+        found = scenarios.parse_together(text, path.stem)
+    except FormatError as error:
+        raise Refused(f"{path}: {error}") from None
+    if target is not None or options:
+        raise Refused(f"{path.stem} has groups: --target and --option are for the scenario of one, as "
+                      f"{next(iter(found.groups.values()))}")
+    groups = {name: asked(_beside(path, each)) for name, each in found.groups.items()}
+    nodes = sum(len(each.target.nodes) for each in groups.values())
+    if nodes > NODES_MAX:
+        raise Refused(f"{path}: {nodes} nodes in all groups; at most {NODES_MAX}")
+    return TogetherRequest(found, text, groups)
+
+
+def _beside(path: Path, name: str) -> str:
+    """A scenario that another one names: of the library, or a path that begins at its folder."""
+    return name if name in library(SCENARIOS) else str(path.parent / name)
+
+
 def asked(what: str, target: str | None = None, options: Mapping[str, str] | None = None) -> RunRequest:
     """The scenario ``what``, with another target if one is given. Raises ``Refused``, with the file."""
     path = _found(what, library(SCENARIOS), Path.cwd(), "scenario")
     text = path.read_text(encoding="utf-8")
     try:
+        if scenarios.is_together(text):
+            raise Refused(f"{path} is made of groups, and cannot be one")
         scenario = scenarios.parse(text, path.stem)
     except FormatError as error:
         raise Refused(f"{path}: {error}") from None

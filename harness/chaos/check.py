@@ -22,6 +22,7 @@ from harness.checkers.models import UnknownOperation
 from harness.checkers.verdict import Valid, Verdict
 from harness.histories.events import APART, INVOKE, Event, HistoryError
 from harness.histories.reading import EVENTS_MAX, FORMATS, OPENCHAOS, Source, open_history
+from harness.torture.directory import GROUPS
 
 NAME: Final = "check"
 ABOUT: Final = "judge a history: ours, Jepsen's, OpenChaos', or a table"
@@ -48,6 +49,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-duplicates", action="store_true", help="nothing may come twice")
     parser.add_argument("--drained", action="store_true",
                         help="consumers had received all there was when the history ended, though no drain says so")
+    parser.add_argument("--not-promised", action="append", default=[], choices=queues.PROMISES, metavar="PROMISE",
+                        help="of a queue: counted and told, and breaks nothing; may be given again")
     parser.add_argument("--late-ms", type=int, metavar="MS", help="a delayed message that comes later is a fault")
     parser.add_argument("--accepted-within-ms", type=int, metavar="MS",
                         help="a key that accepts again only later after a fault breaks the promise `within`")
@@ -108,6 +111,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _asked(options: argparse.Namespace) -> tuple[Source, _Seen, list[Verdict]]:
+    if (options.history / GROUPS).is_dir():
+        raise Refused(f"{options.history} is a run of groups: name one of {options.history / GROUPS}")
     source = open_history(options.history, options.format, keyed=options.keyed, events_max=options.events_max)
     seen = _Seen()
     try:
@@ -135,7 +140,7 @@ def judged(source: Source, events: Iterator[Event], options: argparse.Namespace)
     """What each checker says. A queue's alone is one pass; else the whole history is held."""
     rules = queues.Rules(
         ordered=options.ordered, once=options.no_duplicates, drained=options.drained or source.format == OPENCHAOS,
-        late_ms=options.late_ms, memory_bytes=options.memory)
+        late_ms=options.late_ms, memory_bytes=options.memory, not_promised=frozenset(options.not_promised))
     names = options.checker or []
     if names == [chosen.QUEUE]:
         return [queues.check(events, rules)]

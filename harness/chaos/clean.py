@@ -16,8 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from harness.chaos.run import RUNS
+from harness.chaos.playing import RUNS
 from harness.chaos.subcommand import PASSED
+from harness.chaos.together import is_one
 from harness.torture.directory import RUN_ID, goes_on
 
 NAME: Final = "clean"
@@ -41,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     removed = []
     if options.remove:
         for path in [only] if only is not None else sorted(RUNS.glob("*")):
-            if (path / "schedule.json").is_file() and not goes_on(path):
+            if ((path / "schedule.json").is_file() or is_one(path)) and not goes_on(path):
                 shutil.rmtree(path)
                 removed.append(str(path))
     for what, found in (("ended", ended), ("unmounted", freed), ("removed", removed)):
@@ -61,7 +62,7 @@ def _left(only: Path | None) -> Iterator[tuple[int, Path]]:
             for each in (folder / "environ").read_bytes().split(b"\0"):
                 name, _, value = each.partition(b"=")
                 path = Path(os.fsdecode(value))
-                if name == RUN_ID.encode() and only in (None, path) and not goes_on(path):
+                if name == RUN_ID.encode() and only in (None, path, *path.parents) and not goes_on(path):
                     yield int(folder.name), path
 
 
@@ -78,6 +79,6 @@ def _mounts(only: Path | None) -> Iterator[Path]:
     for line in reversed(Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()):
         place = Path(line.split()[1].encode().decode("unicode_escape"))
         for path in place.parents:
-            if path.name == "nodes" and (path.parent / "schedule.json").is_file() and only in (None, path.parent) and (
-                    not goes_on(path.parent)):
+            if path.name == "nodes" and (path.parent / "schedule.json").is_file() and (
+                    only in (None, *path.parents) and not goes_on(path.parent)):
                 yield place

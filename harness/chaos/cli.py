@@ -7,38 +7,45 @@ unreadable input, 3 unknown or invalid, 130 interrupted.
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
-import shtab
-
-from harness.chaos import check, clean, convert, replay, report, run, scenarios, shrink, sim
-from harness.chaos.subcommand import INTERRUPTED, USAGE, Refused, Subcommand
+from harness.chaos.subcommand import USAGE, Refused, Subcommand
 from harness.histories.events import HistoryError
+from raft.command import INTERRUPTED
+from remoting.daemon.completion import add_completion
 from remoting.daemon.process import piped
 from remoting.daemon.version import add_version
 
-SUBCOMMANDS: Final[tuple[Subcommand, ...]] = (run, scenarios, check, report, replay, shrink, clean, convert, sim)
+SUBCOMMANDS: Final = ("run", "scenarios", "check", "report", "replay", "shrink", "clean", "convert", "sim")
+"""Modules of this package. Some take long to load, so each is loaded when it is asked for."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line, of all subcommands."""
+def parser(names: Sequence[str] = SUBCOMMANDS) -> argparse.ArgumentParser:
+    """The command line, with these subcommands."""
     made = argparse.ArgumentParser(prog="chaos", description="Chaos tests: histories, verdicts, pictures.")
     add_version(made)
-    shtab.add_argument_to(made, ["--print-completion"])
+    add_completion(made)
     commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for each in SUBCOMMANDS:
+    for each in map(subcommand, names):
         command = commands.add_parser(each.NAME, help=each.ABOUT, description=each.ABOUT)
         each.arguments(command)
         command.set_defaults(run=each.run)
     return made
 
 
+def subcommand(name: str) -> Subcommand:
+    """The module of a subcommand."""
+    return cast(Subcommand, importlib.import_module(f"harness.chaos.{name}"))
+
+
 @piped
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    options = parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = parser(given[:1] if given and given[0] in SUBCOMMANDS else SUBCOMMANDS).parse_args(given)
     try:
         code: int = options.run(options)
         return code

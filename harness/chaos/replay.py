@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import Final
 
-from harness.chaos import run as running
+from harness.chaos import playing, together
+from harness.chaos.run import inside
 
 NAME: Final = "replay"
 ABOUT: Final = "play a run's schedule again"
@@ -16,12 +16,14 @@ ABOUT: Final = "play a run's schedule again"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that it takes."""
     parser.add_argument("directory", type=Path, metavar="RUN", help="a run's directory, or the schedule.json in it")
-    running.playing(parser)
+    playing.arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Do what the options ask for."""
-    if running.PREPARED in os.environ:
-        return running.inside(Path(os.environ[running.PREPARED]), options)
-    found, schedule = running.read(options.directory)
-    return running.begin(found, schedule, options)
+    prepared = playing.prepared_for()
+    if prepared is not None:
+        return inside(prepared, options)
+    if together.is_one(options.directory):
+        return together.begin(*together.read(options.directory), options)
+    return playing.begin(*playing.read(options.directory), options)

@@ -16,7 +16,7 @@ import attrs
 import orjson
 
 from harness.chaos import report
-from harness.chaos.run import again, read, say
+from harness.chaos.playing import again, read, say
 from harness.chaos.subcommand import BROKEN, UNKNOWN, USAGE, Refused
 from harness.torture.directory import fresh
 from harness.torture.schedule import Schedule, to_json

@@ -13,7 +13,6 @@ USAGE: Final = 2
 """Wrong usage, and files that cannot be read or are of another kind."""
 UNKNOWN: Final = 3
 """The verdict is unknown or the run invalid: a fault never happened, or a question was never asked."""
-INTERRUPTED: Final = 130
 CODES: Final = {Valid.TRUE: PASSED, Valid.FALSE: BROKEN, Valid.UNKNOWN: UNKNOWN}
 
 

@@ -3,6 +3,7 @@
     python -m harness.clients.rocketmq work --namesrv HOST:PORT --queues 4
     python -m harness.clients.rocketmq roles --controllers A,B,C --brokers A,B,C --group broker-a
     python -m harness.clients.rocketmq well --controllers A,B,C --brokers A,B,C --group broker-a
+    python -m harness.clients.rocketmq roles --namesrv N --master A --slaves B,C --group broker-a, and well
 
 ``work`` takes operations of queues (``harness.checkers.queues``): a key ``q1`` is queue 1 of the one topic. A receive
 follows the queue from its begin; ``read-all`` is a new reading. Each send is one attempt, whose outcome is told.
@@ -14,7 +15,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Final
 
@@ -33,11 +34,16 @@ from broker.client import (
     Start,
     connect,
 )
+from broker.registration import ask_members
 from mqcluster.looking import ClusterView, look
+from remoting.client import Client as RemotingClient
 from remoting.client import open_client
+from remoting.errors import BodyError, RemotingError
 
 TOPIC: Final = "chaos"
+CLUSTER: Final = "DefaultCluster"
 LOOK_S: Final = 0.2
+ASK_MS: Final = 1_000
 POLL_MS: Final = 200
 _SETTINGS: Final = ClientSettings(resend_unknown=False)
 _READING: Final = ConsumerSettings(suspend_ms=200, pull_timeout_ms=2_000)
@@ -145,26 +151,48 @@ def roles_of(
         "standby": [name for address, name in controllers.items() if view.active and address != view.active]}
 
 
+def roles_listed(listed: Mapping[int, str], master: str, slaves: dict[str, str]) -> dict[str, list[str]]:
+    """The same of a group without controllers, of which a name server lists addresses by broker id.
+
+    While it lists no master, the slave of the smallest id acts, if it may at all.
+    """
+    here = [name for _, address in sorted(listed.items()) for name in [slaves.get(address)] if name is not None]
+    leads = listed.get(0) == master
+    return {"master": ["master-1"] if leads else [], "slave": here, "acting": [] if leads else here[:1]}
+
+
+async def _look(client: RemotingClient, options: argparse.Namespace) -> dict[str, list[str]] | None:
+    """Roles as they are now; None where nobody told."""
+    if options.controllers:
+        brokers, controllers = _named(options.brokers, "broker"), _named(options.controllers, "controller")
+        return roles_of(await look(client, list(controllers), [options.group]), options.group, brokers, controllers)
+    try:
+        listed = await ask_members(client, options.namesrv, CLUSTER, options.group, ASK_MS)
+    except (RemotingError, BodyError):
+        return None
+    found = roles_listed(listed, options.master, _named(options.slaves, "slave"))
+    return found if options.acting == "true" else {**found, "acting": []}
+
+
 async def roles(options: argparse.Namespace) -> None:
     """Print them whenever they change, until killed."""
-    brokers, controllers = _named(options.brokers, "broker"), _named(options.controllers, "controller")
     last: dict[str, list[str]] = {}
     async with open_client() as client:
         while True:
-            view = await look(client, list(controllers), [options.group])
-            found = roles_of(view, options.group, brokers, controllers)
-            if found != last:
+            found = await _look(client, options)
+            if found is not None and found != last:
                 print(json.dumps(found), flush=True)
                 last = found
             await trio.sleep(LOOK_S)
 
 
 async def well(options: argparse.Namespace) -> None:
-    """End with 0 if the group has a master and all are in sync; else with 1."""
-    brokers, controllers = _named(options.brokers, "broker"), _named(options.controllers, "controller")
+    """End with 0 if the group has a master and all are in sync, or listed; else with 1."""
     async with open_client() as client:
-        view = await look(client, list(controllers), [options.group])
-    if not view.settled([options.group], len(brokers)):
+        found = await _look(client, options) or {}
+    here = found.get("in-sync", []) if options.controllers else [*found.get("master", []), *found.get("slave", [])]
+    wanted = _named(options.brokers or f"{options.master},{options.slaves}", "broker")
+    if not found.get("master") or len(here) < len(wanted):
         sys.exit(1)
 
 
@@ -186,8 +214,13 @@ def parser() -> argparse.ArgumentParser:
             each.add_argument("--queues", type=int, default=4)
             each.add_argument("--body-bytes", type=int, default=0)
         else:
-            each.add_argument("--controllers", required=True)
-            each.add_argument("--brokers", required=True)
+            told = each.add_mutually_exclusive_group(required=True)
+            told.add_argument("--controllers", help="of a group that controllers elect for")
+            told.add_argument("--namesrv", help="of a group without controllers")
+            each.add_argument("--brokers", default="")
+            each.add_argument("--master", default="")
+            each.add_argument("--slaves", default="")
+            each.add_argument("--acting", default="true", help="whether a slave acts while there is no master")
         each.set_defaults(run=run)
     return made
 

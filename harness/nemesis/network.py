@@ -172,6 +172,54 @@ class Namespaces:
         return _BRIDGE if name == CLIENTS else "eth0"
 
 
+@attrs.define
+class Share:
+    """A group's hosts in a network that has others, too: ``broker-1`` is ``GROUP.broker-1`` there."""
+
+    whole: Network
+    group: str
+    _cut: Counter[Way] = attrs.field(factory=Counter, init=False)
+    _shapes: list[tuple[Way, Shape]] = attrs.field(factory=list, init=False)
+
+    def there(self, name: str) -> str:
+        """The name of a host of this group in the whole network."""
+        return name if name == CLIENTS else f"{self.group}.{name}"
+
+    def address(self, name: str) -> str:
+        return self.whole.address(self.there(name))
+
+    def bind(self, name: str) -> str:
+        return self.whole.bind(self.there(name))
+
+    def prefix(self, name: str) -> Sequence[str]:
+        return self.whole.prefix(self.there(name))
+
+    async def cut(self, source: str, target: str) -> None:
+        self._cut[source, target] += 1
+        await self.whole.cut(self.there(source), self.there(target))
+
+    async def mend(self, source: str, target: str) -> None:
+        if self._cut[source, target]:
+            self._cut[source, target] -= 1
+            await self.whole.mend(self.there(source), self.there(target))
+
+    async def shape(self, source: str, target: str, shape: Shape) -> None:
+        self._shapes.append(((source, target), shape))
+        await self.whole.shape(self.there(source), self.there(target), shape)
+
+    async def unshape(self, source: str, target: str, shape: Shape) -> None:
+        if ((source, target), shape) in self._shapes:
+            self._shapes.remove(((source, target), shape))
+            await self.whole.unshape(self.there(source), self.there(target), shape)
+
+    async def heal(self) -> None:
+        """Takes back what was done to this group's links, and nothing else."""
+        for source, target in [*self._cut.elements()]:
+            await self.mend(source, target)
+        for (source, target), shape in [*self._shapes]:
+            await self.unshape(source, target, shape)
+
+
 @asynccontextmanager
 async def namespaces(names: Sequence[str], seed: str = "") -> AsyncIterator[Namespaces]:
     """In a sandbox, which ends it. Raises ``subprocess.CalledProcessError``."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 
 from harness.checkers.recovery import DEFINITIONS, Fault, Recovery, figures
-from harness.histories.events import FAIL, INFO, OK, Operation, Process, short
+from harness.histories.events import FAIL, INFO, OK, Event, Operation, Process, short
 
 NS_PER_US: Final = 1_000
 VALUE_CHARS_MAX: Final = 60
@@ -49,13 +49,43 @@ class WholeRun:
     recoveries: Sequence[Recovery] = ()
     messages: Sequence[Arrow] = ()
     shrunk: str = ""
+    groups: Sequence[str] = ()
+    """Of a run of groups at once: names of processes and nodes begin with one."""
+
+
+@attrs.frozen
+class Seen:
+    """What clients of one group saw, and what was done to it."""
+
+    operations: Sequence[Operation]
+    faults: Sequence[Fault]
+    recoveries: Sequence[Recovery]
+
+
+def merged(name: str, run: Mapping[str, Any], verdict: Mapping[str, Any], groups: Mapping[str, Seen]) -> WholeRun:
+    """A run of groups at once: clients, objects, nodes and recovery times say of which group they are."""
+    operations: list[Operation] = []
+    faults: list[Fault] = []
+    recovered: list[Recovery] = []
+    for group, seen in groups.items():
+        operations += [Operation(_of(group, each.invoked), each.ended and _of(group, each.ended))
+                       for each in seen.operations]
+        faults += [attrs.evolve(each, on=tuple(f"{group} {node}" for node in each.on)) for each in seen.faults]
+        recovered += [attrs.evolve(each, fault=attrs.evolve(each.fault, name=f"{group}: {each.fault.name}"))
+                      for each in seen.recoveries]
+    return WholeRun(name, run, verdict, sorted(operations, key=lambda each: each.invoked.time_ns),
+                    sorted(faults, key=lambda fault: fault.start_ns), recovered, groups=[*groups])
+
+
+def _of(group: str, event: Event) -> Event:
+    return event._replace(process=f"{group} {event.process}", key=None if event.key is None else f"{group} {event.key}")
 
 
 def content(told: WholeRun) -> dict[str, Any]:
     """The value that the page shows."""
     end_ns = max((_end_ns(each) for each in told.operations), default=0)
     end_ns = max([end_ns, *(fault.end_ns or fault.start_ns for fault in told.faults)])
-    lanes, names = packed(told.operations)
+    lanes, names = packed(told.operations, told.groups)
     assert len(lanes) == len(told.operations)
     functions: dict[str, int] = {}
     keys: dict[str, int] = {}
@@ -84,7 +114,7 @@ def content(told: WholeRun) -> dict[str, Any]:
         "recovery": _recovery(told.recoveries), "messages": [_message(each) for each in told.messages[:MESSAGES_MAX]],
         "failing": next((place for place, each in enumerate(told.operations)
                          if failing - {""} and each.words() in failing), -1),
-        "shrunk": told.shrunk}
+        "shrunk": told.shrunk, "groups": [*told.groups]}
 
 
 def _checkers(verdict: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -104,8 +134,11 @@ def _value(operation: Operation) -> str:
     return words if ended is None or ended.error is None else f"{words} ({short(ended.error, VALUE_CHARS_MAX)})"
 
 
-def packed(found: Sequence[Operation]) -> tuple[list[int], list[str]]:
-    """The lane of each operation, and the lanes' names: processes that follow each other share one."""
+def packed(found: Sequence[Operation], groups: Sequence[str] = ()) -> tuple[list[int], list[str]]:
+    """The lane of each operation, and the lanes' names: processes of a group that follow each other share one.
+
+    Lanes of the same group stand together.
+    """
     spans: dict[Process, list[int]] = {}
     for operation in found:
         span = spans.setdefault(operation.invoked.process, [operation.invoked.time_ns, 0])
@@ -113,15 +146,18 @@ def packed(found: Sequence[Operation]) -> tuple[list[int], list[str]]:
     lane_of: dict[Process, int] = {}
     names: list[str] = []
     ends: list[int] = []
-    for process, (begin, end) in sorted(spans.items(), key=lambda item: (item[1][0], str(item[0]))):
-        lane = next((lane for lane, until in enumerate(ends) if until <= begin), len(ends))
-        if lane == len(ends):
-            ends.append(end)
-            names.append(str(process))
-        else:
-            ends[lane] = end
-            names[lane] = names[lane] if "…" in names[lane] else f"{names[lane]} …"
-        lane_of[process] = lane
+    for group in groups or [""]:
+        first = len(ends)
+        ours = [item for item in spans.items() if not group or str(item[0]).startswith(f"{group} ")]
+        for process, (begin, end) in sorted(ours, key=lambda item: (item[1][0], str(item[0]))):
+            lane = next((lane for lane in range(first, len(ends)) if ends[lane] <= begin), len(ends))
+            if lane == len(ends):
+                ends.append(end)
+                names.append(str(process))
+            else:
+                ends[lane] = end
+                names[lane] = names[lane] if "…" in names[lane] else f"{names[lane]} …"
+            lane_of[process] = lane
     assert len(ends) == len(names)
     return [lane_of[each.invoked.process] for each in found], names
 

@@ -16,7 +16,8 @@ import orjson
 from harness.checkers.recovery import faults_from_json, faults_of, recoveries
 from harness.histories.events import HistoryError, operations
 from harness.histories.reading import open_history
-from harness.pages.content import WholeRun, content, messages_from_json
+from harness.pages.content import Seen, WholeRun, content, merged, messages_from_json
+from harness.torture.directory import GROUPS
 
 SHRUNK: Final = ("shrunk.toml", "shrunk.json", "shrunk.txt")
 
@@ -26,16 +27,31 @@ def made(directory: Path, judge: Callable[[Path], Mapping[str, Any]]) -> str:
 
     Raises ``HistoryError`` and ``OSError``.
     """
+    if (directory / GROUPS).is_dir():
+        return page(content(_together(directory)))
     beside = directory if directory.is_dir() else directory.parent / "-"
-    events = list(open_history(directory).events)
-    rows = _lines(beside / "nemesis.jsonl")
-    faults = faults_from_json(rows) if rows else faults_of(events)
+    found = _seen(directory, beside)
     verdict = _object(beside / "verdict.json") or judge(directory)
     told = WholeRun(
-        directory.name, _object(beside / "run.json"), verdict, operations(events), faults, recoveries(events, faults),
+        directory.name, _object(beside / "run.json"), verdict, found.operations, found.faults, found.recoveries,
         messages_from_json(_lines(beside / "messages.jsonl")),
         next(((beside / name).read_text() for name in SHRUNK if (beside / name).exists()), ""))
     return page(content(told))
+
+
+def _seen(directory: Path, beside: Path) -> Seen:
+    events = list(open_history(directory).events)
+    rows = _lines(beside / "nemesis.jsonl")
+    faults = faults_from_json(rows) if rows else faults_of(events)
+    return Seen(operations(events), faults, recoveries(events, faults))
+
+
+def _together(directory: Path) -> WholeRun:
+    """A run of groups, each with a directory of its own."""
+    places = sorted(each for each in (directory / GROUPS).iterdir() if each.is_dir())
+    asked = _object(directory / "asked.json").get("groups") or [each.name for each in places]
+    return merged(directory.name, _object(directory / "run.json"), _object(directory / "verdict.json"),
+                  {each: _seen(directory / GROUPS / each, directory / GROUPS / each) for each in asked})
 
 
 def page(value: Mapping[str, Any]) -> str:

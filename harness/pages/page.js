@@ -17,13 +17,14 @@ function words(i) { return `${D.functions[O.f[i]]}${O.key[i] < 0 ? "" : ` ${D.ke
 
 const valid = String(D.valid), said = {true: "passed", false: "broken", unknown: "unknown"}[valid] || valid;
 $("badge").textContent = said; $("badge").classList.add(valid); $("title").textContent = D.run.scenario || D.name; document.title = `${said}: ${D.run.scenario || D.name}`;
-$("about").textContent = [["run", D.run.run], ["target", D.run.target], ["seed", D.run.seed], ["began", D.run.started_ms && new Date(D.run.started_ms).toISOString().slice(0, 19).replace("T", " ") + " UTC"],
+$("about").textContent = [["run", D.run.run], ["target", D.run.target], ["seed", D.run.seed], ["began", D.run.began], ["began", D.run.started_ms && new Date(D.run.started_ms).toISOString().slice(0, 19).replace("T", " ") + " UTC"],
   ["versions", D.run.versions && (typeof D.run.versions === "object" ? Object.entries(D.run.versions).map((pair) => pair.join(" ")).join(", ") : D.run.versions)],
   ["this kernel cannot do", D.run.could_not && D.run.could_not.length ? D.run.could_not.join(", ") : null]].filter((each) => each[1] != null && each[1] !== "").map((each) => each.join(" ")).join(" · ");
-for (const [value, label] of [[count(N), "operations"], [count(D.counts[0]), "ok"], [count(D.counts[1]), "failed"], [count(D.counts[2]), "unknown"], [count(D.faults.length), "faults"], [D.end >= 6e8 ? Math.round(D.end / 6e7) + " min" : time(D.end), "long"], [count(Math.round(D.counts[0] / (SPAN / 1e6))), "ok a second"], [count(D.lanes.length), "clients at once"]]) {
+for (const [value, label] of [[count(N), "operations"], [count(D.counts[0]), "ok"], [count(D.counts[1]), "failed"], [count(D.counts[2]), "unknown"], [count(D.faults.length), "faults"], ...Object.entries(D.run.kinds || {}).map(([name, many]) => [count(many), name + (many === 1 ? "" : "s")]), ...(D.run.failovers ? [[count(D.run.failovers), "failovers"]] : []), [D.end >= 6e8 ? Math.round(D.end / 6e7) + " min" : time(D.end), "long"], [count(Math.round(D.counts[0] / (SPAN / 1e6))), "ok a second"], [count(D.lanes.length), "clients at once"]]) {
   const tile = el("div", null, "tile"); tile.append(el("b", value), el("span", label)); $("tiles").append(tile);
 }
-if (D.run.repeat) { $("repeat").hidden = false; $("command").textContent = Array.isArray(D.run.repeat) ? D.run.repeat.join(" ") : D.run.repeat; }
+const repeat = D.run.repeat || (D.run.command && D.run.command + (/--seed\b/.test(D.run.command) || D.run.seed == null ? "" : ` --seed ${D.run.seed}`));
+if (repeat) { $("repeat").hidden = false; $("command").textContent = Array.isArray(repeat) ? repeat.join(" ") : repeat; }
 if (D.shrunk) { $("script").hidden = false; $("shrunk").textContent = D.shrunk; }
 if (!D.promises.length) $("promises").append(el("p", "No checker was asked: chaos check says what this history holds.", "card promise unknown"));
 for (const each of D.promises) {
@@ -43,7 +44,7 @@ function table(into, head, rows) {
   $(into).append(made);
 }
 if (D.recovery.length) { $("recovery").hidden = false; table("recoveries", ["fault", "until", "p50", "p99", "most", "seen", "not seen"], D.recovery.map((r) => [r.fault, r.definition, r.p50, r.p99, r.most, r.seen, r.missing])); }
-if (D.faults.length) { $("faults").hidden = false; table("fault-table", ["fault", "on", "from", "for"], D.faults.slice(0, 500).map((f) => [f.name, f.on.join(", "), time(f.start), f.end > f.start ? time(f.end - f.start) : "once"])); } else $("fault-legend").hidden = true;
+if (D.faults.length) { $("faults").hidden = false; table("fault-table", ["fault", "on", "from", "for"], D.faults.slice(0, 2000).map((f) => [f.name, f.on.join(", "), time(f.start), f.end > f.start ? time(f.end - f.start) : "once"])); } else $("fault-legend").hidden = true;
 const longest = Math.max(1, ...D.gaps.map((gap) => gap.took));
 for (const gap of D.gaps) {
   const row = el("div", null, "gap-row"), bar = el("div"), fill = el("i"); fill.style.width = `${100 * gap.took / longest}%`; bar.append(fill);
@@ -65,12 +66,18 @@ function axis(g, width, x, bottom) {
   g.strokeStyle = PAINT.rule; g.fillStyle = PAINT.soft; g.textAlign = "center"; g.lineWidth = 1;
   for (let at = Math.ceil(view[0] / step) * step; at <= view[1]; at += step) { const px = x(at); g.beginPath(); g.moveTo(px, 0); g.lineTo(px, bottom); g.stroke(); g.fillText(time(at), Math.min(px, width - 22), bottom + 15); }
 }
+const GROUPS = D.groups || [], groupOf = (name) => GROUPS.findIndex((each) => name.startsWith(each + " "));
+const bands = GROUPS.map((_, at) => { const lanes = D.lanes.map((name, lane) => groupOf(name) === at ? lane : -1).filter((lane) => lane >= 0); return [Math.min(...lanes), lanes.length]; });
 function shade(g, x, bottom, width, named) {
+  if (GROUPS.length && !named) return;
   let free = 0; g.textAlign = "left";
   for (const fault of D.faults) {
     if (fault.end < view[0] || fault.start > view[1]) continue;
     const left = Math.max(x(fault.start), LEFT), right = Math.min(x(fault.end), width - RIGHT);
-    g.globalAlpha = fault.end > fault.start ? .16 : .6; g.fillStyle = PAINT.fault; g.fillRect(left, 0, Math.max(right - left, 1.5), bottom); g.globalAlpha = 1;
+    g.globalAlpha = fault.end > fault.start ? .16 : .6; g.fillStyle = PAINT.fault; 
+    const at = fault.on.length ? groupOf(fault.on[0]) : -1, [first, many] = at < 0 ? [0, 0] : bands[at];
+    g.fillRect(left, at < 0 ? 0 : HEAD + first * rowHeight, Math.max(right - left, 1.5), at < 0 ? bottom : many * rowHeight); g.globalAlpha = 1;
+    if (at >= 0) continue;
     const name = fault.on.length ? `${fault.name} ${fault.on.join(" ")}` : fault.name, wide = g.measureText(name).width;
     if (named && left >= free && left + wide < width) { g.fillText(name, left + 3, 11); free = left + wide + 10; }
   }
@@ -84,7 +91,7 @@ function drawTimeline() {
   const bottom = HEAD + lanes * rowHeight, [g, width, x] = prepare($("timeline"), bottom + 24);
   axis(g, width, x, bottom); shade(g, x, bottom, width, true);
   g.textAlign = "right"; g.fillStyle = PAINT.soft;
-  if (rowHeight >= 9) D.lanes.forEach((name, lane) => g.fillText(name.length > 9 ? name.slice(0, 8) + "…" : name, LEFT - 6, HEAD + lane * rowHeight + rowHeight - 3));
+  if (rowHeight >= 9) D.lanes.forEach((name, lane) => g.fillText(name.length > 9 ? GROUPS.length ? name.slice(0, 4) + "… " + name.replace(" …", "").split(" ").pop() : name.slice(0, 8) + "…" : name, LEFT - 6, HEAD + lane * rowHeight + rowHeight - 3));
   const tints = [PAINT.ok, PAINT.failed, PAINT.unknown];
   for (const outcome of [0, 1, 2]) {
     g.fillStyle = tints[outcome];

@@ -6,6 +6,7 @@
     nodes/NAME/out.log, nodes/NAME/store         what a node printed and kept
     clients/                                     what clients printed as errors
     verdict.json, page.html, lock                after it; the lock is held while the run goes on
+    groups/NAME                                  of a run of several groups: all of the above, of each
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from harness.torture.words import RunFailed
 
 RUN_ID = "QUORATE_RUN"
 """The variable that tells every process of a run the path of its directory."""
+
+GROUPS = "groups"
+"""The folder with a directory for each group of a run of several."""
 
 
 @attrs.define(eq=False)

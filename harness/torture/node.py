@@ -57,7 +57,8 @@ class RunNode(Handle):
             await super().launch()
         except OSError as error:
             raise StartFailed(f"{self.name} cannot be started: {self.command[0]}: {error.strerror}") from None
-        self.started(self.pid)
+        assert self._process is not None
+        self.started(self._process.pid)  # it may have ended by now; what it started is of its group
         self.expected = True
 
     async def start(self, *, timeout_s: float | None = None) -> None:

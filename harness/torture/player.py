@@ -12,6 +12,8 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -30,7 +32,7 @@ from harness.nemesis.disks import Disk
 from harness.nemesis.errors import NotHere
 from harness.nemesis.fault import OF_DISKS, Ability, Begun, named
 from harness.nemesis.forwarding import Forwarders, forwarders
-from harness.nemesis.network import CLIENTS, Network, namespaces
+from harness.nemesis.network import CLIENTS, Network, Share, namespaces
 from harness.nemesis.shaping import Shape
 from harness.processes.errors import StartFailed
 from harness.processes.handle import environment
@@ -54,6 +56,8 @@ DISK_BYTES: Final = 1 << 30
 WATCH_S: Final = 0.1
 LAST_LINES: Final = 10
 """Lines of a node's log in a report about a node that is gone."""
+LEADING: Final = ("master", "leader", "acting")
+ACTING: Final = "acting"
 AFTER_S: Final = 1.0
 """How long clients go on when all is well again: what the last fault broke has to work."""
 
@@ -119,6 +123,10 @@ class Played:
     """The result of a run, besides its history."""
 
     faults: int = 0
+    kinds: Counter[str] = attrs.field(factory=Counter)
+    """How many faults of each name."""
+    failovers: int = 0
+    """How often another node led, or acted, than before."""
     skipped: list[str] = attrs.field(factory=list)
     died: list[str] = attrs.field(factory=list)
     """Sentences about nodes that ended by themselves or did not come back, with the last lines of their logs."""
@@ -130,8 +138,33 @@ class Played:
 
 
 @attrs.define(eq=False)
+class StartLine:
+    """Where groups wait for each other: they start one by one, and time begins for all of them at once."""
+
+    count: int = 1
+    turn: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(1, max_value=1), init=False)
+    """Held by the group that starts its nodes and clients."""
+    _ready: int = attrs.field(default=0, init=False)
+    _begun: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _began_ns: int = attrs.field(default=0, init=False)
+
+    async def wait(self) -> int:
+        """The moment, by the monotonic clock, at which the last one was ready."""
+        self._ready += 1
+        assert self._ready <= self.count, "each waits once"
+        if self._ready == self.count:
+            self._began_ns = time.monotonic_ns()
+            self._begun.set()
+        await self._begun.wait()
+        return self._began_ns
+
+
+@attrs.define(eq=False)
 class Player:
-    """Plays one run. ``say`` takes lines for people."""
+    """Plays one run. ``say`` takes lines for people.
+
+    ``network`` and ``line``, where they are given, are shared with other groups that are played at once.
+    """
 
     directory: RunDirectory
     target: Target
@@ -141,6 +174,8 @@ class Player:
     load: ClientLoad
     make: Callable[[Recipe], Workload]
     say: Callable[[str], None]
+    network: Network | None = None
+    line: StartLine = attrs.field(factory=StartLine)
     played: Played = attrs.field(factory=Played, init=False)
     history: HistoryFile = attrs.field(init=False)
     bed: Testbed = attrs.field(init=False)
@@ -148,6 +183,8 @@ class Player:
     _held: dict[int, tuple[Step, Begun]] = attrs.field(factory=dict, init=False)
     _nemesis: Any = attrs.field(init=False)
     _warden: Warden | None = attrs.field(default=None, init=False)
+    _led: dict[str, list[str]] = attrs.field(factory=dict, init=False)
+    """By role that leads: who had it last."""
     _begin: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set when all clients are ready and time begins."""
 
@@ -156,12 +193,7 @@ class Player:
         try:
             return await self._play()
         except BaseExceptionGroup as errors:
-            leaves = _leaves(errors)
-            if any(isinstance(each, KeyboardInterrupt) for each in leaves):  # the interrupt reached clients, too
-                raise KeyboardInterrupt from None
-            if all(isinstance(each, RunFailed | NotHere | FormatError) for each in leaves):
-                raise RunFailed("\n".join(dict.fromkeys(map(str, leaves)))) from None
-            raise
+            raise _in_words(errors) from None
 
     async def _play(self) -> Played:
         async with AsyncExitStack() as stack:
@@ -171,10 +203,12 @@ class Player:
             if not sandbox.inside():
                 self._warden = Warden()
                 stack.callback(self._warden.close)
-            network = await stack.enter_async_context(self._network())
+            network = self.network
+            if network is None:
+                network = await stack.enter_async_context(ground(self.target.nodes, [self.schedule]))
             self.bed = self._made(network)
-            if isinstance(network, Forwarders):
-                await self._forward(network)
+            await self._forward(network)
+            await self.line.turn.acquire()
             await stack.enter_async_context(self._nodes())
             if self.target.well and not await self._well():
                 raise RunFailed("\n".join(["it is not well before anything was done to it", *self.played.unwell]))
@@ -182,23 +216,6 @@ class Player:
         return self.played
 
     # --- what there is -------------------------------------------------------------------------------------------
-
-    @asynccontextmanager
-    async def _network(self) -> AsyncIterator[Network]:
-        names = self.target.nodes
-        needs = {each for step in self.schedule.steps for each in registry.fault(step.fault).needs}
-        if sandbox.inside():
-            try:
-                async with namespaces(names, str(self.schedule.seed)) as made:
-                    yield made
-            except subprocess.CalledProcessError as error:
-                raise RunFailed(f"no network of our own: {' '.join(map(str, error.cmd))}: "
-                                f"{(error.stderr or b'').decode().strip()}") from None
-        elif needs & {Ability.CUTS, Ability.LINKS}:
-            async with forwarders(names) as cutting:
-                yield cutting
-        else:
-            yield Loopback(names)
 
     def _made(self, network: Network) -> Testbed:
         needs = {each for step in self.schedule.steps for each in registry.fault(step.fault).needs}
@@ -251,13 +268,17 @@ class Player:
         if self._warden is not None:
             self._warden.watch(group)
 
-    async def _forward(self, network: Forwarders) -> None:
-        network.pid_of = lambda name: self.bed.nodes[name].pid
+    async def _forward(self, network: Network) -> None:
+        whole, there = (network.whole, network.there) if isinstance(network, Share) else (network, str)
+        if not isinstance(whole, Forwarders):
+            return
+        ours, others = {there(name): node for name, node in self.bed.nodes.items()}, whole.pid_of
+        whole.pid_of = lambda name: ours[name].pid if name in ours else others(name)
         for kind in self.target.kinds.values():
             for name in kind.nodes:
                 ports = [int(self.places.values[f"{name}.{port}"].rpartition(":")[2]) for port in kind.ports]
                 try:
-                    await network.open(name, ports)
+                    await whole.open(there(name), ports)
                 except OSError as error:
                     raise RunFailed(f"a port of {name} is in use: {error}") from None
 
@@ -309,10 +330,12 @@ class Player:
                 async with trio.open_nursery() as opening:
                     for number in range(self.schedule.clients):
                         opening.start_soon(working.start, clients.work, number, self._begin, stop)
-                self.history.began_ns = self.history.now_ns() + self.history.began_ns
+                self.line.turn.release()
+                self.history.began_ns = await self.line.wait()
                 self._begin.set()
                 if self.bed.roles:
                     self.history.observed("roles", "", self.bed.roles)
+                    self._count_failovers()
                 await self._steps()
                 await self._heal()
                 self.played.well = await self._well()
@@ -353,6 +376,7 @@ class Player:
                 raise RunFailed("; ".join(f"{step.fault}: {each}" for each in _leaves(errors))) from None
             self._held[number] = step, begun
             self.played.faults += 1
+            self.played.kinds[step.fault] += 1
             self._note(step, begun, "start", began_ns)
             self.say(begun.words)
             await trio.sleep(step.hold_ms / 1e3)
@@ -466,9 +490,18 @@ class Player:
             if not self._begin.is_set():
                 return
             self.history.observed("roles", "", self.bed.roles)
+            self._count_failovers()
             for role, names in self.bed.roles.items():
                 if set(names) - set(before.get(role, names)):
                     self.history.observed(ELECTED, None, {role: names})
+
+    def _count_failovers(self) -> None:
+        """Counts who took over: a master or leader that was not the last one, or a node that acts for it."""
+        for role in LEADING:
+            now, last = self.bed.roles.get(role, []), self._led.get(role, [])
+            self.played.failovers += bool(set(now) - set(last) and (last or role == ACTING))
+            if now or role == ACTING:  # the same one may act again, once its master was back
+                self._led[role] = now
 
     async def _progress(self) -> None:
         last = 0
@@ -484,6 +517,50 @@ class Player:
         row = {"fault": step.fault, "phase": phase, "time_ns": now_ns, "on": list(begun.nodes), "words": begun.words}
         self._nemesis.write(json.dumps(row).encode() + b"\n")
         self._nemesis.flush()
+
+
+@asynccontextmanager
+async def ground(names: Sequence[str], schedules: Sequence[Schedule]) -> AsyncIterator[Network]:
+    """Hosts for these nodes, on which all that the schedules do can be done. Raises ``RunFailed``."""
+    assert schedules
+    needs = {each for schedule in schedules for step in schedule.steps for each in registry.fault(step.fault).needs}
+    if sandbox.inside():
+        try:
+            async with namespaces(names, str(schedules[0].seed)) as made:
+                yield made
+        except subprocess.CalledProcessError as error:
+            raise RunFailed(f"no network of our own: {' '.join(map(str, error.cmd))}: "
+                            f"{(error.stderr or b'').decode().strip()}") from None
+    elif needs & {Ability.CUTS, Ability.LINKS}:
+        async with forwarders(names) as cutting:
+            yield cutting
+    else:
+        yield Loopback(names)
+
+
+async def play_together(players: Mapping[str, Player]) -> dict[str, Played]:
+    """Plays groups at once, by their names: on one network, from one moment on. Raises ``RunFailed``."""
+    line = StartLine(len(players))
+    try:
+        names = [f"{group}.{node}" for group, player in players.items() for node in player.target.nodes]
+        schedules = [player.schedule for player in players.values()]
+        async with ground(names, schedules) as whole, trio.open_nursery() as nursery:
+            for group, player in players.items():
+                player.network, player.line = Share(whole, group), line
+                nursery.start_soon(player.play)
+    except BaseExceptionGroup as errors:
+        raise _in_words(errors) from None
+    return {group: player.played for group, player in players.items()}
+
+
+def _in_words(errors: BaseExceptionGroup[Any]) -> BaseException:
+    """What ends a run: an interrupt, or sentences; else the errors as they are."""
+    leaves = _leaves(errors)
+    if any(isinstance(each, KeyboardInterrupt) for each in leaves):  # the interrupt reached clients, too
+        return KeyboardInterrupt()
+    if all(isinstance(each, RunFailed | NotHere | FormatError) for each in leaves):
+        return RunFailed("\n".join(dict.fromkeys(map(str, leaves))))
+    return errors
 
 
 def _require_free(node: str, name: str, host: str, port: int) -> None:

@@ -14,10 +14,20 @@
     nodes = "all"
     every_s = [3.0, 6.0]          # or at_s = [5.0, 9.0]
     hold_s = [1.0, 3.0]
+
+Another kind of file names scenarios that are played at once, each against a target of its own:
+
+    about = "Two stores are tortured side by side."
+    seconds = 30
+
+    [together]
+    one = "kill-store"            # a group's name, and a scenario of the library, or a path beside this file
+    other = "mine.toml"
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -28,8 +38,10 @@ from harness.targets.target import table
 from harness.torture.selecting import Selector, selector
 
 CLIENTS_MAX: Final = 200
+_TOGETHER: Final = "together"
+_GROUP: Final = re.compile(r"[a-z][a-z0-9-]*")
 _CHECKS: Final = {"ordered": bool, "no_duplicates": bool, "drained": bool, "late_ms": int, "accepted_within_ms": int,
-                  "model": str, "memory": str, "steps_max": int}
+                  "model": str, "memory": str, "steps_max": int, "not_promised": list}
 
 Range = tuple[float, float]
 
@@ -87,6 +99,38 @@ class TortureScenario:
     faults: tuple[FaultPlan, ...]
 
 
+@attrs.frozen
+class TogetherScenario:
+    """Scenarios that are played at once, each against a target of its own, by the names of their groups."""
+
+    name: str
+    about: str
+    seconds: float
+    """It counts for all of them."""
+    seed: int | None
+    groups: Mapping[str, str]
+
+
+def is_together(text: str) -> bool:
+    """Whether a file names scenarios that are played at once. Raises ``FormatError``."""
+    return _TOGETHER in table(text)
+
+
+def parse_together(text: str, name: str) -> TogetherScenario:
+    """Reads a file that names scenarios in ``[together]``. Raises ``FormatError``."""
+    fields = Fields("", table(text))
+    inner = fields.table(_TOGETHER)
+    groups = {} if inner is None else {each: inner.text(each) for each in inner.values}
+    if not groups:
+        raise FormatError(f"[{_TOGETHER}] is empty: group = \"scenario\" is wanted")
+    for each in groups:
+        if not _GROUP.fullmatch(each):
+            raise FormatError(f"[{_TOGETHER}] {each}: a group's name is small letters, digits and -")
+    made = TogetherScenario(name, fields.text("about"), fields.number("seconds", least=0.1), _seed(fields), groups)
+    fields.done()
+    return made
+
+
 def parse(text: str, name: str) -> TortureScenario:
     """Reads a scenario's file. Raises ``FormatError``."""
     fields = Fields("", table(text))
@@ -94,16 +138,20 @@ def parse(text: str, name: str) -> TortureScenario:
     load, check = fields.table("workload"), fields.table("check")
     if load is None:
         raise FormatError("[workload] is missing: its name says what clients ask for")
-    seed = fields.any("seed")
-    if seed is not None and not (isinstance(seed, int) and not isinstance(seed, bool)):
-        raise FormatError(f"seed is {seed!r}; a whole number is wanted")
     made = TortureScenario(
         name, fields.text("about"), fields.text("target"),
         {} if options is None else {each: _option(options, each) for each in options.values},
-        fields.number("seconds", least=0.1), seed, _load(load), _check(check),
+        fields.number("seconds", least=0.1), _seed(fields), _load(load), _check(check),
         tuple(_fault(each) for each in fields.tables("faults")))
     fields.done()
     return made
+
+
+def _seed(fields: Fields) -> int | None:
+    seed: Any = fields.any("seed")
+    if seed is not None and not (isinstance(seed, int) and not isinstance(seed, bool)):
+        raise FormatError(f"seed is {seed!r}; a whole number is wanted")
+    return seed
 
 
 def _option(fields: Fields, name: str) -> str:

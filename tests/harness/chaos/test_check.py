@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.chaos.cli import main
-from harness.chaos.subcommand import BROKEN, INTERRUPTED, PASSED, UNKNOWN, USAGE
+from harness.chaos.subcommand import BROKEN, PASSED, UNKNOWN, USAGE
+from raft.command import INTERRUPTED
 
 STALE = """\
 client,op,key,value,start_ms,end_ms,outcome,result

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.chaos.asked import SCENARIOS, TARGETS, asked, library
-from harness.clients.rocketmq import roles_of
+from harness.chaos.asked import SCENARIOS, TARGETS, RunRequest, TogetherRequest, asked, asked_for, library
+from harness.clients.rocketmq import roles_listed, roles_of
 from mqcluster.looking import ClusterView, GroupView
 from tests.harness.processes.rocketmq import current_release
 
@@ -22,14 +22,20 @@ REFERENCE = (ROOT / "docs" / "reference" / "chaos.md").read_text()
 
 @pytest.mark.parametrize("name", library(SCENARIOS))
 def test_each_can_be_asked_for(name: str) -> None:
-    found = asked(name)
-    assert found.drawn(7).steps, "something is done within its time"
-    row = f"| [`{name}`](../../harness/scenarios/library/{name}.toml) | {found.target.name} | {found.scenario.about} |"
+    found = asked_for(name)
+    if isinstance(found, TogetherRequest):
+        assert all(schedule.steps for schedule in found.drawn(7).values()), "something is done to each group"
+        targets = ", ".join(dict.fromkeys(each.target.name for each in found.groups.values()))
+    else:
+        assert found.drawn(7).steps, "something is done within its time"
+        targets = found.target.name
+    row = f"| [`{name}`](../../harness/scenarios/library/{name}.toml) | {targets} | {found.scenario.about} |"
     assert row in REFERENCE
 
 
 def test_each_target_is_used_or_can_take_the_place_of_another() -> None:
-    used = {name: asked(name).target.name for name in library(SCENARIOS)}
+    alone = {name: found for name in library(SCENARIOS) if isinstance(found := asked_for(name), RunRequest)}
+    used = {name: found.target.name for name, found in alone.items()}
     assert {*used.values(), JAVA} == {*library(TARGETS)}
     for name in (name for name, target in used.items() if target == "rocketmq"):
         assert asked(name, JAVA).drawn(7) == asked(name).drawn(7), "the same is done to the same nodes"
@@ -42,6 +48,14 @@ def test_roles_are_names_of_nodes() -> None:
         "master": ["broker-2"], "slave": ["broker-1"], "in-sync": ["broker-2"], "active": ["controller-2"],
         "standby": ["controller-1"]}
     assert not any(roles_of(ClusterView(), "a", brokers, controllers).values())
+
+
+def test_roles_of_a_group_without_controllers_are_what_a_name_server_lists() -> None:
+    slaves = {"s1": "slave-1", "s2": "slave-2"}
+    assert roles_listed({0: "m", 1: "s1", 2: "s2"}, "m", slaves) == {
+        "master": ["master-1"], "slave": ["slave-1", "slave-2"], "acting": []}
+    assert roles_listed({2: "s2"}, "m", slaves) == {"master": [], "slave": ["slave-2"], "acting": ["slave-2"]}
+    assert not any(roles_listed({}, "m", slaves).values())
 
 
 def chaos(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -58,6 +72,19 @@ def test_a_master_is_killed_and_nothing_is_lost(tmp_path: Path) -> None:
     assert verdicts["queue"]["asked"]["acknowledged"] > 100
     assert verdicts["queue"]["asked"]["read at the end"] >= verdicts["queue"]["asked"]["acknowledged"]
     assert verdicts["recovery"]["asked"]["faults"] == 1
+
+
+@pytest.mark.slow
+def test_all_ways_to_keep_a_group_alive_lose_nothing_that_they_promise(tmp_path: Path) -> None:
+    told = chaos(tmp_path, "run", "thousand-failovers", "--seed", "3", "--seconds", "16", "--out", "run", "--json")
+    assert told.returncode == 0, told.stdout + told.stderr
+    verdicts = json.loads(told.stdout)["checkers"]
+    for group in ("all-ack", "quorum-write", "acting", "elected"):
+        asked_of = verdicts[f"{group}: queue"]["asked"]
+        assert asked_of["read at the end"] >= asked_of["acknowledged"] > 10
+        assert verdicts[f"{group}: nodes"]["asked"]["kill"] >= 1
+    for group in ("all-ack", "acting", "elected"):  # nobody takes over in the other
+        assert verdicts[f"{group}: nodes"]["asked"]["failovers"] >= 1
 
 
 def test_where_java_is_missing_it_is_said(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.chaos.subcommand import INTERRUPTED
 from harness.nemesis import sandbox
+from raft.command import INTERRUPTED
 
 ROOT = Path(__file__).parents[3]
 TARGET = ROOT / "harness" / "targets" / "library" / "store.toml"

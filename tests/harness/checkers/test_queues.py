@@ -80,6 +80,16 @@ def test_each_promise_is_broken_in_turn(run: Run, rules: dict[str, Any], promise
     assert promise in verdict.why
 
 
+@pytest.mark.parametrize(("run", "rules", "promise"), BROKEN)
+def test_what_is_not_promised_is_counted_and_breaks_nothing(run: Run, rules: dict[str, Any], promise: str) -> None:
+    verdict = run.verdict(not_promised=frozenset({promise}), **rules)
+    assert verdict.valid is not Valid.FALSE and not verdict.broken
+    assert verdict.counts[f"{promise}, not promised"] >= 1
+    assert verdict.valid is Valid.UNKNOWN or f"{promise} " in verdict.why
+    others = frozenset(queues.PROMISES) - {promise}
+    assert promises(run.verdict(not_promised=others, **rules)) == [promise]
+
+
 ALLOWED: list[tuple[Run, dict[str, Any]]] = [
     (Run().send("a").receive("a").receive("a"), {}),
     (Run().send("a").send("b").receive("b", "a"), {}),

@@ -7,7 +7,7 @@ from harness.checkers.models import Register
 from harness.checkers.recovery import Fault, Recovery
 from harness.checkers.verdict import as_json
 from harness.histories.events import INFO, INVOKE, OK, Event, operations
-from harness.pages.content import WholeRun, content, messages_from_json
+from harness.pages.content import Seen, WholeRun, content, merged, messages_from_json
 
 MS = 1_000_000
 ROWS = ((0, INVOKE, 0, "write", 1), (10, OK, 0, "write", 1), (20, INVOKE, 1, "write", 2), (30, INFO, 1, "write", 2),
@@ -48,3 +48,17 @@ def test_messages_of_a_trace() -> None:
             {"from": "b", "to": "a", "sent_ns": 4_000}]
     told = content(WholeRun("r", {}, {}, [], messages=messages_from_json(rows)))
     assert told["messages"] == [["a", "b", 1, 3, "append"], ["b", "a", 4, None, ""]]
+
+
+def test_groups_share_a_page_and_no_lane() -> None:
+    def seen(shift: int) -> Seen:
+        moved = [each._replace(time_ns=each.time_ns + shift) for each in EVENTS]
+        fault = Fault("kill", 15 * MS + shift, 25 * MS + shift, ("n1",))
+        return Seen(operations(moved), [fault], [Recovery(fault, "k", accepted=4.0)])
+
+    told = content(merged("run-1", {}, {}, {"one": seen(MS), "two": seen(0)}))
+    assert told["groups"] == ["one", "two"] and told["lanes"] == ["one 0 …", "two 0 …"]
+    assert told["operations"]["start"] == [0, 1_000, 20_000, 21_000, 30_000, 31_000], "in the order of time"
+    assert told["operations"]["lane"] == [1, 0, 1, 0, 1, 0]
+    assert [each["on"] for each in told["faults"]] == [["two n1"], ["one n1"]]
+    assert {each["fault"] for each in told["recovery"]} == {"one: kill", "two: kill"}

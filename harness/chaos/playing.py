@@ -1,0 +1,260 @@
+"""Plays what is asked for: writes down a run, plays it in a sandbox where there can be one, judges it, writes its page.
+
+What is in a run's directory is enough to play it: the program in the sandbox reads it there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import orjson
+import trio
+
+from harness.chaos import check, report
+from harness.chaos.asked import RunRequest, made
+from harness.chaos.subcommand import CODES, Refused
+from harness.checkers import verdict
+from harness.checkers.verdict import SHOWN, Breach, Valid, Verdict
+from harness.nemesis import sandbox
+from harness.targets.fields import FormatError
+from harness.targets.target import Places
+from harness.torture import scenario as scenarios
+from harness.torture.directory import GROUPS, RunDirectory, fresh
+from harness.torture.player import Played, Player, built, missing
+from harness.torture.schedule import Schedule, from_json, to_json
+from harness.torture.words import RunFailed
+from harness.workloads import chosen
+from remoting.daemon.version import version
+
+RUNS: Final = Path("chaos-runs")
+PREPARED: Final = "QUORATE_PREPARED"
+"""Set for the program inside the sandbox: the run's directory, in which everything is written already."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of whatever plays."""
+    parser.add_argument("--out", type=Path, metavar="DIR", help="of this run; default: a new one in ./chaos-runs")
+    parser.add_argument("--no-sandbox", action="store_true",
+                        help="no namespaces: nodes on the loopback, links cut by forwarders")
+    parser.add_argument("--skip-impossible", action="store_true", help="leave out faults that cannot be done here")
+    parser.add_argument("--json", action="store_true", help="the verdict as JSON; progress goes to standard error")
+
+
+def begin(found: RunRequest, schedule: Schedule, options: argparse.Namespace) -> int:
+    """Writes down what is asked for, builds the target, and plays it in a sandbox where possible."""
+    path: Path = (options.out or fresh(RUNS, found.scenario.name)).resolve()
+    directory = prepared(path, found, schedule)
+    with in_words():
+        build(path, found)
+        why = "--no-sandbox" if options.no_sandbox else sandbox.impossible()
+        if not why and not sandbox.inside():
+            directory.close()
+            return sandbox.call("harness.chaos", sys.argv[1:], {PREPARED: str(path)})
+        say(f"no namespaces: {why}")
+        return _played(directory, found, schedule, options)
+
+
+def build(path: Path, found: RunRequest) -> None:
+    """Builds the target of a run. Raises ``RunFailed``."""
+    trio.run(built, found.target, Places({
+        "python": sys.executable, "here": str(found.here), "run": str(path),
+        **{f"option.{name}": value for name, value in found.target.options.items()}}))
+
+
+def prepared(path: Path, found: RunRequest, schedule: Schedule) -> RunDirectory:
+    """The directory of a run, with everything that ``inside`` needs. Raises ``Refused``."""
+    if (path / "history.jsonl").exists():
+        raise Refused(f"{path} has a run: give this one another --out, or `chaos clean {path} --remove`")
+    directory = RunDirectory(path)
+    with in_words():
+        directory.open()
+    (path / "scenario.toml").write_text(found.scenario_text, encoding="utf-8")
+    (path / "target.toml").write_text(found.target_text, encoding="utf-8")
+    directory.write("schedule.json", to_json(schedule))
+    directory.write("asked.json", {
+        "scenario": found.scenario.name, "target": found.target.name, "here": str(found.here),
+        "options": dict(found.target.options), "command": command()})
+    return directory
+
+
+def command() -> str:
+    """The command line of this program, for people."""
+    return shlex.join(["chaos", *sys.argv[1:]])
+
+
+def again(path: Path) -> str:
+    """The command that plays this run again."""
+    return shlex.join(["chaos", "replay", os.path.relpath(path)])
+
+
+def read(path: Path) -> tuple[RunRequest, Schedule]:
+    """What was asked for in a run's directory, or with another schedule beside it. Raises ``Refused``."""
+    if (path / GROUPS).is_dir():
+        raise Refused(f"{path} is a run of groups: name one of {path / GROUPS}")
+    file = path if path.is_file() else path / "schedule.json"
+    path = file.parent
+    try:
+        told = orjson.loads((path / "asked.json").read_bytes())
+        text = (path / "scenario.toml").read_text(encoding="utf-8")
+        scenario = scenarios.parse(text, told["scenario"])
+        found = made(scenario, text, Path(f"{told['target']}.toml"),
+                     (path / "target.toml").read_text(encoding="utf-8"), Path(told["here"]), told["options"])
+        return found, from_json(orjson.loads(file.read_bytes()))
+    except FileNotFoundError as error:
+        raise Refused(f"{path} is no directory of a run: {Path(str(error.filename)).name} is missing") from None
+    except (FormatError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise Refused(f"{path} cannot be read as a run: {error}") from None
+
+
+def prepared_for() -> Path | None:
+    """The directory of the run that this program is to play in its sandbox; None where it is no such program."""
+    found = os.environ.pop(PREPARED, None)
+    return None if found is None else Path(found)
+
+
+def inside(path: Path, options: argparse.Namespace) -> int:
+    """Plays a prepared run, as the program in the sandbox."""
+    found, schedule = read(path)
+    directory = RunDirectory(path)
+    with in_words():
+        directory.open()
+        return _played(directory, found, schedule, options)
+
+
+def _played(directory: RunDirectory, found: RunRequest, schedule: Schedule, options: argparse.Namespace) -> int:
+    schedule, about = possible(directory, found, schedule, skip=options.skip_impossible)
+    say(f"{found.scenario.name}: {found.scenario.about}")
+    say(f"seed {schedule.seed}, {len(schedule.steps)} faults in {schedule.seconds:g} s, target {found.target.name}: "
+        f"{directory.path}")
+    player = player_of(directory, found, schedule, say)
+    verdicts = finished(player, found.scenario, about, trio.run(player.play))
+    report.write(directory.path, directory.path / "page.html")
+    return told(directory.path, schedule.seed, verdicts, options)
+
+
+def possible(
+    directory: RunDirectory, found: RunRequest, schedule: Schedule, *, skip: bool,
+) -> tuple[Schedule, dict[str, Any]]:
+    """What can be done here, and ``run.json``, which is written. Raises ``Refused`` unless the rest is left out."""
+    cannot, machine = missing(found.target, schedule, directory.path)
+    if cannot and not skip:
+        raise Refused("; ".join(cannot) + ": --skip-impossible leaves it out")
+    impossible = {each.partition(":")[0] for each in cannot}
+    schedule = attrs.evolve(schedule, steps=tuple(each for each in schedule.steps if each.fault not in impossible))
+    asked: dict[str, Any] = orjson.loads((directory.path / "asked.json").read_bytes())
+    about = {
+        **asked, "about": found.scenario.about, "seed": schedule.seed, "seconds": schedule.seconds, **here(),
+        "workload": attrs.asdict(found.scenario.load), **machine, "left out": cannot}
+    directory.write("run.json", about)
+    return schedule, about
+
+
+def here() -> dict[str, Any]:
+    """When and where a run is made, for ``run.json``."""
+    return {"began": datetime.now(UTC).isoformat(timespec="seconds"), "version": version(),
+            "python": platform.python_version(), "kernel": platform.release(), "cpus": os.cpu_count()}
+
+
+def player_of(directory: RunDirectory, found: RunRequest, schedule: Schedule, tell: Callable[[str], None]) -> Player:
+    """What plays a run. ``tell`` takes lines for people."""
+    load = found.scenario.load
+    return Player(directory, found.target, found.here, schedule, load, chosen.find(load.name), tell)
+
+
+def finished(
+    player: Player, scenario: scenarios.TortureScenario, about: Mapping[str, Any], played: Played,
+) -> list[Verdict]:
+    """Writes what came of a run, and the verdicts on it."""
+    directory = player.directory
+    directory.write("run.json", {**about, **as_json(played)})
+    verdicts = [*judged(directory.path, scenario), _of_nodes(played, asked=bool(player.schedule.steps))]
+    directory.write("verdict.json", verdict.as_json(verdicts))
+    return verdicts
+
+
+def as_json(played: Played) -> dict[str, Any]:
+    """What ``run.json`` says of a run that is over."""
+    return {"faults": played.faults, "kinds": dict(played.kinds), "failovers": played.failovers,
+            "skipped": played.skipped, "died": played.died, "well": played.well,
+            "unwell": played.unwell if not played.well else [], "took_s": round(played.seconds, 1)}
+
+
+def told(path: Path, seed: int, verdicts: Sequence[Verdict], options: argparse.Namespace) -> int:
+    """Prints the verdicts on a run as the options want them; the exit code."""
+    many = getattr(options, "runs", 1) > 1
+    if options.json:
+        print(orjson.dumps({"run": str(path), "seed": seed, **verdict.as_json(verdicts)}, default=str,
+                           option=0 if many else orjson.OPT_INDENT_2).decode(), flush=True)
+    elif many:
+        words = {Valid.TRUE: "holds", Valid.FALSE: "BROKEN", Valid.UNKNOWN: "unknown"}
+        print(f"seed {seed}: {', '.join(f'{each.checker} {words[each.valid]}' for each in verdicts)}: {path}",
+              flush=True)
+    else:
+        for each in verdicts:
+            print("\n".join(check.told(each)))
+        print(f"page: {path / 'page.html'}")
+        print(f"again: {again(path)}")
+    return CODES[verdict.merged(verdicts)]
+
+
+def judged(path: Path, scenario: scenarios.TortureScenario) -> list[Verdict]:
+    """What the scenario's checkers say of the history; a workload's ``checks`` count where it says nothing."""
+    line: list[str] = [str(path)]
+    for name in scenario.check.checkers:
+        line += ["--checker", name]
+    usual = getattr(chosen.find(scenario.load.name), "checks", {})
+    for name, value in {**usual, **scenario.check.options}.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            line.append(option)
+        elif isinstance(value, list):
+            for each in value:
+                line += [option, str(each)]
+        elif value is not False:
+            line += [option, str(value)]
+    return check.verdicts_of(line)
+
+
+def _of_nodes(played: Played, *, asked: bool) -> Verdict:
+    """What is to be said of the target itself. ``asked``: whether there were faults to be done."""
+    broken = [] if played.well else [Breach("well", words) for words in played.unwell]
+    broken += [Breach("alive", words) for words in played.died[:SHOWN]]
+    told = {"faults": played.faults, **played.kinds, "failovers": played.failovers, "skipped": len(played.skipped)}
+    counts = {"alive": len(played.died)} if len(played.died) > SHOWN else {}
+    if broken:
+        return Verdict("nodes", Valid.FALSE, "a node ended by itself, or did not come back", told, broken=broken,
+                       counts=counts)
+    if asked and not played.faults:
+        return Verdict("nodes", Valid.UNKNOWN, "no fault could be done: nothing was asked", told)
+    return Verdict("nodes", Valid.TRUE, "all came back, none ended by itself", told)
+
+
+@contextlib.contextmanager
+def in_words() -> Any:
+    """Turns the failure of a run into ``Refused``, with the same message."""
+    try:
+        yield
+    except (RunFailed, FormatError) as error:
+        raise Refused(str(error)) from None
+
+
+_BEGAN: Final = time.monotonic()
+
+
+def say(line: str) -> None:
+    """Prints a line for people, with the time since the program began."""
+    sys.stderr.write(f"{time.monotonic() - _BEGAN:7.1f} s  {line}\n")
+    sys.stderr.flush()
+
+
