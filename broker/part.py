@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 import attrs
 import trio
 
+from broker.abroad.others import Abroad, Nowhere
 from broker.acting.members import Group
 from broker.acting.right import Always, Right
 from broker.config import BrokerConfig
@@ -79,6 +80,8 @@ class Shared:
     """To deliver what is due, beside the role."""
     deliver_to: Outlet | None = None
     """Where what is due goes, if not to ``puts``."""
+    abroad: Abroad = attrs.field(factory=Nowhere)
+    """The masters of other groups."""
 
     @property
     def outlet(self) -> Outlet:

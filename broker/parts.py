@@ -14,6 +14,7 @@ from broker.locks.part import LocksPart
 from broker.offsets.part import OffsetsPart
 from broker.overload.part import OverloadPart
 from broker.part import PartClass, Parts, Shared
+from broker.pop.guests import GuestsPart
 from broker.pop.orderlog import OrderPart
 from broker.pop.part import PopPart
 from broker.pop.reviving import RevivePart
@@ -36,6 +37,7 @@ PARTS: Final[tuple[PartClass, ...]] = (
     LocksPart,
     OffsetsPart,
     HalvesPart,
+    GuestsPart,
     TimersPart,
     DelaysPart,
     SendingPart,

@@ -22,6 +22,7 @@ from broker.acting.members import Group, Members
 from broker.admin import Administration
 from broker.boot import boot_id
 from broker.config import MASTER_ID, BrokerConfig, check, pick
+from broker.errands.part import ErrandsPart
 from broker.escape.part import EscapePart
 from broker.fellows import GroupFellows
 from broker.ha.acks import BrokerRole
@@ -218,13 +219,14 @@ class Broker:
         self.right = settings.right(config, self._hears_master, self._hands_over)
         self.acting: ActingPart | None = None
         self.escape = self._escape()
+        self.abroad = ErrandsPart(client, self.standing, self._route_of)
         shared = Shared(
             config=config, files=world.store_files, journal=journal, puts=self.puts, standing=self.standing,
             rng=world.rng, now_ns=world.now_ns, wall_ms=world.wall_ms, run_sync=world.run_sync,
             queues_of=self._queues_of, fellows=GroupFellows(client, config.address, self._ask_all),
             ram_bytes=world.ram_bytes, disk_used=world.disk_used, log_used=world.log_used,
             reigns=lambda: [each.epoch for each in self.roles.epochs() or ()], group=self.group, right=self.right,
-            deliver_to=Rightful(self.escape or self.puts, self.right.why_not, world.now_ns))
+            deliver_to=Rightful(self.escape or self.puts, self.right.why_not, world.now_ns), abroad=self.abroad)
         self.parts = made = parts_of(shared, parts)
         self.topics = made[TopicsPart]
         self.registration = Registration(
@@ -248,8 +250,8 @@ class Broker:
             config, config_path or config.config_store_path, world.files, self.standing, self._follow,
             self._version, made.runtime_info, self._replication, self.roles.epochs, lambda: journal.end,
             self._set_master_flushed, self._least_id_changed)
-        for part in (self.copies, self.registration, *lookups(config, self.registration.use), self.ha_addresses,
-                     administration, *self._succession(), *self._acting(),
+        for part in (self.copies, self.registration, self.abroad, *lookups(config, self.registration.use),
+                     self.ha_addresses, administration, *self._succession(), *self._acting(),
                      *(() if self.ledger is None else (self.ledger,))):
             made.add(part)
         handlers = {**made.handlers(), **more}

@@ -12,8 +12,17 @@ import attrs
 
 from broker import properties as props
 from broker.client.route import MASTER, WRITE
-from broker.properties import DELAY, REAL_QID, REAL_TOPIC, TIMER_OUT_MS, TIMERS, UNIQ_KEY
-from broker.topics.names import SCHEDULE, TIMER
+from broker.properties import (
+    DELAY,
+    ORIGIN_GROUP,
+    POP_REVIVED,
+    REAL_QID,
+    REAL_TOPIC,
+    TIMER_OUT_MS,
+    TIMERS,
+    UNIQ_KEY,
+)
+from broker.topics.names import SCHEDULE, TIMER, popped_from
 from remoting.bodies.namesrv import TopicRouteData
 from remoting.record import COMPRESSED, COMPRESSION_SHIFT, Message, decode_properties
 
@@ -23,6 +32,8 @@ DELIVER_MS: Final = "TIMER_DELIVER_MS"
 PRODUCER_GROUP: Final = "PGROUP"
 _COMPRESSION: Final = COMPRESSED | 7 << COMPRESSION_SHIFT
 """Bits of the system flag that are the body's."""
+_TIMES_MAX: Final = 2**31 - 1
+"""What POP brings back is never given up: no master is to count how often it came."""
 
 
 @attrs.frozen
@@ -36,6 +47,8 @@ class Parcel:
     fields: dict[str, str]
     body: bytes
     key: str
+    beside: str = ""
+    """Of what POP brings back: the topic that it was popped from. Whoever pops that at a master gets it there, too."""
 
 
 def parcel(message: Message, group: str) -> Parcel:
@@ -46,6 +59,7 @@ def parcel(message: Message, group: str) -> Parcel:
     due_ms, level = values.pop(TIMER_OUT_MS, ""), values.pop(DELAY, "")
     if topic in (TIMER, SCHEDULE):
         topic, queue_id = values.get(REAL_TOPIC, topic), int(values.get(REAL_QID, "0"))
+    beside = popped_from(topic, values.get(ORIGIN_GROUP, "")) if POP_REVIVED in values else ""
     if message.topic != TIMER.encode():
         due_ms = ""
     if message.topic != SCHEDULE.encode():
@@ -59,7 +73,8 @@ def parcel(message: Message, group: str) -> Parcel:
     return Parcel(topic, queue_id, {
         "a": values.get(PRODUCER_GROUP) or group, "b": topic, "c": "", "d": "0", "e": "",
         "f": str(message.sys_flag & _COMPRESSION), "g": str(message.born_time_ms), "h": str(message.flag),
-        "i": props.text(values), "j": str(message.reconsume_times), "k": "false", "m": "false"}, message.body, key)
+        "i": props.text(values), "j": str(message.reconsume_times), "k": "false", "m": "false",
+        **({"l": str(_TIMES_MAX)} if beside else {})}, message.body, key, beside)
 
 
 def _key(message: Message, values: dict[str, str]) -> str:
@@ -77,14 +92,15 @@ class Refuge:
     address: str = attrs.field(order=False)
 
 
-def places(route: TopicRouteData, cluster: str, broker_name: str) -> list[Refuge]:
-    """Queues of the topic that may be written to, at masters of this cluster but for this group; in an order that is
-    the same whoever asks."""
+def places(route: TopicRouteData, cluster: str, broker_name: str, perm: int = WRITE) -> list[Refuge]:
+    """Queues of the topic that may be written to, or have that permission, at masters of this cluster but for this
+    group; in an order that is the same whoever asks."""
     masters = {each.broker_name: each.broker_addrs[MASTER] for each in route.broker_datas
                if MASTER in each.broker_addrs and each.broker_name != broker_name and each.cluster in (None, cluster)}
     return sorted(Refuge(queues.broker_name, number, masters[queues.broker_name])
-                  for queues in route.queue_datas if queues.perm & WRITE and queues.broker_name in masters
-                  for number in range(min(queues.write_queue_nums, _QUEUES_MAX)))
+                  for queues in route.queue_datas if queues.perm & perm and queues.broker_name in masters
+                  for number in range(min(
+                      queues.write_queue_nums if perm & WRITE else queues.read_queue_nums, _QUEUES_MAX)))
 
 
 _QUEUES_MAX: Final = 1 << 10

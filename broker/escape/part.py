@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from broker.client.route import READ, WRITE
 from broker.config import BrokerConfig
 from broker.escape.letters import Parcel, Refuge, in_turn, parcel, places
 from broker.ha.acks import PutStatus
@@ -82,7 +83,7 @@ class EscapePart(Part):
         self._client, self._standing, self._route = client, standing, route
         self._group = f"InnerProducerGroup_{config.broker_name}_{config.broker_id}"
         self._enabled = config.enable_remote_escape
-        self._routes: dict[str, _Route] = {}
+        self._routes: dict[tuple[str, str], _Route] = {}
         self._stored: dict[str, None] = {}
         self._refused: dict[str, float] = {}
         self._under_way = self._bytes = 0
@@ -174,7 +175,7 @@ class EscapePart(Part):
             return f"{each.topic}: what this broker keeps for itself waits for its master"
         why, tried, fresh = "", 0, False
         while tried < TRIES_MAX:
-            found, fresh = await self._places(each.topic, anew=tried > 0)
+            found, fresh = await self._places(each, anew=tried > 0)
             now = trio.current_time()
             refused = {name for name, until in self._refused.items() if until > now}
             for place in in_turn(found, each, refused):
@@ -189,7 +190,8 @@ class EscapePart(Part):
                     break
             if fresh or not found:
                 break
-        return why or f"{each.topic}: no other group of the cluster has a master that takes it"
+        what = "where it can be popped" if each.beside else "that takes it"
+        return why or f"{each.beside or each.topic}: no other group of the cluster has a master {what}"
 
     async def _send_to(self, place: Refuge, each: Parcel) -> str:
         command = Command(RequestCode.SEND_MESSAGE_V2, 0, 0, {
@@ -205,19 +207,22 @@ class EscapePart(Part):
         self.counters.unsure += answer.code != ResponseCode.SUCCESS
         return ""
 
-    async def _places(self, topic: str, *, anew: bool) -> tuple[list[Refuge], bool]:
-        """Where the topic may be written, and whether that was asked for now."""
-        known, now = self._routes.get(topic), trio.current_time()
+    async def _places(self, each: Parcel, *, anew: bool) -> tuple[list[Refuge], bool]:
+        """Where it may be sent to, and whether that was asked for now."""
+        topic, now = each.topic, trio.current_time()
+        known = self._routes.get((topic, each.beside))
         if known is not None and known.until > now and not anew:
             return known.places, False
-        found = await self._ask(topic)
-        if not found and topic.startswith(RETRY_PREFIX):  # each broker makes it when the first message comes
+        found = await self._ask(each.beside, READ) if each.beside else await self._ask(topic)
+        if each.beside:  # the retry topic has one queue, and is made where it is missing
+            found = [*{place.broker_name: attrs.evolve(place, queue_id=0) for place in found}.values()]
+        elif not found and topic.startswith(RETRY_PREFIX):  # each broker makes it when the first message comes
             found = [attrs.evolve(place, queue_id=0) for place in await self._ask(self._standing.cluster_name)]
         if len(self._routes) >= ROUTES_MAX:
             self._routes.clear()
-        self._routes[topic] = _Route(found, trio.current_time() + (ROUTE_S if found else NO_ROUTE_S))
+        self._routes[topic, each.beside] = _Route(found, trio.current_time() + (ROUTE_S if found else NO_ROUTE_S))
         return found, True
 
-    async def _ask(self, topic: str) -> list[Refuge]:
+    async def _ask(self, topic: str, perm: int = WRITE) -> list[Refuge]:
         route, standing = await self._route(topic), self._standing
-        return [] if route is None else places(route, standing.cluster_name, standing.broker_name)
+        return [] if route is None else places(route, standing.cluster_name, standing.broker_name, perm)

@@ -34,6 +34,8 @@ class Subject(enum.IntEnum):
     """Every timer that was due before ``value`` ms is delivered."""
     DECIDED = 4
     """The half at ``name``, an offset of the log, is committed (``value`` 1) or rolled back (0)."""
+    ACKED = 5
+    """A message of the master's that was popped is done with: ``name`` as in ``broker.abroad.tickets.Acked``."""
 
 
 class Mark(NamedTuple):

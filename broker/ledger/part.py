@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from broker.abroad.tickets import Acked
 from broker.ledger.codes import (
     LEDGER_IS_KEPT,
     READ_LEDGER,
@@ -25,6 +26,8 @@ from broker.ledger.entries import FIRST, Entry, Ledger, Mark, Subject, Thing, de
 from broker.ledger.file import LedgerFile
 from broker.offsets.part import OffsetsPart
 from broker.part import Part, Parts, Shared
+from broker.pop.part import PopPart
+from broker.pop.reviving import RevivePart
 from broker.schedule.part import DelaysPart
 from broker.standing import COMES_BACK, MASTER_ID
 from broker.timer.part import TimersPart
@@ -49,6 +52,8 @@ COPY_S: Final = 1.0
 """Between two questions to another slave, while there is no master."""
 TIMEOUT_MS: Final = 3_000
 ANSWER_BYTES: Final = 1 << 20
+ENTRIES_MAX: Final = 1_000_000
+"""Of things that are known: beyond it nothing more is acknowledged here by POP."""
 LOOK_NS: Final = 1_000_000_000
 FORGET_NS: Final = 30_000_000_000
 """A slave that has followed a master for so long forgets what it noted: it was read, or would set the master back."""
@@ -64,8 +69,11 @@ class LedgerPart(Part):
         self._offsets, self._delays, self._timers = parts[OffsetsPart], parts[DelaysPart], parts[TimersPart]
         self._messages, self._transactions = shared.journal.messages, parts[TransactionsPart]
         self.file = LedgerFile(shared.files, shared.run_sync, self.ledger.whole)
+        self._pops, self._acks = parts[PopPart].lending, parts[RevivePart].reviving
         for entry in self.file.load():
             self.ledger.take(entry)
+        for entry in self.ledger.of(Subject.ACKED):
+            self._join(entry)
         self._heard: dict[str, Mark] = {}
         """How far each other slave's was read."""
         self._handed_over_ns = 0
@@ -76,6 +84,7 @@ class LedgerPart(Part):
         """Since then there is a master; 0: there is none."""
         self._looked_ns = self.joined = 0
         self._transactions.use(self)
+        self._pops.ledger = self
         self._offsets.table.on_commit = self._committed
         self._offsets.requests.when_kept = self._when_kept
 
@@ -106,11 +115,26 @@ class LedgerPart(Part):
         value = self.ledger.get(_decided(offset))
         return None if value is None else bool(value)
 
+    def acked(self, each: Acked) -> bool:
+        """A message of the master's checkpoint is done with; on disk when ``when_kept`` says so. False: it is full."""
+        if len(self.ledger) >= ENTRIES_MAX:
+            return False
+        self.note(Thing(Subject.ACKED, *each.thing), 1)
+        self._acks.acked_here(each)
+        return True
+
     def when_kept(self, call: Callable[[], None]) -> None:
         self.file.when_kept(call)
 
     def _settle(self) -> None:
-        """A master writes what its slaves decided into its log, and forgets it then."""
+        """A master writes what its slaves decided, and were told is done with, into its log, and forgets it then."""
+        def in_log(each: Acked) -> None:
+            self.ledger.drop(Thing(Subject.ACKED, *each.thing))
+            self._acks.acked.drop(each)
+            self.file.anew()
+
+        self._pops.settle((
+            each for entry in self.ledger.of(Subject.ACKED) if (each := self._acked_by(entry)) is not None), in_log)
         for entry in self.ledger.of(Subject.DECIDED):
             def done(thing: Thing = entry.thing) -> None:
                 self.ledger.drop(thing)
@@ -186,7 +210,7 @@ class LedgerPart(Part):
     def _kept(self, _: Connection, command: Command) -> Command | Coroutine[Any, Any, Command]:
         """61042: the master has what was noted up to there. Raises ``HeaderError``."""
         asked = LedgerIsKeptRequest.from_ext(command.ext)
-        if self.ledger.forget(Mark(asked.term, asked.number)):
+        if self._forget(Mark(asked.term, asked.number)):
             self.file.anew()
         return self._when_kept(response(command))
 
@@ -205,7 +229,7 @@ class LedgerPart(Part):
         members, role, now_ns = self._members(), self._standing.role, self._now_ns()
         if MASTER_ID in members:
             self._led_ns = self._led_ns or now_ns
-            if now_ns - self._led_ns >= FORGET_NS and self.ledger.forget(self.ledger.end):
+            if now_ns - self._led_ns >= FORGET_NS and self._forget(self.ledger.end):
                 self.file.anew()  # its tables came from the master by now
             return
         self._led_ns = 0
@@ -254,6 +278,18 @@ class LedgerPart(Part):
             self._delays.join({thing.queue: entry.value})
         elif thing.kind == Subject.TIMERS:
             self._timers.join(entry.value)
+        elif thing.kind == Subject.ACKED and (acked := self._acked_by(entry)) is not None:
+            self._acks.acked_here(acked)
+
+    def _acked_by(self, entry: Entry) -> Acked | None:
+        return Acked.read(entry.thing.name, entry.thing.queue, self._standing.broker_name)
+
+    def _forget(self, upto: Mark) -> bool:
+        """Whether there was something to forget."""
+        for entry in self.ledger.of(Subject.ACKED):
+            if entry.mark <= upto and (acked := self._acked_by(entry)) is not None:
+                self._acks.acked.drop(acked)
+        return bool(self.ledger.forget(upto))
 
     # --- a master that comes back ------------------------------------------------------------------------------
 
@@ -267,7 +303,7 @@ class LedgerPart(Part):
                 found.take(entry)
         entries = list(found.after())
         for entry in entries:
-            if entry.thing.kind == Subject.DECIDED:
+            if entry.thing.kind in (Subject.DECIDED, Subject.ACKED):
                 self._take(entry)  # its mark cannot be written before this broker leads
             else:
                 self._join(entry)

@@ -13,8 +13,10 @@ from typing import Final
 
 import attrs
 
+from broker.abroad.tickets import Ticket
 from broker.ha.acks import PutStatus
 from broker.pop.checks import Checks
+from broker.pop.lending import NOT_IN_ORDER, Ack, Lending
 from broker.pop.ordered import Answer, InOrder
 from broker.pop.records import Records
 from broker.puts import PutResult, Puts
@@ -52,10 +54,10 @@ class AckCounters:
 class Acking:
     """``checks`` may be replaced at any time."""
 
-    def __init__(self, checks: Checks, records: Records, in_order: InOrder, puts: Puts, messages: StoredMessages,
-                 standing: Standing) -> None:
+    def __init__(self, checks: Checks, records: Records, in_order: InOrder, lending: Lending, puts: Puts,
+                 messages: StoredMessages, standing: Standing) -> None:
         self.checks, self.counters = checks, AckCounters()
-        self._in_order = in_order
+        self._in_order, self._lending = in_order, lending
         self._records, self._puts, self._messages, self._standing = records, puts, messages, standing
 
     def handlers(self, veil: Veil) -> dict[int, Handler]:
@@ -66,7 +68,7 @@ class Acking:
 
     def ack(self, connection: Connection, request: Command) -> Command | None:
         """One message. None: it is under way."""
-        if not self._standing.role.takes_puts:
+        if not self._standing.role.takes_puts and not self._lending.is_open:
             return response(request, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
         asked = AckMessageRequest.from_ext(request.ext)
         refusal = self.checks.queue(asked.topic, asked.queue_id)
@@ -78,16 +80,29 @@ class Acking:
         receipt = self._receipt(asked.extra_info)
         if isinstance(receipt, Refusal):
             return receipt.answer(request)
+        answer = partial(self._answer, connection, request, 1, 0, None)
         if receipt.ordered:
             refusal = self._in_order.ack((asked.topic, asked.consumer_group, asked.queue_id), [asked.offset],
-                                         receipt.pop_time_ms, partial(self._answer, connection, request, 1, 0, None))
+                                         receipt.pop_time_ms, answer)
             return None if refusal is None else refusal.answer(request)
+        if self._lend(_ack(asked, receipt), receipt.revive_qid, receipt.invisible_ms, answer):
+            return None
         message = self._records.ack(_ack(asked, receipt), receipt.revive_qid, receipt.invisible_ms)
-        return self._put(request, [message], partial(self._answer, connection, request, 1, 0, None))
+        return self._put(request, [message], answer)
+
+    def _lend(self, ack: Ack, revive_qid: int, invisible_ms: int, answer: Answer) -> bool:
+        """Whether it is no record for this log: another group's master has the checkpoint, or this is the master's
+        slave."""
+        ticket = Ticket.read(revive_qid)
+        if ticket is not None:
+            self._lending.ack(ticket, [(ack, invisible_ms)], answer)
+        elif self._lending.is_open:
+            self._lending.note([(ack, invisible_ms)], revive_qid, answer)
+        return ticket is not None or self._lending.is_open
 
     def ack_many(self, connection: Connection, request: Command) -> Command | None:
         """Messages of several checkpoints, all or none; what cannot be one of the queue's messages is passed over."""
-        if not self._standing.role.takes_puts:
+        if not self._standing.role.takes_puts and not self._lending.is_open:
             return response(request, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
         asked = BatchAckRequest.from_json(request.body) if request.body else BatchAckRequest()
         if not asked.acks:
@@ -97,6 +112,7 @@ class Acking:
                 f"acknowledgements of {len(asked.acks)} checkpoints; {TOGETHER_MAX} are allowed"))
         messages: list[Message | Refusal] = []
         in_order: list[tuple[BatchAck, BatchAckMessage]] = []
+        lent: list[tuple[BatchAck, BatchAckMessage]] = []
         count = 0
         for each in asked.acks:
             found = self._of(each, asked.broker_name or "")
@@ -104,11 +120,15 @@ class Acking:
                 count += len(found.offsets)
                 if each.revive_queue_id == ORDERED:
                     in_order.append((each, found))
+                elif self._lending.is_open or Ticket.read(each.revive_queue_id) is not None:
+                    lent.append((each, found))
                 else:
                     messages.append(self._records.batch_ack(found, each.revive_queue_id, each.invisible_ms))
             elif found is not None:
                 messages.append(found)
-        whole = _Whole(1 + len(in_order), partial(self._answer, connection, request, count, 0, None))
+        whole = _Whole(1 + len(in_order) + len(lent), partial(self._answer, connection, request, count, 0, None))
+        for each, found in lent:
+            self._lend(found, each.revive_queue_id, each.invisible_ms, whole.part)
         for each, found in in_order:
             refusal = self._in_order.ack((found.topic, each.group, each.queue_id), found.offsets, each.pop_time_ms,
                                          whole.part)
@@ -140,7 +160,7 @@ class Acking:
 
     def change(self, connection: Connection, request: Command) -> Command | None:
         """The message comes back at another time. None: it is under way."""
-        if not self._standing.role.takes_puts:
+        if not self._standing.role.takes_puts and not self._lending.is_open:
             return response(request, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
         asked = ChangeInvisibleTimeRequest.from_ext(request.ext)
         refusal = self.checks.queue(asked.topic, asked.queue_id)
@@ -162,11 +182,24 @@ class Acking:
         checkpoint = CheckPoint(
             asked.offset, now_ms, asked.invisible_time, 1, asked.queue_id, asked.topic, asked.consumer_group, diffs=[0],
             broker_name=receipt.broker_name, suspend=bool(asked.suspend))
+        if self._lending.is_open or Ticket.read(receipt.revive_qid) is not None:
+            self._lending.change(checkpoint, _ack(asked, receipt), receipt.revive_qid, receipt.invisible_ms, partial(
+                self._changed, connection, request, now_ms, asked.invisible_time))
+            return None
         header = ChangeInvisibleTimeResponse(now_ms, asked.invisible_time, receipt.revive_qid)
         return self._put(request, [
             self._records.checkpoint(checkpoint, receipt.revive_qid),
             self._records.ack(_ack(asked, receipt), receipt.revive_qid, receipt.invisible_ms)],
             partial(self._answer, connection, request, 0, 1, header))
+
+    def _changed(self, connection: Connection, request: Command, now_ms: int, invisible_ms: int,
+                 outcome: int | str) -> None:
+        """Another group's master has the new checkpoint, or has not."""
+        if isinstance(outcome, str):
+            self._answer(connection, request, 0, 1, None, outcome)
+        else:
+            header = ChangeInvisibleTimeResponse(now_ms, invisible_ms, outcome)
+            self._answer(connection, request, 0, 1, header, "")
 
     def _change_in_order(self, connection: Connection, request: Command, asked: ChangeInvisibleTimeRequest,
                          receipt: Receipt) -> Command | None:
@@ -200,11 +233,13 @@ class Acking:
                 f"the receipt is of broker {broker_name[:60]}; this is {self._standing.broker_name}"))
         topic = self.checks.topics.get(self._records.topic)
         queues = topic.write_queue_nums if topic is not None else 0
-        if revive_qid != ORDERED and not 0 <= revive_qid < queues:
+        if revive_qid != ORDERED and not 0 <= revive_qid < queues and Ticket.read(revive_qid) is None:
             return Refusal(ResponseCode.SYSTEM_ERROR, (
                 f"the receipt names revive queue {revive_qid}; {self._records.topic} has {queues}"))
         if min(start_offset, pop_time_ms, invisible_ms) < 0:
             return Refusal(ResponseCode.SYSTEM_ERROR, "the receipt has a number below 0")
+        if revive_qid == ORDERED and self._lending.is_open:
+            return NOT_IN_ORDER
         return None
 
     def _put(self, request: Command, messages: Sequence[Message | Refusal], answer: Answer) -> Command | None:

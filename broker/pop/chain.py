@@ -8,7 +8,7 @@ after it. It knows numbers, and neither the log nor messages. Source: ``PopBuffe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import attrs
 
@@ -25,7 +25,9 @@ class Underway:
     log_end: int | None = None
     """Behind it in the log; None: it is being put."""
     gone: bool = False
-    """It was refused, or one before it, or the queue was reset."""
+    """It was refused, or one before it, or the queue was reset; or it is settled."""
+    settled: bool = False
+    """The group's offset has moved to its end."""
 
 
 @attrs.define(eq=False)
@@ -98,12 +100,25 @@ class Checkpoints:
             link = order.popleft()
             if link.gone:
                 continue
-            queue = self._queues[link.key]
-            assert queue.links[0] is link, "they are confirmed in the order in which they were put"
-            queue.links.popleft()
-            self._commit(link.key, link.end if queue.links else max(link.end, queue.looked))
-            if not queue.links:
-                del self._queues[link.key]
+            assert self._queues[link.key].links[0] is link, "they are confirmed in the order in which they were put"
+            self._settle(link)
+
+    def stored_elsewhere(self, links: Iterable[Underway]) -> None:
+        """In no log here: each counts as soon as those before it in its queue are stored, too."""
+        for link in links:
+            link.log_end = 0
+            while (queue := self._queues.get(link.key)) is not None and queue.links[0].log_end is not None:
+                self._settle(queue.links[0])
+        while self._order and self._order[0].gone:
+            self._order.popleft()
+
+    def _settle(self, link: Underway) -> None:
+        queue = self._queues[link.key]
+        queue.links.popleft()
+        link.gone = link.settled = True
+        self._commit(link.key, link.end if queue.links else max(link.end, queue.looked))
+        if not queue.links:
+            del self._queues[link.key]
 
     def forget(self, key: Key) -> None:
         """The queue was reset: what is on its way takes nobody anywhere."""

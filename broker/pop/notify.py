@@ -36,7 +36,10 @@ class Notifying:
 
     def __init__(self, checks: Checks, retry_names: RetryNames, *, messages: StoredMessages, offsets: OffsetTable,
                  chain: Checkpoints, room: WaitingRoom, standing: Standing, ready: Callable[[], bool],
-                 held: Callable[[Key, str], bool] = lambda key, attempt_id: False) -> None:
+                 held: Callable[[Key, str], bool] = lambda key, attempt_id: False,
+                 lends: Callable[[], bool] = lambda: False) -> None:
+        """``lends``: a slave serves POP in its master's place."""
+        self._lends = lends
         self.checks, self.retry_names = checks, retry_names
         self._messages, self._offsets, self._chain, self._room = messages, offsets, chain, room
         self._standing, self._ready, self._held = standing, ready, held
@@ -47,7 +50,7 @@ class Notifying:
 
     def notify(self, connection: Connection, request: Command) -> Command | None:
         """200054, of a consumer. None: it waits."""
-        if not self._standing.role.takes_puts:
+        if not self._standing.role.takes_puts and not self._lends():
             return response(request, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
         asked = NotificationRequest.from_ext(request.ext)
         reader = self.checks.asking("notification", asked.consumer_group, asked.topic, asked.queue_id)

@@ -18,6 +18,7 @@ from broker.pop.acking import Acking
 from broker.pop.chain import Checkpoints
 from broker.pop.checks import Checks, PopConfig
 from broker.pop.keys import PopKeys
+from broker.pop.lending import Lending
 from broker.pop.notify import Notifying
 from broker.pop.ordered import InOrder
 from broker.pop.orderlog import OrderPart
@@ -48,6 +49,7 @@ logger = logging.getLogger("broker")
 HEARD_STEP: Final = 16 << 20
 """Bytes of the log that the next process may read again."""
 SAVED_EVERY_MS: Final = 10_000
+READS: Final = "it reads in the log how far each group is"
 
 
 class PopPart(Part):
@@ -77,21 +79,25 @@ class PopPart(Part):
             self._file.changed()  # the next process is to know from where on there may be checkpoints
         self.room = WaitingRoom(pick(config, WaitingConfig), journal.arrived, shared.wall_ms)
         self._in_order = InOrder(before[OrderPart].log, self._offsets, self.room, shared.wall_ms)
+        self.lending = Lending(
+            shared.abroad, self._records, self.checkpoints, self._offsets, shared.standing, shared.puts,
+            lambda: shared.right.why_not(shared.now_ns()))
         checks = Checks(pick(config, PopConfig), before[GroupsPart].table, topics)
         self.popping = Popping(
             pick(config, TakingConfig), pick(config, ReadConfig), checks, journal=journal, puts=shared.puts,
             offsets=self._offsets, records=self._records, chain=self.checkpoints, in_order=self._in_order,
-            room=self.room, standing=shared.standing, rng=shared.rng, ready=self._is_ready, gave=pulling.gave,
-            memory=shared.memory_bytes)
-        self.acking = Acking(checks, self._records, self._in_order, shared.puts, journal.messages, shared.standing)
+            room=self.room, lending=self.lending, standing=shared.standing, rng=shared.rng, ready=self._is_ready,
+            gave=pulling.gave, memory=shared.memory_bytes)
+        self.acking = Acking(
+            checks, self._records, self._in_order, self.lending, shared.puts, journal.messages, shared.standing)
         self.notifying = Notifying(
             checks, self.popping.config.retry_names, messages=journal.messages, offsets=self._offsets,
             chain=self.checkpoints, room=self.room, standing=shared.standing, ready=self._is_ready,
-            held=self._in_order.blocked)
+            held=self._in_order.blocked, lends=lambda: self.lending.is_open)
         self._checks = checks
-        self._writes_open = self._open = False
+        self._writes_open = self._open = self._acts = False
         self._end = 0
-        """What this broker held when it became master."""
+        """What this broker held when it became master, or began to act for it."""
         self._unsaid: list[Message] = []
         """Resets and deletions that are to be in the log, and are not."""
         topics.on_delete.join("parts", self._topic_is_gone)
@@ -113,12 +119,14 @@ class PopPart(Part):
         """Why nothing is given here by POP; "" while nothing stands in its way."""
         if not self.popping.config.timer_wheel_enable:
             return "timerWheelEnable is false"
+        if self.lending.is_open:
+            return self.lending.why_not or ("" if self._is_ready() else READS)
         if not self._standing.role.takes_puts:
             return "this broker follows a master"
         if self._puts.closed:
             return self._puts.closed
         if not self._is_ready():
-            return "this master is young: it reads in the log how far each group is, or may not show yet what it holds"
+            return f"this master is young: {READS}, or may not show yet what it holds"
         return ""
 
     def metrics(self, page: Page) -> Iterator[Metric]:
@@ -145,8 +153,13 @@ class PopPart(Part):
         self.popping.config, self.popping.reads = pick(config, TakingConfig), pick(config, ReadConfig)
         self.notifying.retry_names = self.popping.config.retry_names
         self.room.config = pick(config, WaitingConfig)
+        self.lending.enabled = config.enable_remote_escape
 
     def role_changed(self, role: Role) -> None:
+        if role.acts != self._acts:
+            self._acts, self._open, self._end = role.acts, False, self._log.max_offset
+            self.checkpoints.clear()
+            self.lending.look()
         self.room.wake_all()
 
     def writes_opened(self) -> None:
@@ -175,8 +188,12 @@ class PopPart(Part):
         self._file.changed()
 
     def _is_ready(self) -> bool:
-        """Whether this broker may give messages: it is master, and each group's offset is no less than the log says."""
-        if self._open or not self._writes_open or self._veil.on or not self._noted.told_all or (
+        """Whether this broker may give messages: it is master, or serves in its place, and each group's offset is no
+        less than the log says."""
+        lends = self.lending.is_open
+        if lends and self.lending.why_not:
+            return False
+        if self._open or not (self._writes_open or lends) or self._veil.on or not self._noted.told_all or (
                 not shows_all(self._journal, self._end)):
             return self._open
         for (topic, group, queue_id), end in self.progress.ends.items():
@@ -245,7 +262,7 @@ class PopPart(Part):
         self._hear()
         self.checkpoints.settle(self._visible.offset)
         self._say_all()
-        if self._writes_open and not self._open and self._is_ready():
+        if not self._open and (self._writes_open or self.lending.is_open) and self._is_ready():
             self.room.wake_all()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

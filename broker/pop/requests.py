@@ -22,6 +22,7 @@ from broker.journal import Journal
 from broker.offsets import OffsetTable
 from broker.pop.chain import Checkpoints, Underway
 from broker.pop.checks import Checks, wanted_of
+from broker.pop.lending import NOT_IN_ORDER, Lending
 from broker.pop.ordered import InOrder
 from broker.pop.progress import Key, Stretch
 from broker.pop.records import Records
@@ -104,7 +105,7 @@ class Popping:
 
     def __init__(self, config: TakingConfig, reads: ReadConfig, checks: Checks, *, journal: Journal, puts: Puts,
                  offsets: OffsetTable, records: Records, chain: Checkpoints, in_order: InOrder, room: WaitingRoom,
-                 standing: Standing, rng: Random, ready: Callable[[], bool],
+                 lending: Lending, standing: Standing, rng: Random, ready: Callable[[], bool],
                  gave: Callable[[str, str, int, int], None], memory: int = 1 << 62) -> None:
         """``gave`` hears of group, topic, messages and bytes."""
         self.config, self.reads, self.checks, self.memory = config, reads, checks, memory
@@ -112,7 +113,7 @@ class Popping:
         self._messages, self._visible, self._mend = journal.messages, journal.visible, journal.mender.ask
         self._puts, self._offsets, self._records, self._chain, self._room = puts, offsets, records, chain, room
         self._standing, self._rng, self._ready, self._gave, self._in_order = standing, rng, ready, gave, in_order
-        self._wall_ms = records.wall_ms
+        self._lending, self._wall_ms = lending, records.wall_ms
         self._again = attempt_of(self.pop, "a POP")
         self._turn = 0
 
@@ -123,9 +124,12 @@ class Popping:
 
     def pop(self, connection: Connection, request: Command) -> Command | None:
         """None: it is under way, or waits."""
-        if not self._standing.role.takes_puts:
+        lends = self._lending.is_open
+        if not self._standing.role.takes_puts and not lends:
             return response(request, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
         asked, now_ms, config = PopMessageRequest.from_ext(request.ext), self._wall_ms(), self.config
+        if asked.order and lends:
+            return NOT_IN_ORDER.answer(request)
         where = f"the broker[{self.checks.config.broker_ip1}]"
         if asked.born_time > 0 and now_ms - asked.born_time - asked.poll_time > LATE_MS:
             return response(request, ResponseCode.POLLING_TIMEOUT, remark=f"{where} pop message is timeout too much")
@@ -278,33 +282,58 @@ class Popping:
 
     def _give(self, connection: Connection, request: Command, asked: PopMessageRequest, taken: _Taken,
               now_ms: int) -> Command | None:
-        revive_qid = self._next_revive_queue()
         group, name = asked.consumer_group, self._standing.broker_name
-        messages: list[Message] = []
-        parts: list[bytes] = []
-        for haul, floor in zip(taken.hauls, taken.floors, strict=True):
-            visit, start = haul.visit, haul.offsets[0]
-            checkpoint = CheckPoint(
-                start, now_ms, asked.invisible_time, len(haul.offsets), visit.queue_id, visit.topic, group,
-                diffs=[offset - start for offset in haul.offsets], broker_name=name)
-            step = Stretch(visit.topic, group, visit.queue_id, floor, haul.begin, haul.end)
-            message = self._records.checkpoint(checkpoint, revive_qid, step.encode())
-            if isinstance(message, Refusal):
-                self.counters.refused += 1
-                return _empty(request, asked, now_ms, ResponseCode.POLLING_TIMEOUT, taken.rest,
-                              f"no checkpoint: {message.remark}")
-            messages.append(message)
-            receipt = Receipt(start, now_ms, asked.invisible_time, revive_qid, visit.flag, name, visit.queue_id)
-            parts.append(given(haul, asked.topic, receipt))
-        links = [self._chain.add((haul.visit.topic, group, haul.visit.queue_id), haul.begin, haul.end, haul.looked)
-                 for haul in taken.hauls]
-        starts, offsets = told(taken.hauls)
-        header = PopMessageResponse(now_ms, asked.invisible_time, revive_qid, taken.rest, starts, offsets)
-        answer = response(request, ResponseCode.SUCCESS, header, b"".join(parts), Status.FOUND.value)
-        self._puts.put(messages, partial(self._stored, connection, request, asked, answer, taken, links))
+        checkpoints = [CheckPoint(
+            start := haul.offsets[0], now_ms, asked.invisible_time, len(haul.offsets), haul.visit.queue_id,
+            haul.visit.topic, group, diffs=[offset - start for offset in haul.offsets], broker_name=name)
+            for haul in taken.hauls]
+        if self._lending.is_open:
+            self._lending.give(checkpoints, self._links(group, taken), partial(
+                self._lent, connection, request, asked, taken, now_ms))
+        else:
+            revive_qid = self._next_revive_queue()
+            messages: list[Message] = []
+            for haul, floor, checkpoint in zip(taken.hauls, taken.floors, checkpoints, strict=True):
+                visit = haul.visit
+                step = Stretch(visit.topic, group, visit.queue_id, floor, haul.begin, haul.end)
+                message = self._records.checkpoint(checkpoint, revive_qid, step.encode())
+                if isinstance(message, Refusal):
+                    self.counters.refused += 1
+                    return _empty(request, asked, now_ms, ResponseCode.POLLING_TIMEOUT, taken.rest,
+                                  f"no checkpoint: {message.remark}")
+                messages.append(message)
+            answer = self._answer(request, asked, taken, now_ms, revive_qid)
+            self._puts.put(messages, partial(
+                self._stored, connection, request, asked, answer, taken, self._links(group, taken)))
         if taken.rest:
             self._room.more(asked.topic, group, max(-1, asked.queue_id))
         return None
+
+    def _links(self, group: str, taken: _Taken) -> list[Underway]:
+        return [self._chain.add((haul.visit.topic, group, haul.visit.queue_id), haul.begin, haul.end, haul.looked)
+                for haul in taken.hauls]
+
+    def _answer(self, request: Command, asked: PopMessageRequest, taken: _Taken, now_ms: int,
+                revive_qid: int) -> Command:
+        name = self._standing.broker_name
+        parts = [given(haul, asked.topic, Receipt(
+            haul.offsets[0], now_ms, asked.invisible_time, revive_qid, haul.visit.flag, name, haul.visit.queue_id))
+            for haul in taken.hauls]
+        starts, offsets = told(taken.hauls)
+        header = PopMessageResponse(now_ms, asked.invisible_time, revive_qid, taken.rest, starts, offsets)
+        return response(request, ResponseCode.SUCCESS, header, b"".join(parts), Status.FOUND.value)
+
+    def _lent(self, connection: Connection, request: Command, asked: PopMessageRequest, taken: _Taken, now_ms: int,
+              outcome: int | str) -> None:
+        """In the master's place: another group's master has the checkpoints, or has not."""
+        if isinstance(outcome, str):
+            self.counters.refused += 1
+            connection.reply(request, _empty(request, asked, self._wall_ms(), ResponseCode.POLLING_TIMEOUT, taken.rest,
+                                             f"no checkpoint: {outcome}"))
+            return
+        self.counters.checkpoints += len(taken.hauls)
+        self._count(asked.consumer_group, taken)
+        connection.reply(request, self._answer(request, asked, taken, now_ms, outcome))
 
     def _give_in_order(self, connection: Connection, request: Command, asked: PopMessageRequest, taken: _Taken,
                        now_ms: int) -> None:

@@ -24,8 +24,10 @@ _FIELDS: Final = 7
 class Retained:
     """``hear`` takes what is shown, in the order of the log; ``pass_to`` forgets what is done with."""
 
-    def __init__(self, kept: Mapping[int, Mapping[str, int]]) -> None:
-        """``kept``: what ``steps`` was in the process before."""
+    def __init__(self, kept: Mapping[int, Mapping[str, int]], broker_name: str) -> None:
+        """``kept``: what ``steps`` was in the process before. Checkpoints of another group's messages need nothing of
+        this log."""
+        self._broker_name = broker_name
         self.steps: dict[int, dict[str, int]] = {due: dict(queues) for due, queues in kept.items()}
         """By the end of its step, first offsets by ``topic@queue``."""
 
@@ -37,6 +39,8 @@ class Retained:
         names = values.get(UNIQ_KEY, "").split("@")
         due_ms = decimal(values.get(TIMER_OUT_MS) or values.get(DELIVER_MS, ""))
         if len(names) != _FIELDS or names[-1] != "ck" or due_ms is None or TIMER_DONE in values:
+            return
+        if names[5] not in ("", self._broker_name):
             return
         queue_id, offset = decimal(names[1]), decimal(names[2])
         if queue_id is None or offset is None or min(queue_id, offset) < 0 or due_ms > found[5] + FAR_MS:

@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 
 from broker import properties as props
+from broker.escape.letters import OWN
 from broker.properties import FIRST_POP_TIME, ORIGIN_GROUP, POP_CK, POP_REVIVED, UNIQ_KEY
 from broker.topics.names import RETRY_PREFIX, pop_retry_topic
 from remoting.bodies.popping import CheckPoint
@@ -36,7 +37,8 @@ def retry_topic_of(found: CheckPoint, *, v2: bool) -> str:
 def returned(record: Record, found: CheckPoint, topic: str, store_host: bytes, *, queue: int, place: int) -> Message:
     """The message as it comes back to ``topic``. ``queue`` and ``place``: of the checkpoint in the revive topic."""
     message = record.message
-    values = decode_properties(message.properties)
+    values = {name: value for name, value in decode_properties(message.properties).items()
+              if not name.startswith(OWN)}  # of the log that it stood in
     values.pop(POP_CK, None)
     if message.reconsume_times == 0 or FIRST_POP_TIME not in values:
         values[FIRST_POP_TIME] = str(found.pop_time_ms)

@@ -5,13 +5,16 @@ it. A checkpoint is ripe when two seconds have passed since its time, and every 
 been read: timers say when all of them stand in the queue, and ``stands_below`` says where they end. So one that comes
 behind a later one counts, too. ``processed`` is Java's: the last record that nobody needs any more. It never passes a
 checkpoint of which anything is left, nor an acknowledgement that a checkpoint behind it may need.
+
+To a broker that acts for its master records are ``Loose``: its log takes none, so they stand in no queue, and wait in
+their timers until nobody needs them. ``let_go`` says which those are.
 Source: ``PopReviveService`` of RocketMQ 5.5.0, which reads the same again and again, and waits for no timer.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import Final
 
@@ -28,6 +31,16 @@ BACK_OFF_S: Final = (
 """By how much a checkpoint's time moves when it is put again; the last holds for all behind it."""
 
 
+@attrs.frozen(eq=False)
+class Loose:
+    """A record that stands in no revive queue."""
+
+    place: int
+    """Below 0, and its own for ever."""
+    done: Callable[[], None]
+    """To be called once nobody needs it."""
+
+
 _Key = tuple[object, ...]
 """Of a checkpoint, and how often it was put again: acknowledgements are for those that never were."""
 
@@ -38,14 +51,16 @@ class Outstanding:
 
     checkpoint: CheckPoint
     place: int
-    """In the revive queue."""
+    """In the revive queue; below 0: of a loose one."""
     logged: int
     """Its messages stood in the log below this offset when they were given."""
-    pin: int
+    pin: int | None
     """The first record of the queue that it needs."""
     left: set[int]
     """Offsets of its messages that nothing has become of."""
     key: _Key
+    loose: list[Loose] = attrs.field(factory=list)
+    """Records that are needed as long as it is."""
     begun: bool = False
     """They are on their way back: an acknowledgement comes too late."""
 
@@ -54,10 +69,12 @@ class Outstanding:
 class _Early:
     """Acknowledgements that no checkpoint is there for."""
 
-    pin: int
+    pin: int | None
+    """The first record of the queue that is one of them."""
     read_ms: int
     """When the last of them was read: it was due by then."""
     offsets: set[int] = attrs.field(factory=set)
+    loose: list[Loose] = attrs.field(factory=list)
     dropped: bool = False
 
 
@@ -81,54 +98,105 @@ class ReviveQueue:
         """What was due before that time stands below that place; the first is being read up to, the last is newer."""
         self._sure_ms = 0
         """What was due before that time was read."""
+        self._passing: list[tuple[int, int, list[Loose]]] = []
+        """Heap: of checkpoints of the queue that are done with, what is needed until ``processed`` is there."""
+        self._over: list[Loose] = []
+        self.held = 0
+        """Loose records that were not let go."""
 
     # --- what is read ----------------------------------------------------------------------------------------
 
-    def checkpoint(self, found: CheckPoint, logged: int) -> None:
-        """The next record is this checkpoint. One that is here already stands for both."""
-        place, self.at = self.at, self.at + 1
+    def checkpoint(self, found: CheckPoint, logged: int, loose: Loose | None = None) -> None:
+        """The next record, or that one, is this checkpoint. One that is here already stands for both."""
+        place, pin, kept = self._take(loose)
         key: _Key = (found.key, found.re_puts)
         same = self._waiting.get(key)
         if same is not None:
             if set(found.offsets) <= set(same.checkpoint.offsets):
+                same.loose += kept
                 return
             key = (*key, place)
         left = {offset for at, offset in enumerate(found.offsets) if not found.bits & 0xFFFF_FFFF & 1 << at}
-        early, pin = self._early.pop(key, None), place
+        early = self._early.pop(key, None)
         if early is not None:
             early.dropped = True
             left -= early.offsets
-            pin = min(pin, early.pin)
+            kept += early.loose
+            pin = min((each for each in (pin, early.pin) if each is not None), default=None)
+        waiting = Outstanding(found, place, logged, pin, left, key, kept)
         if left:
-            waiting = self._waiting[key] = Outstanding(found, place, logged, pin, left, key)
+            self._waiting[key] = waiting
             heappush(self._by_time, (found.revive_time_ms, place, waiting))
             self._pin(waiting)
+        else:
+            self._is_done_with(waiting)
 
-    def acked(self, key: CheckpointKey, offsets: Iterable[int], now_ms: int) -> None:
-        """The next record acknowledges these, and was due by ``now_ms``."""
+    def _take(self, loose: Loose | None) -> tuple[int, int | None, list[Loose]]:
+        """Its place, what of the queue it needs at least, and itself."""
+        if loose is not None:
+            self.held += 1
+            return loose.place, None, [loose]
         place, self.at = self.at, self.at + 1
+        return place, place, []
+
+    def acked(self, key: CheckpointKey, offsets: Iterable[int], now_ms: int, loose: Loose | None = None) -> None:
+        """The next record, or that one, acknowledges these, and was due by ``now_ms``."""
+        _, pin, kept = self._take(loose)
         waiting = self._waiting.get((key, None))
         if waiting is None:
-            self._is_early((key, None), offsets, place, now_ms)
-        elif waiting.begun:
+            self._is_early((key, None), offsets, pin, now_ms, kept)
+            return
+        waiting.loose += kept
+        if waiting.begun:
             self.late += 1
         else:
             waiting.left.difference_update(offsets)
             if not waiting.left:
-                del self._waiting[waiting.key]
+                self._is_done_with(waiting)
 
-    def _is_early(self, key: _Key, offsets: Iterable[int], place: int, now_ms: int) -> None:
+    def acked_elsewhere(self, key: CheckpointKey, offsets: Iterable[int]) -> None:
+        """Of a checkpoint that was read, in no record; one that comes later is handed over without them."""
+        waiting = self._waiting.get((key, None))
+        if waiting is not None and not waiting.begun:
+            waiting.left -= set(offsets)
+            if not waiting.left:
+                self._is_done_with(waiting)
+
+    def _is_early(self, key: _Key, offsets: Iterable[int], pin: int | None, now_ms: int, loose: list[Loose]) -> None:
         early = self._early.get(key)
         if early is None:
-            early = self._early[key] = _Early(place, now_ms)
+            early = self._early[key] = _Early(None, now_ms)
             self._early_order.append((key, early))
+        if early.pin is None and pin is not None:
+            early.pin = pin
             self._pin(early)
         early.offsets.update(offsets)
+        early.loose += loose
         early.read_ms = now_ms
 
     def _pin(self, needs: Outstanding | _Early) -> None:
-        self._pinned += 1
-        heappush(self._pins, (needs.pin, self._pinned, needs))
+        if needs.pin is not None:
+            self._pinned += 1
+            heappush(self._pins, (needs.pin, self._pinned, needs))
+
+    def _is_done_with(self, waiting: Outstanding) -> None:
+        """What it needed is needed by nobody; where it stands in the queue, once ``processed`` says so, too."""
+        self._waiting.pop(waiting.key, None)
+        loose, waiting.loose = waiting.loose, []
+        if waiting.place < 0:
+            self._over += loose
+        elif loose:
+            self._pinned += 1
+            heappush(self._passing, (waiting.place, self._pinned, loose))
+
+    def let_go(self, processed: int) -> list[Loose]:
+        """Loose records that nobody needs any more, each once; that ``processed`` is known to whoever reads the queue
+        after this broker."""
+        while self._passing and self._passing[0][0] <= processed:
+            self._over += heappop(self._passing)[2]
+        over, self._over = self._over, []
+        self.held -= len(over)
+        return over
 
     def nothing(self, count: int = 1) -> None:
         """The next records are gone, or say nothing that can be understood."""
@@ -165,6 +233,7 @@ class ReviveQueue:
             if not early.dropped:
                 early.dropped = True
                 del self._early[key]
+                self._over += early.loose
                 self.late += 1
 
     def done(self, waiting: Outstanding, offset: int) -> bool:
@@ -172,7 +241,7 @@ class ReviveQueue:
         last one."""
         waiting.left.discard(offset)
         if not waiting.left:
-            self._waiting.pop(waiting.key, None)
+            self._is_done_with(waiting)
         return not waiting.left
 
     # --- how far it is ---------------------------------------------------------------------------------------

@@ -4,6 +4,10 @@ Runs on the journal's ticks and on the ends of its puts, on a master. A queue's 
 its messages is acknowledged, gone, or stored where consumers will get it, and confirmed. What is refused is tried
 again, however long that takes; a message that cannot be read now gets a checkpoint of its own, due later. Source:
 ``PopReviveService`` of RocketMQ 5.5.0, which passes a checkpoint whatever became of those.
+
+On a slave that acts for its master nothing is written to the log: records that come due are taken out of their timers'
+hands (``take``), which wait until nobody needs them, and what comes back escapes. What this slave does not find, or no
+other master takes, is kept for the master.
 """
 
 from __future__ import annotations
@@ -12,12 +16,15 @@ import enum
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
+from broker.abroad.others import Abroad
+from broker.abroad.tickets import Acked, AckedHere
 from broker.config import BrokerConfig, pick
 from broker.groups.part import GroupsPart
 from broker.groups.table import GroupTable
@@ -31,16 +38,16 @@ from broker.pop import records
 from broker.pop.records import Records
 from broker.pop.retained import Retained
 from broker.pop.returning import Revived, retry_topic_of, returned
-from broker.pop.revive import BACK_OFF_S, Outstanding, ReviveQueue, put_again
-from broker.properties import TIMER_DONE, TIMER_OUT_MS
-from broker.puts import Outlet, PutResult
+from broker.pop.revive import BACK_OFF_S, Loose, Outstanding, ReviveQueue, put_again
+from broker.properties import REAL_QID, REAL_TOPIC, TIMER_DONE, TIMER_OUT_MS
+from broker.puts import NotTaken, Outlet, PutResult
 from broker.rules import Chain, Refusal
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE, ConsumeQueue
 from broker.store.errors import OffsetGone
 from broker.store.tables import load
 from broker.timer.delivery import ILLEGAL
 from broker.timer.part import TimersPart
-from broker.topics.names import REVIVE_GROUP, popped_from
+from broker.topics.names import REVIVE_GROUP, TIMER, popped_from
 from broker.topics.part import TopicsPart
 from broker.topics.table import TopicTable
 from remoting.bodies.popping import CheckPoint
@@ -48,7 +55,7 @@ from remoting.body import Body, body
 from remoting.daemon.keys import key
 from remoting.errors import BodyError, DamagedRecord
 from remoting.fields import Int64, decimal
-from remoting.record import Message, Outline, Record, property_of
+from remoting.record import Message, Outline, Record, decode_properties, property_of
 
 if TYPE_CHECKING:
     from remoting.daemon.page import Metric, Page
@@ -70,6 +77,8 @@ LABELS_MAX: Final = 10_000
 PAUSE_MS: Final = 100
 PAUSE_MOST_MS: Final = 2_000
 """Before another attempt; it doubles."""
+KEPT_MOST_MS: Final = 30_000
+"""The same, of what waits for the master."""
 GROUP_TRIES: Final = 3
 """So often a checkpoint of an unknown group is put again: a new master hears of groups a while later."""
 HEARD: Final = "config/popRevived.json"
@@ -114,7 +123,8 @@ class ReviveConfig:
 class Fate(enum.Enum):
     """Of a message that is to come back and does not now."""
 
-    GONE = "deleted, as old, or with its topic"
+    GONE = "deleted with its topic, which was made anew"
+    MISSING = "not here: deleted as old, or with its topic"
     LATER = "not to be read now"
 
 
@@ -167,21 +177,27 @@ class _Attempt:
 
 
 class Reviving:
-    """``start`` when this broker is master and has seen all, ``tick`` then."""
+    """``start`` when this broker is master and has seen all, or acts; ``tick`` then."""
 
     def __init__(self, journal: Journal, puts: Outlet, topics: TopicTable, groups: GroupTable, offsets: OffsetTable,
-                 made: Records, revived: Revived, *, done_before_ms: Callable[[], int],
+                 made: Records, revived: Revived, abroad: Abroad, broker_name: str, *,
+                 done_before_ms: Callable[[], int], seen_before_ms: Callable[[], int],
                  wall_ms: Callable[[], int]) -> None:
-        """``done_before_ms``: all timers that were due before are stored in their topics."""
+        """``done_before_ms``: all timers that were due before are stored in their topics; ``seen_before_ms``: or were
+        taken by ``take``."""
         self.config = ReviveConfig()
         self.counters = ReviveCounters()
+        self.acked = AckedHere()
+        """By a slave in the master's place, and perhaps not in the log yet."""
+        self._abroad, self._broker_name = abroad, broker_name
         self.hears_all = False
         """``revived`` knows all that the log says: before that nothing comes back."""
         self._journal, self._log, self._messages, self._puts = journal, journal.log, journal.messages, puts
         self._visible = journal.visible
         self._topics, self._groups, self._offsets, self._records, self._revived = (
             topics, groups, offsets, made, revived)
-        self._done_before_ms, self._wall_ms = done_before_ms, wall_ms
+        self._done_before_ms, self._seen_before_ms, self._wall_ms = done_before_ms, seen_before_ms, wall_ms
+        self._acts = False
         self._topic = made.topic.encode()
         self._passed: dict[int, int] = {}
         """By queue, the most that the group's offset was since the log was cut."""
@@ -193,11 +209,15 @@ class Reviving:
         """All that timers were to deliver before that time stands below that offset of the log."""
         self._look_at_ns = 0
         self._attempts: list[_Attempt] = []
+        self._kept: list[_Attempt] = []
+        """Of a slave that acts: what waits for its master, unless it comes back before. Others go on."""
         self._numbers = 0
         self._written: deque[tuple[int, _Queue, Outstanding, Sequence[int]]] = deque()
         """With the end in the log of what is to be confirmed yet."""
-        self._under_way = 0
-        self._working = False
+        self._strange: deque[tuple[_Queue, Outstanding, Sequence[int], int]] = deque()
+        """Checkpoints of other groups' messages, which are to be read there, and the pause before another attempt."""
+        self._under_way = self._fetches = 0
+        self._working = self._fetching = False
         self._why = ""
         """The last put that was not stored."""
 
@@ -219,24 +239,31 @@ class Reviving:
         passed = self._passed[number] = max(self._passed.get(number, -1), -1 if found is None else found)
         return passed
 
-    def start(self) -> None:
-        """From where the group's offsets are."""
+    def start(self, *, acts: bool = False) -> None:
+        """From where the group's offsets are. ``acts``: this broker is a slave in its master's place."""
         self.stop()
+        self._acts = acts
         for number in sorted(self.numbers()):
-            end = self._messages.max_offset(self._topic, number)
-            processed = self.processed(number)
-            if processed >= end:
-                logger.warning("revive queue %d ends at %d, and %d of it was processed", number, end, processed)
-            kept = min(processed, end - 1)
-            self._queues.append(_Queue(number, ReviveQueue(kept), kept))
+            self._open(number)
+
+    def _open(self, number: int) -> _Queue:
+        end = self._messages.max_offset(self._topic, number)
+        processed = self.processed(number)
+        if processed >= end:
+            logger.warning("revive queue %d ends at %d, and %d of it was processed", number, end, processed)
+        kept = min(processed, end - 1)
+        self._queues.append(_Queue(number, ReviveQueue(kept), kept))
+        return self._queues[-1]
 
     def stop(self) -> None:
         """What is under way may end as it likes: it counts no more."""
         self._run += 1
         self._queues.clear()
         self._attempts.clear()
+        self._kept.clear()
         self._written.clear()
-        self._mark, self._under_way, self._look_at_ns, self._why = (0, 0), 0, 0, ""
+        self._strange.clear()
+        self._mark, self._under_way, self._fetches, self._look_at_ns, self._why = (0, 0), 0, 0, 0, ""
 
     # --- what is known ---------------------------------------------------------------------------------------
 
@@ -244,7 +271,8 @@ class Reviving:
     def lags(self) -> list[tuple[int, int, int]]:
         """Of each queue its number, records that are not done with, and by how many ms the first message is late."""
         now_ms = self._wall_ms()
-        return [(queue.number, self._messages.max_offset(self._topic, queue.number) - queue.core.processed - 1,
+        return [(queue.number,
+                 self._messages.max_offset(self._topic, queue.number) - queue.core.processed - 1 + queue.core.held,
                  max(0, now_ms - oldest_ms) if (oldest_ms := queue.core.oldest_ms) is not None else 0)
                 for queue in self._queues]
 
@@ -255,10 +283,10 @@ class Reviving:
             return "this broker brings nothing back: it follows a master, or its writes are not open"
         if not self.hears_all:
             return "it reads in the log what came back before"
-        behind_ms = self._wall_ms() - self._done_before_ms()
+        behind_ms = self._wall_ms() - self._all_before_ms()
         if behind_ms > 5_000:
             return f"the timers are {behind_ms // 1_000} s behind: see timerWaitsFor"
-        return self._why if self._attempts or self._written else ""
+        return self._why if self._attempts or self._kept or self._written else ""
 
     def keeps_from(self) -> int | None:
         """From where on the log is needed: by the first record of each queue that is not done with."""
@@ -282,7 +310,49 @@ class Reviving:
                     first_ms = min(first_ms, _due_ms(self._log.record(offset, size)))
         return first_ms
 
+    def _all_before_ms(self) -> int:
+        """Records that were due before are here."""
+        return self._seen_before_ms() if self._acts else self._done_before_ms()
+
     # --- working ---------------------------------------------------------------------------------------------
+
+    def take(self, message: Message, done: Callable[[], None]) -> bool:
+        """A message that is due. False: it is to be put where it is meant for. Else ``done`` is called, perhaps before
+        this returns, when nobody needs it any more."""
+        if not self._acts or not self._queues:
+            return False
+        number = message.queue_id
+        if message.topic == TIMER.encode():  # one of some days
+            real = decode_properties(message.properties)
+            number = decimal(real.get(REAL_QID, "")) or 0
+            if real.get(REAL_TOPIC) != self.topic:
+                return False
+        elif message.topic != self._topic:
+            return False
+        queue = next((each for each in self._queues if each.number == number), None) or self._open(number)
+        found = self._understood(queue, message, "a record that is due")
+        if found is None:
+            done()
+            return True
+        first = _first(message.properties)
+        loose = Loose(-2 - (first or 0), done)
+        if isinstance(found, CheckPoint):
+            queue.core.checkpoint(self._rest(found), self._log.max_offset if first is None else first, loose)
+        else:
+            queue.core.acked(found.key, found.acked, self._wall_ms(), loose)
+        return True
+
+    def acked_here(self, each: Acked) -> None:
+        """A slave in the master's place was told so."""
+        self.acked.add(each)
+        for queue in self._queues:
+            queue.core.acked_elsewhere(each.found.key, each.found.acked)
+
+    def _rest(self, found: CheckPoint) -> CheckPoint:
+        """Without what was acknowledged in the master's place."""
+        offsets = self.acked.of(found.key) if found.re_puts is None else ()
+        bits = sum(1 << at for at, offset in enumerate(found.offsets) if offset in offsets)
+        return attrs.evolve(found, bits=found.bits | bits) if bits else found
 
     def tick(self, now_ns: int) -> None:
         if not self._queues or not self.hears_all:
@@ -295,16 +365,18 @@ class Reviving:
         self._work(now_ns)
         for queue in self._queues:
             processed = queue.core.processed
-            if processed > queue.kept:
+            if processed > queue.kept and not self._offsets.frozen:
                 queue.kept = processed
                 self._offsets.commit(REVIVE_GROUP, self.topic, queue.number, processed)
+            for loose in queue.core.let_go(queue.kept):
+                loose.done()
 
     def _take_mark(self) -> None:
         done_ms, end = self._mark
         if end <= self._visible.offset:
             for queue in self._queues:
                 queue.core.stands_below(done_ms, self._messages.max_offset(self._topic, queue.number))
-            self._mark = self._done_before_ms(), self._log.max_offset
+            self._mark = self._all_before_ms(), self._log.max_offset
 
     def _read(self, queue: _Queue, most: int) -> int:
         """How many records were read."""
@@ -330,16 +402,29 @@ class Reviving:
             return core.nothing()
         try:
             record = self._log.record(offset, size)
-            found = records.read(record.message)
-        except (OffsetGone, DamagedRecord, BodyError) as error:
-            self.counters.strange += 1
-            logger.error("record %d of revive queue %d is passed over: %s", core.at, queue.number, error)
+        except (OffsetGone, DamagedRecord) as error:
+            self._is_none(queue, f"record {core.at}", error)
             return core.nothing()
+        found = self._understood(queue, record.message, f"record {core.at}")
+        if found is None:
+            return core.nothing()
+        if isinstance(found, CheckPoint):
+            return core.checkpoint(self._rest(found), _logged(record))
+        return core.acked(found.key, found.acked, self._wall_ms())
+
+    def _understood(self, queue: _Queue, message: Message, which: str) -> records.PopRecord | None:
+        try:
+            found = records.read(message)
+        except BodyError as error:
+            self._is_none(queue, which, error)
+            return None
         kind = "CK" if isinstance(found, CheckPoint) else "ACK"
         self.counters.count_read(found.group, found.topic, queue.number, kind)
-        if isinstance(found, CheckPoint):
-            return core.checkpoint(found, _logged(record))
-        return core.acked(found.key, found.acked, self._wall_ms())
+        return found
+
+    def _is_none(self, queue: _Queue, which: str, error: Exception) -> None:
+        self.counters.strange += 1
+        logger.error("%s of revive queue %d is passed over: %s", which, queue.number, error)
 
     def _work(self, now_ns: int) -> None:
         if self._working:  # a put that ended at once: the loop below goes on
@@ -352,8 +437,13 @@ class Reviving:
 
     def _bring_some_back(self, now_ns: int) -> None:
         attempts, left = self._attempts, LOOKED_AT_MAX
+        self._fetch()
         while attempts and attempts[0].at_ns <= now_ns and self._under_way < PUTS_MAX:
             again = heappop(attempts)
+            self._bring_back(again.queue, again.waiting, again.offsets, again.pause_ms)
+        while self._kept and self._kept[0].at_ns <= now_ns and left and self._under_way < PUTS_MAX:
+            left -= 1
+            again = heappop(self._kept)
             self._bring_back(again.queue, again.waiting, again.offsets, again.pause_ms)
         if now_ns < self._look_at_ns:
             return
@@ -371,17 +461,49 @@ class Reviving:
 
     def _bring_back(self, queue: _Queue, waiting: Outstanding, offsets: Sequence[int], pause_ms: int) -> None:
         """Each of these is put where it will come from, or is done with."""
+        if not self._is_strange(waiting.checkpoint):
+            self._bring(queue, waiting, offsets, pause_ms, partial(self._look_up, waiting))
+            return
+        self._strange.append((queue, waiting, offsets, pause_ms))
+        self._fetch()
+
+    def _fetch(self) -> None:
+        """Messages of other groups are read from there, a few at a time: those of this one do not wait for them."""
+        if self._fetching:  # an answer that came at once: the loop below goes on
+            return
+        self._fetching = True
+        while self._strange and self._fetches < PUTS_MAX and self._under_way < PUTS_MAX:
+            self._fetches += 1
+            each = self._strange.popleft()
+            found = each[1].checkpoint
+            self._abroad.read(found.broker_name or "", found.topic, found.queue_id, each[2],
+                              partial(self._fetched, self._run, *each))
+        self._fetching = False
+
+    def _fetched(self, run: int, queue: _Queue, waiting: Outstanding, offsets: Sequence[int], pause_ms: int,
+                 records: Mapping[int, Record], gone: frozenset[int]) -> None:
+        if run != self._run:
+            return
+        self._fetches -= 1
+        self._bring(queue, waiting, offsets, pause_ms, lambda offset: records.get(
+            offset, Fate.GONE if offset in gone else Fate.LATER))
+        self._fetch()
+
+    def _is_strange(self, found: CheckPoint) -> bool:
+        """Its messages are another group's: a slave gave them out in the place of their master."""
+        return found.broker_name not in (None, "", self._broker_name)
+
+    def _bring(self, queue: _Queue, waiting: Outstanding, offsets: Sequence[int], pause_ms: int,
+               look_up: Callable[[int], Record | Fate]) -> None:
         found = waiting.checkpoint
-        lost = self._topics.get(popped_from(found.topic, found.group)) is None
-        unknown, tries = self._groups.find(found.group, keep=False) is None, decimal(found.re_puts or "") or 0
-        if unknown and tries >= GROUP_TRIES:
-            lost = True
-        given_up = self.config.skip_when_ck_re_put_reach_max_times and tries >= len(BACK_OFF_S)
+        lost, unknown, given_up = self._prospects(found)
         topic = retry_topic_of(found, v2=self.config.enable_retry_topic_v2)
         together: list[tuple[int, Message]] = []
         size = 0
         for offset in offsets:
-            record = Fate.GONE if lost else Fate.LATER if unknown else self._look_up(waiting, offset)
+            record = Fate.GONE if lost else Fate.LATER if unknown else look_up(offset)
+            if record is Fate.MISSING:
+                record = Fate.LATER if self._acts else Fate.GONE  # what a slave lacks its master may have
             if record is Fate.GONE or (given_up and record is Fate.LATER):
                 self.counters.gone += 1
                 queue.core.done(waiting, offset)
@@ -390,7 +512,7 @@ class Reviving:
             else:
                 message = returned(record, found, topic, self._records.store_host, queue=queue.number,
                                    place=waiting.place)
-                if self._revived.has(queue.number, waiting.place, offset, message):
+                if waiting.place >= 0 and self._revived.has(queue.number, waiting.place, offset, message):
                     self.counters.passed_over += 1
                     queue.core.done(waiting, offset)
                     continue
@@ -402,17 +524,31 @@ class Reviving:
         if together:
             self._put(queue, waiting, together, pause_ms)
 
+    def _prospects(self, found: CheckPoint) -> tuple[bool, bool, bool]:
+        """Whether its messages are for nobody, for a group that is unknown yet, and given up if they cannot be read.
+        A slave's tables may be a little older than its master's: it leaves that to its master."""
+        if self._acts:
+            return False, False, False
+        lost = self._topics.get(popped_from(found.topic, found.group)) is None
+        unknown, tries = self._groups.find(found.group, keep=False) is None, decimal(found.re_puts or "") or 0
+        given_up = self.config.skip_when_ck_re_put_reach_max_times and tries >= len(BACK_OFF_S)
+        if self._is_strange(found):  # it was taken with both: they may be made again
+            return False, lost or unknown, given_up
+        return lost or (unknown and tries >= GROUP_TRIES), unknown, given_up
+
     def _look_up(self, waiting: Outstanding, offset: int) -> Record | Fate:
         found = waiting.checkpoint
         topic = found.topic.encode()
         queue = self._messages.queue(topic, found.queue_id)
         if queue is None or not queue.max_offset or offset < queue.min_offset:
-            return Fate.GONE
+            return Fate.MISSING
         try:
             if offset >= queue.max_offset:
                 return self._beyond(queue, waiting)
             at, size, _ = queue.entry(offset)
-            if size == NOWHERE_SIZE or at >= waiting.logged or at < self._log.min_offset:
+            if size == NOWHERE_SIZE or at < self._log.min_offset:
+                return Fate.MISSING
+            if at >= waiting.logged:
                 return Fate.GONE
             record = self._log.record(at, size)
         except (OffsetGone, DamagedRecord, OSError) as error:
@@ -434,7 +570,8 @@ class Reviving:
 
     def _put(self, queue: _Queue, waiting: Outstanding, together: list[tuple[int, Message]], pause_ms: int) -> None:
         topic = together[0][1].topic.decode()
-        self._make_topic(topic, waiting.checkpoint.group)
+        if not self._acts:
+            self._make_topic(topic, waiting.checkpoint.group)
         self._begin(queue, waiting, [offset for offset, _ in together], [message for _, message in together], pause_ms)
 
     def _make_topic(self, topic: str, group: str) -> None:
@@ -444,7 +581,12 @@ class Reviving:
             self._offsets.commit(group, topic, 0, 0)
 
     def _put_again(self, queue: _Queue, waiting: Outstanding, offset: int, pause_ms: int) -> None:
-        """One that cannot be read now waits in a checkpoint of its own."""
+        """One that cannot be read now waits in a checkpoint of its own; of a slave that acts, in memory."""
+        if self._acts:
+            found = waiting.checkpoint
+            self._keep(queue, waiting, offset, pause_ms, f"message {offset} of {found.topic}, queue {found.queue_id}, "
+                                                         "is not to be read here")
+            return
         message = self._records.checkpoint(put_again(waiting.checkpoint, offset, self._wall_ms()), queue.number)
         if isinstance(message, Refusal):
             self._again(queue, waiting, [offset], pause_ms, message.remark)
@@ -479,7 +621,9 @@ class Reviving:
                 queue.core.done(waiting, offset)
             return
         why = f"{result.status.name} {result.remark}".rstrip()
-        if result.status not in ILLEGAL:
+        if self._acts and isinstance(result, NotTaken) and len(offsets) == 1:
+            self._keep(queue, waiting, offsets[0], pause_ms, why)
+        elif result.status not in ILLEGAL and not (self._acts and len(offsets) > 1):
             self._again(queue, waiting, offsets, pause_ms, why)
         elif len(offsets) > 1:  # one of them is
             for offset in offsets:
@@ -500,6 +644,17 @@ class Reviving:
             self._journal.now_ns() + pause_ms * NS_PER_MS, self._numbers, queue, waiting, offsets,
             min(max(2 * pause_ms, PAUSE_MS), PAUSE_MOST_MS)))
 
+    def _keep(self, queue: _Queue, waiting: Outstanding, offset: int, pause_ms: int, why: str) -> None:
+        """For the master, and tried again now and then."""
+        why = f"kept: {why}"
+        if why != self._why:
+            logger.warning("a popped message waits for its master, unless another one takes it before: %s", why)
+        self._why = why
+        self._numbers += 1
+        pause_ms = min(max(2 * pause_ms, 2 * PAUSE_MOST_MS), KEPT_MOST_MS)
+        heappush(self._kept, _Attempt(
+            self._journal.now_ns() + pause_ms * NS_PER_MS, self._numbers, queue, waiting, [offset], pause_ms))
+
     def _look_at_written(self) -> None:
         sure, written = min(self._journal.confirm_offset, self._journal.durable_end), self._written
         while written and written[0][0] <= sure:
@@ -510,9 +665,14 @@ class Reviving:
 
 def _logged(record: Record) -> int:
     """Where in the log the checkpoint stood first, or behind that."""
-    said = property_of(record.message.properties, TIMER_DONE.encode())
-    first = decimal(said.decode(errors="replace")) if said is not None else None
+    first = _first(record.message.properties)
     return first if first is not None and 0 <= first < record.offset else record.offset
+
+
+def _first(properties: bytes) -> int | None:
+    """Where its timer says that it stood."""
+    said = property_of(properties, TIMER_DONE.encode())
+    return decimal(said.decode(errors="replace")) if said is not None else None
 
 
 def _due_ms(record: Record) -> int:
@@ -536,10 +696,12 @@ class RevivePart(SpecialService):
         self._revived = Revived(self._processed)
         self.reviving = Reviving(
             journal, shared.outlet, before[TopicsPart].table, before[GroupsPart].table, before[OffsetsPart].table, made,
-            self._revived, done_before_ms=lambda: timers.done_before_ms, wall_ms=shared.wall_ms)
+            self._revived, shared.abroad, config.broker_name, done_before_ms=lambda: timers.done_before_ms,
+            seen_before_ms=lambda: timers.seen_before_ms, wall_ms=shared.wall_ms)
+        timers.take(self.reviving.take)
         self._messages, self._log, self._done_at_ns = journal.messages, journal.log, 0
         kept = load(shared.files, KeptRevived, HEARD)
-        self._heard, self._retained = kept.offset, Retained(kept.steps)
+        self._heard, self._retained = kept.offset, Retained(kept.steps, config.broker_name)
         self._file = shared.table_file(lambda: KeptRevived(self._heard, self._retained.steps), path=HEARD)
         if self._heard < 0:
             self._heard = journal.end
@@ -590,7 +752,7 @@ class RevivePart(SpecialService):
         super().writes_opened()
 
     def begin(self) -> None:
-        self.reviving.start()
+        self.reviving.start(acts=self._standing.role.acts)
 
     def end(self) -> None:
         self.reviving.stop()

@@ -32,6 +32,9 @@ from remoting.record import Message
 
 logger = logging.getLogger("broker")
 
+Takes = Callable[[Message, Callable[[], None]], bool]
+"""Whether somebody takes a message that is due, who calls the second one once it is dealt with."""
+
 NS_PER_MS: Final = 1_000_000
 ENQUEUED_MAX: Final = 2_000
 """Messages of one tick: some 50 ms of work."""
@@ -105,6 +108,10 @@ class TimerDelivery:
         """They hear the topic of each message that comes into the wheel, and its hash when that is done."""
         self.expects: Callable[[str, int, int], None] = lambda topic, queue_id, stored_ms: None
         """Called with where each message goes, and when it was stored at the latest, before it does."""
+        self.takes: Takes = lambda message, done: False
+        """Asked before each put: whoever takes a message calls ``done`` when it is dealt with."""
+        self._taken = 0
+        """Of those that are not finished: somebody took them."""
         self.hears_all = False
         """``delivered`` knows all that the log says: before that nothing is delivered."""
         self._delivered = delivered
@@ -148,7 +155,7 @@ class TimerDelivery:
         self._attempts.clear()
         self._written.clear()
         self._rolled.clear()
-        self._source, self._under_way = iter(()), 0
+        self._source, self._under_way, self._taken = iter(()), 0, 0
         self._moving.clear()
         self._spent.clear()
         self._search = iter(())
@@ -180,6 +187,11 @@ class TimerDelivery:
     def unfinished(self) -> int:
         """Timers that are due, and not known to be stored."""
         return self._machine.unfinished
+
+    @property
+    def seen_before_ms(self) -> int:
+        """What was due before was delivered, or put at least once, or taken by ``takes``."""
+        return self._machine.seen_before_ms
 
     def keeps_from(self) -> int | None:
         """From where on the log is needed: by what is in the wheel, and what is to come there."""
@@ -347,7 +359,7 @@ class TimerDelivery:
             again = heappop(attempts)
             return again.dues, again.alone, again.pause_ms
         ready = self._caught_up and self.hears_all and not self.keys.timer_stop_dequeue
-        if not ready or self._machine.unfinished >= UNFINISHED_MAX:
+        if not ready or self._machine.unfinished - self._taken >= UNFINISHED_MAX:
             return [], False, 0
         dues: list[Due] = []
         for _ in range(LOOKED_AT_MAX):
@@ -461,13 +473,29 @@ class TimerDelivery:
                 self._again(dues[number:], 0)
                 break
             message = self._message(due)
-            if message is not None:
+            if message is None:
+                continue
+            self._machine.seen(due)
+            if not self._is_taken(due, message):
                 put.append(due)
                 messages.append(message)
                 size += len(message.body)
         if messages:
             self._under_way += 1
             self._puts.put(messages, lambda result: self._answered(put, pause_ms, result))
+
+    def _is_taken(self, due: Due, message: Message) -> bool:
+        self._taken += 1
+
+        def done() -> None:
+            if self._machine.counts(due):
+                self._taken -= 1
+                self.counters.delivered += 1
+                self._finish(due)
+
+        taken = self.takes(message, done)
+        self._taken -= not taken
+        return taken
 
     def _message(self, due: Due) -> Message | None:
         """What is to be stored in its place; None: nothing now."""
@@ -539,6 +567,7 @@ class TimerDelivery:
 
     def _leave(self, due: Due, log_end: int) -> None:
         """It stands in the log below that."""
+        self._machine.seen(due)
         if due.unit.rolls:
             self._rolled.append((log_end, due))
         else:
@@ -571,8 +600,8 @@ class TimerDelivery:
             return "it reads in the log what was delivered before"
         if not self._caught_up:
             return f"{self.behind} messages of the timers' queue are to be put into the wheel first"
-        if self._machine.unfinished >= UNFINISHED_MAX:
-            return f"{self._machine.unfinished} that are due could not be stored yet"
+        if self._machine.unfinished - self._taken >= UNFINISHED_MAX:
+            return f"{self._machine.unfinished - self._taken} that are due could not be stored yet"
         return self._why if self._attempts or self._written else ""
 
     def _again(self, dues: list[Due], pause_ms: int, *, alone: bool = False) -> None:
@@ -591,6 +620,7 @@ class TimerDelivery:
 
     def _set_aside(self, due: Due, letter: Letter, why: str) -> None:
         logger.error("a timer of the log's offset %d is set aside: %s", due.unit.offset, why)
+        self._machine.seen(due)
         self._under_way += 1
         self._puts.put([letter.set_aside()], lambda result: self._is_aside(due, result))
 

@@ -20,6 +20,8 @@ from broker.timer.units import DELETE, MESSAGE, ROLL, Unit
 
 _APART_MAX_MS: Final = 2**31 - 1
 """More between a slot and the time of writing has no room in a unit."""
+_READING: Final = -1
+"""In the place of a unit: a slot is not read to its end."""
 KEPT_MAX: Final = 10_000
 """Units of a slot that are remembered from the search for markers; of larger slots they are read twice."""
 
@@ -50,6 +52,9 @@ class TimerMachine:
         self._begun: list[int] = []
         """Heap of these slots; some may be done."""
         self._late: deque[Due] = deque()
+        self._unseen: dict[int, set[int]] = {}
+        """Of each slot that was opened, log offsets of messages that ``seen`` was not told of, and ``_READING``
+        while there may be more."""
         self.unfinished = 0
         """Timers that were handed out and are not done."""
 
@@ -72,6 +77,7 @@ class TimerMachine:
             if store.insert(slot_ms, unit, written_ms) and self.started and slot_ms < self._open_ms:
                 self._begin(slot_ms)
                 self._late.append(Due(slot_ms, unit, self._run))
+                self._unseen.setdefault(slot_ms, set()).add(unit.offset)
         store.queue_offset += 1
 
     def place(self, out_ms: int, stored_ms: int) -> tuple[int, int]:
@@ -97,6 +103,7 @@ class TimerMachine:
         self.started = False
         self._left, self._begun, self.unfinished = {}, [], 0
         self._late.clear()
+        self._unseen.clear()
 
     def late(self) -> Due | None:
         """One whose slot was opened before it came."""
@@ -117,6 +124,7 @@ class TimerMachine:
             self._advance()
             return None
         self._open_ms = slot_ms + self._precision_ms
+        self._unseen.setdefault(slot_ms, set()).add(_READING)
         self._begin(slot_ms)
         self._advance()
         return self._waiting(slot_ms, self.store.log_end, self._run)
@@ -145,18 +153,37 @@ class TimerMachine:
                     if run != self._run or not self.started:
                         return
             yield None
+        self._is_seen(slot_ms, _READING)
         self._finish(slot_ms)
 
     def _handed_out(self, slot_ms: int, unit: Unit) -> Due:
         self._begin(slot_ms)
+        self._unseen.setdefault(slot_ms, set()).add(unit.offset)
         self.unfinished += 1
         return Due(slot_ms, unit, self._run)
 
     def done(self, due: Due) -> None:
         """Stored elsewhere, taken back, or gone."""
         if self.counts(due):
+            self.seen(due)
             self.unfinished -= 1
             self._finish(due.slot_ms)
+
+    def seen(self, due: Due) -> None:
+        """It is on its way to where it is meant for, whether it gets there soon or not."""
+        self._is_seen(due.slot_ms, due.unit.offset)
+
+    def _is_seen(self, slot_ms: int, what: int) -> None:
+        unseen = self._unseen.get(slot_ms)
+        if unseen is not None:
+            unseen.discard(what)
+            if not unseen:
+                del self._unseen[slot_ms]
+
+    @property
+    def seen_before_ms(self) -> int:
+        """Every timer of slots before was done or seen; in this run, or before it."""
+        return min(self._unseen, default=self._open_ms) if self.started else self.store.read_time_ms
 
     def counts(self, due: Due) -> bool:
         """Whether it is still this run's business."""

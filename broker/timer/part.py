@@ -21,7 +21,7 @@ from broker.store.tables import load
 from broker.timer.admission import Timers
 from broker.timer.checkpoint import TimerCheckpoint
 from broker.timer.delivered import Delivered
-from broker.timer.delivery import TimerCounters, TimerDelivery
+from broker.timer.delivery import Takes, TimerCounters, TimerDelivery
 from broker.timer.keys import TimerKeys
 from broker.timer.letters import TOPIC
 from broker.timer.machine import TimerMachine
@@ -136,6 +136,15 @@ class TimersPart(SpecialService):
         """What was due before is stored where it is meant for, and as durable as its put had to be; late ones follow.
         0: there are no timers here."""
         return self._store.read_time_ms if self._keys.timer_wheel_enable else 0
+
+    @property
+    def seen_before_ms(self) -> int:
+        """The same, and of what waits longer than its time each was tried once, or taken by ``take``."""
+        return self._delivery.seen_before_ms if self._keys.timer_wheel_enable else 0
+
+    def take(self, takes: Takes) -> None:
+        """Ask it of each message that is due: what it takes is not put."""
+        self._delivery.takes = takes
 
     @property
     def delivers(self) -> bool:

@@ -15,9 +15,10 @@ from tests.broker.standin.test_part import group, info, may_deliver
 
 
 @asynccontextmanager
-async def two_groups() -> AsyncGenerator[tuple[Cluster, Node, Node, Node], None]:
-    """Master and slave of group a, and the master of group b, with a topic at both."""
-    async with group(1, enableRemoteEscape="true", totalReplicas="2") as (made, (master, slave)):
+async def two_groups(slaves: int = 1, **settings: str) -> AsyncGenerator[tuple[Cluster, Node, Node, Node], None]:
+    """Master and first slave of group a, and the master of group b, with a topic at both."""
+    async with group(slaves, **{"enableRemoteEscape": "true", "totalReplicas": "2", **settings}) as (
+            made, (master, slave, *_)):
         other = await made.node(brokerName="b")
         await made.send(other.address, b"before")
         yield made, master, slave, other

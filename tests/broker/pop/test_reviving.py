@@ -349,7 +349,7 @@ async def test_messages_that_may_come_back_stay(autojump_clock: MockClock) -> No
 
 
 def test_the_first_message_of_each_queue_is_retained_until_its_time() -> None:
-    retained = Retained({})
+    retained = Retained({}, "b")
 
     def told(unique: str, due_ms: int, tag: str = "ck", **more: str) -> None:
         values = {"TAGS": tag, "UNIQ_KEY": unique, "TIMER_OUT_MS": str(due_ms), **more}
@@ -363,9 +363,10 @@ def test_the_first_message_of_each_queue_is_retained_until_its_time() -> None:
                         ("T@-1@1@G@5@b@ck", "ck")):
         told(unique, 5_000, tag)
     told("T@0@1@G@5@b@ck", 1 << 60)
+    told("T@0@1@G@5@other@ck", 5_000)
     told("T@0@1@G@5@b@ck", 5_000, __QUORATE_TIMER="77")
     assert retained.firsts() == {("T", 0): 7, ("U", 3): 1}
-    assert Retained(retained.steps).firsts() == retained.firsts()
+    assert Retained(retained.steps, "b").firsts() == retained.firsts()
     retained.pass_to(29_999)
     assert retained.firsts() == {("T", 0): 7}
     retained.pass_to(30_000)

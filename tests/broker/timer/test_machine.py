@@ -220,3 +220,39 @@ def test_a_marker_that_comes_into_a_slot_that_is_being_read_comes_once() -> None
     assert [due.unit.offset for due in found] == [message]
     late = world.machine.late()
     assert late is not None and late.unit.offset == marker and world.machine.late() is None
+
+
+def test_what_was_seen() -> None:
+    """Not what is done: a timer may wait on for long."""
+    world = World()
+    for due_s in (1, 1, 3):
+        world.add(due_s)
+    machine = world.machine
+
+    def seen_s() -> float:
+        return (machine.seen_before_ms - NOW_MS) / 1e3
+
+    assert seen_s() == 0
+    machine.start()
+    first, second = (found := world.opened(10)), next(found)
+    third = next(first)
+    machine.seen(third)
+    assert seen_s() == 1, "the other one was not"
+    machine.seen(second)
+    assert seen_s() == 1, "the slot is not read to its end"
+    assert next(first, None) is None
+    assert seen_s() == 2 and world.read_s == 1
+    (last,) = world.opened(10)
+    assert machine.open(NOW_MS + 10_000) is None
+    assert seen_s() == 3
+    machine.done(last)
+    assert seen_s() == 10 and world.read_s == 1
+    world.add(1.5)
+    assert seen_s() == 1, "late for its slot"
+    late = machine.late()
+    assert late is not None
+    machine.seen(late)
+    machine.seen(late)
+    assert seen_s() == 10
+    machine.stop()
+    assert seen_s() == 1

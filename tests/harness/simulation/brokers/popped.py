@@ -19,6 +19,8 @@ REVIVING: Final = POP + "reviving.py"
 BACK: Final = "tests/broker/pop/test_reviving.py::"
 LATE: Final = "tests/broker/pop/test_ordered.py::test_an_answer_that_comes_late_takes_nobody_back"
 RIPE: Final = "tests/broker/pop/test_revive.py::"
+LOOSE: Final = "tests/broker/pop/test_loose.py::"
+ACTING: Final = "tests/broker/pop/test_acting.py::"
 
 PLANTED: Final = (
     # --- what is given
@@ -104,4 +106,32 @@ PLANTED: Final = (
     Planted("an old copy of the revive offset counts", REVIVING,
             "max(self._passed.get(number, -1), -1 if found is None else found)", "-1 if found is None else found",
             (BACK + "test_an_old_copy_of_the_offset_brings_nothing_back_again",)),
+    # --- on a slave that acts
+    Planted("an acknowledgement that the master will need is let go", REVIVE,
+            "        if waiting.place < 0:\n", "        if True:\n",
+            (LOOSE + "test_an_acknowledgement_of_a_record_in_the_queue_is_needed_until_that_is_passed",)),
+    Planted("a checkpoint's timer is done when it is taken", REVIVING,
+            "        loose = Loose(-2 - (first or 0), done)\n",
+            "        loose = Loose(-2 - (first or 0), lambda: None)\n        done()\n",
+            (ACTING + "test_who_cannot_be_popped_from_gets_nothing_and_others_go_on",)),
+    Planted("what a slave does not find is gone", REVIVING,
+            "record = Fate.LATER if self._acts else Fate.GONE", "record = Fate.GONE",
+            (ACTING + "test_what_the_slave_does_not_find_is_left_to_its_master",)),
+    Planted("checkpoints are ripe before the slot of their acknowledgements is seen", "broker/timer/machine.py",
+            "return min(self._unseen, default=self._open_ms) if self.started", "return self._open_ms if self.started",
+            ("tests/broker/timer/test_machine.py::test_what_was_seen",)),
+    Planted("what comes back goes where nobody pops it", "broker/escape/part.py",
+            "found = await self._ask(each.beside, READ) if each.beside else await self._ask(topic)",
+            "found = await self._ask(self._standing.cluster_name)",
+            (ACTING + "test_who_cannot_be_popped_from_gets_nothing_and_others_go_on",)),
+    Planted("what came back too often is a dead letter of the other group", "broker/escape/letters.py",
+            'if beside else {})}', 'if False else {})}',
+            (ACTING + "test_what_came_back_often_is_no_dead_letter_elsewhere",)),
+    Planted("one that nobody takes holds the others up", REVIVING,
+            "        if self._acts and isinstance(result, NotTaken) and len(offsets) == 1:\n", "        if False:\n",
+            (ACTING + "test_who_cannot_be_popped_from_gets_nothing_and_others_go_on",)),
+    Planted("records that are taken count as timers that nobody stored", "broker/timer/delivery.py",
+            "if not ready or self._machine.unfinished - self._taken >= UNFINISHED_MAX:",
+            "if not ready or self._machine.unfinished >= UNFINISHED_MAX:",
+            (ACTING + "test_more_are_out_than_timers_may_be_unfinished",)),
 )

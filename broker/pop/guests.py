@@ -1,0 +1,64 @@
+"""Checkpoints of other groups' messages, which a slave sends that serves POP in its master's place: who takes them.
+
+What is not acknowledged comes back here, where consumers must find it: without their topic or their group nobody would
+look for it, so such a checkpoint is refused, and its sender tries another master.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.groups.part import GroupsPart
+from broker.groups.table import GroupTable
+from broker.part import Part, Parts, Shared
+from broker.pop.records import CHECKPOINT
+from broker.properties import UNIQ_KEY
+from broker.rules import Draft, Refusal, Rule, rule
+from broker.timer.admission import DELIVER_MS
+from broker.topics.names import popped_from, revive_topic
+from broker.topics.part import TopicsPart
+from broker.topics.table import READ, TopicTable
+from remoting.codes import ResponseCode
+
+_FIELDS: Final = 7
+"""Of a checkpoint's unique id: topic, queue, first offset, group, pop time, broker, and what it is."""
+
+
+class Guests:
+    """``broker_name`` is whose messages are no guests."""
+
+    def __init__(self, topic: str, broker_name: str, topics: TopicTable, groups: GroupTable) -> None:
+        self._topic, self._broker_name, self._topics, self._groups = topic, broker_name, topics, groups
+        self.rule = rule(self.guests, DELIVER_MS)
+
+    def guests(self, draft: Draft) -> Refusal | None:
+        """A checkpoint of another broker's messages is refused where their topic or their group is missing."""
+        if draft.topic != self._topic or draft.properties.get("TAGS") != CHECKPOINT:
+            return None
+        names = draft.properties.get(UNIQ_KEY, "").split("@")
+        if len(names) != _FIELDS or names[5] in ("", self._broker_name):
+            return None
+        topic = self._topics.get(popped_from(names[0], names[3]))
+        if topic is None:
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{popped_from(names[0], names[3])}] not exist here")
+        if not topic.perm & READ:
+            return Refusal(ResponseCode.NO_PERMISSION, f"the topic[{topic.topic_name}] cannot be read here")
+        group = self._groups.find(names[3])
+        if group is None:
+            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{names[3]}] does not exist")
+        if not group.consume_enable:
+            return Refusal(ResponseCode.NO_PERMISSION, f"subscription group no permission, {names[3]}")
+        return None
+
+
+class GuestsPart(Part):
+    """It stands before the parts that delay messages: checkpoints wait."""
+
+    def __init__(self, shared: Shared, before: Parts) -> None:
+        config = shared.config
+        self._guests = Guests(revive_topic(config.broker_cluster_name), config.broker_name, before[TopicsPart].table,
+                              before[GroupsPart].table)
+
+    def rules(self) -> Sequence[Rule]:
+        return (self._guests.rule,)
