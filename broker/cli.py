@@ -58,20 +58,18 @@ from remoting.daemon.notify import READY, SOCKET, STOPPING, notify
 from remoting.daemon.process import (
     FAILED,
     STOPPED,
-    USAGE,
     Stoppable,
     check_exporter,
     given_and_unknown,
-    leaves,
     listen,
     piped,
+    run_server,
     run_until_stopped,
     say,
     server_parser,
     start_logs,
     tell_of_idle_keys,
     tell_of_readable_keys,
-    words,
 )
 from remoting.daemon.tls import client_tls_of, tls_of
 from remoting.errors import DamagedRecord
@@ -112,50 +110,42 @@ _ANYWHERE: Final = ("192.0.2.1", 9)
 @piped
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    options = parser().parse_args(arguments)
-    try:
-        given, strange = given_and_unknown(options, DiskFiles(), {*names(configuration()), *IDLE})
-        if options.namesrvAddr:
-            given["namesrvAddr"] = options.namesrvAddr
-        config = here(from_properties(given, start=configuration()()))
-        if options.printConfigItem or options.printImportantConfig:
-            for name, value in listing(config).items():
-                if options.printConfigItem or name in IMPORTANT:
-                    print(f"{name}={value}")
-            return STOPPED
-        check(config)
-        config = resolved(config)
-        check_exporter(config)
-        tls = tls_of(config)
-        client_tls_of(config)
-        inherited = inherited_sockets()
-        contained = CONTAINED in os.environ
-        guards = is_guarded(config) and not inherited and not contained
-        start_logs(options, "guardian" if guards else "mqbroker", RepeatLimit())
-    except BrokenPipeError:
-        raise
-    except (ConfigError, OSError) as error:
-        print(f"mqbroker: {error}", file=sys.stderr)
-        return USAGE
+    given_arguments = sys.argv[1:] if arguments is None else arguments
+    return run_server(
+        "mqbroker", partial(_prepare, parser().parse_args(arguments), given_arguments),
+        (OSError, ConfigError, StoreError, DamagedRecord, IdentityError, ModuleNotFoundError))
+
+
+def _prepare(options: argparse.Namespace, arguments: Sequence[str]) -> Callable[[], int] | None:
+    given, strange = given_and_unknown(options, DiskFiles(), {*names(configuration()), *IDLE})
+    if options.namesrvAddr:
+        given["namesrvAddr"] = options.namesrvAddr
+    config = here(from_properties(given, start=configuration()()))
+    if options.printConfigItem or options.printImportantConfig:
+        for name, value in listing(config).items():
+            if options.printConfigItem or name in IMPORTANT:
+                print(f"{name}={value}")
+        return None
+    check(config)
+    config = resolved(config)
+    check_exporter(config)
+    tls = tls_of(config)
+    client_tls_of(config)
+    inherited = inherited_sockets()
+    contained = CONTAINED in os.environ
+    guards = is_guarded(config) and not inherited and not contained
+    start_logs(options, "guardian" if guards else "mqbroker", RepeatLimit())
     if contained or not inherited:
         tell_of_idle_keys(config.without_meaning, strange, FEATURES, config, None)
         _tell_of(config, given)
         tell_of_readable_keys(config.tls_server_key_path, config.tls_client_key_path)
         if config.tls_enable and not config.tls_client_trust_cert_path:
             logger.warning("nobody's certificate is checked: tls.client.trustCertPath is not set")
-    code = STOPPED
-    try:
-        if guards:
-            code = trio.run(guard, config, tls, sys.argv[1:] if arguments is None else arguments)
-        else:
-            gc.freeze()  # what is imported stays: to look through it takes as long as many messages
-            gc.set_threshold(GARBAGE_OBJECTS)
-            code = trio.run(run, config, tls, inherited)
-    except* (OSError, ConfigError, StoreError, DamagedRecord, IdentityError, ModuleNotFoundError) as failures:
-        code = FAILED
-        for failure in leaves(failures):
-            print(f"mqbroker: {words(failure)}", file=sys.stderr)
-    return code
+    if guards:
+        return partial(trio.run, guard, config, tls, arguments)
+    gc.freeze()  # what is imported stays: to look through it takes as long as many messages
+    gc.set_threshold(GARBAGE_OBJECTS)
+    return partial(trio.run, run, config, tls, inherited)
 
 
 def _tell_of(config: BrokerConfig, given: Mapping[str, str]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+import argparse
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -18,22 +18,18 @@ from remoting.address import split_address
 from remoting.daemon.files import DiskFiles
 from remoting.daemon.keys import NETTY_FEATURES, ConfigError
 from remoting.daemon.process import (
-    FAILED,
-    STOPPED,
-    USAGE,
     Stoppable,
     check_exporter,
     given_and_unknown,
-    leaves,
     listen,
     piped,
+    run_server,
     run_until_stopped,
     say,
     server_parser,
     start_logs,
     tell_of_idle_keys,
     tell_of_readable_keys,
-    words,
 )
 from remoting.daemon.tls import tls_of
 from remoting.streams import TLSContext
@@ -60,33 +56,24 @@ parser = partial(
 @piped
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    options = parser().parse_args(arguments)
-    try:
-        given, strange = given_and_unknown(options, DiskFiles(), KNOWN)
-        config = from_properties(given)
-        if options.printConfigItem:
-            for name, value in listing(config).items():
-                print(f"{name}={value}")
-            return STOPPED
-        check(config)
-        check_exporter(config)
-        tls = tls_of(config, raft_alpn=ALPN)
-        start_logs(options, "mqcontroller", RepeatLimit())
-    except BrokenPipeError:
-        raise
-    except (ConfigError, OSError) as error:
-        print(f"mqcontroller: {error}", file=sys.stderr)
-        return USAGE
+    return run_server("mqcontroller", partial(_prepare, parser().parse_args(arguments)),
+                      (OSError, ConfigError, RaftError, ModuleNotFoundError))
+
+
+def _prepare(options: argparse.Namespace) -> Callable[[], None] | None:
+    given, strange = given_and_unknown(options, DiskFiles(), KNOWN)
+    config = from_properties(given)
+    if options.printConfigItem:
+        for name, value in listing(config).items():
+            print(f"{name}={value}")
+        return None
+    check(config)
+    check_exporter(config)
+    tls = tls_of(config, raft_alpn=ALPN)
+    start_logs(options, "mqcontroller", RepeatLimit())
     tell_of_idle_keys(config.without_meaning, strange, NETTY_FEATURES, config, options.namesrvAddr)
     tell_of_readable_keys(config.tls_server_key_path)
-    code = STOPPED
-    try:
-        trio.run(run, config, tls)
-    except* (OSError, ConfigError, RaftError, ModuleNotFoundError) as failures:
-        code = FAILED
-        for failure in leaves(failures):
-            print(f"mqcontroller: {words(failure)}", file=sys.stderr)
-    return code
+    return partial(trio.run, run, config, tls)
 
 
 async def run(config: ControllerConfig, tls: TLSContext | None) -> None:

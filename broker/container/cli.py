@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 import logging
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -26,21 +26,17 @@ from remoting.daemon.exporter import MetricsKeys
 from remoting.daemon.files import DiskFiles
 from remoting.daemon.keys import ConfigError
 from remoting.daemon.process import (
-    FAILED,
-    STOPPED,
-    USAGE,
     Stoppable,
     given_and_unknown,
-    leaves,
     listen,
     piped,
+    run_server,
     run_until_stopped,
     say,
     server_parser,
     start_logs,
     tell_of_idle_keys,
     tell_of_readable_keys,
-    words,
 )
 from remoting.daemon.tls import tls_of
 from remoting.server import Server
@@ -78,35 +74,26 @@ def parser() -> argparse.ArgumentParser:
 @piped
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    options = parser().parse_args(arguments)
-    try:
-        given, strange = given_and_unknown(options, DiskFiles(), KNOWN)
-        for name in ("namesrvAddr", "brokerConfigPaths"):
-            if getattr(options, name):
-                given[name] = getattr(options, name)
-        config = from_properties(given)
-        if options.printConfigItem or options.printImportantConfig:
-            for name, value in listing(config).items():
-                if options.printConfigItem or name in IMPORTANT:
-                    print(f"{name}={value}")
-            return STOPPED
-        tls = tls_of(config)
-        start_logs(options, PROGRAM, RepeatLimit())
-    except BrokenPipeError:
-        raise
-    except (ConfigError, OSError) as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
-        return USAGE
+    return run_server(
+        PROGRAM, partial(_prepare, parser().parse_args(arguments)), (OSError, ConfigError, WrongStore))
+
+
+def _prepare(options: argparse.Namespace) -> Callable[[], None] | None:
+    given, strange = given_and_unknown(options, DiskFiles(), KNOWN)
+    for name in ("namesrvAddr", "brokerConfigPaths"):
+        if getattr(options, name):
+            given[name] = getattr(options, name)
+    config = from_properties(given)
+    if options.printConfigItem or options.printImportantConfig:
+        for name, value in listing(config).items():
+            if options.printConfigItem or name in IMPORTANT:
+                print(f"{name}={value}")
+        return None
+    tls = tls_of(config)
+    start_logs(options, PROGRAM, RepeatLimit())
     tell_of_idle_keys(config.kept, strange, FEATURES, MetricsKeys(), None)
     tell_of_readable_keys(config.tls_server_key_path)
-    code = STOPPED
-    try:
-        trio.run(run, config, tls, options)
-    except* (OSError, ConfigError, WrongStore) as failures:
-        code = FAILED
-        for failure in leaves(failures):
-            print(f"{PROGRAM}: {words(failure)}", file=sys.stderr)
-    return code
+    return partial(trio.run, run, config, tls, options)
 
 
 @attrs.frozen

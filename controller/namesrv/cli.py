@@ -5,8 +5,8 @@ Knows the command line and this machine's sockets and files. Exit codes are thos
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
+import argparse
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -26,22 +26,18 @@ from remoting.address import join_address, split_address
 from remoting.daemon.files import DiskFiles, Files
 from remoting.daemon.keys import ConfigError, names
 from remoting.daemon.process import (
-    FAILED,
-    STOPPED,
-    USAGE,
     Stoppable,
     check_exporter,
     given_and_unknown,
-    leaves,
     listen,
     piped,
+    run_server,
     run_until_stopped,
     say,
     server_parser,
     start_logs,
     tell_of_idle_keys,
     tell_of_readable_keys,
-    words,
 )
 from remoting.daemon.tls import tls_of
 from remoting.errors import BodyError
@@ -102,36 +98,27 @@ def configure(given: Mapping[str, str]) -> Configured:
 @piped
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    options = parser().parse_args(arguments)
-    try:
-        given, strange = given_and_unknown(options, DiskFiles(), KNOWN)
-        config = configure(given)
-        if options.printConfigItem:
-            shown = listing(config.namesrv)
-            if config.controller is not None:
-                shown = {**controllers.listing(config.controller), **shown}
-            for name, value in sorted(shown.items()):
-                print(f"{name}={value}")
-            return STOPPED
-        check_exporter(config.namesrv)
-        tls = tls_of(config.namesrv)
-        controllers_tls = None if config.controller is None else tls_of(config.controller, raft_alpn=ALPN)
-        start_logs(options, "mqnamesrv", RepeatLimit())
-    except BrokenPipeError:
-        raise
-    except (ConfigError, OSError) as error:
-        print(f"mqnamesrv: {error}", file=sys.stderr)
-        return USAGE
+    return run_server("mqnamesrv", partial(_prepare, parser().parse_args(arguments)),
+                      (OSError, BodyError, ConfigError, RaftError, ModuleNotFoundError))
+
+
+def _prepare(options: argparse.Namespace) -> Callable[[], None] | None:
+    given, strange = given_and_unknown(options, DiskFiles(), KNOWN)
+    config = configure(given)
+    if options.printConfigItem:
+        shown = listing(config.namesrv)
+        if config.controller is not None:
+            shown = {**controllers.listing(config.controller), **shown}
+        for name, value in sorted(shown.items()):
+            print(f"{name}={value}")
+        return None
+    check_exporter(config.namesrv)
+    tls = tls_of(config.namesrv)
+    controllers_tls = None if config.controller is None else tls_of(config.controller, raft_alpn=ALPN)
+    start_logs(options, "mqnamesrv", RepeatLimit())
     tell_of_idle_keys(config.idle, strange, FEATURES, config.namesrv, options.namesrvAddr)
     tell_of_readable_keys(config.namesrv.tls_server_key_path)
-    code = STOPPED
-    try:
-        trio.run(run, config, tls, controllers_tls)
-    except* (OSError, BodyError, ConfigError, RaftError, ModuleNotFoundError) as failures:
-        code = FAILED
-        for failure in leaves(failures):
-            print(f"mqnamesrv: {words(failure)}", file=sys.stderr)
-    return code
+    return partial(trio.run, run, config, tls, controllers_tls)
 
 
 async def run(config: Configured, tls: TLSContext | None, controllers_tls: TLSContext | None) -> None:

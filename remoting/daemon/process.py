@@ -189,6 +189,31 @@ def piped(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
     return command
 
 
+def run_server(
+    program: str, prepare: Callable[[], Callable[[], int | None] | None], failures: tuple[type[Exception], ...],
+) -> int:
+    """Run what ``prepare`` returns, if anything; returns the exit code: that of the run, if it has one.
+
+    What hinders it is printed in words: ``ConfigError`` and ``OSError`` of ``prepare``, and ``failures`` of the run.
+    """
+    try:
+        run = prepare()
+    except BrokenPipeError:
+        raise
+    except (ConfigError, OSError) as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return USAGE
+    code: int | None = STOPPED
+    try:
+        if run is not None:
+            code = run()
+    except* failures as found:
+        code = FAILED
+        for failure in leaves(found):
+            print(f"{program}: {words(failure)}", file=sys.stderr)
+    return code or STOPPED
+
+
 async def listen(host: str, port: int, backlog: int | None = None) -> list[trio.SocketListener]:
     """Listeners at the address; raises ``OSError`` with words for an operator."""
     try:

@@ -16,10 +16,14 @@ from remoting.daemon.exporter import MetricsKeys
 from remoting.daemon.files import MemoryFiles
 from remoting.daemon.keys import ConfigError, Missing, names
 from remoting.daemon.process import (
+    FAILED,
+    STOPPED,
+    USAGE,
     Stoppable,
     check_exporter,
     given_and_unknown,
     listen,
+    run_server,
     run_until_stopped,
     server_parser,
     tell_of_idle_keys,
@@ -154,3 +158,33 @@ def test_nobody_who_reads_on_is_no_failure(arguments: list[str]) -> None:
     finally:
         os.close(writes)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+class Broken(Exception):
+    """Names what a server knows how to tell."""
+
+
+async def _break() -> None:
+    async with trio.open_nursery():
+        raise Broken("the log is damaged") from OSError("sector 7")
+
+
+def test_what_ends_a_server_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_server("mqx", lambda: lambda: trio.run(_break), (Broken,)) == FAILED
+    assert capsys.readouterr().err == "mqx: the log is damaged: sector 7\n"
+    with pytest.raises(ExceptionGroup):  # what nobody foresaw keeps its trace
+        run_server("mqx", lambda: lambda: trio.run(_break), (OSError,))
+
+
+def test_what_hinders_a_start_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    def prepare() -> None:
+        raise ConfigError("listenPort", "x", "must be a number")
+
+    assert run_server("mqx", prepare, (Broken,)) == USAGE
+    assert capsys.readouterr().err.startswith("mqx: listenPort")
+
+
+def test_a_run_has_its_own_exit_code() -> None:
+    assert run_server("mqx", lambda: lambda: 7, ()) == 7
+    assert run_server("mqx", lambda: lambda: None, ()) == STOPPED
+    assert run_server("mqx", lambda: None, ()) == STOPPED
