@@ -172,11 +172,13 @@ def encode_properties(values: Mapping[str, str]) -> bytes:
 
 
 def decode_properties(raw: bytes) -> dict[str, str]:
-    """As Java reads them: pairs without a 1 are passed over, the last 2 may be missing, and so may good UTF-8."""
+    """As Java reads them: pairs without a 1, a key or a value are passed over, of a key that is there twice the last
+    one counts, and the last 2 may be missing, and so may good UTF-8.
+    Source: ``MessageDecoder.string2messageProperties`` of RocketMQ 5.5.0."""
     values = {}
     for pair in raw.decode(errors="replace").split("\x02"):
-        key, separator, value = pair.partition("\x01")
-        if separator:
+        key, _, value = pair.partition("\x01")
+        if key and value:
             values[key] = value
     return values
 

@@ -62,15 +62,16 @@ class Expression:
 
 
 def _last_value(raw: bytes, marker: bytes) -> str | None:
-    """Of a property that is there twice the last one counts."""
-    at = raw.rfind(marker)
-    while at > 0 and raw[at - 1] != 2:  # the end of a longer name, or within a value
-        at = raw.rfind(marker, 0, at + len(marker) - 1)
-    if at < 0:
-        return None
-    at += len(marker)
-    end = raw.find(b"\x02", at)
-    return (raw[at:] if end < 0 else raw[at:end]).decode(errors="replace")
+    """As ``decode_properties`` has it: the last one that is not empty."""
+    upto = len(raw)
+    while (at := raw.rfind(marker, 0, upto)) >= 0:
+        upto = at + len(marker) - 1
+        if at > 0 and raw[at - 1] != 2:  # the end of a longer name, or within a value
+            continue
+        end = raw.find(b"\x02", upto + 1)
+        if value := raw[upto + 1 :] if end < 0 else raw[upto + 1 : end]:
+            return value.decode(errors="replace")
+    return None
 
 
 def compiled(text: str | None, kind: str | None = SQL92) -> Expression:

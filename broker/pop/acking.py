@@ -206,12 +206,11 @@ class Acking:
         """The receipt stays as it is, but for its time."""
         visible_ms = self._records.wall_ms() + asked.invisible_time
         header = ChangeInvisibleTimeResponse(receipt.pop_time_ms, visible_ms - receipt.pop_time_ms, ORDERED)
-        outcome = self._in_order.change(
+        refusal = self._in_order.change(
             (asked.topic, asked.consumer_group, asked.queue_id), asked.offset, receipt.pop_time_ms, visible_ms,
-            partial(self._answer, connection, request, 0, 1, header))
-        if isinstance(outcome, Refusal):
-            return outcome.answer(request)
-        return None if outcome is None else response(request, header=ChangeInvisibleTimeResponse())
+            partial(self._answer, connection, request, 0, 1, header),
+            partial(self._answer, connection, request, 0, 0, ChangeInvisibleTimeResponse()))
+        return None if refusal is None else refusal.answer(request)
 
     # --- what they have in common ----------------------------------------------------------------------------
 

@@ -91,15 +91,17 @@ class InOrder:
             self._store(changes, answer)
         return None
 
-    def change(self, key: Key, offset: int, pop_time_ms: int, visible_ms: int,
-               answer: Answer) -> Refusal | Ignored | None:
-        """One message blocks until then."""
+    def change(self, key: Key, offset: int, pop_time_ms: int, visible_ms: int, answer: Answer,
+               late: Answer) -> Refusal | None:
+        """One message blocks until then: ``answer``. It is not out any more: ``late``."""
         if not self._log.ready:
             return NOT_READY
-        found = self._log.orders.change(OrderKey(*key), offset, pop_time_ms, visible_ms)
-        if isinstance(found, Ignored):
-            return found
-        self._store([found], answer)
+        order_key = OrderKey(*key)
+        found = self._log.orders.change(order_key, offset, pop_time_ms, visible_ms)
+        if isinstance(found, Change):
+            self._store([found], answer)
+        else:  # as for an acknowledgement that is late
+            self._store([self._log.orders.still(order_key)], late)
         return None
 
     def clear(self, key: Key) -> None:

@@ -197,6 +197,7 @@ class Popping:
             if left > 0 and room > 0:
                 try:
                     found, begin, floor = self._read(key, begin, at, floor, wanted, left, room)
+                    haul = self._haul(visit, begin, found, key if asked.order else None)
                 except StoreError as error:
                     failure = str(error)
                     continue
@@ -204,18 +205,22 @@ class Popping:
                     failure = f"{damage}: {self._mend(visit.topic.encode(), visit.queue_id)}"
                     continue
                 at = found.next_offset
-                if found.count:
-                    whole = Haul(visit, begin, queue_offsets(found.data), at, found.data)
-                    haul = self._in_order.open_part(key, whole) if asked.order else whole
-                    if haul is not None:
-                        hauls.append(haul)
-                        floors.append(floor)
-                        left -= len(haul.offsets)
-                        room -= len(haul.data)
-                elif at > begin:
+                if haul is not None:
+                    hauls.append(haul)
+                    floors.append(floor)
+                    left -= len(haul.offsets)
+                    room -= len(haul.data)
+                elif at > begin:  # who asks next, perhaps this one again, goes on there
                     self._chain.passed(key, at)
             rest += max(0, self._messages.max_offset(visit.topic.encode(), visit.queue_id) - at)
         return _Taken(hauls, floors, rest, failure)
+
+    def _haul(self, visit: Visit, begin: int, found: Found, in_order: Key | None) -> Haul | None:
+        """What was found; in order, what of it is not done with out of turn. None: nothing."""
+        if not found.count:
+            return None
+        whole = Haul(visit, begin, queue_offsets(found.data), found.next_offset, found.data)
+        return whole if in_order is None else self._in_order.open_part(in_order, whole)
 
     def _retry(self, topic: str, group: str, chance: int) -> tuple[str, int, int] | None:
         """The retry topic to look at: of two that hold something one by chance."""

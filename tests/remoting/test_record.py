@@ -119,8 +119,9 @@ plain_text = st.text(st.characters(exclude_characters="\x01\x02", codec="utf-8")
 @given(st.dictionaries(plain_text.filter(bool), plain_text, max_size=8))
 def test_properties_round_trip(values: dict[str, str]) -> None:
     raw = codec.encode_properties(values)
-    assert codec.decode_properties(raw) == values
-    assert codec.decode_properties(raw[:-1]) == values
+    read = {key: value for key, value in values.items() if value}
+    assert codec.decode_properties(raw) == read, "Java passes over empty ones"
+    assert codec.decode_properties(raw[:-1]) == read
     for key, value in values.items():
         assert codec.property_of(raw, key.encode()) == value.encode()
 

@@ -6,6 +6,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.Map;
+import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.filter.FilterFactory;
 import org.apache.rocketmq.filter.expression.EvaluationContext;
 import org.apache.rocketmq.filter.expression.Expression;
@@ -13,8 +14,8 @@ import org.apache.rocketmq.filter.expression.MQFilterException;
 
 /**
  * Says of expressions what RocketMQ makes of them. A line of input: fields in base64, separated by blanks: the
- * expression, then names and values of properties. A line of output: one letter; T true, F false, N null, E the
- * evaluation fails, P it does not compile.
+ * expression, then names and values of properties, or one field, which is properties as they stand in the log. A line
+ * of output: one letter; T true, F false, N null, E the evaluation fails, P it does not compile.
  */
 public final class Verdicts {
     public static void main(String[] args) throws Exception {
@@ -23,6 +24,9 @@ public final class Verdicts {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] fields = line.split(" ", -1);
             Map<String, Object> properties = new HashMap<>();
+            if (fields.length == 2) {
+                properties.putAll(MessageDecoder.string2messageProperties(text(fields[1])));
+            }
             for (int at = 1; at + 1 < fields.length; at += 2) {
                 properties.put(text(fields[at]), text(fields[at + 1]));
             }

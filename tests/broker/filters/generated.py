@@ -29,6 +29,17 @@ def chance(rng: Random) -> tuple[str, dict[str, str]]:
     return made, {name: rng.choice(VALUES) for name in NAMES if rng.random() < 0.7}
 
 
+def as_stored(rng: Random, values: dict[str, str]) -> bytes:
+    """These properties as the log may hold them: some twice, some without a part, some with bytes that are no text."""
+    pairs = [f"{name}\x01{value}".encode() for name, value in values.items()]
+    for _ in range(rng.randrange(4)):
+        pair = f"{rng.choice(NAMES)}\x01{rng.choice(VALUES)}".encode()
+        odd = rng.choice((pair, pair + pair, b"\x01" + pair, pair.split(b"\x01")[0], b"", b"\x01", pair + b"\xff",
+                          b"\xc3" + pair, pair[:-1] + b"\xe2\x82"))
+        pairs.insert(rng.randint(0, len(pairs)), odd)
+    return b"\x02".join(pairs) + rng.choice((b"\x02", b"", b"\x02\x02"))
+
+
 def by_grammar(rng: Random, depth: int = 3) -> str:
     return " ".join(_truth(rng, depth))
 

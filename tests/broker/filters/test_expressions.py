@@ -39,11 +39,22 @@ def test_other_kinds_are_refused(text: str | None, kind: str | None, words: str)
     (b"", False),
     (b"a", False),
     (b"\x02a\x015\x02\xff", True),
+    (b"a\x015\x02a\x01\x02", True),  # Java passes over what is empty
+    (b"a\x015\x02a\x01", True),
 ])
 def test_a_property_is_found_among_the_bytes(raw: bytes, wanted: bool) -> None:
     assert compiled("a = '5'").matches(raw) is wanted
     many = " OR ".join(f"y{number} = 1" for number in range(9)) + " OR a = '5'"
     assert compiled(many).matches(raw) is wanted, "all are read where many are named"
+
+
+@pytest.mark.parametrize("many", ["", "".join(f" AND y{number} IS NULL" for number in range(9))])
+def test_an_empty_property_is_none(many: str) -> None:
+    """As Java has it, which loses empty values when it reads a record."""
+    for raw in (b"e\x01\x02", b"e\x01", b"b\x017\x02e\x01\x02c\x018\x02"):
+        assert compiled("e IS NULL" + many).matches(raw)
+        for text in ("e = ''", "e IS NOT NULL", "e <> 'EU'"):
+            assert not compiled(text + many).matches(raw)
 
 
 def test_texts_are_utf_8_and_what_is_not_is_replaced() -> None:

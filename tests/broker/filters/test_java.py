@@ -19,7 +19,7 @@ import trio
 
 from broker.filters.expressions import FilterIllegal, Unreadable, compiled
 from harness.processes import java
-from tests.broker.filters.generated import chance
+from tests.broker.filters.generated import as_stored, chance
 from tests.harness.processes.rocketmq import current_release
 
 Case = tuple[str, dict[str, str]]
@@ -35,26 +35,39 @@ def ours(case: Case) -> str:
         return "E"
 
 
-def javas(release: java.Release, here: Path, cases: list[Case]) -> str:
+def ours_of_bytes(text: str, raw: bytes) -> str:
+    """Whether a message whose properties stand so in the log is wanted."""
+    try:
+        return "wanted" if compiled(text).matches(raw) else "not wanted"
+    except FilterIllegal:
+        return "P"
+
+
+def javas(release: java.Release, here: Path, cases: list[Case] | list[tuple[str, bytes]]) -> str:
     source, classes = Path(__file__).parent / "Verdicts.java", here / "classes"
     if not classes.exists():
         subprocess.run(["javac", "-nowarn", "-proc:none", "-cp", f"{release.jars}/*", "-d", str(classes), str(source)],
                        check=True, timeout=120)
-    fields = ((text, *(part for pair in values.items() for part in pair)) for text, values in cases)
-    lines = "\n".join(" ".join(base64.b64encode(field.encode()).decode() for field in line) for line in fields)
+    fields = ((text.encode(), *((values,) if isinstance(values, bytes) else (
+        part.encode() for pair in values.items() for part in pair))) for text, values in cases)
+    lines = "\n".join(" ".join(base64.b64encode(field).decode() for field in line) for line in fields)
     done = subprocess.run([release.java, "-Xmx256m", "-cp", f"{classes}:{release.jars}/*", "Verdicts"],
                           input=lines + "\n", capture_output=True, text=True, check=True, timeout=600)
     return done.stdout.replace("\n", "")
 
 
 def compare(release: java.Release, here: Path, seed: int, count: int) -> Counter[str]:
-    """How often each verdict was found; a difference fails."""
+    """How often each verdict was found, on properties and on their bytes; a difference fails."""
     rng = Random(seed)
     cases = [chance(rng) for _ in range(count)]
     theirs = javas(release, here, cases)
     assert len(theirs) == count
     for case, verdict in zip(cases, theirs, strict=True):
         assert (verdict, case) == (ours(case), case)
+    stored = [(text, as_stored(rng, values)) for text, values in cases]
+    for each, verdict in zip(stored, javas(release, here, stored), strict=True):
+        words = {"P": "P", "T": "wanted"}.get(verdict, "not wanted")
+        assert (words, each) == (ours_of_bytes(*each), each)
     return Counter(theirs)
 
 

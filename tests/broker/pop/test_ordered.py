@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import attrs
 import pytest
@@ -106,8 +107,11 @@ async def test_of_what_another_master_gave_only_who_leads_answers(autojump_clock
         theirs = attrs.evolve(second, receipt=attrs.evolve(second.receipt, pop_time_ms=second.receipt.pop_time_ms + 7))
         node.broker.journal.refusing = "it is alone"
         assert (await popper.ack(node, theirs)).code == ResponseCode.SYSTEM_ERROR
+        assert (await popper.change(node, theirs, 5_000)).code == ResponseCode.SYSTEM_ERROR
         node.broker.journal.refusing = ""
         assert (await popper.ack(node, theirs)).code == OK
+        changed = await popper.change(node, theirs, 5_000)
+        assert (changed.code, ChangeInvisibleTimeResponse.from_ext(changed.ext)) == (OK, ChangeInvisibleTimeResponse())
         if given:
             assert await take(popper, node, "A2", count=1) == [], "it blocks as before"
         assert bodies(await take(popper, node, count=2)) == [b"0", b"1"], "nothing was done with"
@@ -244,6 +248,30 @@ async def test_a_filter_passes_what_nobody_wants(autojump_clock: MockClock) -> N
         for each in found:
             assert (await popper.ack(node, each)).code == OK
         assert bodies(await popper.pop(node, queue=0, order=True, attempt_id="A2", exp="b")) == [b"5"]
+
+
+@pytest.mark.parametrize(("wanted", "given"), [("b", [b"2"]), ("c", [])])
+async def test_who_finds_nothing_but_what_is_done_with_reads_on(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, wanted: str, given: list[bytes]) -> None:
+    """The filter leaves out the one in front that is open; the next one was done with out of turn."""
+    async with cluster() as made:
+        node, popper = await made.node(), Popper(made)
+        for number, tag in enumerate(("a", wanted, "b", "a")):
+            await made.send(node.address, b"%d" % number, properties=f"TAGS\x01{tag}\x02")
+        found = await take(popper, node, count=3, invisible_ms=1_000)
+        assert (await popper.ack(node, found[1])).code == OK
+        await trio.sleep(1.1)
+        popping, tries = node.broker.parts[PopPart].popping, list[int]()
+        carry_out = popping._take
+
+        def take_once_more(*asked: Any) -> object:
+            tries.append(1)
+            assert len(tries) <= 3, "who waits is not carried out again and again"
+            return carry_out(*asked)
+
+        monkeypatch.setattr(popping, "_take", take_once_more)
+        assert bodies(await popper.pop(
+            node, queue=0, count=1, order=True, attempt_id="A2", exp=wanted, poll_ms=3_000)) == given
 
 
 async def test_a_reset_ends_the_batch(autojump_clock: MockClock) -> None:
