@@ -51,6 +51,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                         help="consumers had received all there was when the history ended, though no drain says so")
     parser.add_argument("--not-promised", action="append", default=[], choices=queues.PROMISES, metavar="PROMISE",
                         help="of a queue: counted and told, and breaks nothing; may be given again")
+    parser.add_argument("--delayed", action="store_true",
+                        help="messages are due later: where the history does not say when, nothing was asked")
+    parser.add_argument("--early-ms", type=int, default=0, metavar="MS",
+                        help="a delayed message may come so much before it is due; default: %(default)s")
     parser.add_argument("--late-ms", type=int, metavar="MS", help="a delayed message that comes later is a fault")
     parser.add_argument("--accepted-within-ms", type=int, metavar="MS",
                         help="a key that accepts again only later after a fault breaks the promise `within`")
@@ -140,7 +144,7 @@ def judged(source: Source, events: Iterator[Event], options: argparse.Namespace)
     """What each checker says. A queue's alone is one pass; else the whole history is held."""
     rules = queues.Rules(
         ordered=options.ordered, once=options.no_duplicates, drained=options.drained or source.format == OPENCHAOS,
-        late_ms=options.late_ms, memory_bytes=options.memory, not_promised=frozenset(options.not_promised))
+        delayed=options.delayed, early_ms=options.early_ms, late_ms=options.late_ms, memory_bytes=options.memory, not_promised=frozenset(options.not_promised))
     names = options.checker or []
     if names == [chosen.QUEUE]:
         return [queues.check(events, rules)]
@@ -211,12 +215,18 @@ def _recovery(held: Sequence[Event], faults: Sequence[recovery.Fault], within_ms
     broken = [verdict.Breach("recovered", f"{each.key} accepted nothing more after {each.fault.name} at "
                                           f"{each.fault.start_ns / 1e9:.1f} s")
               for each in never[:verdict.SHOWN]]
-    late = [] if within_ms is None else [each for each in found if (each.accepted or 0) > within_ms]
-    broken += [verdict.Breach("within", f"{each.key} accepted something {each.accepted:,.0f} ms after "
-                                        f"{each.fault.name} at {each.fault.start_ns / 1e9:.1f} s, and {within_ms:,} ms "
-                                        "are allowed") for each in late[:verdict.SHOWN]]
+    if within_ms is not None:
+        late = [each for each in recovery.outages(held, faults) if each.ms > within_ms]
+        broken += [verdict.Breach("within", _late(each, within_ms)) for each in late[:verdict.SHOWN]]
     return Verdict(RECOVERY, Valid.FALSE if broken else Valid.TRUE, "; ".join(words) or "it accepted nothing", asked,
                    broken=broken)
+
+
+def _late(each: recovery.Outage, within_ms: int) -> str:
+    what = "accepted something" if each.over else "had accepted nothing"
+    more = f", with {each.later} more faults meanwhile" if each.later else ""
+    return (f"{each.key} {what} {each.ms:,.0f} ms after {each.fault.name} at {each.fault.start_ns / 1e9:.1f} s{more}, "
+            f"and {within_ms:,} ms are allowed")
 
 
 def told(each: Verdict) -> Iterator[str]:

@@ -1,10 +1,12 @@
 """Queues, by values sent once: nothing lost, from nowhere, unseen, two at one place, out of order or too early.
 
-    send, enqueue       value; told ok, with its place or without: {"body", "offset", "due_ms"}, or the body alone
+    send, enqueue       value; told ok, with its place or without: {"body", "offset", "due_ms"}, or the body alone. One
+                        with "delay_ms" is due so long after it was sent: at some moment between its begin and its end
     receive, poll       value of the answer: a message or a list of them; nothing is taken away by asking
     dequeue             the same, and who asked has taken what comes, though the answer may be lost
+    pop                 the same of a list of up to {"most"} messages; where that is not said, of any number
     abandon             taken, and given back by its silence: it has to come again, so it counts as not received
-    drain               ok: all that was left of the key, or of everything
+    drain               ok: all that was left of the key, or of everything; it takes any number
     read-all            ok: the whole queue of the key, from its beginning, with places
 
 ``key`` is the queue, or the key by which order is kept. One pass, with a bound on what is held. Knows no file.
@@ -26,7 +28,8 @@ from harness.histories.events import APART, FAIL, INFO, INVOKE, OK, Event, Proce
 
 NS_PER_MS: Final = 1_000_000
 SENDS: Final = frozenset({"send", "enqueue", "push", "produce"})
-TAKES: Final = frozenset({"dequeue", "pop"})
+POP: Final = "pop"
+TAKES: Final = frozenset({"dequeue", POP})
 RECEIVES: Final = frozenset({"receive", "poll", "consume"}) | TAKES
 DRAIN: Final = "drain"
 READ_ALL: Final = "read-all"
@@ -49,6 +52,8 @@ class Rules:
     """No value comes twice."""
     drained: bool = False
     """Whoever made the history says that consumers had received all there was."""
+    delayed: bool = False
+    """Messages are due later. Where none came whose time is known, nothing was asked. A bound ``late_ms`` says it, too."""
     early_ms: int = 0
     late_ms: int | None = None
     memory_bytes: int = MEMORY_BYTES
@@ -93,15 +98,18 @@ class QueueCheck:
     _key_numbers: dict[State, int] = attrs.field(factory=dict)
     _key_names: list[Any] = attrs.field(factory=list)
     _failed: set[int] = attrs.field(factory=set)
-    _due_ms: dict[int, int] = attrs.field(factory=dict)
+    _due_ms: dict[int, tuple[int, int | None]] = attrs.field(factory=dict)
+    """The first and the last moment at which it may be due; None: the last is not known."""
     _places: dict[tuple[int, int], int] = attrs.field(factory=dict)
     _acked_places: dict[int, tuple[int, int]] = attrs.field(factory=dict)
     _orders: dict[int, _Order] = attrs.field(factory=dict)
     _open: dict[Process, Event] = attrs.field(factory=dict)
     _drained: dict[int, int] = attrs.field(factory=dict)
     """By key, _NEVER for all: the event with which the last drain began."""
-    _whole: dict[int, tuple[int, set[int]]] = attrs.field(factory=dict)
-    """By key: the event with which the last whole reading began, and the places it found."""
+    _whole: dict[int, tuple[int, dict[int, int]]] = attrs.field(factory=dict)
+    """By key: the event with which the last whole reading began, and what it found at which place."""
+    _taken_most: int | None = 0
+    """How many values receives of unknown outcome may have taken; None: any number."""
     _held_bytes: int = 0
     _full: bool = False
     counts: Counter[str] = attrs.field(factory=Counter)
@@ -157,7 +165,9 @@ class QueueCheck:
         self._sent.begun[number] = event.index
         self._keys[number] = self._key(event.key)
         if due_ms is not None:
-            self._due_ms[number] = due_ms
+            self._due_ms[number] = due_ms, due_ms
+        elif (delay_ms := _delay_ms(event.value)) is not None:
+            self._due_ms[number] = event.time_ns // NS_PER_MS + delay_ms, None
 
     def _told(self, asked: Event, event: Event) -> None:
         number = self._number(_message(asked.value)[0])
@@ -174,7 +184,9 @@ class QueueCheck:
         self._sent.acked[number] = event.index
         body, offset, due_ms = _message(event.value)
         if due_ms is not None:
-            self._due_ms[number] = due_ms
+            self._due_ms[number] = due_ms, due_ms
+        elif (delay_ms := _delay_ms(asked.value)) is not None and number in self._due_ms:
+            self._due_ms[number] = self._due_ms[number][0], event.time_ns // NS_PER_MS + delay_ms
         if offset is not None and (body is None or self._numbers.get(body if isinstance(body, str | int) else frozen(
                 body)) == number):
             at = self._key(event.key if event.key is not None else asked.key), offset
@@ -198,6 +210,8 @@ class QueueCheck:
         if event.type == INFO:
             self.counts["receives unknown"] += 1
             self.counts["taken unseen"] += event.f in TAKES
+            most = _most(asked)
+            self._taken_most = None if most is None or self._taken_most is None else self._taken_most + most
             return
         found = [*_messages(event.value)] if event.type == OK else []
         if event.f == READ_ALL or event.f == DRAIN:
@@ -238,16 +252,17 @@ class QueueCheck:
                               f"({place(event)})", event)
 
     def _on_time(self, number: int, event: Event) -> None:
-        due_ms = self._due_ms.get(number)
-        if due_ms is None:
+        due = self._due_ms.get(number)
+        if due is None:
             return
-        late_ms = event.time_ns // NS_PER_MS - due_ms
+        first_ms, last_ms = due
+        now_ms = event.time_ns // NS_PER_MS
         self.counts["delayed"] += 1
-        if late_ms < -self.rules.early_ms:
-            self._break("early", f"{short(self._bodies[number])} came {-late_ms} ms before it was due "
+        if first_ms - now_ms > self.rules.early_ms:
+            self._break("early", f"{short(self._bodies[number])} came {first_ms - now_ms} ms before it was due "
                                  f"({place(event)})", event)
-        if self.rules.late_ms is not None and late_ms > self.rules.late_ms:
-            self._break("late", f"{short(self._bodies[number])} came {late_ms} ms after it was due, more than "
+        if self.rules.late_ms is not None and last_ms is not None and now_ms - last_ms > self.rules.late_ms:
+            self._break("late", f"{short(self._bodies[number])} came {now_ms - last_ms} ms after it was due, more than "
                                 f"{self.rules.late_ms} ({place(event)})", event)
 
     def _in_order(self, number: int, asked: Event, event: Event) -> None:
@@ -275,7 +290,7 @@ class QueueCheck:
             order.whose.append(number)
 
     def _read_all(self, key: int, found: list[tuple[Any, int | None, int | None]], asked: Event, event: Event) -> None:
-        places = set()
+        places: dict[int, int] = {}
         for body, offset, _ in found:
             number = self._number(body)
             self._sent.came[number] += 1
@@ -285,7 +300,7 @@ class QueueCheck:
             elif number in self._failed:
                 self._denied(number, event)
             if offset is not None:
-                places.add(offset)
+                places[offset] = number
                 self._at((key, offset), number, event, "read")
         self._whole[key] = asked.index, places
 
@@ -331,6 +346,8 @@ class QueueCheck:
             return "no send was ever acknowledged: nothing was asked"
         if not self.counts["received"] + self.counts["read at the end"]:
             return "nothing was ever received: nothing was asked"
+        if (self.rules.delayed or self.rules.late_ms is not None) and not self.counts["delayed"]:
+            return "no message came of which the history says when it is due (due_ms or delay_ms): nothing was asked"
         if waiting:
             taken = self.counts["taken unseen"]
             return f"{waiting:,} acknowledged values never came" + (
@@ -348,18 +365,29 @@ class QueueCheck:
             at = self._acked_places.get(number)
             key = self._keys[number] if at is None else at[0]
             reading = self._whole.get(key)
-            if reading is not None and at is not None and acked < reading[0] and at[1] not in reading[1]:
+            if reading is not None and at is not None and acked < reading[0] and (
+                    words := self._missed(number, at[1], reading[1])):
                 self._break("lost", f"{short(self._bodies[number])} was acknowledged at {self._key_words(at)}, and "
-                                    "the last reading finds nothing there")
+                                    f"the last reading finds {words}")
             elif not self._sent.came[number]:
                 drained = max(self._drained.get(key, _NEVER), self._drained.get(_NEVER, _NEVER))
                 (lost if self.rules.drained or acked < drained else waiting).append(number)
-        if lost and len(lost) <= self.counts["taken unseen"]:
+        if lost and (self._taken_most is None or len(lost) <= self._taken_most):
             return len(waiting) + len(lost)
         for number in lost:
             self._break("lost", f"{short(self._bodies[number])} was acknowledged (event {self._sent.acked[number]}), "
                                 "and never came")
         return len(waiting)
+
+    def _missed(self, number: int, offset: int, places: dict[int, int]) -> str:
+        """What a whole reading has in place of a value; empty where it has the value, there or, if another took its
+        place, anywhere."""
+        there = places.get(offset)
+        if there is None:
+            return "nothing there"
+        if there == number or number in places.values():
+            return ""
+        return f"{short(self._bodies[there])} there"
 
     def _unseen(self) -> None:
         """What was once at a place is there in the last whole reading."""
@@ -378,6 +406,21 @@ def _message(value: Any) -> tuple[Any, int | None, int | None]:
     if isinstance(value, dict) and "offset" in value:
         return None, value["offset"], value.get("due_ms")
     return value, None, None
+
+
+def _delay_ms(value: Any) -> int | None:
+    found = value.get("delay_ms") if isinstance(value, dict) else None
+    return found if isinstance(found, int) else None
+
+
+def _most(asked: Event) -> int | None:
+    """How many values this may have taken though nobody saw the answer; None: any number."""
+    if asked.f not in TAKES and asked.f != DRAIN:
+        return 0
+    if asked.f == DRAIN or asked.f == POP:
+        most = asked.value.get("most") if isinstance(asked.value, dict) else None
+        return most if isinstance(most, int) else None
+    return 1
 
 
 def _messages(value: Any) -> Iterator[tuple[Any, int | None, int | None]]:

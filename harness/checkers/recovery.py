@@ -188,6 +188,52 @@ def unserved(found: Iterable[Recovery]) -> list[Recovery]:
 
 
 @attrs.frozen
+class Outage:
+    """How long a key accepted nothing from the first fault after its last acceptance, however many faults followed."""
+
+    fault: Fault
+    key: Any
+    ms: float
+    over: bool
+    """Whether it accepted something then; else it was asked in vain so long."""
+    later: int
+    """Faults that began meanwhile."""
+
+
+def outages(events: Iterable[Event], faults: Sequence[Fault]) -> list[Outage]:
+    """Of each key that somebody tried to write to, in the order of their ends. ``events`` are in the order of time."""
+    starts = sorted(faults, key=lambda fault: fault.start_ns)
+    waiting: dict[State, list[Fault]] = {}
+    """By key: the faults since whose beginning nothing was sent and accepted."""
+    in_vain: dict[State, Outage] = {}
+    found: list[Outage] = []
+    asked: dict[Any, Event] = {}
+    begun_faults = 0
+    for event in events:
+        while begun_faults < len(starts) and starts[begun_faults].start_ns <= event.time_ns:
+            for each in waiting.values():
+                each.append(starts[begun_faults])
+            begun_faults += 1
+        if event.process == NEMESIS:
+            continue
+        if event.type == INVOKE and event.f in WRITES:
+            asked[event.process] = event
+            waiting.setdefault(frozen(event.key), starts[:begun_faults][-1:])
+        elif event.type != INVOKE and (begun := asked.pop(event.process, None)) is not None:
+            key = frozen(begun.key)
+            over = [each for each in waiting[key] if each.start_ns <= begun.time_ns]
+            if not over:
+                continue
+            outage = Outage(over[0], begun.key, (event.time_ns - over[0].start_ns) / NS_PER_MS, event.type == OK,
+                            len(waiting[key]) - 1)
+            in_vain[key] = outage
+            if outage.over:
+                found.append(outage)
+                del in_vain[key], waiting[key][:len(over)]
+    return [*found, *in_vain.values()]
+
+
+@attrs.frozen
 class Figures:
     """Of one definition over many recoveries, in ms. ``missing``: how often it was not seen."""
 

@@ -40,7 +40,8 @@ from harness.torture.selecting import Selector, selector
 CLIENTS_MAX: Final = 200
 _TOGETHER: Final = "together"
 _GROUP: Final = re.compile(r"[a-z][a-z0-9-]*")
-_CHECKS: Final = {"ordered": bool, "no_duplicates": bool, "drained": bool, "late_ms": int, "accepted_within_ms": int,
+_CHECKS: Final = {"ordered": bool, "no_duplicates": bool, "drained": bool, "delayed": bool,
+                  "early_ms": int, "late_ms": int, "accepted_within_ms": int,
                   "model": str, "memory": str, "steps_max": int, "not_promised": list}
 
 Range = tuple[float, float]

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 import attrs
 
-from harness.checkers.queues import ABANDON
+from harness.checkers.queues import ABANDON, POP
 from harness.workloads.workload import LoadOp, LoadOutcome, Recipe
 
 TRIES: Final = 20
@@ -78,7 +78,8 @@ class TransactionLoad(QueueLoad):
 class PopLoad(QueueLoad):
     """Messages are taken for ``invisible_ms`` (2000); ``abandons``: the share, 0.2, of those that are not acknowledged.
 
-    A receive acknowledges what it answers. What ``abandon`` got counts as not received: it has to come again.
+    ``pop`` acknowledges what it answers, up to ``most`` (8) messages. What ``abandon`` got counts as not received: it
+    has to come again.
     """
 
     def next(self, client: int) -> LoadOp | None:
@@ -86,7 +87,8 @@ class PopLoad(QueueLoad):
         if op is None or op.f != "receive":
             return op
         abandons = self.recipe.chance.random() < float(self.recipe.args.get("abandons", 0.2))
-        return op._replace(f=ABANDON if abandons else "receive", value=self._hidden)
+        return op._replace(f=ABANDON if abandons else POP, value={
+            **self._hidden, "most": int(self.recipe.args.get("most", 8))})
 
     @property
     def _hidden(self) -> dict[str, int]:
@@ -94,19 +96,38 @@ class PopLoad(QueueLoad):
 
     def last(self) -> Generator[LoadOp, LoadOutcome, None]:
         """As for any queue; the drain is told how long a message may be invisible."""
-        asked = super().last()
-        op = next(asked, None)
-        while op is not None:
-            told = yield op._replace(value=self._hidden) if op.f == "drain" else op
-            try:
-                op = asked.send(told)
-            except StopIteration:
-                return
+        return _drained(super().last(), self._hidden)
 
 
 class DelayedLoad(QueueLoad):
-    """A queue whose messages are due later, by ``delay_ms``, two numbers of which one between is drawn."""
+    """A queue whose messages are due later, by ``delay_ms``, two numbers of which one between is drawn.
+
+    The drain is told the longest delay: a message that is not there yet is not lost.
+    """
+
+    checks: ClassVar[Mapping[str, object]] = {"delayed": True}
+
+    @property
+    def _delays_ms(self) -> tuple[int, int]:
+        least, most = self.recipe.args.get("delay_ms", [500, 3_000])
+        return int(least), int(most)
 
     def message(self, body: str) -> object:
-        least, most = self.recipe.args.get("delay_ms", [500, 3_000])
-        return {"body": body, "delay_ms": self.recipe.chance.randint(int(least), int(most))}
+        return {"body": body, "delay_ms": self.recipe.chance.randint(*self._delays_ms)}
+
+    def last(self) -> Generator[LoadOp, LoadOutcome, None]:
+        """As for any queue; the drain waits for what is due."""
+        return _drained(super().last(), {"delay_ms": self._delays_ms[1]})
+
+
+def _drained(
+    asked: Generator[LoadOp, LoadOutcome, None], value: Mapping[str, int],
+) -> Generator[LoadOp, LoadOutcome, None]:
+    """The same operations; drains have this value."""
+    op = next(asked, None)
+    while op is not None:
+        told = yield op._replace(value=value) if op.f == "drain" else op
+        try:
+            op = asked.send(told)
+        except StopIteration:
+            return

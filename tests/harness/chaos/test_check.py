@@ -84,6 +84,22 @@ def test_faults_of_a_run_give_recovery_times(tmp_path: Path, capsys: pytest.Capt
     assert "line 1: nemesis.jsonl: no fault" in capsys.readouterr().err
 
 
+def test_an_outage_is_judged_though_another_fault_falls_in_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    """31 s without an answer are not within 6 s."""
+    rows = [("send", "invoke", 1.1, "a"), ("send", "fail", 4.1, "a"), ("send", "invoke", 31.5, "b"),
+            ("send", "ok", 32.0, "b"), ("receive", "invoke", 33, None), ("receive", "ok", 33, ["b"])]
+    (tmp_path / "history.jsonl").write_text("".join(json.dumps(
+        {"type": kind, "process": f, "f": f, "key": "q", "value": value, "time_ns": int(at * 1e9)}) + "\n" for f, kind, at, value in rows))
+    (tmp_path / "nemesis.jsonl").write_text("".join(json.dumps(
+        {"time_ns": at * 10**9, "fault": "kill", "on": ["n1"], "phase": "once"}) + "\n" for at in (1, 29)))
+    assert main(["check", str(tmp_path), "--accepted-within-ms", "31000"]) == PASSED
+    assert main(["check", str(tmp_path), "--accepted-within-ms", "6000"]) == BROKEN
+    assert ("within: q accepted something 31,000 ms after kill at 1.0 s, with 1 more faults meanwhile"
+            in capsys.readouterr().out)
+
+
 def test_a_users_checker(stale: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.py").write_text(
         "from harness.checkers.verdict import Valid, Verdict\n\n"

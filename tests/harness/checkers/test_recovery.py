@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.checkers.recovery import Fault, faults_from_json, faults_of, figures, percentile, recoveries, unserved
+from harness.checkers.recovery import Fault, faults_from_json, faults_of, figures, outages, percentile, recoveries, unserved
 from harness.histories.events import FAIL, INFO, INVOKE, NEMESIS, OBSERVER, OK, Event
 
 MS = 1_000_000
@@ -69,6 +69,36 @@ def test_who_accepts_nothing_more_is_told() -> None:
     assert keys(send(250, "a", FAIL), send(450, "a", OK)) == []
     assert keys(send(250, "a", OK), send(350, "a", FAIL)) == [], "nobody asked when the cut was over"
     assert keys(send(250, "a", OK), send(450, "a", INFO), send(460, "b", OK)) == ["a"]
+
+
+Row = tuple[int, str, int | str, str, object, object]
+
+
+def write(begun: int, end: int, told: str = OK, key: str = "a") -> list[Row]:
+    return [(begun, INVOKE, 0, "write", key, begun), (end, told, 0, "write", key, begun)]
+
+
+def told(faults: list[Fault], *writes: list[Row]) -> list[tuple[object, str, float, bool, int]]:
+    found = outages(history(*(row for rows in writes for row in rows)), faults)
+    return [(each.key, each.fault.name, each.ms, each.over, each.later) for each in found]
+
+
+KILL, CUT = Fault("kill", 100 * MS), Fault("cut", 300 * MS)
+
+
+def test_an_outage_goes_on_behind_further_faults() -> None:
+    assert told([KILL, CUT], write(10, 20), write(110, 120, FAIL), write(390, 400)) == [("a", "kill", 300.0, True, 1)]
+    assert told([KILL, CUT], write(10, 20), write(310, 400)) == [("a", "kill", 300.0, True, 1)]
+    assert told([KILL, CUT], write(10, 20), write(110, 320), write(390, 400)) == [
+        ("a", "kill", 220.0, True, 1), ("a", "cut", 100.0, True, 0)], "what began between says nothing of the second"
+    assert told([KILL, CUT], write(10, 110), write(190, 200), write(310, 320)) == [
+        ("a", "kill", 100.0, True, 0), ("a", "cut", 20.0, True, 0)]
+
+
+def test_an_outage_without_an_end_is_as_long_as_somebody_tried() -> None:
+    assert told([KILL], write(10, 20), write(110, 120, FAIL), write(600, 700, INFO)) == [("a", "kill", 600.0, False, 0)]
+    assert told([KILL], write(10, 20)) == [], "nobody asked"
+    assert told([KILL, CUT], write(310, 320, key="b")) == [("b", "cut", 20.0, True, 0)], "nobody knows of it before"
 
 
 def test_figures_count_what_was_not_seen() -> None:

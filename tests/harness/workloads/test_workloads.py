@@ -10,10 +10,11 @@ import pytest
 
 from harness.checkers.chosen import fitting
 from harness.checkers.queues import QueueCheck
+from harness.checkers.verdict import Valid
 from harness.histories.events import Event
 from harness.targets.fields import FormatError
 from harness.workloads.chosen import OURS, find
-from harness.workloads.queues import OrderedLoad
+from harness.workloads.queues import DelayedLoad, OrderedLoad
 from harness.workloads.workload import LoadOp, LoadOutcome, Recipe
 
 ARGS: dict[str, Any] = {"cas": 0.5, "txn": 0.3, "by_key": True, "read_all": True}
@@ -117,12 +118,33 @@ def test_what_was_abandoned_has_to_come_again(abandons: bool, lost: int) -> None
     load, check = find("pop")(recipe(sends=0.0, abandons=float(abandons))), QueueCheck()
     taken, last = load.next(0), load.last()
     drain = next(last)
-    assert taken is not None and taken.value == drain.value == {"invisible_ms": 2_000}
+    assert taken is not None and drain.value == {"invisible_ms": 2_000}
+    assert taken.value == {"invisible_ms": 2_000, "most": 8}
     ops = [(LoadOp("send", "q0", "m1"), "m1"), (taken, ["m1"]), (drain, [])]
     for number, (op, value) in enumerate(ops):
         check.add(Event(2 * number, "invoke", 0, op.f, op.key, op.value, 2 * number))
         check.add(Event(2 * number + 1, "ok", 0, op.f, op.key, value, 2 * number + 1))
     assert [each.promise for each in check.verdict().broken] == ["lost"] * lost
+
+
+def test_a_pop_that_nobody_saw_the_answer_of_may_have_taken_messages() -> None:
+    load, check = find("pop")(recipe(sends=0.0, abandons=0.0)), QueueCheck()
+    taken = load.next(0)
+    assert taken is not None
+    ops = [(LoadOp("send", "q0", "m1"), "ok", "m1"), (taken, "info", None), (next(load.last()), "ok", [])]
+    for number, (op, told, value) in enumerate(ops):
+        check.add(Event(2 * number, "invoke", number, op.f, op.key, op.value, 2 * number))
+        check.add(Event(2 * number + 1, told, number, op.f, op.key, value, 2 * number + 1))
+    verdict = check.verdict()
+    assert not verdict.broken and verdict.valid is Valid.UNKNOWN
+
+
+def test_delayed_messages_without_a_known_time_are_not_passed() -> None:
+    load = find("delayed-queue")(recipe(sends=1.0))
+    sent, drain = load.next(0), next(load.last())
+    assert sent is not None and 500 <= sent.value["delay_ms"] <= 3_000
+    assert drain == LoadOp("drain", None, {"delay_ms": 3_000})
+    assert DelayedLoad.checks == {"delayed": True}
 
 
 def test_an_ordered_queue_is_judged_by_its_order() -> None:
