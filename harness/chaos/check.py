@@ -144,7 +144,8 @@ def judged(source: Source, events: Iterator[Event], options: argparse.Namespace)
     """What each checker says. A queue's alone is one pass; else the whole history is held."""
     rules = queues.Rules(
         ordered=options.ordered, once=options.no_duplicates, drained=options.drained or source.format == OPENCHAOS,
-        delayed=options.delayed, early_ms=options.early_ms, late_ms=options.late_ms, memory_bytes=options.memory, not_promised=frozenset(options.not_promised))
+        delayed=options.delayed, early_ms=options.early_ms, late_ms=options.late_ms, memory_bytes=options.memory,
+        not_promised=frozenset(options.not_promised))
     names = options.checker or []
     if names == [chosen.QUEUE]:
         return [queues.check(events, rules)]

@@ -38,6 +38,8 @@ from harness.workloads import chosen
 from remoting.daemon.version import version
 
 RUNS: Final = Path("chaos-runs")
+NODES: Final = "nodes"
+"""The checker of what becomes of the target itself."""
 PREPARED: Final = "QUORATE_PREPARED"
 """Set for the program inside the sandbox: the run's directory, in which everything is written already."""
 
@@ -69,13 +71,12 @@ def build(path: Path, found: RunRequest) -> None:
     """Builds the target of a run. Raises ``RunFailed``."""
     trio.run(built, found.target, Places({
         "python": sys.executable, "here": str(found.here), "run": str(path),
-        **{f"option.{name}": value for name, value in found.target.options.items()}}))
+        **{f"option.{name}": value for name, value in found.target.options.items()}}), path)
 
 
 def prepared(path: Path, found: RunRequest, schedule: Schedule) -> RunDirectory:
     """The directory of a run, with everything that ``inside`` needs. Raises ``Refused``."""
-    if (path / "history.jsonl").exists():
-        raise Refused(f"{path} has a run: give this one another --out, or `chaos clean {path} --remove`")
+    require_no_run(path)
     directory = RunDirectory(path)
     with in_words():
         directory.open()
@@ -86,6 +87,12 @@ def prepared(path: Path, found: RunRequest, schedule: Schedule) -> RunDirectory:
         "scenario": found.scenario.name, "target": found.target.name, "here": str(found.here),
         "options": dict(found.target.options), "command": command()})
     return directory
+
+
+def require_no_run(path: Path) -> None:
+    """Raises ``Refused`` where a directory has a run, of one target or of groups."""
+    if (path / "history.jsonl").exists() or (path / GROUPS).is_dir():
+        raise Refused(f"{path} has a run: give this one another --out, or `chaos clean {path} --remove`")
 
 
 def command() -> str:
@@ -233,11 +240,11 @@ def _of_nodes(played: Played, *, asked: bool) -> Verdict:
     told = {"faults": played.faults, **played.kinds, "failovers": played.failovers, "skipped": len(played.skipped)}
     counts = {"alive": len(played.died)} if len(played.died) > SHOWN else {}
     if broken:
-        return Verdict("nodes", Valid.FALSE, "a node ended by itself, or did not come back", told, broken=broken,
+        return Verdict(NODES, Valid.FALSE, "a node ended by itself, or did not come back", told, broken=broken,
                        counts=counts)
     if asked and not played.faults:
-        return Verdict("nodes", Valid.UNKNOWN, "no fault could be done: nothing was asked", told)
-    return Verdict("nodes", Valid.TRUE, "all came back, none ended by itself", told)
+        return Verdict(NODES, Valid.UNKNOWN, "no fault could be done: nothing was asked", told)
+    return Verdict(NODES, Valid.TRUE, "all came back, none ended by itself", told)
 
 
 @contextlib.contextmanager

@@ -15,9 +15,10 @@ from typing import Any, Final
 import attrs
 import orjson
 
-from harness.chaos import report
-from harness.chaos.playing import again, read, say
+from harness.chaos import check, report
+from harness.chaos.playing import NODES, again, read, say
 from harness.chaos.subcommand import BROKEN, UNKNOWN, USAGE, Refused
+from harness.checkers import queues
 from harness.torture.directory import fresh
 from harness.torture.schedule import Schedule, to_json
 from harness.torture.shrinking import Attempt, NotRepeated, shrink
@@ -31,6 +32,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that it takes."""
     parser.add_argument("directory", type=Path, metavar="RUN", help="a run's directory whose verdict is false")
     parser.add_argument("--runs", type=int, default=RUNS_MAX, metavar="N", help="at most; default: %(default)s")
+    parser.add_argument("--promise", metavar="WHAT",
+                        help="of what the run broke, as `queue: place`, what has to stay broken; default: the gravest")
     parser.add_argument("--no-sandbox", action="store_true", help="as with `chaos run`")
 
 
@@ -40,11 +43,14 @@ def run(options: argparse.Namespace) -> int:
     if options.runs < 1:
         raise Refused(f"--runs is {options.runs}; at least 1")
     _, whole = read(path)
-    wanted = failures(path)
-    if not wanted:
+    broken = [*failures(path)]
+    if not broken:
         raise Refused(f"{path} did not fail: there is nothing to shrink")
+    wanted = options.promise or broken[0]
+    if wanted not in broken:
+        raise Refused(f"{path} broke no {wanted}, but {', '.join(broken)}")
     tries = Tries(path, wanted, ["--no-sandbox"] if options.no_sandbox else [])
-    say(f"{', '.join(sorted(wanted))}: {len(whole.steps)} faults, {whole.clients} clients, {whole.seconds:g} s")
+    say(f"{wanted}: {len(whole.steps)} faults, {whole.clients} clients, {whole.seconds:g} s")
     try:
         found = shrink(whole, tries.play, options.runs)
     except NotRepeated as error:
@@ -62,13 +68,30 @@ def run(options: argparse.Namespace) -> int:
     return BROKEN
 
 
-def failures(path: Path) -> set[str]:
-    """Names of the checkers that a run broke. Raises ``Refused`` where it has no verdict."""
+def failures(path: Path) -> dict[str, int]:
+    """What a run broke, the gravest first: ``checker: promise``, or the checker alone where it names none; and how many
+    events show it, 0 where nobody knows. Raises ``Refused`` where there is no verdict."""
     try:
         told: Any = orjson.loads((path / "verdict.json").read_bytes())
-        return {name for name, each in told["checkers"].items() if each["valid"] is False}
+        found: dict[str, int] = {}
+        for name, each in told["checkers"].items():
+            if each["valid"] is False and not each.get("broken"):
+                found[name] = each.get("prefix", 0)
+            for one in each.get("broken", ()) if each["valid"] is False else ():
+                what = f"{name}: {one['promise']}"
+                known = [prefix for prefix in (found.get(what, 0), one.get("prefix", 0)) if prefix]
+                found[what] = min(known, default=0)
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
         raise Refused(f"{path} has no verdict: was its run interrupted?") from None
+    return {what: found[what] for what in sorted(found, key=_grave)}
+
+
+def _grave(what: str) -> int:
+    """Answers that nothing explains come first, then what a queue promises in its order, then that nodes are well."""
+    name, _, promise = what.partition(": ")
+    if name in (check.RECOVERY, NODES):
+        return len(queues.PROMISES) + (name == NODES)
+    return queues.PROMISES.index(promise) if promise in queues.PROMISES else -1
 
 
 @attrs.define
@@ -76,7 +99,8 @@ class Tries:
     """Runs of candidates of one run."""
 
     path: Path
-    wanted: set[str]
+    wanted: str
+    """What has to be broken in a try, as ``failures`` names it."""
     options: list[str]
     _number: int = attrs.field(default=0, init=False)
 
@@ -92,18 +116,16 @@ class Tries:
             capture_output=True, text=True, check=False)
         if done.returncode == USAGE or done.returncode < 0:
             raise Refused(f"a try ended with exit code {done.returncode}\n{done.stderr.strip()}")
-        same = failures(out) & self.wanted
+        broken = failures(out)
+        same = self.wanted in broken
         say(f"try {self._number}: {len(schedule.steps)} faults, {schedule.clients} clients, {schedule.seconds:g} s: "
             f"{'fails' if same else 'does not fail'}")
-        return Attempt(bool(same), _seen_at_s(out) if same else None)
+        return Attempt(same, _seen_at_s(out, broken[self.wanted]) if same else None)
 
 
-def _seen_at_s(path: Path) -> float | None:
-    """When the shortest failing beginning of the history ends."""
-    told: Any = orjson.loads((path / "verdict.json").read_bytes())
-    ends = [prefix for each in told["checkers"].values() if each["valid"] is False
-            for prefix in [each.get("prefix", 0), *(one.get("prefix", 0) for one in each.get("broken", ()))] if prefix]
-    if not ends:
+def _seen_at_s(path: Path, prefix: int) -> float | None:
+    """When the beginning of the history ends that has so many events."""
+    if not prefix:
         return None
     lines = (path / "history.jsonl").read_bytes().splitlines()
-    return float(orjson.loads(lines[min(*ends, len(lines)) - 1])["time_ns"]) / 1e9
+    return float(orjson.loads(lines[min(prefix, len(lines)) - 1])["time_ns"]) / 1e9

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -39,8 +39,7 @@ def is_one(path: Path) -> bool:
 def begin(found: TogetherRequest, schedules: Mapping[str, Schedule], options: argparse.Namespace) -> int:
     """Writes down what is asked for, builds the targets, and plays all in one sandbox where possible."""
     path: Path = (options.out or fresh(RUNS, found.scenario.name)).resolve()
-    if is_one(path):
-        raise Refused(f"{path} has a run: give this one another --out, or `chaos clean {path} --remove`")
+    playing.require_no_run(path)
     top = RunDirectory(path)
     with playing.in_words():
         top.open()
@@ -98,7 +97,8 @@ def _played(
         _of_group(name, f"{len(schedule.steps)} faults in {schedule.seconds:g} s, target {request.target.name}")
     first = next(iter(players.values())).schedule
     about = {**asked, "seed": first.seed, "seconds": first.seconds, **playing.here(),
-             "target": ", ".join(dict.fromkeys(request.target.name for _, request, _ in groups.values()))}
+             "target": ", ".join(dict.fromkeys(request.target.name for _, request, _ in groups.values())),
+             **_where(abouts.values())}
     top.write("run.json", about)
     say(f"{asked['scenario']}: {asked['about']}")
     say(f"seed {first.seed}: {top.path}")
@@ -111,6 +111,14 @@ def _played(
     top.write("verdict.json", verdict.as_json(verdicts))
     report.write(top.path, top.path / "page.html")
     return playing.told(top.path, first.seed, verdicts, options)
+
+
+def _where(abouts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """In what kind of sandbox all groups are, and what cannot be done there."""
+    found = [*abouts]
+    assert len({each["sandbox"] for each in found}) == 1
+    return {"sandbox": found[0]["sandbox"]} | {
+        what: [*dict.fromkeys(words for each in found for words in each[what])] for what in ("cannot", "left out")}
 
 
 def summed(played: Mapping[str, Played]) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class Rules:
     drained: bool = False
     """Whoever made the history says that consumers had received all there was."""
     delayed: bool = False
-    """Messages are due later. Where none came whose time is known, nothing was asked. A bound ``late_ms`` says it, too."""
+    """Messages are due later: where none came whose time is known, nothing was asked. ``late_ms`` says it, too."""
     early_ms: int = 0
     late_ms: int | None = None
     memory_bytes: int = MEMORY_BYTES

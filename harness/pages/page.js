@@ -19,7 +19,8 @@ const valid = String(D.valid), said = {true: "passed", false: "broken", unknown:
 $("badge").textContent = said; $("badge").classList.add(valid); $("title").textContent = D.run.scenario || D.name; document.title = `${said}: ${D.run.scenario || D.name}`;
 $("about").textContent = [["run", D.run.run], ["target", D.run.target], ["seed", D.run.seed], ["began", D.run.began], ["began", D.run.started_ms && new Date(D.run.started_ms).toISOString().slice(0, 19).replace("T", " ") + " UTC"],
   ["versions", D.run.versions && (typeof D.run.versions === "object" ? Object.entries(D.run.versions).map((pair) => pair.join(" ")).join(", ") : D.run.versions)],
-  ["this kernel cannot do", D.run.could_not && D.run.could_not.length ? D.run.could_not.join(", ") : null]].filter((each) => each[1] != null && each[1] !== "").map((each) => each.join(" ")).join(" · ");
+  ["", D.run.sandbox && ({root: "in namespaces, as root", user: "in namespaces, as a user", none: "no namespaces"}[D.run.sandbox] || D.run.sandbox)],
+  ["here one", D.run.cannot && D.run.cannot.length ? D.run.cannot.join("; ") : null], ["left out:", D.run["left out"] && D.run["left out"].length ? D.run["left out"].join("; ") : null]].filter((each) => each[1] != null && each[1] !== "").map((each) => each.join(" ").trim()).join(" · ");
 for (const [value, label] of [[count(N), "operations"], [count(D.counts[0]), "ok"], [count(D.counts[1]), "failed"], [count(D.counts[2]), "unknown"], [count(D.faults.length), "faults"], ...Object.entries(D.run.kinds || {}).map(([name, many]) => [count(many), name + (many === 1 ? "" : "s")]), ...(D.run.failovers ? [[count(D.run.failovers), "failovers"]] : []), [D.end >= 6e8 ? Math.round(D.end / 6e7) + " min" : time(D.end), "long"], [count(Math.round(D.counts[0] / (SPAN / 1e6))), "ok a second"], [count(D.lanes.length), "clients at once"]]) {
   const tile = el("div", null, "tile"); tile.append(el("b", value), el("span", label)); $("tiles").append(tile);
 }

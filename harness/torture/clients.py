@@ -10,21 +10,26 @@ started anew.
 
 from __future__ import annotations
 
-import importlib
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import attrs
 import trio
 
+from harness.checkers.chosen import NotChosen, loaded
 from harness.processes.handle import environment
 from harness.torture.words import RunFailed
 from harness.workloads.workload import LoadOp, LoadOutcome
 
 READY_S: Final = 60.0
+GROUP: Final = "quorate.clients"
+"""Of the entry points of users' classes."""
 LATE_MS: Final = 1_000
 """How much later than an operation's own time-out an answer may come."""
 LINE_BYTES_MAX: Final = 64 << 20
@@ -65,7 +70,7 @@ class ProgramClient:
             try:
                 self._process = await trio.lowlevel.open_process(
                     list(self.command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=self.directory,
-                    env=environment() | dict(self.variables))
+                    env=environment() | dict(self.variables), start_new_session=True)
             except OSError as error:
                 raise RunFailed(f"the client cannot be started: {self.command[0]}: {error.strerror}") from None
         self._read.clear()
@@ -126,7 +131,8 @@ class ProgramClient:
         if process is None:
             return
         with trio.CancelScope(shield=True):
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
@@ -154,10 +160,14 @@ class ClassClient:
             await self.made.aclose()
 
 
-def class_of(made_by: str) -> Any:
-    """The class that ``module:Class`` names. Raises ``RunFailed``."""
-    module, colon, name = made_by.partition(":")
+def class_of(made_by: str, here: Path) -> Any:
+    """The class that ``FILE.py:CLASS`` names, a path that begins at ``here``; or ``module:Class``, or an entry point.
+    Raises ``RunFailed``."""
+    where, colon, name = made_by.rpartition(":")
     try:
-        return getattr(importlib.import_module(module), name) if colon else None
-    except (ImportError, AttributeError) as error:
-        raise RunFailed(f"[client] class = {made_by!r} cannot be loaded: {error}") from None
+        made = loaded(f"{here / where}:{name}" if colon and where.endswith(".py") else made_by, GROUP)
+    except NotChosen as error:
+        raise RunFailed(f"[client] class = {made_by!r}: {error}; a class beside the target is FILE.py:CLASS") from None
+    if made is None:
+        raise RunFailed(f"[client] class = {made_by!r} is nothing: FILE.py:CLASS beside the target, or module:Class")
+    return made

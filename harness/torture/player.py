@@ -201,7 +201,7 @@ class Player:
                      for name in ("history.jsonl", "nemesis.jsonl")]
             self.history, self._nemesis = HistoryFile(files[0]), files[1]
             if not sandbox.inside():
-                self._warden = Warden()
+                self._warden = Warden(self.directory.path)
                 stack.callback(self._warden.close)
             network = self.network
             if network is None:
@@ -308,7 +308,7 @@ class Player:
         program = self.target.client
         if program.made_by:
             nodes = {name: value for name, value in self.places.values.items() if "." in name}
-            return ClassClient(class_of(program.made_by)(nodes))
+            return ClassClient(class_of(program.made_by, self.here)(nodes))
         made = ProgramClient(self.places.and_also(client=str(number)).filled(program.command),
                              self.directory.path / "clients", f"client-{number}", self._marked)
         await made.open()
@@ -597,15 +597,19 @@ def missing(target: Target, schedule: Schedule, root: Path) -> tuple[list[str], 
     return found, able.as_json()
 
 
-async def built(target: Target, where: Places) -> None:
-    """Runs the command that builds a target. Raises ``RunFailed``."""
+async def built(target: Target, where: Places, path: Path) -> None:
+    """Runs the command that builds a target, for the run of this directory. Raises ``RunFailed``."""
     if not target.build:
         return
     command = where.filled(target.build)
+    warden = Warden(path)
     try:
-        done = await trio.run_process(command, check=False, capture_stdout=True, capture_stderr=True)
+        done = await trio.run_process(command, check=False, capture_stdout=True, capture_stderr=True,
+                                      env=environment() | {RUN_ID: str(path)})
     except OSError as error:
         raise RunFailed(f"[build] {command[0]}: {error.strerror}: is it installed?") from None
+    finally:
+        warden.close()
     if done.returncode:
         raise RunFailed(f"[build] {' '.join(command)} ended with exit code {done.returncode}\n"
                         f"{(done.stdout + done.stderr).decode(errors='replace').strip()}")

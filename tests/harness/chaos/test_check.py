@@ -91,7 +91,8 @@ def test_an_outage_is_judged_though_another_fault_falls_in_it(
     rows = [("send", "invoke", 1.1, "a"), ("send", "fail", 4.1, "a"), ("send", "invoke", 31.5, "b"),
             ("send", "ok", 32.0, "b"), ("receive", "invoke", 33, None), ("receive", "ok", 33, ["b"])]
     (tmp_path / "history.jsonl").write_text("".join(json.dumps(
-        {"type": kind, "process": f, "f": f, "key": "q", "value": value, "time_ns": int(at * 1e9)}) + "\n" for f, kind, at, value in rows))
+        {"type": kind, "process": f, "f": f, "key": "q", "value": value, "time_ns": int(at * 1e9)}) + "\n"
+        for f, kind, at, value in rows))
     (tmp_path / "nemesis.jsonl").write_text("".join(json.dumps(
         {"time_ns": at * 10**9, "fault": "kill", "on": ["n1"], "phase": "once"}) + "\n" for at in (1, 29)))
     assert main(["check", str(tmp_path), "--accepted-within-ms", "31000"]) == PASSED

@@ -90,6 +90,47 @@ def test_nothing_is_left_of_a_run_that_was_ended(tmp_path: Path, where: list[str
     assert cleaned.returncode == 0 and f"removed {path}" in cleaned.stdout and not path.exists()
 
 
+DEAF = """
+import subprocess, sys, threading
+subprocess.run([sys.executable, *sys.argv[1:]])
+threading.Event().wait()
+"""
+"""It lives on when its input, and the client that it started, have ended."""
+
+
+AS_USER = [sys.executable, "-P", "-c", "import os, sys; os.geteuid = lambda: 65534; "
+           "from harness.chaos.cli import main; sys.exit(main())"]
+"""It takes itself for a user who is not root, and makes a user namespace."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("command", "where", "sandbox_"), [
+    pytest.param(CHAOS, ["--no-sandbox"], "none", id="loopback"),
+    pytest.param(AS_USER, [], "user", id="user namespace", marks=HOSTS.marks)])
+def test_a_client_that_does_not_end_is_ended(
+    tmp_path: Path, command: list[str], where: list[str], sandbox_: str,
+) -> None:
+    """Of a run that is killed with -9 itself."""
+    copied(tmp_path, '"{here}/store/client.py"', '"{here}/deaf.py", "{here}/store/client.py"')
+    (tmp_path / "deaf.py").write_text(DEAF)
+    run = tmp_path / "here"
+    with subprocess.Popen([*command, "run", "kills.toml", "--out", "here", *where], cwd=tmp_path, env=ENVIRONMENT,
+                          stderr=subprocess.DEVNULL) as harness:
+        wait_until(lambda: len(left(run)) >= 3 and (run / "run.json").exists())
+        assert json.loads((run / "run.json").read_text())["sandbox"] == sandbox_
+        harness.kill()
+    wait_until(lambda: not left(run), 20)
+
+
+@pytest.mark.slow
+def test_what_builds_a_target_ends_with_its_run(tmp_path: Path) -> None:
+    copied(tmp_path, "[client]", '[build]\ncommand = ["sleep", "300"]\n[client]')
+    with subprocess.Popen([*CHAOS, "run", "kills.toml", "--out", "here"], cwd=tmp_path, env=ENVIRONMENT) as run:
+        wait_until(lambda: len(left(tmp_path / "here")) == 1)
+        run.kill()
+    wait_until(lambda: not left(tmp_path / "here"))
+
+
 @pytest.mark.slow
 def test_many_runs_are_told_line_by_line(tmp_path: Path) -> None:
     """A kill is held when the time is over: what comes behind it shows that the store is back."""

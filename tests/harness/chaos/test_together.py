@@ -66,6 +66,8 @@ def test_each_group_is_judged_for_itself(tmp_path: Path, where: list[str]) -> No
         "lazy: nodes": True}
     assert checkers["right: nodes"]["asked"]["kill"] >= 1 and checkers["lazy: nodes"]["asked"]["kill"] >= 1
     about = json.loads((run / "run.json").read_text())
+    assert about["sandbox"] == ("none" if where else json.loads(
+        (run / "groups" / "lazy" / "run.json").read_text())["sandbox"]) and about["cannot"] is not None
     assert about["kinds"]["kill"] == about["faults"] >= 2 and about["well"] and [*about["of"]] == ["right", "lazy"]
     found = re.search(r'id="data">(.*?)</script>', (run / "page.html").read_text(), re.DOTALL)
     assert found is not None
@@ -81,6 +83,8 @@ def test_each_group_is_judged_for_itself(tmp_path: Path, where: list[str]) -> No
     assert again.returncode == 1, again.stdout + again.stderr
     schedules = [tmp_path / each / "groups" / "lazy" / "schedule.json" for each in ("run", "again")]
     assert schedules[0].read_text() == schedules[1].read_text()
+    over = chaos(tmp_path, "run", "kill-store", "--out", "run", *where)
+    assert over.returncode == 2 and "has a run: give this one another --out" in over.stderr, "not its groups again"
     alone = chaos(tmp_path, "replay", "run/groups/right", "--out", "alone", *where)
     assert alone.returncode == 0, alone.stdout + alone.stderr
     removed = chaos(tmp_path, "clean", "run", "--remove")

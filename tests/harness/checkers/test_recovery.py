@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from harness.checkers.recovery import Fault, faults_from_json, faults_of, figures, outages, percentile, recoveries, unserved
+from harness.checkers.recovery import (
+    Fault,
+    faults_from_json,
+    faults_of,
+    figures,
+    outages,
+    percentile,
+    recoveries,
+    unserved,
+)
 from harness.histories.events import FAIL, INFO, INVOKE, NEMESIS, OBSERVER, OK, Event
 
 MS = 1_000_000

@@ -30,6 +30,8 @@ def run_directory(root: Path) -> Path:
     (root / "history.jsonl").write_text("".join(
         json.dumps({"index": index} | event) + "\n" for index, event in enumerate(events)))
     (root / "nemesis.jsonl").write_text('{"time_ns": 2000000000, "fault": "kill", "on": ["n1"], "phase": "once"}\n')
+    (root / "run.json").write_text(json.dumps({
+        "sandbox": "user", "cannot": ["cannot lose what was not synced: loop devices need root"], "left out": []}))
     return root
 
 
@@ -40,6 +42,8 @@ def test_clicks_show_another_stretch(tmp_path: Path) -> None:
     assert main(["check", str(run_directory(tmp_path)), "--json"]) != PASSED
     assert main(["report", str(tmp_path)]) == PASSED
     with window(tmp_path / "page.html") as seen:
+        assert seen.value("document.getElementById('about').textContent") == (
+            "in namespaces, as a user · here one cannot lose what was not synced: loop devices need root")
         whole = seen.drawn(VIEW)
         assert whole.startswith("0 µs to ")
         views = []

@@ -92,7 +92,12 @@ async def test_a_class() -> None:
     await made.aclose()
 
 
-def test_a_class_that_there_is_not() -> None:
-    assert class_of("harness.torture.clients:ClassClient") is ClassClient
-    with pytest.raises(RunFailed, match="cannot be loaded"):
-        class_of("harness.torture.clients:None_")
+def test_a_class_is_found_beside_its_target_or_in_a_package(tmp_path: Path) -> None:
+    assert class_of("harness.torture.clients:ClassClient", tmp_path) is ClassClient
+    (tmp_path / "mine.py").write_text("class Mine:\n    pass\n")
+    assert class_of("mine.py:Mine", tmp_path).__name__ == "Mine"
+    for name in ("harness.torture.clients:None_", "mine.py:Other", "none.py:Mine", "mine:Mine"):
+        with pytest.raises(RunFailed, match=r"cannot be loaded: .*a class beside the target is FILE.py:CLASS"):
+            class_of(name, tmp_path)
+    with pytest.raises(RunFailed, match="'Mine' is nothing"):
+        class_of("Mine", tmp_path)

@@ -30,19 +30,24 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
     assert (path / "run.json").read_text() == '{\n  "seed": 3\n}\n'
 
 
-def test_a_warden_ends_the_groups_of_a_run_that_was_killed(tmp_path: Path) -> None:
-    """The run is a process that has one made, starts something, and is killed with -9."""
+@pytest.mark.parametrize("named", [True, False])
+def test_a_warden_ends_what_a_run_started_that_was_killed(tmp_path: Path, named: bool) -> None:
+    """The run is a process that has one made, starts something, and is killed with -9; its child is named, or has the
+    run in its environment."""
     program = """
-import subprocess, sys, time
+import os, subprocess, sys, time
+from pathlib import Path
 from harness.torture.warden import Warden
-warden = Warden()
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
-warden.watch(child.pid)
+warden = Warden(Path(sys.argv[1]))
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True,
+                         env=os.environ | ({} if sys.argv[2] == "True" else {"QUORATE_RUN": sys.argv[1]}))
+if sys.argv[2] == "True":
+    warden.watch(child.pid)
 print(child.pid, flush=True)
 time.sleep(60)
 """
-    run = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
-                           env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])})
+    run = subprocess.Popen([sys.executable, "-c", program, str(tmp_path), str(named)], stdout=subprocess.PIPE,
+                           text=True, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])})
     assert run.stdout is not None
     child = int(run.stdout.readline())
     run.kill()

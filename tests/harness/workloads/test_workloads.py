@@ -131,7 +131,8 @@ def test_a_pop_that_nobody_saw_the_answer_of_may_have_taken_messages() -> None:
     load, check = find("pop")(recipe(sends=0.0, abandons=0.0)), QueueCheck()
     taken = load.next(0)
     assert taken is not None
-    ops = [(LoadOp("send", "q0", "m1"), "ok", "m1"), (taken, "info", None), (next(load.last()), "ok", [])]
+    ops: list[tuple[LoadOp, str, Any]] = [
+        (LoadOp("send", "q0", "m1"), "ok", "m1"), (taken, "info", None), (next(load.last()), "ok", [])]
     for number, (op, told, value) in enumerate(ops):
         check.add(Event(2 * number, "invoke", number, op.f, op.key, op.value, 2 * number))
         check.add(Event(2 * number + 1, told, number, op.f, op.key, value, 2 * number + 1))
