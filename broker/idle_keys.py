@@ -141,7 +141,9 @@ NOT_OFFERED: Final[Mapping[str, str]] = {
     "configManagerVersion": "v1",
     "enableCalcFilterBitMap": "false",
     "enableConsumeQueueExt": "false",
+    "enableLmq": "false",
     "popConsumerKVServiceEnable": "false",
+    "popConsumerKVServiceInit": "false",
     "timerRocksDBEnable": "false",
     "transRocksDBEnable": "false",
     # security
@@ -156,6 +158,8 @@ NOT_OFFERED: Final[Mapping[str, str]] = {
 INSTEAD: Final[Mapping[str, str]] = {
     "enableCalcFilterBitMap": "filters work without it",
     "enableConsumeQueueExt": "filters work without it",
+    "popConsumerKVServiceEnable": "POP keeps its records in the log, where replicas have them",
+    "popConsumerKVServiceInit": "POP keeps its records in the log, where replicas have them",
     "useTLS": "tls.enable is for TLS to others",
 }
 """What is offered in the place of such a key."""
@@ -169,7 +173,6 @@ FEATURES: Final[Mapping[str, Missing]] = {
     "enableCleanExpiredOffset": Missing("deletion of offsets that nobody uses"),
     "enableCompaction": Missing("compaction of topics"),
     "enabledAppendPropCRC": Missing("checksums of properties"),
-    "enableLmq": Missing("light message queues"),
     "enableMultiDispatch": Missing("light message queues"),
     "enableNetWorkFlowControl": Missing("flow control of the network"),
     "fetchControllerAddrByDnsLookup": Missing("controllers by DNS"),

@@ -150,7 +150,7 @@ def send_rules() -> Iterator[str]:
     unserved, nothing = chains.Unserved(SendingConfig()), cast(Any, None)
     columns = (
         chains.of_sends(chains.DeadLetters(nothing, nothing, nothing), chains.Own({}, str), unserved, *waiting),
-        chains.of_batches(unserved), chains.of_given_back(*waiting))
+        chains.of_batches(unserved, *waiting), chains.of_given_back(*waiting))
     yield "| rule | what it does | a message | a batch | given back (36) |"
     yield "|---|---|---|---|---|"
     for each in dict.fromkeys(rule for chain in columns for rule in chain.rules):

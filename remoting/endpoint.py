@@ -17,7 +17,7 @@ import trio
 
 from remoting.backlog import Backlog
 from remoting.codes import GO_AWAY_VERSION, ResponseCode
-from remoting.command import ONEWAY, Command, response
+from remoting.command import ONEWAY, Command, Encoding, response
 from remoting.config import ConnectionLimits
 from remoting.connection import Connection
 from remoting.deadlines import Deadlines
@@ -213,6 +213,13 @@ class Endpoint:
 
     # --- requests --------------------------------------------------------------------------------------------
 
+    def _cut(self, command: Command) -> str:
+        """What else may be meant by a code whose header has 16 bits for it."""
+        whole = [code for code in self._handlers if (code ^ command.code) & 0xFFFF == 0]
+        if command.encoding is not Encoding.ROCKETMQ or not whole:
+            return ""
+        return f"; if {whole[0]} is meant: a binary header cuts it off, send it with a JSON header"
+
     def dispatch(self, connection: Connection, command: Command) -> None:
         """Handle one request. Never raises what a request or a handler could cause."""
         handler = self._handlers.get(command.code)
@@ -220,7 +227,7 @@ class Endpoint:
             self.counters.unsupported += 1
             connection.reply(command, response(
                 command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-                remark=f" request type {command.code} not supported",
+                remark=f" request type {command.code} not supported{self._cut(command)}",
             ))
             return
         if self.going_away and command.version > GO_AWAY_VERSION and not command.flag & ONEWAY:

@@ -50,13 +50,16 @@ def of_sends(dead_letters: DeadLetters, own: Own, unserved: Unserved, *of_parts:
     )
 
 
-def of_batches(unserved: Unserved) -> Chain:
-    """Of a batch, as the properties of its request say; the rules only refuse. Its messages stay as they came."""
+def of_batches(unserved: Unserved, *of_parts: Rule) -> Chain:
+    """Of a batch, as the properties of its request say; the rules only refuse, and who sends refuses what one diverts:
+    Java takes a batch with a timer, and never delivers it. Its messages stay as they came."""
     return Chain(
         rule(topic_is_short),
         rule(no_retry_topic),
         rule(unserved.batch_in_transaction, TRAN_MSG),
-        rule(unserved.batch_delayed, DELAY),
+        rule(delay_level_is_read, DELAY),
+        rule(unserved.inner_batches, INNER_NUM),
+        *of_parts,
     )
 
 
@@ -164,11 +167,9 @@ class Unserved:
             return self._illegal("A batch takes no transaction.")
         return None
 
-    def batch_delayed(self, draft: Draft) -> Refusal | None:
-        """A batch cannot be delayed."""
-        if (decimal(draft.properties.get(DELAY, "0")) or 0) > 0:
-            return self._illegal("A batch cannot be delayed.")
-        return None
+    def delayed_batch(self) -> Refusal:
+        """A level or a timer would have it wait."""
+        return self._illegal("A batch cannot be delayed.")
 
     def body(self, body: bytes, sys_flag: int) -> Refusal | None:
         """Why no consumer could ever see a message with this body and these flags, or that it is too large."""

@@ -66,7 +66,7 @@ class Sending:
         self.config = config
         self._unserved = chains.Unserved(config)
         self._rules = chains.of_sends(self._dead_letters, self._own, self._unserved, *self._of_parts)
-        self._batch_rules = chains.of_batches(self._unserved)
+        self._batch_rules = chains.of_batches(self._unserved, *self._of_parts)
         self._short = ShortWay(self._rules.looked_at, self._own.values)
         self.answers.body_bytes_max = config.max_message_size
 
@@ -173,8 +173,10 @@ class Sending:
                     target: Target) -> Command | None:
         """Many messages for one queue, all or none; each has the properties that it came with."""
         values = props.clean(asked.properties)
-        stop = self._batch_rules.stops(Draft(
-            asked.topic, asked.queue_id, values, asked.sys_flag, target.write_queues, target.group))
+        draft = Draft(asked.topic, asked.queue_id, values, asked.sys_flag, target.write_queues, target.group)
+        stop = self._batch_rules.stops(draft)
+        if stop is None and draft.topic != asked.topic:
+            stop = self._unserved.delayed_batch()
         if stop is not None:
             return self._stopped(stop, connection, request, asked)
         messages = batches.decoded(request.body, Message(

@@ -12,6 +12,7 @@ import tracemalloc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import attrs
 import pytest
 import trio
 from hypothesis import given, settings
@@ -67,6 +68,17 @@ async def test_an_unknown_code_is_named() -> None:
         answer = await wire.ask(ask(4711))
         assert answer is not None and answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         assert answer.remark == " request type 4711 not supported"
+
+
+@pytest.mark.parametrize(("code", "encoding", "words"), [
+    (3_442, Encoding.ROCKETMQ, "3442 not supported; if 200050 is meant: a binary header cuts it off"),
+    (3_442, Encoding.JSON, None), (3_443, Encoding.ROCKETMQ, None)])
+async def test_who_cuts_a_code_off_is_told(code: int, encoding: Encoding, words: str | None) -> None:
+    async with wire_to(Server({200_050: lambda _, asked: response(asked)})) as wire:
+        answer = await wire.ask(attrs.evolve(ask(code), encoding=encoding))
+        assert answer is not None and answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert (answer.remark or "").startswith(f" request type {words}" if words else f" request type {code} not")
+        assert ("200050" in (answer.remark or "")) == bool(words)
 
 
 @pytest.mark.parametrize(("error", "remark", "counter"), [

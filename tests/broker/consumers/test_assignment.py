@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attrs
+import pytest
+import trio
 from trio.testing import MockClock
 
 from broker.consumers.assignment import AssignmentKeys, Assignments
 from broker.store.files import MemoryFiles
 from broker.store.tables import load, save
+from harness.simulation.worlds.brokers import cluster
 from remoting.bodies.consumers import (
+    ConsumerData,
+    HeartbeatData,
     MessageQueue,
     MessageRequestMode,
     MessageRequestModes,
     QueryAssignmentRequestBody,
     QueryAssignmentResponseBody,
+    SubscriptionData,
 )
 from remoting.codes import RequestCode, ResponseCode
 from tests.broker.consumers.world import World, running
@@ -115,3 +121,22 @@ async def test_the_default_mode_is_for_topics_of_which_nothing_was_said(autojump
         assert await share(world, "a", topic="%RETRY%g") == [MessageQueue("%RETRY%g", "b1", 0)], "is pulled"
         await world.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=MessageRequestMode("t", "g", "PULL").to_json())
         assert len(await share(world, "a") or []) == 2
+
+
+@pytest.mark.parametrize("mode", ["PULL", "POP"])
+async def test_a_broker_answers_with_the_mode_that_its_file_says(autojump_clock: MockClock, mode: str) -> None:
+    async with cluster() as made:
+        node = await made.node(defaultMessageRequestMode=mode)
+        await made.send(node.address, b"x")
+        beat = HeartbeatData("c1", consumer_data_set=[
+            ConsumerData("G", "CONSUME_PASSIVELY", "CLUSTERING", subscription_data_set=[SubscriptionData("T", "*")])])
+        assert (await made.ask(node.address, RequestCode.HEART_BEAT, body=beat.to_json())).code == 0
+        asked = QueryAssignmentRequestBody("T", "G", "c1", "AVG", "CLUSTERING")
+        with trio.fail_after(60):
+            while True:  # it learns by its name server's route which queues there are
+                answer = await made.ask(node.address, RequestCode.QUERY_ASSIGNMENT, body=asked.to_json())
+                found = QueryAssignmentResponseBody.from_json(answer.body).message_queue_assignments
+                if found:
+                    break
+                await trio.sleep(1)
+        assert {each.mode for each in found} == {mode}

@@ -9,7 +9,9 @@ from broker.pop.part import PopPart
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, new_master, three, until
 from remoting.bodies.popping import BatchAck, BatchAckRequest, bits_of
 from remoting.codes import RequestCode, ResponseCode
-from tests.broker.pop.world import ALL_ACK, Popped, Popper
+from remoting.headers.sending import ConsumerSendMsgBackRequest
+from remoting.record import decode_properties
+from tests.broker.pop.world import ALL_ACK, Popped, Popper, pop_records
 
 OK = ResponseCode.SUCCESS
 
@@ -63,6 +65,27 @@ async def test_an_acknowledgement_that_comes_too_late_changes_nothing(autojump_c
         assert [each.body for each in found] == [b"0"]
         assert (await Popper(made).ack(node, message)).code == OK
         assert await back(made, node) == []
+
+
+async def test_what_is_popped_may_be_given_back_by_its_place_in_the_log(autojump_clock: MockClock) -> None:
+    """36: for the dead letters, as proxies do, or for members of the group that pull; whether it came back or not."""
+    async with cluster() as made:
+        node, popper = await made.node(), Popper(made)
+        (first,) = await given(made, node, 1)
+        (again,) = await popper.pop(node, poll_ms=25_000)
+        assert again.topic == "%RETRY%G_T"
+        for message, level in ((first, -1), (again, -1), (again, 1)):
+            answer = await made.ask(node.address, RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackRequest(
+                message.record.offset, "G", level, origin_topic="T"))
+            assert answer.code == OK, answer.remark
+        assert (await popper.ack(node, again)).code == OK
+        dead = pop_records(node, "%DLQ%G")
+        assert [decode_properties(each.message.properties)["RETRY_TOPIC"] for each in dead] == ["T", again.topic]
+        assert all("POP_CK" not in decode_properties(each.message.properties) for each in dead)
+        await trio.sleep(30)
+        (retry,) = pop_records(node, "%RETRY%G")
+        assert (retry.message.body, retry.message.reconsume_times) == (b"0", 2)
+        assert await back(made, node) == [], "what is acknowledged does not come back besides"
 
 
 async def test_others_of_a_batch_come_back(autojump_clock: MockClock) -> None:

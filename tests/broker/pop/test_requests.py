@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from broker.pop import records
 from broker.pop.part import PopPart
 from broker.topics.names import pop_retry_topic
-from harness.simulation.worlds.brokers import cluster, until, wall_ms
+from harness.simulation.worlds.brokers import CLUSTER, cluster, until, wall_ms
 from remoting.bodies.namesrv import TopicConfig
 from remoting.bodies.popping import CheckPoint
 from remoting.codes import RequestCode, ResponseCode
@@ -53,6 +53,21 @@ async def test_all_queues_are_looked_at_where_none_is_named(autojump_clock: Mock
         assert {each.receipt.queue_id for each in found} == {0, 1, 2, 3}
         assert len(pop_records(node)) == 4
         assert len({each.receipt.revive_qid for each in found}) == 1, "one for each POP"
+
+
+@pytest.mark.parametrize("queues", [1, 3])
+async def test_checkpoints_go_to_as_many_revive_queues_as_are_configured(
+        autojump_clock: MockClock, queues: int) -> None:
+    async with cluster() as made:
+        node, popper = await made.node(reviveQueueNum=str(queues)), Popper(made)
+        found: list[int] = []
+        for number in range(6):
+            await made.send(node.address, b"%d" % number)
+            found += [each.receipt.revive_qid for each in await popper.pop(node, invisible_ms=1_000)]
+        assert sorted(found) == sorted([*range(queues)] * (6 // queues)), "in turn"
+        await trio.sleep(10)
+        assert [bool(pop_records(node, f"rmq_sys_REVIVE_LOG_{CLUSTER}", queue)) for queue in range(4)] == [
+            queue < queues for queue in range(4)]
 
 
 async def test_nothing_is_answered_when_the_wait_is_over(autojump_clock: MockClock) -> None:

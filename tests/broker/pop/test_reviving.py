@@ -109,6 +109,19 @@ async def test_all_queues_are_read_and_those_of_before(autojump_clock: MockClock
         await until(lambda: len(bodies(node)) == 5)
 
 
+@pytest.mark.parametrize(("interval_ms", "least_s", "most_s"), [(100, 1, 6), (30_000, 25, 65)])
+async def test_the_interval_says_how_soon_it_is_looked_at(
+        autojump_clock: MockClock, interval_ms: int, least_s: int, most_s: int) -> None:
+    async with cluster() as made:
+        node = await made.node(reviveInterval=str(interval_ms))
+        await sent(made, node, 1)
+        await trio.sleep(65)
+        began = trio.current_time()
+        await pop(node, [0], 1_000)
+        await until(lambda: bodies(node), within_s=120)
+        assert least_s <= trio.current_time() - began <= most_s
+
+
 async def test_a_late_acknowledgement_changes_nothing(autojump_clock: MockClock) -> None:
     async with cluster() as made:
         node = await made.node()

@@ -33,6 +33,10 @@ def sends(groups: Groups | None = None) -> Chain:
         UNSERVED, Conversion().rule, timers(), DelayLevels().rule)
 
 
+def batches() -> Chain:
+    return chains.of_batches(UNSERVED, Conversion().rule, timers(), DelayLevels().rule)
+
+
 def timers() -> Rule:
     return Timers(TimerKeys(), "a", lambda: 0, lambda slot_ms: 0, lambda: 0.0).rule
 
@@ -48,8 +52,9 @@ def test_the_order_of_rules_is_javas() -> None:
     assert names(sends()) == [
         "dead_letters", "own_properties", "delay_level_is_read", "inner_batches", "light_topics", "priority",
         "transactions", "timers", "delay_levels"]
-    assert names(chains.of_batches(UNSERVED)) == [
-        "topic_is_short", "no_retry_topic", "batch_in_transaction", "batch_delayed"]
+    assert names(batches()) == [
+        "topic_is_short", "no_retry_topic", "batch_in_transaction", "delay_level_is_read", "inner_batches",
+        "transactions", "timers", "delay_levels"]
     assert names(chains.of_given_back(timers(), DelayLevels().rule)) == ["timers", "delay_levels"]
 
 
@@ -176,12 +181,25 @@ def test_delay_levels(level: int, sys_flag: int, queue_id: int | None) -> None:
 @pytest.mark.parametrize(("fields", "words"), [
     ({"topic": "t" * 128}, "too long 128"), ({"topic": "%RETRY%g", "retry_of": "g"}, "retry group %RETRY%g"),
     ({"sys_flag": 4}, "no transaction"), ({"sys_flag": 128}, "no transaction"),
-    ({"properties": {"TRAN_MSG": "true"}}, "no transaction"), ({"properties": {"DELAY": "1"}}, "delayed"),
-    ({"properties": {"DELAY": "x"}}, None), ({"properties": {"DELAY": "-1", "TIMER_DELAY_MS": "1"}}, None),
+    ({"properties": {"TRAN_MSG": "true"}}, "no transaction"), ({"properties": {"INNER_NUM": "2"}}, "INNER_NUM"),
+    ({"properties": {"DELAY": "x"}}, "delay level"), ({"properties": {"DELAY": "0"}}, None),
+    ({"properties": {"TIMER_DELIVER_MS": "x"}}, "timer message illegal"),
+    ({"properties": {"TIMER_DELAY_SEC": "259201"}}, "timer message illegal"),
+    ({"properties": {"TIMER_DELIVER_MS": "0"}}, None),  # due already
+    ({"properties": {"TIMER_DELAY_MS": "8000", "TIMER_OUT_MS": "8000"}}, None),
 ])
 def test_batches(fields: dict[str, Any], words: str | None) -> None:
-    stop = chains.of_batches(UNSERVED).stops(draft(**fields))
+    """By Java's answers to these, but for `DELAY` that is no number, which it answers with 1."""
+    stop = batches().stops(draft(**fields))
     assert stop is None if words is None else isinstance(stop, Refusal) and words in stop.remark
+
+
+@pytest.mark.parametrize("properties", [
+    {"DELAY": "1"}, {"TIMER_DELAY_MS": "1000"}, {"DELAY": "1", "TIMER_DELAY_MS": "1000"}])
+def test_a_batch_that_would_wait_is_diverted_and_so_refused(properties: dict[str, str]) -> None:
+    sent = draft(properties=properties)
+    assert batches().stops(sent) is None
+    assert sent.topic in ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
 
 
 @pytest.mark.parametrize(("body", "sys_flag", "code"), [

@@ -27,8 +27,9 @@ from harness.simulation.worlds.brokers import (
 from harness.simulation.worlds.sending import SendMessageRequest
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
+from remoting.headers.sending import ConsumerSendMsgBackRequest
 from remoting.headers.transactions import RecallMessageRequest
-from remoting.record import NOTED, Message, Record, decode, decode_properties, encode_properties
+from remoting.record import NOTED, Message, Record, decode, decode_properties, encode_batch, encode_properties
 
 ALL = {"allAckInSyncStateSet": "true", "minInSyncReplicas": "2"}
 UNIQ = "7F0000010B2C18B4AAC2355A1D8C0001"
@@ -175,6 +176,38 @@ async def test_a_delivered_timer_is_no_timer_again(autojump_clock: MockClock) ->
         node = await made.node()
         await good(made, node, TIMER_DELAY_SEC=2, TIMER_OUT_MS=1)
         await until(lambda: bodies(node) == [b"x"], within_s=1)
+
+
+async def test_what_a_consumer_gives_back_does_not_wait_for_its_timer_again(autojump_clock: MockClock) -> None:
+    """36: its delay level says when it is tried again, and a dead letter waits for nothing."""
+    async with cluster() as made:
+        node = await made.node()
+        await good(made, node, TIMER_DELAY_MS=60_000)
+        await trio.sleep(61)
+        (record,) = records(node)
+        for level in (1, -1):
+            answer = await made.ask(node.address, RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackRequest(
+                record.offset, "G", level, origin_topic="T"))
+            assert answer.code == ResponseCode.SUCCESS, answer.remark
+        assert bodies(node, "%DLQ%G") == [b"x"]
+        await trio.sleep(3)
+        assert bodies(node, "%RETRY%G") == [b"x"]
+
+
+async def test_a_batch_waits_for_no_timer(autojump_clock: MockClock) -> None:
+    """A timer of its request is refused, as nothing could deliver it; those of its messages are theirs, as in Java."""
+    async with cluster() as made:
+        node = await made.node()
+        body = encode_batch([(0, b"x", encode_properties({"TIMER_DELAY_MS": "5000"}))])
+        for properties, code in (("TIMER_DELAY_MS\x015000\x02", ResponseCode.MESSAGE_ILLEGAL),
+                                 ("TIMER_DELIVER_MS\x01far\x02", ResponseCode.MESSAGE_ILLEGAL),
+                                 ("TIMER_DELIVER_MS\x011\x02", ResponseCode.SUCCESS), ("", ResponseCode.SUCCESS)):
+            header = SendMessageRequest(
+                producer_group="P", topic="T", default_topic="TBW102", default_topic_queue_nums=4, queue_id=0,
+                born_timestamp=wall_ms(), properties=properties, reconsume_times=0, unit_mode=False, batch=True)
+            answer = await made.ask(node.address, RequestCode.SEND_MESSAGE, header, body)
+            assert (properties, answer.code) == (properties, code)
+        assert bodies(node) == [b"x", b"x"] and not bodies(node, TIMER)
 
 
 async def test_a_delay_level_wins_over_a_timer(autojump_clock: MockClock) -> None:
