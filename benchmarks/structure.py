@@ -180,9 +180,27 @@ def asserts(tree: Tree, room: str) -> Cell:
 
 
 def is_assertion(node: ast.AST) -> bool:
-    """Whether it is an ``assert``, or the ``require`` of a property, which raises an ``AssertionError``, too."""
-    return isinstance(node, ast.Assert) or (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "require")
+    """Whether it is an ``assert`` that says more than a type, or the ``require`` of a property, which raises an
+    ``AssertionError``, too."""
+    if isinstance(node, ast.Assert):
+        return _says_more(node.test)
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "require"
+
+
+def _says_more(test: ast.expr) -> bool:
+    """Not ``isinstance`` and its like, nor ``is not None``: they repeat for a checker of types what a reader knows."""
+    match test:
+        case ast.BoolOp(values=values):
+            return any(map(_says_more, values))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _says_more(operand)
+        case ast.Call(func=ast.Name(id=name)):
+            return name not in ("isinstance", "issubclass", "callable", "hasattr")
+        case ast.Compare(left=ast.Call(func=ast.Name(id="type"))):
+            return False
+        case ast.Compare(ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            return False
+    return True
 
 
 def unplaced(tree: Tree, room: str) -> Cell:

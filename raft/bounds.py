@@ -71,6 +71,7 @@ def INV_R39(log_bytes: int, segment_bytes: int, tails: int, live: int) -> None:
     snapshots (``tails``) and what quiet groups must keep (``live``); what that has above a segment counts twice, for
     no more is carried than is written. Asked between group commits."""
     most = 2 * segment_bytes + tails + live + max(0, live - segment_bytes)
+    assert most >= 2 * segment_bytes + tails + live, "what must be kept has room"
     require(log_bytes <= most, "INV_R39", f"the log has {log_bytes} bytes, of at most {most}",
             f"{tails} of tails, {live} quiet")
 

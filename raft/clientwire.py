@@ -157,6 +157,7 @@ class Blocks:
             stop = offset + _LENGTH.size + size
             if stop > end:
                 self._due = _LENGTH.size + size
+                assert self._due > end - offset, "the rest has not come"
                 break
             blocks.append(bytes(buffer[offset + _LENGTH.size : stop]))
             offset = stop
@@ -185,6 +186,8 @@ def encode_request(request: Request) -> bytes:
         assert plan is not None
         priorities = None if plan.priorities is None else dict(plan.priorities)
         body.append(cbor2.dumps([dict(plan.voters), dict(plan.learners), priorities]))
+    else:
+        assert op in _BARE, "each request carries what its kind has"
     size = _REQUEST.size + sum(map(len, body))
     try:
         head = _PREFIXED_REQUEST.pack(
@@ -233,6 +236,7 @@ def _take_commands(number: int, body: bytes, commands_max: int) -> list[bytes]:
     for length in lengths:
         commands.append(body[start : start + length])
         start += length
+    assert start == len(body) and len(commands) == count, "commands fill their body"
     return commands
 
 
@@ -283,6 +287,7 @@ def encode_answer(answer: Answer) -> bytes:
         body = cbor2.dumps([
             f"the request was carried out, but its result, a {type(answer.value).__name__}, {problem}: "
             "return None, bool, int, float, str, bytes, or lists and dicts of these"])
+    assert _ANSWER.size + len(body) <= ANSWER_BYTES_MAX, "a client takes no more"
     return _PREFIXED_ANSWER.pack(_ANSWER.size + len(body), answer.id, result, 0, 0) + body
 
 

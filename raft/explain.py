@@ -45,6 +45,7 @@ def _and(words: Iterable[str]) -> str:
 
 
 def _entries(count: int) -> str:
+    assert count >= 0, "nobody is behind by less than nothing"
     return "1 entry" if count == 1 else f"{count} entries"
 
 
@@ -219,7 +220,7 @@ def _no_leader(status: Status) -> Iterator[str]:
 
 def _last_round(status: Status) -> str:
     election = status.election
-    assert election is not None
+    assert election is not None and status.role is Role.CANDIDATE, "only a candidate asks"
     kind = "probe" if election.probe else "vote"
     answers = _and(f"{voter} {answer}" for voter, answer in election.answers) or "nobody answered"
     silent = [name for _, voters in _halves(status) for name in voters if name not in dict(election.answers)]
@@ -368,3 +369,4 @@ SITUATIONS: Final[tuple[tuple[str, Callable[[Status], Iterator[str]]], ...]] = (
     ("log_kept", _log_kept),
 )
 """Name and finder of every situation, the gravest first; ``healthy`` stands alone when none has anything to say."""
+assert len(dict(SITUATIONS)) == len(SITUATIONS), "a name means one situation"

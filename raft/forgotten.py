@@ -67,6 +67,7 @@ def greets(node: Ghost, source: Ghost) -> None:
     if source.life not in lives:
         lives.append(source.life)
         del lives[:-LIVES_MET]
+    assert len(lives) <= LIVES_MET and source.life in lives, "the newest lives are remembered"
     unknown = set(source.met.get(node.directory, ())) - node.own
     node.told_of |= unknown
     if unknown and node.lost is not None and not node.knows:

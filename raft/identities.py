@@ -35,6 +35,7 @@ class Identities:
         if len(self.met) > GUESTS_MAX:  # whoever greets under ever new names must not fill the memory
             guest = next((name for name in self.met if name not in core.membership.members), peer)
             del self.met[guest]
+        assert len(self.met) <= GUESTS_MAX
         self.find_strangers()
         if core.leadership:
             if known is not None or peer in self.strangers:
@@ -47,3 +48,4 @@ class Identities:
         self.strangers = frozenset(
             peer for peer, met in self.met.items()
             if peer in members and members[peer].incarnation and met and members[peer].incarnation != met)
+        assert self.core.node_id not in self.strangers, "nobody greets itself"

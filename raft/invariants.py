@@ -118,7 +118,6 @@ class Checker:
         INV_R2(self, ghost)
         INV_R14_restart(self, ghost, replica, recovered)
         ghost.memory = ghost.disk.copy()
-        ghost.pending.clear()
         ghost.role, ghost.term, ghost.vote = replica.role, replica.term, replica.voted_for
         ghost.commit, ghost.applied = replica.commit_index, replica.applied_index
         ghost.snapshot = ghost.snapshot_seen = replica.log.snapshot.index if replica.log.snapshot else 0
@@ -136,11 +135,13 @@ class Checker:
 
     def lost(self, name: str, copy: Copy | None) -> None:
         """A disk that is down lost its end, or (``copy``) an older copy of it was put back."""
+        assert self.nodes[name].replica is None, "the node is down"
         self.nodes[name].forget(copy)
         self.lapses = True
 
     def settled(self, name: str, recovered: Recovered) -> bool:
         """Whether a disk that is down holds just what was synced, so that a copy of it holds the same."""
+        assert self.nodes[name].replica is None, "a process keeps the disk from being looked at"
         disk = self.nodes[name].disk
         return (disk.term, disk.vote, *disk.end) == (
             recovered.hard_state.term, recovered.hard_state.voted_for, recovered.last_index, recovered.last_term,
@@ -188,6 +189,7 @@ class Checker:
         ghost = self.nodes[name]
         replica = ghost.replica
         assert replica is not None
+        assert not ghost.pending or ghost.pending[-1].token < write.token, "tokens rise"
         ghost.pending.append(write)
         if ghost.full:
             return
@@ -373,6 +375,7 @@ class Checker:
             self.commits.append((event.term, event.index))
         elif event.index > self.commits[-1][1]:
             self.commits[-1] = (self.commits[-1][0], event.index)
+        assert len(self.commits) < 2 or self.commits[-2][0] < self.commits[-1][0], "terms rise"
 
     def _membership_appended(self, ghost: Ghost, replica: Replica, frame: Frame) -> None:
         old = ghost.memory.memberships[-1]

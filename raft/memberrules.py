@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from raft.frame import Frame
 from raft.membership import Membership
+from raft.messages import Role
 from raft.violation import require
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def INV_R16(
 ) -> None:
     """One membership change at a time: the previous one is committed first; joint is entered and left in order."""
     group.counts["INV_R16"] += 1
+    assert old[0] < frame.first, "the former membership stands before the new one"
     require(old[0] <= replica.commit_index, "INV_R16",
             f"{node.name} starts membership {frame.first} while {old[0]} is not committed; commit is",
             replica.commit_index)
@@ -46,6 +48,7 @@ def INV_R17(group: Checker, node: Ghost, old: Membership, new: Membership) -> No
 def INV_R18(group: Checker, node: Ghost, replica: Replica, frame: Frame) -> None:
     """A leader proposes no membership before it has committed an entry of its own term (Ongaro, raft-dev 2015)."""
     group.counts["INV_R18"] += 1
+    assert replica.role is Role.LEADER, "nobody else proposes"
     term, first = node.term_first
     require(term == replica.term and first <= replica.commit_index, "INV_R18",
             f"{node.name} proposes membership {frame.first} in term {replica.term} before it has committed an entry "
@@ -62,6 +65,7 @@ def INV_R19_candidate(group: Checker, node: Ghost, replica: Replica) -> None:
 
 def INV_R19_removed(group: Checker, node: Ghost, replica: Replica) -> None:
     """A leader that is no voter any more stops leading once that is committed. Paper §6."""
+    assert replica.role is Role.LEADER, "it is asked of leaders"
     if replica.membership.votes(node.name):
         return
     group.counts["INV_R19"] += 1

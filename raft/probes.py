@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from raft.explain import diagnose
+from raft.explain import SITUATIONS, diagnose
 from raft.status import Status
 
 UNHEALTHY: Final = ("faulted", "storage_failed")
@@ -34,6 +34,7 @@ def unready(statuses: Iterable[Status]) -> str:
 
 
 def _told(statuses: Iterable[Status], situations: Iterable[str]) -> str:
+    assert dict(SITUATIONS).keys() >= set(situations), "what is looked for has a name"
     lines = []
     for status in statuses:
         found = dict(diagnose(status))

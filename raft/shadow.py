@@ -211,6 +211,7 @@ class Ghost:
 
     def forget(self, copy: Copy | None) -> None:
         """The disk lost its end (None), or became this older copy."""
+        assert self.replica is None, "only a disk that is down loses something"
         if self.lost is None or self.lost.last < self.disk.last:
             self.lost = self.disk.copy()
         if copy is not None:

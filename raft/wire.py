@@ -229,6 +229,7 @@ class Decoder:
                 stop = start + size
                 if stop > end:
                     self._due = HEADER_BYTES + size
+                    assert self._due > end - offset, "the rest has not come"
                     return messages, offset
                 messages.append(_decode(fields, bytes(view[start:stop])))
                 offset = stop

@@ -28,6 +28,7 @@ class Identity:
     broker_id: int
 
     def to_text(self) -> str:
+        assert self.broker_id >= 0, "it is read again"
         return f"{self.cluster_name}#{self.broker_name}#{self.broker_id}"
 
 
@@ -41,6 +42,7 @@ class Application:
     check_code: str = attrs.field(validator=_name)
 
     def to_text(self) -> str:
+        assert self.broker_id >= 0, "it is read again"
         return f"{self.cluster_name}#{self.broker_name}#{self.broker_id}#{self.check_code}"
 
     @property

@@ -60,6 +60,7 @@ class LeaderSearch:
 
     def renewed(self, address: str, sent_ns: int) -> None:
         """The controller there renewed the lease, for a heartbeat that was sent at that time."""
+        assert address in self._controllers, "heartbeats go where the configuration says"
         if sent_ns >= self._renewed_ns:
             self._renewed_ns = sent_ns
             if not self.leads(address):

@@ -204,6 +204,7 @@ RETREATS: Final[Mapping[Retreat, Mapping[Event, tuple[Retreat, tuple[Action, ...
     R.HANDING_OVER: {},
 }
 """What is in no row changes nothing."""
+assert MOVES.keys() == {*State} and RETREATS.keys() == {*Retreat}, "each has a row"
 
 
 class Writes(enum.Enum):
@@ -297,6 +298,7 @@ class RoleMachine:
 
     def hand_over(self) -> None:
         self._retreats(Event.HAND_OVER)
+        assert self.retreat is Retreat.HANDING_OVER, "whatever it was about before"
 
     def stop(self) -> None:
         self.state = State.STOPPED

@@ -716,6 +716,7 @@ class ReplicasManager:
         if self.machine.resigning:
             if not self._successors and self._config.all_ack_in_sync_state_set:
                 self._successors = sorted(members - {self.broker_id}, reverse=True)
+            assert self.broker_id not in self._successors, "others are asked for"
             return []
         actions = self.machine.doubted()
         if not actions:
@@ -738,6 +739,7 @@ class ReplicasManager:
         if members is None:
             held.tick(now_ns)
             return []
+        assert self.broker_id in members, "a master is in its own set"
         self._times.put(Kind.ALTER, now_ns + self._config.retry_ms * NS_PER_MS)
         least = self.gate.announced if self._config.all_ack_in_sync_state_set and self.gate.announced > 1 else None
         header = AlterSyncStateSetRequest(self._config.broker_name, held.self_id, self.role.epoch,

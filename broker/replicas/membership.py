@@ -57,6 +57,7 @@ class Membership(ABC):
             raise identity.IdentityError(f"{identity_path}: {error}") from None
         if isinstance(found, identity.Identity):
             files.remove(identity_path + TEMP)  # a crash may have come before that
+            assert self._read(identity_path + TEMP) is None, "who has an id applies for none"
         self.manager: ReplicasManager = ReplicasManager(config, found, check_code, doubtful_epoch, life=life)
         self._carry = Carrier(self._one, lambda: self.manager.in_sync, advance)
         self._unwritten: Output | None = None
@@ -169,6 +170,7 @@ class Membership(ABC):
 
     def _write(self, output: Output) -> None:
         """Write a file on this thread: at most a few times in a broker's life, before it serves anybody."""
+        assert self._unwritten in (None, output), "one file at a time"
         try:
             match output:
                 case WriteApplication(application=application):

@@ -373,6 +373,7 @@ class MemoryFiles:
             while folder not in self._durable:
                 self._durable[folder] = self._names(folder)
                 folder = folder.rpartition("/")[0]
+        assert not any(file.changes for file in found.values()), "what a crash left is on disk"
 
     def _recover(self, folder: str, survivors: Survivors, found: dict[str, MemoryFile]) -> None:
         durable, now = self._durable.get(folder, {}), self._names(folder)

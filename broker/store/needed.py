@@ -29,6 +29,7 @@ class Needed:
         if begin is None or begin >= offset:
             self.kept_back = 0
             return offset
+        assert 0 <= begin < offset, "something old is needed"
         if not self.kept_back:
             self.say(f"old files of the log stay from {begin} on, for timers or transactions that wait in them")
         self.kept_back = offset

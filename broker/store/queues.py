@@ -79,6 +79,7 @@ class Queues:
 
     def _correct_min(self, key: Queue, queue: ConsumeQueue, log_min: int) -> None:
         queue.correct_min(log_min)
+        assert queue.log_min == log_min, "it knows where the log begins"
         if queue.damaged:
             self.on_damage.call(*key)
 

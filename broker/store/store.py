@@ -148,6 +148,7 @@ class MessageStore:
     def close(self) -> None:
         """Flush everything and say that this store was closed in order. Raises ``StoreFailed``, ``OSError``."""
         self.flush()
+        assert self.log.flushed_offset == self.log.max_offset, "all that was taken is on disk"
         self._files.remove(ABORT)
         self.abandon()
 
@@ -202,6 +203,7 @@ class MessageStore:
         self.mender.restart()
         count = self._queues.delete(topics)
         self.writer.forget_numbers()
+        assert not self.writer.is_numbered, "a queue that comes again begins anew"
         return count
 
 

@@ -107,6 +107,7 @@ class DLedgerRules:
             return VoteDecision(VoteResult.REJECT_TERM_SMALL_THAN_LEDGER)  # 5
         if candidate != me.node_id and self._takes_leadership(me, request):
             return VoteDecision(VoteResult.REJECT_TAKING_LEADERSHIP)  # 6
+        assert request.term == term, "a vote is for the present term"
         adopt_term = term if me.term < term else 0
         return VoteDecision(VoteResult.ACCEPT, adopt_term=adopt_term, grant=True)  # 7
 

@@ -46,7 +46,9 @@ class StrictRules:
 
     def first_delay_ns(self, rng: Random) -> int:
         """As long as any follower waits: before it stopped, this node may have promised a leader its silence."""
-        return self._share(rng, 1.0, 1.5)
+        silence = self._share(rng, 1.0, 1.5)
+        assert silence >= self.lease_ns, "leases outlive the restart of a voter"
+        return silence
 
     def follower_timeout_ns(self, rng: Random, membership: Membership, node_id: str) -> int:
         """U[1, 1.5) election timeouts; members of lower priority wait up to 0.5 more, so that higher ones go first.
@@ -98,6 +100,7 @@ class StrictRules:
             return VoteDecision(VoteResult.REJECT_ALREADY_HAS_LEADER)
         if me.voted_for not in (None, candidate):
             return VoteDecision(VoteResult.REJECT_ALREADY_VOTED)
+        assert request.term == me.term, "a vote is for the present term"
         return VoteDecision(VoteResult.ACCEPT, grant=True)
 
     def _has_fresh_leader(self, me: Voter, candidate: str) -> bool:
@@ -169,6 +172,7 @@ class StrictRules:
         if not agree(valid - set(tally.with_result(*BIGGER_LEDGER))):
             return self._again(rng, 0.5, 1.0)  # the better informed go first
         if agree(tally.with_result(VoteResult.ACCEPT)):
+            assert tally.term > me.term if tally.probe else tally.term == me.term, "the round is not outdated"
             return RoundOutcome(ParseResult.PASSED)
         return self._again(rng, 0.05, 0.25)
 

@@ -70,7 +70,9 @@ def format_directory(files: Files, cluster: str, node_id: str, incarnation: byte
         raise WrongDirectory(f"the directory is neither empty nor formatted; it holds {', '.join(foreign[:3])}")
     body = cbor2.dumps({"format": FORMAT, "cluster": cluster, "node": node_id, "incarnation": incarnation})
     write_small(files, NAME, _MAGIC, body)
-    return Identity(cluster, node_id, incarnation)
+    identity = Identity(cluster, node_id, incarnation)
+    assert read_identity(files) == identity, "the directory is this node's"
+    return identity
 
 
 def check_identity(files: Files, cluster: str, node_id: str) -> Identity:

@@ -98,6 +98,7 @@ def read_block(path: str, data: bytes, header: BlockHeader, offset: int) -> list
                 position += LOCAL_BYTES + len(body)
     except MalformedMessage as error:
         return str(error)
+    assert position == end, "records fill their block"
     packed = _MARK.pack(marks[0]) if len(marks) == 1 else struct.pack(f"<{len(marks)}I", *marks)
     if len(marks) != header.records or crc32c(packed) != header.digest:
         return "the records are not those that the block header vouches for"
@@ -243,6 +244,7 @@ def recover(files: Files, owner: int, *, trust_footers: bool = True) -> Recovery
             raise DamagedLog(segment_path(sequence), 0, head)
         else:
             discarded.append(segment_path(sequence))
+    assert len(discarded) <= 1, "only the newest may have been begun in vain"
     if not heads:
         for path in discarded:
             if find_proof(read_file(files, path), 0, owner, sequences[-1], 1) is not None:

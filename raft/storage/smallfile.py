@@ -42,6 +42,7 @@ def write_small(files: Files, name: str, magic: bytes, body: bytes) -> None:
     file = files.open(staged(name), create=True)
     try:
         file.pwrite([magic + struct.pack("<I", crc32c(body)) + body], 0)
+        assert file.size() == _HEAD_BYTES + len(body), "it is whole before it has its name"
         file.sync()
     finally:
         file.close()

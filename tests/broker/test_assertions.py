@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 import pytest
 
+from benchmarks.structure import Tree, is_assertion
 from broker.ha.acks import PutStatus, QuorumConfig, need_of
 from broker.ha.config import NS_PER_MS, HaConfig
 from broker.ha.epochs import EpochList
@@ -25,6 +26,7 @@ from broker.ha.master import LogView
 from broker.ha.taking import BecomeMaster, BecomeSlave
 from broker.ha.wire import Ack, MasterHandshake, SlaveHandshake
 from broker.replicas.lease import Gate
+from broker.replicas.manager import ManagerConfig
 from broker.replicas.outputs import Serve
 from broker.replicas.timetable import Kind
 from broker.replicas.underway import UnderWay
@@ -39,6 +41,7 @@ from broker.store.store import MessageStore, StoreConfig
 from remoting.bodies.controller import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo
 from remoting.codes import RequestCode
 from remoting.command import response
+from remoting.daemon import files as daemon
 from remoting.record import Message, encode, size_of
 
 ONE = Message(b"Orders", b"body", 0)
@@ -141,6 +144,19 @@ def a_lease_renewed(leader: Any) -> None:
 
 def a_first_lease(lease: Any) -> None:
     lease.Lease(SECOND).answered(0, True)
+
+
+def an_identity_and_its_application(membership: Any) -> None:
+    files = daemon.MemoryFiles()
+    files.replace("id", b"cluster#group#1")
+    files.replace("id-temp", b"cluster#group#1#code")
+    heir = type("Heir", (membership.Membership,), dict.fromkeys(membership.Membership.__abstractmethods__))
+    heir(ManagerConfig("cluster", "group", "here:1", ("there:1",)), files=files, identity_path="id", check_code="code",
+         log_state=None, advance=None, doubtful_epoch=0, life=None)
+
+
+def an_identity_read_and_written(identity: Any) -> None:
+    assert identity.load("cluster", "group", "cluster#group#1", None).to_text()
 
 
 def a_role(machine: Any) -> None:
@@ -281,6 +297,10 @@ def a_changed_queue(queues: Any) -> None:
     every.to_sync()
 
 
+def files_of_which_none_is_needed(needed: Any) -> None:
+    assert needed.Needed(print, begin=lambda: 100).spare(100) == 100
+
+
 def bytes_that_go_on(recent: Any) -> None:
     one = recent.Recent()
     one.wrote(b"abc", 0)
@@ -376,11 +396,15 @@ INSIDE = [
     Inside("broker.ha.wire", "range(max(1, first - EPOCHS_MAX + len(told)), first)", "range(1, first)", a_late_epoch),
     Inside("broker.replicas.carrying", "while self._outputs:", "if self._outputs:", two_outputs),
     Inside("broker.replicas.demand", "self._gate().announce(wanted.min_in_sync_replicas)", "pass", a_higher_minimum),
+    Inside("broker.replicas.identity", "return fields, int(fields[2])", "return fields, -int(fields[2])",
+           an_identity_read_and_written),
     Inside("broker.replicas.leader", "self._lead_by(address)  # who", "pass  # who", a_lease_renewed),
     Inside("broker.replicas.lease", "self.granted or renewed is not None", "self.granted", a_first_lease),
     Inside("broker.replicas.machine", "self.role, self.target = role, None", "self.target = None", a_role),
     Inside("broker.replicas.manager", 'return f"the broker has no role: {machine.state.value}"', 'return ""',
            a_first_tick),
+    Inside("broker.replicas.membership", "files.remove(identity_path + TEMP)  # a", "pass  # a",
+           an_identity_and_its_application),
     Inside("broker.replicas.probing", " and each.broker_id not in but", "", a_group_of_three),
     Inside("broker.replicas.timetable", ' and (kind, "") not in self._waits', "", a_kind_that_waits),
     Inside("broker.replicas.underway", "if kind is not None and times.waits(kind, slot):", "if False:",
@@ -404,6 +428,7 @@ INSIDE = [
     Inside("broker.store.mending", "        walk.write()\n        if walk.is_partial:", "        if walk.is_partial:",
            a_damaged_queue),
     Inside("broker.store.messages", "low = middle + 1", "low = middle + 2", two_messages_of_a_second),
+    Inside("broker.store.needed", "begin >= offset", "begin > offset", files_of_which_none_is_needed),
     Inside("broker.store.queues", "del self._changed[queue]", "pass", a_changed_queue),
     Inside("broker.store.recent", "room[:at], offset - kept", "room[:at], offset", bytes_that_go_on),
     Inside("broker.store.retention", "newest_ms[: config.delete_files_batch_max]:", "newest_ms:", many_old_files),
@@ -438,3 +463,10 @@ def test_a_planted_defect_ends_in_an_assertion(inside: Inside) -> None:
     raised_in = traceback.extract_tb(caught.value.__traceback__)[-1].filename
     assert "broker" in Path(raised_in).parts[-3:] and raised_in != __file__, "no assertion of this test"
     assert sys.modules[inside.module] is module
+
+
+def test_each_core_that_asserts_has_a_planted_defect() -> None:
+    tree = Tree(Path(__file__).parents[2])
+    cores = [each for room in ("broker.ha", "broker.replicas", "broker.store") for each in tree.of(room)
+             if "core" in each.kinds]
+    assert {inside.module for inside in INSIDE} == {each.name for each in cores if any(map(is_assertion, each.nodes))}

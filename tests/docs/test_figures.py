@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 
@@ -53,7 +54,8 @@ def tree(tmp_path: Path) -> Tree:
     methods = "".join(f"    def m{number}(self): pass\n" for number in range(31))
     files = {
         "pyproject.toml": SETTINGS,
-        "raft/log.py": 'def f():\n    """Cuts."""\n    assert True\ndef g():\n    """Cuts the log at that index."""\n',
+        "raft/log.py": 'def f():\n    """Cuts."""\n    assert len("a")\n    assert f is not None\n'
+                       'def g():\n    """Cuts the log at that index."""\n',
         "raft/disk.py": "class Cut: pass\nclass _Own: pass\n",
         "raft/sim/world.py": "class Cut: pass\nclass _Own: pass\n",
         "raft/new.py": f"class Replica:\n{methods}",
@@ -85,7 +87,7 @@ def tree(tmp_path: Path) -> Tree:
         word for word in structure.BROKER_WORDS if word not in ("fence", "share"))),
     ("homonyms", "raft", (1, 2), ("Cut: raft.disk, raft.sim.world",)),
     ("docstrings", "raft", (1, 2), ("raft.log:1: Cuts.",)),
-    ("untested", "raft", (34, 41), ("raft.new: 32", "raft.disk: 2")),
+    ("untested", "raft", (34, 42), ("raft.new: 32", "raft.disk: 2")),
     ("large", "raft", (1, 5), ("Replica: 31",)),
     ("methods", "raft.Replica", (31, 31), ()),
     ("methods", "raft.Node", (0, 0), ()),
@@ -95,6 +97,23 @@ def test_a_figure_counts_what_it_says(tree: Tree, key: str, room: str, cell: tup
     found = FIGURES[key].count(tree, room)
     assert (found.count, found.of) == cell
     assert found.which == which
+
+
+@pytest.mark.parametrize(("statement", "counts"), [
+    ("assert end <= size", True),
+    ("assert is_whole(end)", True),
+    ("assert x is None", True),
+    ("assert isinstance(x, int) and x > 0", True),
+    ("require(end <= size, 'INV_R1', 'too long')", True),
+    ("assert isinstance(x, int)", False),
+    ("assert not isinstance(x, int)", False),
+    ("assert type(x) is int", False),
+    ("assert x is not None", False),
+    ("assert x is not None and isinstance(y, str)", False),
+    ("check(end <= size)", False),
+])
+def test_an_assertion_says_more_than_a_type(statement: str, counts: bool) -> None:
+    assert any(map(structure.is_assertion, ast.walk(ast.parse(statement)))) is counts
 
 
 def test_what_is_new_in_a_figure_is_told_whatever_line_it_stands_on(tree: Tree) -> None:

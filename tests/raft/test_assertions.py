@@ -14,32 +14,44 @@ from importlib import import_module
 from pathlib import Path
 from random import Random
 from types import FunctionType, ModuleType
+from typing import Any, cast
 
 import attrs
 import pytest
 
+from benchmarks.structure import Tree, is_assertion
 from raft import violation
+from raft.bounds import INV_R39
+from raft.clientwire import Op, Request, decode_request, encode_request
 from raft.examples.dictionary import Dictionary, Put
 from raft.examples.locks import Acquire, Locks
 from raft.examples.queue import OpenSession, Pop, Push, Queue
+from raft.explain import explain
+from raft.forgotten import LIVES_MET, greets
 from raft.frame import Kind, build
 from raft.groups import DEFAULT_GROUP, Origin, write_origin
 from raft.held import HELD_MAX, Held
 from raft.hello import HelloRefusal, encode_greeting
+from raft.identities import GUESTS_MAX
 from raft.lives import Lives
 from raft.membership import Desired, Member, Membership, next_step
-from raft.messages import HardState, Send, VoteReply, Write
+from raft.messages import Append, HardState, Role, Send, VoteReply, Write
+from raft.probes import unready
+from raft.shadow import Ghost
 from raft.sim import campaign
 from raft.sim.disk import VirtualDisk, seeded
 from raft.sim.tape import Tape
-from raft.status import RefusalKind
+from raft.status import ElectionStatus, RefusalKind
 from raft.storage.blocks import LocalKind, Position, encode_block, encode_local
 from raft.storage.catalog import Catalog, Segment
 from raft.storage.identity import format_directory
 from raft.storage.inlining import InlinePolicy
 from raft.storage.model import LogImage
 from raft.storage.segment import SegmentStorage
-from tests.raft.alone import DLEDGER, Node
+from raft.storage.smallfile import write_small
+from raft.wire import Decoder, encode
+from tests.raft.alone import DLEDGER, NOW, Node
+from tests.raft.statuses import make_status
 
 SEEDS = 8
 
@@ -124,34 +136,88 @@ def a_short_record() -> None:
                  chain=0)
 
 
+def a_message_in_two_parts() -> None:
+    frame = build(kind=Kind.COMMANDS, group=1, term=1, first=1, payloads=[b"a"], wall_ms=0, chain=0)
+    data, decoder = b"".join(encode(Append(1, 1, 1, 1, 0, 0, 0, 0, [frame]))), Decoder(1 << 20)
+    assert [len(decoder.feed(part)) for part in (data[:-1], data[-1:])] == [0, 1]
+
+
+def two_commands_at_once() -> None:
+    block = encode_request(Request(1, Op.PROPOSE_MANY, commands=(b"a", b"bc")))[4:]
+    assert decode_request(block, 2).commands == [b"a", b"bc"]
+
+
+def a_former_candidate() -> None:
+    assert explain(make_status(role=Role.FOLLOWER, leader=None, election=ElectionStatus(
+        round=1, probe=True, asked_term=8, answers=())))
+
+
+def a_peer_that_starts_again_and_again() -> None:
+    node, source = (Ghost(name, bytes(16), Membership()) for name in ("n0", "n1"))
+    source.replica = cast(Any, object())
+    for source.life in range(1, LIVES_MET + 2):
+        greets(node, source)
+
+
+def a_guest_too_many() -> None:
+    replica = Node().replica
+    for number in range(GUESTS_MAX + 1):
+        replica.identities.meet(NOW, f"guest{number}", bytes(16))
+
+
+def a_directory_that_is_formatted() -> None:
+    format_directory(VirtualDisk(seeded(1)), "c", "n", bytes(range(16)))
+
+
+def a_small_file() -> None:
+    write_small(VirtualDisk(seeded(1)), "note", b"QRxx", b"short")
+
+
 @attrs.frozen
 class Planted:
-    """``old`` of ``module`` becomes ``new``; ``meet`` goes through it."""
+    """``old`` of ``module`` becomes ``new``; ``meet`` goes through it. ``noticed_by``: another module's assertion."""
 
     module: str
     old: str
     new: str
     meet: Callable[[], object] = a_simulated_run
+    noticed_by: str = ""
+
+    @property
+    def core(self) -> str:
+        """Whose assertion it is for."""
+        return self.noticed_by or self.module
 
 
 PLANTED = [
+    Planted("raft.bounds", "max(0, live - segment_bytes)\n", "live - segment_bytes\n", lambda: INV_R39(0, 100, 0, 0)),
     Planted("raft.candidacy", "self._tally, self._round_deadline = None, NEVER\n        outcome",
             "self._round_deadline = NEVER\n        outcome"),
     Planted("raft.changes", "        if not self.free:\n            return\n        current", "        current"),
+    Planted("raft.clientwire", "        start += length\n", "        start += length + 1\n", two_commands_at_once),
     Planted("raft.examples.dictionary", "self.version += 1", "pass", lambda: Dictionary().apply(Put("a", b"b"))),
     Planted("raft.examples.locks", '{"token": self.last_token, ', '{"token": self.last_token + 1, ',
             lambda: Locks().apply(Acquire("a", "me"))),
     Planted("raft.examples.queue", "len(command.item) + 1", "len(command.item)", a_queue_emptied),
+    Planted("raft.explain", "election is not None and status.role is Role.CANDIDATE:", "election is not None:",
+            a_former_candidate),
     Planted("raft.following", "            if decision.adopt_term > core.term:\n", "            if False:\n"),
+    Planted("raft.forgotten", "del lives[:-LIVES_MET]", "pass", a_peer_that_starts_again_and_again),
     Planted("raft.frame", "            start = end\n", "            start = end + 1\n", a_frame_of_two),
     Planted("raft.groups", "return 1", "return 2",
             lambda: write_origin(VirtualDisk(seeded(1)), 1, Origin(DEFAULT_GROUP, Membership(())))),
     Planted("raft.held", "if len(sends) > HELD_MAX:", "if False:", a_hundred_words_held_back),
     Planted("raft.hello", "[:2_000]", "[:9_000]", a_long_refusal),
+    Planted("raft.identities", "del self.met[guest]", "pass", a_guest_too_many),
+    Planted("raft.invariants", "node.disk = standing\n            node.pending.clear()", "node.disk = standing"),
+    Planted("raft.invariants", "if replica.role is Role.LEADER and frame.term", "if frame.term",
+            noticed_by="raft.memberrules"),
     Planted("raft.leadership", "self.uncommitted_bytes -= uncommitted.popleft()[1]", "uncommitted.popleft()"),
     Planted("raft.lives", "[*self._own, self.now][-OWN_MAX:]", "[self.now, *self._own][-OWN_MAX:]", two_lives),
     Planted("raft.log", "self.durable_index = min(self.durable_index, last)", "pass"),
     Planted("raft.membership", "    if missing or any(", "    if any(", a_new_voter),
+    Planted("raft.probes", "_told(known, UNREADY)", "_told(known, (*UNREADY, 'leaderless'))",
+            lambda: unready([make_status()])),
     Planted("raft.progress", "self.inflight_bytes -= inflight.popleft()[1]", "inflight.popleft()"),
     Planted("raft.reads", "and leadership.own_term_committed:", ":"),
     Planted("raft.regaining", "self.deadline = core.now + core.silence_ns", "self.deadline = core.now"),
@@ -167,6 +233,8 @@ PLANTED = [
             a_short_record),
     Planted("raft.storage.catalog", "            if span.end.index <= end.index:\n                break\n", "",
             a_cut_that_takes_nothing),
+    Planted("raft.storage.identity", '"incarnation": incarnation})', '"incarnation": incarnation[::-1]})',
+            a_directory_that_is_formatted),
     Planted("raft.storage.inlining", "elif self._next_backoff > BACKOFF_WRITES:", "else:",
             lambda: InlinePolicy(1.0).took(0)),
     Planted("raft.storage.memory", "del self.frames[at:], self.firsts[at:]",
@@ -174,10 +242,12 @@ PLANTED = [
     Planted("raft.storage.model", "if f.first < write.truncate_from", "if f.first <= write.truncate_from",
             a_cut_and_another_end),
     Planted("raft.storage.recovery", "recovery.catalog.begin(segment)", "pass", a_directory_opened_again),
+    Planted("raft.storage.smallfile", "crc32c(body)) + body]", "crc32c(body))]", a_small_file),
     Planted("raft.tracker", "for peer in core.membership.everyone if peer != core.node_id}",
             "for peer in core.membership.everyone}"),
     Planted("raft.transfer", "if core.now >= self.deadline:", "if core.now > 0:"),
     Planted("raft.voting", "        if decision.adopt_term > core.term:\n", "        if False:\n"),
+    Planted("raft.wire", "self._due = HEADER_BYTES + size", "self._due = HEADER_BYTES", a_message_in_two_parts),
     Planted("raft.writes", "self.unsynced_bytes -= size", "self.unsynced_bytes -= 2 * size"),
 ]
 
@@ -216,7 +286,7 @@ def says_nothing(holds: bool, id: str, message: str, *facts: object) -> None:  #
     """In place of ``require``."""
 
 
-@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.module)
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.core)
 def test_a_planted_defect_ends_in_an_assertion(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(violation.require, "__code__", says_nothing.__code__)
     plant(planted, monkeypatch)
@@ -232,3 +302,9 @@ def test_a_planted_defect_ends_in_an_assertion(planted: Planted, monkeypatch: py
 @pytest.mark.parametrize("meet", dict.fromkeys(each.meet for each in PLANTED))
 def test_without_the_defect_it_ends_well(meet: Callable[[], object]) -> None:
     meet()
+
+
+def test_each_core_that_asserts_has_a_planted_defect() -> None:
+    cores = [each for each in Tree(Path(__file__).parents[2]).of("raft") if "core" in each.kinds]
+    asserting = {each.name for each in cores if any(map(is_assertion, each.nodes))}
+    assert {planted.core for planted in PLANTED} == asserting

@@ -64,7 +64,7 @@ class Group:
         self, name: str, *, frames: tuple[Frame, ...] = (), hard: HardState | None = None, truncate: int = 0,
     ) -> None:
         """A forged write, as if the node's replica had put it out."""
-        self.checker.written(name, Write(10**6, 1, None, truncate, hard, list(frames)))
+        self.checker.written(name, Write(10**6 + len(self.ghost(name).pending), 1, None, truncate, hard, list(frames)))
 
     def frame(self, payload: bytes, kind: Kind = Kind.COMMANDS, first: int = 0) -> Frame:
         """A frame of the leader's term, behind its last or at ``first``."""
