@@ -19,6 +19,8 @@ ANSWERS = {
     "who decides a role": ("docs/explanation/way-of-a-failover.md", "who-decides-a-role", "active controller"),
     "what keeps a decided transaction": (
         "docs/reference/transactions.md", "what-keeps-a-decided-transaction", "log of every replica"),
+    "what would another log change": (
+        "docs/explanation/map-of-the-broker.md", "what-another-log-would-change", "implements `Log`"),
 }
 """Page, heading, and a word of the answer that stands below it."""
 
