@@ -11,8 +11,8 @@ from typing import Protocol
 from broker.abroad.tickets import Ticket
 from remoting.record import Message, Record
 
-Told = Callable[[str], None]
-"""Hears why records are not stored; "": they are."""
+Told = Callable[[str, bool], None]
+"""Hears why records are not stored, "" if they are; and whether they may be though, as nobody knows."""
 Stored = Callable[[Ticket | str], None]
 """Hears who holds them, or why nobody does."""
 Found = Callable[[Mapping[int, Record], frozenset[int]], None]
@@ -43,7 +43,7 @@ class Nowhere:
         stored("no other group is known")
 
     def store_at(self, ticket: Ticket, records: Sequence[Message], told: Told) -> None:
-        told("no other group is known")
+        told("no other group is known", False)
 
     def read(self, broker_name: str, topic: str, queue_id: int, offsets: Sequence[int], found: Found) -> None:
         found({}, frozenset())

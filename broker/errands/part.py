@@ -119,7 +119,7 @@ class ErrandsPart(Part):
 
     def store_at(self, ticket: Ticket, records: Sequence[Message], told: Told) -> None:
         if self._nursery is None or self._under_way >= UNDER_WAY_MAX:
-            told(f"{self._under_way} requests are under way to other masters")
+            told(f"{self._under_way} requests are under way to other masters", False)
             return
         self._under_way += 1
         self._nursery.start_soon(self._store_at, ticket, records, told)
@@ -150,6 +150,8 @@ class ErrandsPart(Part):
     async def _store_at(self, ticket: Ticket, records: Sequence[Message], told: Told) -> None:
         why = "no master of the cluster is known to hold the checkpoint of this receipt"
         tried: list[Refuge] = []
+        stored = False
+        """Perhaps, and perhaps only some."""
         try:
             for anew in (False, True):
                 there = [attrs.evolve(place, queue_id=ticket.queue)
@@ -157,15 +159,16 @@ class ErrandsPart(Part):
                          if ticket.is_of(place.broker_name)]
                 if not there or [place.address for place in there] == [place.address for place in tried]:
                     continue  # nobody, or those who were asked
-                tried = there
-                problems = [(place, (await self._send_all(place, records))[0]) for place in there]
-                why = next((f"{place.broker_name}, {place.address}: {problem}" for place, problem in problems
+                tried, before, stored = there, stored, True
+                outcomes = [(place, *await self._send_all(place, records)) for place in there]
+                stored = before or any(not problem or some for _, problem, some in outcomes)
+                why = next((f"{place.broker_name}, {place.address}: {problem}" for place, problem, _ in outcomes
                             if problem), "")
                 if not why:
                     return
         finally:
             self._end(why)
-            told(why)
+            told(why, stored)
 
     def _end(self, why: str) -> None:
         self._under_way -= 1

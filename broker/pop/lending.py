@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import attrs
 
-from broker.abroad.others import Abroad
+from broker.abroad.others import Abroad, Told
 from broker.abroad.tickets import Acked, Ticket
 from broker.offsets import OffsetTable
 from broker.pop.chain import Checkpoints, Underway
@@ -123,7 +123,9 @@ class Lending:
             if all(link.settled for link in each.links):
                 self._when_kept(partial(each.done, each.ticket.number))
             elif any(link.gone and not link.settled for link in each.links):
-                self._take_back(each.checkpoints, each.ticket)
+                # Of a queue whose offset has moved nobody else would give the messages: they come back.
+                self._take_back([checkpoint for checkpoint, link in zip(each.checkpoints, each.links, strict=True)
+                                 if not link.settled], each.ticket)
                 each.done(self.why_not or BEHIND_NOTHING)
             else:
                 self._given.append(each)
@@ -139,12 +141,15 @@ class Lending:
         for each in checkpoints:
             ack = BatchAckMessage(each.offsets, each.start_offset, each.group, each.topic, each.queue_id,
                                   each.pop_time_ms, each.broker_name)
-            self.ack(ticket, [(ack, each.invisible_ms)], lambda why_not: None)
+            self._send(ticket, [(ack, each.invisible_ms)], lambda why_not, stored: None)
 
     # --- what is acknowledged ----------------------------------------------------------------------------------
 
     def ack(self, ticket: Ticket, acks: Sequence[tuple[Ack, int]], told: Callable[[str], None]) -> None:
         """Of checkpoints that another group's master holds, with the times for which their messages were given."""
+        self._send(ticket, acks, lambda why_not, stored: told(why_not))
+
+    def _send(self, ticket: Ticket, acks: Sequence[tuple[Ack, int]], told: Told) -> None:
         self._abroad.store_at(ticket, [_made(
             self._records.ack(ack, 0, invisible_ms) if isinstance(ack, AckMessage)
             else self._records.batch_ack(ack, 0, invisible_ms)) for ack, invisible_ms in acks], told)
@@ -169,19 +174,19 @@ class Lending:
 
     def change(self, checkpoint: CheckPoint, ack: AckMessage, revive_qid: int, invisible_ms: int, done: Lent) -> None:
         """The message comes back at another time: first the new checkpoint is stored, at the same master if that takes
-        it, then the old one's acknowledgement. If that fails the new one is taken back."""
+        it, then the old one's acknowledgement. Only if that is surely not stored the new one is taken back."""
         old = Ticket.read(revive_qid)
 
         def stored(outcome: Ticket | str) -> None:
             if isinstance(outcome, str):
                 done(outcome)
             elif old is not None:
-                self.ack(old, [(ack, invisible_ms)], partial(told, outcome))
+                self._send(old, [(ack, invisible_ms)], partial(told, outcome))
             else:
                 self.note([(ack, invisible_ms)], revive_qid, partial(told, outcome))
 
-        def told(ticket: Ticket, why_not: str) -> None:
-            if why_not:
+        def told(ticket: Ticket, why_not: str, stored: bool = False) -> None:
+            if why_not and not stored:
                 self._take_back([checkpoint], ticket)
             done(why_not or ticket.number)
 

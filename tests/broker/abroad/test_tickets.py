@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.abroad.others import Nowhere
 from broker.abroad.tickets import QUEUES, Acked, AckedHere, Ticket
 from remoting.bodies.popping import AckMessage
 from remoting.receipts import ORDERED
@@ -50,11 +49,3 @@ def test_what_is_acknowledged_is_read_from_its_name(
 def test_a_name_that_nobody_writes_is_none(name: str) -> None:
     found = Acked.read(name, 0, "a")
     assert found is None or found.found.broker_name == "a"
-
-
-def test_a_broker_that_knows_no_others() -> None:
-    said = list[object]()
-    Nowhere().store("T", [], said.append, said.append)
-    Nowhere().store_at(Ticket(1, 1), [], said.append)
-    Nowhere().read("b", "T", 0, [1], lambda found, gone: said.append((dict(found), gone)))
-    assert said == 2 * ["no other group is known"] + [({}, frozenset())]

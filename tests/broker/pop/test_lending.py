@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.abroad.tickets import Ticket
+from broker.abroad.others import Found, Stored, Told
+from broker.abroad.tickets import Acked, Ticket
 from broker.errands.part import ErrandsPart
 from broker.ledger import part as ledger_part
 from broker.ledger.entries import Subject
+from broker.offsets import OffsetTable
+from broker.offsets.table import OffsetsConfig
+from broker.pop.chain import Checkpoints
+from broker.pop.lending import Lending
 from broker.pop.part import PopPart
-from broker.store.tables import SubscriptionGroup
+from broker.pop.progress import Key
+from broker.pop.records import Records
+from broker.pop.records import read as read_record
+from broker.rules import Chain
+from broker.standing import Role, Standing
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, until, wall_ms
 from remoting.bodies.namesrv import TopicConfig
-from remoting.bodies.popping import BatchAck, BatchAckRequest, bits_of
+from remoting.bodies.popping import AckMessage, BatchAck, BatchAckRequest, CheckPoint, bits_of
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.errors import ConnectionClosed
+from remoting.record import Message
 from tests.broker.escape.test_part import two_groups
 from tests.broker.ledger.test_part import ledger
 from tests.broker.pop.poppers import back, bodies, pop, records_of, reviving, stored, values
 from tests.broker.pop.test_acting import copied, popped, sent, taken_up
 from tests.broker.pop.world import Popped, Popper, offset, pop_records
 from tests.broker.standin.test_part import ACTING, info, may_deliver
+
+if TYPE_CHECKING:
+    from broker.puts import Puts
 
 REFUSED = "[REJECTREQUEST]system busy, start flow control for a while"
 
@@ -411,22 +424,108 @@ async def test_messages_of_a_broker_that_nobody_knows_hold_nothing_up(autojump_c
         assert bodies(node) == [b"before"] and reviving(node).counters.gone == 0
 
 
-@pytest.mark.parametrize(("what", "words"), [
-    ("topic", "topic[U] not exist here"), ("permission", "the topic[T] cannot be read here"),
-    ("group", "subscription group [G] does not exist"), ("consuming", "subscription group no permission, G"),
-    ("own", ""), ("ack", "")])
-async def test_which_checkpoints_of_others_are_taken(what: str, words: str, autojump_clock: MockClock) -> None:
-    async with cluster() as made:
-        node = await made.node(autoCreateSubscriptionGroup="false")
-        await made.send(node.address, b"before")
-        if what != "group":
-            node.groups.update([SubscriptionGroup("G", consume_enable=what != "consuming")])
-        if what == "permission":
-            node.topics.update([TopicConfig("T", 1, 1, 2)])
-        topic, broker = "U" if what == "topic" else "T", "a" if what == "own" else "b"
-        names = f"%RETRY%G_{topic}@0@1@G@5@{broker}@ck"
-        answer = await made.send(
-            node.address, b"{}", topic=reviving(node).topic,
-            properties=f"TAGS\x01{'ack' if what == 'ack' else 'ck'}\x02UNIQ_KEY\x01{names}\x02"
-                       f"TIMER_DELIVER_MS\x01{wall_ms() + 10_000}\x02")
-        assert (answer.code == ResponseCode.SUCCESS, answer.remark or "") == (not words, words), answer
+# --- alone, with masters that answer by hand ------------------------------------------------------------------------
+
+
+@attrs.define(eq=False)
+class Others:
+    """Masters of other groups, which answer by hand."""
+
+    stores: list[Stored] = attrs.field(factory=list)
+    sent: list[tuple[list[tuple[int, int, int]], Told]] = attrs.field(factory=list)
+    """Acknowledgements: of which checkpoints, by queue, first offset and time."""
+
+    def store(self, topic: str, records: Sequence[Message], stored: Stored, left_over: Callable[[Ticket], None],
+              first: Ticket | None = None) -> None:
+        self.stores.append(stored)
+
+    def store_at(self, ticket: Ticket, records: Sequence[Message], told: Told) -> None:
+        acks = [read_record(record) for record in records]
+        assert not any(isinstance(each, CheckPoint) for each in acks)
+        self.sent.append(([(each.queue_id, each.start_offset, each.pop_time_ms) for each in acks], told))
+
+    def read(self, broker_name: str, topic: str, queue_id: int, offsets: Sequence[int], found: Found) -> None:
+        raise AssertionError("nothing is read")
+
+
+class Paper:
+    """A ledger that keeps all at once, or has no room."""
+
+    def __init__(self, *, room: bool = True) -> None:
+        self.room = room
+
+    def acked(self, each: Acked) -> bool:
+        return self.room
+
+    def when_kept(self, call: Callable[[], None]) -> None:
+        call()
+
+
+@attrs.define(eq=False, slots=False)
+class Lender:
+    """A slave that acts: what it lends, and where its group is."""
+
+    others: Others = attrs.field(factory=Others)
+    offsets: dict[Key, int] = attrs.field(factory=dict)
+    said: list[int | str] = attrs.field(factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        self.chain = Checkpoints(self.offsets.__setitem__)
+        self.lending = Lending(
+            self.others, Records("c", bytes(8), lambda: 1_000, Chain()), self.chain,
+            OffsetTable(OffsetsConfig(), lambda: 1_000), Standing("c", "a", "a:1", Role.acting(1)),
+            cast("Puts", None), lambda: "")
+        self.lending.enabled, self.lending.ledger = True, Paper()
+
+    def give(self, *places: tuple[int, int]) -> None:
+        """A POP that takes the message at that offset of each queue."""
+        self.lending.give([made_for(queue, at) for queue, at in places], [
+            self.chain.add(("T", "G", queue), at, at + 1, at + 1) for queue, at in places], self.said.append)
+
+
+def made_for(queue: int, at: int) -> CheckPoint:
+    return CheckPoint(at, 1_000, 5_000, 1, queue, "T", "G", diffs=[0], broker_name="a")
+
+
+HELD = Ticket.of("b", 0)
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_queue_whose_offset_has_moved_is_not_taken_back_with_another(refused: bool) -> None:
+    lender = Lender()
+    lender.give((1, 0))
+    lender.give((0, 0), (1, 1))
+    early, late = lender.others.stores
+    late(HELD)
+    assert lender.offsets == {("T", "G", 0): 1} and lender.said == [], "queue 1 waits for the first POP"
+    if refused:
+        early("nobody takes it")
+    else:
+        lender.chain.clear()  # the master is back
+        lender.lending.look()
+    assert [each for each in lender.said if isinstance(each, int)] == []
+    assert [acks for acks, _ in lender.others.sent] == [[(1, 1, 1_000)]], (
+        "the message of queue 0 is behind its group's offset: it must come back")
+
+
+@pytest.mark.parametrize(("why_not", "stored", "back"), [
+    ("nobody knows", True, False), ("there is no such master", False, True), ("", True, False)])
+def test_a_new_time_is_taken_back_only_if_the_old_one_surely_stays(why_not: str, stored: bool, back: bool) -> None:
+    lender = Lender()
+    old = AckMessage(5, 5, "G", "T", 0, 900, "a")
+    lender.lending.change(made_for(0, 5), old, HELD.number, 5_000, lender.said.append)
+    lender.others.stores[0](HELD)
+    ((acks, told),) = lender.others.sent
+    assert acks == [(0, 5, 900)]
+    told(why_not, stored)
+    assert lender.said == [why_not or HELD.number]
+    assert [acks for acks, _ in lender.others.sent[1:]] == ([[(0, 5, 1_000)]] if back else [])
+
+
+def test_a_new_time_is_taken_back_when_the_ledger_has_no_room_for_the_old() -> None:
+    lender = Lender()
+    lender.lending.ledger = Paper(room=False)
+    lender.lending.change(made_for(0, 5), AckMessage(5, 5, "G", "T", 0, 900, "a"), 0, 5_000, lender.said.append)
+    lender.others.stores[0](HELD)
+    assert lender.said == ["the ledger is full: what else is acknowledged waits for the master"]
+    assert [acks for acks, _ in lender.others.sent] == [[(0, 5, 1_000)]]
