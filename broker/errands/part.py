@@ -24,6 +24,7 @@ from broker.escape.letters import Refuge, places
 from broker.part import Part
 from broker.standing import Standing
 from broker.topics.names import revive_topic
+from remoting.bodies.broker import HARuntimeInfo
 from remoting.bodies.namesrv import TopicRouteData
 from remoting.client import Client
 from remoting.codes import RequestCode, ResponseCode
@@ -262,7 +263,7 @@ class ErrandsPart(Part):
         gone: set[int] = set()
         why = ""
         try:
-            address = await self._address(broker_name, topic)
+            address, is_id0 = await self._address(broker_name, topic)
             left = offsets if address else []
             why = "" if address else "name servers do not know it"
             while left:
@@ -273,7 +274,7 @@ class ErrandsPart(Part):
                 if here == left:
                     break
                 left = here
-            if gone and not await self._is_master(address):
+            if gone and not (is_id0 and await self._is_master(address)):
                 gone.clear()
         except (RemotingError, HeaderError, BodyError, DamagedRecord) as error:
             why = str(error)
@@ -288,16 +289,16 @@ class ErrandsPart(Part):
                     "broker": broker_name, "topic": topic, "queue": queue_id, "offsets": unread, "why": why})
             found(records, frozenset(gone))
 
-    async def _address(self, broker_name: str, topic: str) -> str:
-        """Of the broker with id 0, or whoever is listed in its place; "": nobody is."""
+    async def _address(self, broker_name: str, topic: str) -> tuple[str, bool]:
+        """Of the broker with id 0, and True, or whoever is listed in its place; "": nobody is."""
         for name in (topic, self._revive_topic):
             route = await self._ask_route(name)
             for each in () if route is None else route.broker_datas:
                 if each.broker_name == broker_name and each.cluster in (None, self._standing.cluster_name):
                     address = each.broker_addrs.get(MASTER) or next(iter(each.broker_addrs.values()), "")
                     if address:
-                        return address
-        return ""
+                        return address, MASTER in each.broker_addrs
+        return "", False
 
     async def _pull(self, address: str, topic: str, queue_id: int,
                     offsets: Sequence[int]) -> tuple[int, dict[int, Record]]:
@@ -317,9 +318,12 @@ class ErrandsPart(Part):
                                  if record.queue_offset in wanted and record.message.topic == topic.encode()}
 
     async def _is_master(self, address: str) -> bool:
-        """And not a slave in its place, whose log may begin later. Raises ``RemotingError``, ``BodyError``."""
-        answer = await self._client.call(address, Command(RequestCode.GET_BROKER_RUNTIME_INFO), READ_TIMEOUT_MS)
-        return answer.code == ResponseCode.SUCCESS and b'"actsForMaster":"true"' not in answer.body
+        """And not a slave that is listed in its place, Java's or ours, whose log may begin later. Brokers that do not
+        know the question have no such slaves. Raises ``RemotingError``, ``BodyError``."""
+        answer = await self._client.call(address, Command(RequestCode.GET_BROKER_HA_STATUS), READ_TIMEOUT_MS)
+        if answer.code == ResponseCode.SUCCESS:
+            return HARuntimeInfo.from_json(answer.body).master
+        return answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
 def _letter(place: Refuge, record: Message) -> Command:
