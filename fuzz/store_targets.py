@@ -1,4 +1,4 @@
-"""Fuzz targets of the broker's store: records, batches, properties, and whole directories that are damaged.
+"""Fuzz targets of the broker's store: records, batches, properties, ledgers, and whole directories that are damaged.
 
 The promises are those of ``fuzz.targets``. Of a directory: it opens, or ``WrongStore`` says what to do; what it gives
 are messages that were stored; it takes new ones, and gives back all of it after it was closed and opened again.
@@ -12,8 +12,12 @@ from functools import cache
 from typing import Final
 from zlib import crc32
 
+from google_crc32c import value as crc32c
+
+from broker.abroad.tickets import Acked
 from broker.ha.epochfile import EpochFile
 from broker.ha.epochs import EpochError, EpochFileError, EpochList, from_text, to_text
+from broker.ledger.entries import Ledger, Subject, Thing, decode
 from broker.pulling import reading
 from broker.pulling.reading import ReadConfig
 from broker.replicas import identity
@@ -389,11 +393,54 @@ def _small_files() -> list[bytes]:
     ]
 
 
+# --- the ledger of a slave that acts ---------------------------------------------------------------------------------
+
+
+def check_store_ledger(data: bytes) -> None:
+    """A file, or what another member answers; the first byte says whether sizes and checksums are made right. What is
+    whole encodes to the same bytes again, and what counts of it outlives a file that is written anew."""
+    raw = _entries(data[1:]) if data[:1] == b"\1" else data[1:]
+    found, end = decode(raw)
+    assert b"".join(entry.to_bytes() for entry in found) == raw[:end]
+    ledger = Ledger(found)
+    anew, _ = decode(b"".join(entry.to_bytes() for entry in ledger.whole()))
+    again = Ledger(anew)
+    assert again.end == ledger.end and len(again) == len(ledger)
+    assert list(again.after()) == list(ledger.after())
+    for entry in ledger.of(Subject.ACKED):
+        acked = Acked.read(entry.thing.name, entry.thing.queue, "b")
+        assert acked is None or Acked.read(*acked.thing, "b") == acked
+
+
+def _entries(data: bytes) -> bytes:
+    """A byte for the length of each name, a byte whether the kind is one that is known, and 29 bytes of an entry."""
+    out = bytearray()
+    while len(data) >= 2:
+        length, known = data[:2]
+        fixed, name = data[2:31].ljust(29, b"\0"), data[31:31 + length % 64]
+        if known:
+            fixed = fixed[:16] + bytes((known % len(Subject),)) + fixed[17:]
+        raw = struct.pack(">I", 37 + len(name)) + fixed + name
+        out += struct.pack(">I", crc32c(raw)) + raw
+        data = data[31 + length % 64:]
+    return bytes(out)
+
+
+def _ledgers() -> list[bytes]:
+    ledger = Ledger()
+    for number, thing in enumerate((Thing(Subject.OFFSET, "T@G", 1), Thing(Subject.LEVEL, "", 3),
+                                    Thing(Subject.DECIDED, "77", 0), Thing(Subject.ACKED, "0 5 9 3 4 G T", 1))):
+        ledger.note(thing, number)
+    whole = b"".join(entry.to_bytes() for entry in ledger.whole())
+    return [b"\0" + whole, b"\0" + whole[:-5], b"\1" + bytes((3, 1)) + whole[8:40] + bytes((0, 2)) + whole[8:37]]
+
+
 STORE_TARGETS: Final[dict[str, Target]] = {
     "store-records": Target("remoting.record: outlines, decode", check_store_records, _record_seeds),
     "store-batch": Target("record: decode_batch, properties, parse_message_id", check_store_batch, _batches, 512),
     "store-directory": Target("MessageStore on a damaged directory", check_store_directory, _directory_seeds, 64),
     "store-log": Target("MessageStore on records of any content", check_store_log, _log_seeds, 1_100),
+    "store-ledger": Target("ledger.entries: decode, Ledger", check_store_ledger, _ledgers, 512),
     "store-small-files": Target(
         "Checkpoint, EpochFile, identity.load, tables.load", check_store_small_files, _small_files, 512),
 }

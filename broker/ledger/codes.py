@@ -32,7 +32,10 @@ class ReadLedgerResponse(Header):
 
 @header
 class LedgerIsKeptRequest(Header):
-    """61042: entries up to this mark are kept by the master."""
+    """61042: entries up to this mark are kept by the master. What is decided or acknowledged is in its own ledger."""
 
     term: Int64
     number: Int64
+    log_end: Int64 | None = None
+    """What is decided or acknowledged, too, stands in its log in front of it. Who holds less of the log forgets none of
+    that yet, and answers 1."""

@@ -1,7 +1,7 @@
 """The ledger's file: entries one behind the other, synced before anybody is told; what a crash tore off is cut.
 
 Many entries that come while a sync runs go with the next one. When most of the file is of entries that count no more,
-it is written anew. It knows ``Files``, and of entries how they are read.
+it is written anew, off the event loop. It knows ``Files``, and of entries how they are read.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class LedgerFile:
         self._files, self._run_sync, self._counts, self._slack_bytes = files, run_sync, counts, slack_bytes
         self._size = self._live_bytes = 0
         """Of what is on disk; of what counted when it was written anew."""
+        self._entries = 0
+        """On disk, or about to be."""
         self._gathered: list[bytes] = []
         self._calls: deque[tuple[int, Callable[[], None]]] = deque()
         self._noted = self._kept = 0
@@ -48,7 +50,7 @@ class LedgerFile:
         if end < len(raw):
             logger.warning("%s is whole up to byte %d of %d: what stood behind is cut", PATH, end, len(raw))
             self._anew = True
-        self._size = end
+        self._size, self._entries = end, len(entries)
         return entries
 
     # --- what is to be kept ------------------------------------------------------------------------------------
@@ -56,7 +58,14 @@ class LedgerFile:
     def append(self, entry: Entry) -> None:
         self._gathered.append(entry.to_bytes())
         self._noted += 1
+        self._entries += 1
         self._bell.ring()
+
+    def dropped(self, left: int) -> None:
+        """Entries went, so many are left; it is no harm if they are there again after a crash. It is written anew when
+        at most half of it counts."""
+        if 2 * left <= self._entries:
+            self.anew()
 
     def anew(self) -> None:
         """Much of it counts no more."""
@@ -90,12 +99,14 @@ class LedgerFile:
         finally:
             if self._kept < self._noted:
                 try:
-                    write_whole(self._files, PATH, self._whole())
+                    self._rewrite(list(self._counts()))
                 except OSError as error:
                     logger.error("%s is not written: %s", PATH, error)
 
-    def _whole(self) -> bytes:
-        return b"".join(entry.to_bytes() for entry in self._counts())
+    def _rewrite(self, entries: list[Entry]) -> None:
+        whole = b"".join(entry.to_bytes() for entry in entries)
+        write_whole(self._files, PATH, whole)
+        self._size = self._live_bytes = len(whole)
 
     async def _write(self) -> None:
         noted, gathered = self._noted, b"".join(self._gathered)
@@ -104,9 +115,9 @@ class LedgerFile:
             self._anew = True
         try:
             if self._anew:
-                whole = self._whole()
-                await self._run_sync(lambda: write_whole(self._files, PATH, whole))
-                self._anew, self._size, self._live_bytes = False, len(whole), len(whole)
+                entries = list(self._counts())
+                self._anew, self._entries = False, len(entries)
+                await self._run_sync(lambda: self._rewrite(entries))
             else:
                 size = self._size
                 await self._run_sync(lambda: self._append(gathered, size))

@@ -2,14 +2,16 @@
 
 A slave notes what clients commit here and how far it delivers; a commit is answered when it is synced. While there is
 no master each slave asks the others for what they noted. A master that comes back reads all of it last: then the slave
-commits nothing more for a while, and forgets what the master has kept. Java's members answer 3, and have none.
+commits nothing more for a while, and forgets what the master's tables have. What was decided and acknowledged each of
+them keeps until it is on its own disk as a part of the log. Java's members answer 3, and have none.
 It knows offsets, levels and timers as far as they are joined, and nothing of who acts.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -22,7 +24,7 @@ from broker.ledger.codes import (
     ReadLedgerRequest,
     ReadLedgerResponse,
 )
-from broker.ledger.entries import FIRST, Entry, Ledger, Mark, Subject, Thing, decode
+from broker.ledger.entries import FIRST, LASTING, Entry, Ledger, Mark, Subject, Thing, decode
 from broker.ledger.file import LedgerFile
 from broker.offsets.part import OffsetsPart
 from broker.part import Part, Parts, Shared
@@ -56,7 +58,10 @@ ENTRIES_MAX: Final = 1_000_000
 """Of things that are known: beyond it nothing more is acknowledged here by POP."""
 LOOK_NS: Final = 1_000_000_000
 FORGET_NS: Final = 30_000_000_000
-"""A slave that has followed a master for so long forgets what it noted: it was read, or would set the master back."""
+"""A slave that has followed a master for so long forgets what it noted: it was read, or would set the master back. But
+for what is decided and acknowledged, unless the master is Java's, which never asks for it."""
+LATE_READ_S: Final = 10.0
+"""Between two questions of a master to a slave for what that decided before it heard of this master."""
 
 
 class LedgerPart(Part):
@@ -67,7 +72,8 @@ class LedgerPart(Part):
         self.ledger = Ledger()
         self._client, self._members, self._standing, self._now_ns = client, members, shared.standing, shared.now_ns
         self._offsets, self._delays, self._timers = parts[OffsetsPart], parts[DelaysPart], parts[TimersPart]
-        self._messages, self._transactions = shared.journal.messages, parts[TransactionsPart]
+        self._journal, self._transactions = shared.journal, parts[TransactionsPart]
+        self._log, self._messages = self._journal.log, self._journal.messages
         self.file = LedgerFile(shared.files, shared.run_sync, self.ledger.whole)
         self._pops, self._acks = parts[PopPart].lending, parts[RevivePart].reviving
         for entry in self.file.load():
@@ -75,7 +81,15 @@ class LedgerPart(Part):
         for entry in self.ledger.of(Subject.ACKED):
             self._join(entry)
         self._heard: dict[str, Mark] = {}
-        """How far each other slave's was read."""
+        """How far each other member's was read."""
+        self._told: dict[str, Mark] = {}
+        """Up to where each slave was told to forget what a log has now."""
+        self._in_log: dict[Thing, int] = {}
+        """What is decided or acknowledged and stands in the log in front of there, which is not on disk yet perhaps."""
+        self._settled_end: int | None = None
+        """All that was decided or acknowledged stands in the log in front of there; None: not yet."""
+        self._late_at: dict[str, float] = {}
+        """When each slave is asked again."""
         self._handed_over_ns = 0
         """Until then a master is about to lead; 0: none is."""
         self._was_led = False
@@ -127,20 +141,36 @@ class LedgerPart(Part):
         self.file.when_kept(call)
 
     def _settle(self) -> None:
-        """A master writes what its slaves decided, and were told is done with, into its log, and forgets it then."""
-        def in_log(each: Acked) -> None:
-            self.ledger.drop(Thing(Subject.ACKED, *each.thing))
+        """A master writes what its slaves decided, and were told is done with, into its log, and forgets it when that
+        is on disk."""
+        durable = self._durable_end
+        gone = [thing for thing, end in self._in_log.items() if end <= durable]
+        for thing in gone:
+            del self._in_log[thing]
+            self.ledger.drop(thing)
+        if gone:
+            self.file.dropped(len(self.ledger))
+        if self._settled_end is None and next(self.ledger.of(*LASTING), None) is None:
+            self._settled_end = self._journal.end
+
+        def in_log(thing: Thing) -> None:
+            self._in_log[thing] = self._journal.end
+
+        def acked(each: Acked) -> None:
+            in_log(Thing(Subject.ACKED, *each.thing))
             self._acks.acked.drop(each)
-            self.file.anew()
 
-        self._pops.settle((
-            each for entry in self.ledger.of(Subject.ACKED) if (each := self._acked_by(entry)) is not None), in_log)
+        self._pops.settle((each for entry in self.ledger.of(Subject.ACKED) if entry.thing not in self._in_log
+                           and (each := self._acked_by(entry)) is not None), acked)
         for entry in self.ledger.of(Subject.DECIDED):
-            def done(thing: Thing = entry.thing) -> None:
-                self.ledger.drop(thing)
-                self.file.anew()
+            if entry.thing not in self._in_log:
+                self._transactions.settle(
+                    int(entry.thing.name), committed=bool(entry.value), done=partial(in_log, entry.thing))
 
-            self._transactions.settle(int(entry.thing.name), committed=bool(entry.value), done=done)
+    @property
+    def _durable_end(self) -> int:
+        """The log is confirmed and on this disk up to there."""
+        return min(self._journal.confirm_offset, self._log.flushed_offset)
 
     def _committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         if self._notes:
@@ -210,14 +240,16 @@ class LedgerPart(Part):
     def _kept(self, _: Connection, command: Command) -> Command | Coroutine[Any, Any, Command]:
         """61042: the master has what was noted up to there. Raises ``HeaderError``."""
         asked = LedgerIsKeptRequest.from_ext(command.ext)
-        if self._forget(Mark(asked.term, asked.number)):
-            self.file.anew()
+        if asked.log_end is not None and self._durable_end < asked.log_end:
+            return response(command, ResponseCode.SYSTEM_ERROR, remark=(
+                f"the log is on disk here up to {self._durable_end}, not up to {asked.log_end}"))
+        self._forget(Mark(asked.term, asked.number), () if asked.log_end is not None else LASTING)
         return self._when_kept(response(command))
 
     # --- other slaves' -----------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep it, and copy what other slaves have of it while there is no master."""
+        """Keep it, and exchange it with the other members."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.file.run)
             task_status.started()
@@ -227,45 +259,82 @@ class LedgerPart(Part):
 
     async def _copy(self) -> None:
         members, role, now_ns = self._members(), self._standing.role, self._now_ns()
-        if MASTER_ID in members:
+        others = {member: address for member, address in members.items()
+                  if member != role.broker_id and address != self._standing.address}
+        if role.leads:
+            await self._each(others.values(), self._is_in_log)
+        elif MASTER_ID in members:
             self._led_ns = self._led_ns or now_ns
-            if now_ns - self._led_ns >= FORGET_NS and self._forget(self.ledger.end):
-                self.file.anew()  # its tables came from the master by now
-            return
-        self._led_ns = 0
-        if not self._notes or not role.listed:
-            return
-        for member, address in members.items():
-            if member != role.broker_id and address != self._standing.address:
-                try:
-                    for entry in await self._all_of(address):
-                        self._take(entry)
-                except (RemotingError, BodyError, HeaderError) as error:
-                    logger.debug("the ledger of %s is not copied: %s", address, error)
+            if now_ns - self._led_ns >= FORGET_NS and len(self.ledger):
+                self._forget(self.ledger.end, LASTING)  # its tables came from the master by now
+                await self._each([members[MASTER_ID]], self._forget_beside)
+        elif self._notes and role.listed:
+            await self._each(others.values(), self._copy_of)
+        if MASTER_ID not in members:
+            self._led_ns = 0
+
+    async def _each(self, addresses: Iterable[str], call: Callable[[str], Awaitable[None]]) -> None:
+        for address in addresses:
+            try:
+                await call(address)
+            except (RemotingError, BodyError, HeaderError) as error:
+                logger.debug("the ledger of %s is not exchanged: %s", address, error)
+
+    async def _copy_of(self, address: str) -> None:
+        async for entries in self._pages_of(address):
+            for entry in entries:
+                self._take(entry)
+
+    async def _forget_beside(self, master: str) -> None:
+        """If that is Java's, which never asks for what was decided."""
+        answer = await self._client.call(master, request(READ_LEDGER, ReadLedgerRequest(*self.ledger.end)), TIMEOUT_MS)
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            self._forget(self.ledger.end)
+
+    # --- of a master -------------------------------------------------------------------------------------------
+
+    async def _is_in_log(self, address: str) -> None:
+        """What a slave decided late is taken; what the log says is forgotten there when its copy says it, too."""
+        if trio.current_time() >= self._late_at.get(address, 0.0):
+            self._late_at[address] = trio.current_time() + LATE_READ_S
+            async for entries in self._pages_of(address):
+                self._take_lasting(entries)
+            await self.file.kept()
+        heard = self._heard.get(address, FIRST)
+        if self._settled_end is not None and heard > self._told.get(address, FIRST):
+            checked(await self._client.call(address, request(
+                LEDGER_IS_KEPT, LedgerIsKeptRequest(*heard, self._settled_end)), TIMEOUT_MS), address)
+            self._told[address] = heard
+
+    def _take_lasting(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            if entry.thing.kind in LASTING:
+                self._take(entry)
+                self._settled_end = None
 
     def _take(self, entry: Entry) -> None:
         if self.ledger.take(entry):
             self.file.append(entry)
             self._join(entry)
 
-    async def _all_of(self, address: str, *, hand_over: bool = False) -> list[Entry]:
-        """What is new there; [] where there is none. Raises ``RemotingError``, ``HeaderError``, ``BodyError``."""
-        found: list[Entry] = []
+    async def _pages_of(self, address: str, *, hand_over: bool = False) -> AsyncIterator[list[Entry]]:
+        """What is new there, some at a time; nothing where there is no ledger. Raises ``RemotingError``,
+        ``HeaderError``, ``BodyError``."""
         at = FIRST if hand_over else self._heard.get(address, FIRST)
         while True:
             answer = await self._client.call(
                 address, request(READ_LEDGER, ReadLedgerRequest(*at, hand_over=hand_over)), TIMEOUT_MS)
             if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                return []
+                return
             told = ReadLedgerResponse.from_ext(checked(answer, address).ext)
             entries, end = decode(answer.body)
             if end < len(answer.body):
                 raise BodyError(f"the ledger of {address} is damaged behind {len(entries)} entries")
-            found += entries
+            yield entries
             before, at = at, Mark(told.term, told.number)
             self._heard[address] = at
             if not told.more or at <= before:
-                return found
+                return
 
     def _join(self, entry: Entry) -> None:
         """It is so here, too."""
@@ -284,29 +353,31 @@ class LedgerPart(Part):
     def _acked_by(self, entry: Entry) -> Acked | None:
         return Acked.read(entry.thing.name, entry.thing.queue, self._standing.broker_name)
 
-    def _forget(self, upto: Mark) -> bool:
-        """Whether there was something to forget."""
-        for entry in self.ledger.of(Subject.ACKED):
-            if entry.mark <= upto and (acked := self._acked_by(entry)) is not None:
-                self._acks.acked.drop(acked)
-        return bool(self.ledger.forget(upto))
+    def _forget(self, upto: Mark, but: Collection[int] = ()) -> None:
+        """It is not on disk any more when ``file.kept`` returns."""
+        if Subject.ACKED not in but:
+            for entry in self.ledger.of(Subject.ACKED):
+                if entry.mark <= upto and (acked := self._acked_by(entry)) is not None:
+                    self._acks.acked.drop(acked)
+        if self.ledger.forget(upto, but):
+            self.file.anew()
 
     # --- a master that comes back ------------------------------------------------------------------------------
 
     async def collect(self, members: Iterable[str]) -> None:
-        """Become what these members' ledgers say, whose slaves stop acting; they forget it when it is on disk here.
+        """Become what these members' ledgers say, whose slaves stop acting; they forget what tables here have on disk.
         Raises ``RemotingError``, ``HeaderError``, ``BodyError``, ``OSError``."""
         addresses = list(members)
         found = Ledger()
         for address in addresses:
-            for entry in await self._all_of(address, hand_over=True):
-                found.take(entry)
+            async for page in self._pages_of(address, hand_over=True):
+                for entry in page:
+                    found.take(entry)
         entries = list(found.after())
         for entry in entries:
-            if entry.thing.kind in (Subject.DECIDED, Subject.ACKED):
-                self._take(entry)  # its mark cannot be written before this broker leads
-            else:
+            if entry.thing.kind not in LASTING:
                 self._join(entry)
+        self._take_lasting(entries)  # what they say cannot be written before this broker leads
         self.joined += len(entries)
         await self.file.kept()
         await self._offsets.saved()

@@ -13,6 +13,7 @@ import cbor2
 import pytest
 
 from analysis.parsing import rows
+from broker.abroad.tickets import Acked
 from broker.ha.master import HaMaster
 from broker.ha.slave import HaSlave
 from broker.plain.slave import SlaveCore
@@ -118,6 +119,7 @@ def test_shaped_keeps_what_it_is_told_to_keep() -> None:
         ("store-batch", record, "encode_batch", lambda messages: b""),
         ("store-directory", Visible, "advance", crash),
         ("store-log", Writer, "put", crash),
+        ("store-ledger", Acked, "read", crash),
         ("store-small-files", Checkpoint, "decode", crash),
         ("ha-master", HaMaster, "received", crash),
         ("ha-slave", HaSlave, "received", crash),

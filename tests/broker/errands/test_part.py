@@ -1,4 +1,4 @@
-"""Errands at other groups' masters: which of them is asked, what is known when one does not answer, and what is gone."""
+"""Errands at other groups' masters: who is asked, what is known when nobody answers, and what is gone."""
 
 from __future__ import annotations
 

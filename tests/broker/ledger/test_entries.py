@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.ledger.entries import Entry, Ledger, Mark, Subject, Thing, decode
+from broker.ledger.entries import LASTING, STALE_MAX, Entry, Ledger, Mark, Subject, Thing, decode
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
-NUMBER = st.integers(0, (1 << 63) - 1)
+NUMBER = st.integers(1, (1 << 63) - 1)
 THINGS = st.builds(Thing, st.sampled_from([*map(int, Subject), 200]), st.text(max_size=8), st.integers(0, 3))
 ENTRIES = st.builds(Entry, st.builds(Mark, NUMBER, NUMBER), THINGS, INT64)
 FEW = st.builds(Entry, st.builds(Mark, st.integers(0, 2), st.integers(1, 3)), st.builds(
@@ -49,5 +52,46 @@ def test_the_last_entry_of_each_thing_counts_in_whatever_order_they_come(entries
     noted = ledger.note(thing, -1)
     assert noted is not None and ledger.note(thing, -1) is None
     assert list(ledger.after(end)) == [noted], "who begins to act writes behind all that it knows of"
+    assert ledger.forget(end, (thing.kind,)) == 0
     assert ledger.forget(end) == len(last) - (thing in last)
+    assert len(ledger) == 1
     assert list(ledger.after()) == [noted] and ledger.get(thing) == -1
+
+
+def test_entries_of_a_kind_and_what_counts_no_more_is_let_go() -> None:
+    ledger = Ledger()
+    for value in range(3 * STALE_MAX):
+        ledger.note(Thing(Subject.LEVEL, "", 1), value)
+    ledger.note(Thing(Subject.DECIDED, "5", 0), 1)
+    assert len(ledger._order) <= STALE_MAX + 5
+    assert [entry.value for entry in ledger.of(Subject.LEVEL)] == [3 * STALE_MAX - 1]
+    assert {entry.thing.kind for entry in ledger.of(*LASTING)} == {Subject.DECIDED}
+    ledger.drop(Thing(Subject.LEVEL, "", 1))
+    assert len(ledger) == 1 and list(ledger.of(Subject.LEVEL)) == []
+
+
+def test_hundreds_of_thousands_are_read_in_pages_without_a_look_at_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger()
+    for number in range(5_000):
+        ledger.note(Thing(Subject.ACKED, str(number), 0), 1)
+    looked = 0
+    known = Ledger._known
+
+    def counted(self: Ledger, thing: Thing) -> Entry | None:
+        nonlocal looked
+        looked += 1
+        return known(self, thing)
+
+    monkeypatch.setattr(Ledger, "_known", counted)
+    at, pages = Mark(), 0
+    while page := list(islice(ledger.after(at), 10)):
+        at, pages = page[-1].mark, pages + 1
+    assert pages == 500 and looked <= 5_000 + pages
+
+
+@pytest.mark.parametrize(("mark", "kind", "whole"), [
+    (Mark(0, 0), Subject.END, True), (Mark(0, 0), Subject.OFFSET, False), (Mark(5, 0), Subject.OFFSET, False),
+    (Mark(-1, 3), Subject.OFFSET, False), (Mark(1, -1), Subject.END, False), (Mark(0, 1), Subject.OFFSET, True)])
+def test_a_mark_that_nobody_writes_ends_what_is_read(mark: Mark, kind: Subject, whole: bool) -> None:
+    entry = Entry(mark, Thing(kind, "", 0), 0)
+    assert decode(entry.to_bytes()) == (([entry], 37) if whole else ([], 0))

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.ledger.entries import Ledger, Mark, Subject, Thing
+from broker.ledger.entries import Entry, Ledger, Mark, Subject, Thing
 from broker.ledger.file import PATH, LedgerFile
 from broker.store.files import MemoryFiles
 from harness.simulation.worlds.brokers import inline
@@ -78,6 +78,68 @@ async def test_it_is_written_anew_when_most_counts_no_more(autojump_clock: MockC
         nursery.cancel_scope.cancel()
     again, _ = opened(files)
     assert again.get(thing(0)) == 999 and again.end == ledger.end
+
+
+async def test_it_is_written_anew_off_the_loop_and_not_for_each_that_goes(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    off = anew = 0
+    here: list[Entry] = []
+
+    async def elsewhere(work: Callable[[], None]) -> None:
+        nonlocal off
+        await trio.lowlevel.checkpoint()
+        off += 1
+        work()
+        off -= 1
+
+    to_bytes = Entry.to_bytes
+
+    def written(entry: Entry) -> bytes:
+        nonlocal anew
+        anew += entry.thing.kind == Subject.END
+        if not off:
+            here.append(entry)
+        return to_bytes(entry)
+
+    monkeypatch.setattr(Entry, "to_bytes", written)
+    ledger, file = opened(MemoryFiles(), elsewhere)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(file.run)
+        for number in range(512):
+            note(ledger, file, number, 7)
+        await file.kept()
+        for number in range(512):
+            ledger.drop(thing(number))
+            file.dropped(len(ledger))
+            await trio.sleep(1)
+        await file.kept()
+        nursery.cancel_scope.cancel()
+    assert 8 <= anew <= 12, "each time that half of it went"
+    assert len(here) == 512, "each when it was noted"
+
+
+async def test_what_goes_while_it_is_written_anew_is_not_there_again(autojump_clock: MockClock) -> None:
+    files = MemoryFiles()
+    disk = trio.Event()
+
+    async def slow(work: Callable[[], None]) -> None:
+        await disk.wait()
+        work()
+
+    ledger, file = opened(files, slow)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(file.run)
+        for number in range(3):
+            note(ledger, file, number, 7)
+        for number in range(3):
+            ledger.drop(thing(number))
+            file.anew()
+            await trio.sleep(1)
+        disk.set()
+        await file.kept()
+        files.crash(lambda size: 0)
+        nursery.cancel_scope.cancel()
+    assert [opened(files)[0].get(thing(number)) for number in range(3)] == [None] * 3
 
 
 async def test_what_is_damaged_is_said_and_cut(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:

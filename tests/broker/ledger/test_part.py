@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.ledger.codes import READ_LEDGER, ReadLedgerRequest
+from broker.ledger import part as ledger_part
+from broker.ledger.codes import LEDGER_IS_KEPT, READ_LEDGER, LedgerIsKeptRequest, ReadLedgerRequest
 from broker.ledger.entries import Mark, Subject, Thing, decode
 from broker.ledger.part import LedgerPart
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, until
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
+from remoting.errors import ConnectionClosed
 from remoting.headers.pulling import UpdateConsumerOffsetRequest
 from tests.broker.preonline.test_levelling import ACTING, SLAVE, pair
 
@@ -142,3 +145,117 @@ async def test_a_commit_is_answered_when_it_is_synced(autojump_clock: MockClock)
             assert not answers
             disk.set()
         assert [answer.code for answer in answers] == [ResponseCode.SUCCESS]
+
+
+NOWHERE = 1 << 40
+"""No log goes so far: a decision about a half there waits in the ledger."""
+
+
+async def test_a_decision_outlives_the_masters_disk_until_the_slaves_log_has_it(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        master, slave = await pair(made)
+        await trio.sleep(15)
+        await master.kill()
+        ledger(slave).decide(0, committed=True)
+        await master.start()
+        await until(lambda: master.serves)
+        assert ledger(master).decision(0)
+        await master.kill()
+        master.store.content.clear()
+        await until(lambda: slave.broker.standing.role.acts)
+        assert ledger(slave).decision(0) is True
+        await master.start()
+        await until(lambda: master.serves)
+        assert ledger(master).decision(0), "once more"
+        await until(lambda: ledger(master).decision(0) is None)
+        await until(lambda: ledger(slave).decision(0) is None)
+        assert ledger(slave)._durable_end >= (ledger(master)._settled_end or 1 << 60)
+        await slave.kill()
+        await slave.start()
+        assert ledger(slave).decision(0) is None
+
+
+async def test_what_is_not_in_the_log_is_forgotten_by_nobody(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        master, slave = await pair(made)
+        await master.kill()
+        ledger(slave).decide(NOWHERE, committed=False)
+        await commit(made, slave, 4)
+        await master.start()
+        await until(lambda: master.serves)
+        assert ledger(slave).ledger.get(OFFSET) is None, "tables have it"
+        await trio.sleep(100)
+        assert ledger(master).decision(NOWHERE) is ledger(slave).decision(NOWHERE) is False
+
+
+async def test_what_a_slave_decided_late_is_read_late(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        master, slave = await pair(made)
+        await master.kill()
+        ledger(slave).decide(NOWHERE, committed=True)
+        master.settings["skipPreOnline"] = "true"
+        await master.start()
+        await until(lambda: master.serves)
+        assert ledger(master).decision(NOWHERE) is None
+        await trio.sleep(20)
+        assert ledger(master).decision(NOWHERE) is True
+        ledger(slave).decide(NOWHERE + 1, committed=True)
+        await trio.sleep(40)
+        assert ledger(master).decision(NOWHERE + 1) is ledger(slave).decision(NOWHERE) is True
+
+
+async def test_a_master_that_has_no_ledger_asks_for_nothing(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        master, slave = await pair(made)
+        await master.kill()
+        ledger(slave).decide(NOWHERE, committed=True)
+        master.settings["enableSlaveActingMaster"] = "false"
+        await master.start()
+        await until(lambda: master.serves)
+        await trio.sleep(20)
+        assert ledger(slave).decision(NOWHERE) is True
+        await trio.sleep(30)
+        assert ledger(slave).decision(NOWHERE) is None
+
+
+async def test_who_holds_less_of_the_log_forgets_nothing_that_it_says(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        _, slave = await pair(made)
+        ledger(slave).decide(NOWHERE, committed=True)
+        end = slave.broker.journal.end
+        early = await made.ask(slave.address, LEDGER_IS_KEPT, LedgerIsKeptRequest(9, 9, end + 1))
+        assert early.code == ResponseCode.SYSTEM_ERROR and str(early.remark).endswith(f", not up to {end + 1}")
+        assert (await made.ask(slave.address, LEDGER_IS_KEPT, LedgerIsKeptRequest(9, 9))).code == ResponseCode.SUCCESS
+        assert ledger(slave).decision(NOWHERE)
+        await trio.sleep(15)  # its log is synced
+        assert (await made.ask(slave.address, LEDGER_IS_KEPT, LedgerIsKeptRequest(9, 9, end))).code == 0
+        assert ledger(slave).decision(NOWHERE) is None
+
+
+async def test_pages_that_were_read_before_a_failure_are_kept(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster() as made:
+        master, first = await pair(made)
+        second = await made.node(**ACTING, **SLAVE | {"brokerId": "2"})
+        await until(lambda: second.broker.standing.role.listed
+                    and second.broker.journal.end == master.broker.journal.end)
+        await trio.sleep(15)
+        await master.kill()
+        monkeypatch.setattr(ledger_part, "ANSWER_BYTES", 1)
+        calls, call = 0, ledger(second)._client.call
+
+        async def fails(address: str, command: Command, timeout_ms: float | None = None) -> Command:
+            nonlocal calls
+            calls += command.code == READ_LEDGER and address == first.address
+            if calls == 2:
+                calls += 1
+                raise ConnectionClosed(address, "lost")
+            return await call(address, command, timeout_ms)
+
+        await trio.sleep(20)
+        monkeypatch.setattr(ledger(second)._client, "call", fails)
+        for number in range(3):
+            ledger(first).decide(number, committed=True)
+        await until(lambda: ledger(second).decision(2))
+        assert calls > 2
+        assert [ledger(second).decision(number) for number in range(3)] == [True] * 3

@@ -158,19 +158,19 @@ async def test_receipts_of_the_master_hold_at_the_slave_and_at_the_master_again(
         moved = await popper.changed(slave, early[1], 60_000)
         assert held_at(moved).is_of("b")
         assert (await popper.ack(slave, late[1])).code == ResponseCode.SUCCESS
-        assert len(ledger(slave).ledger.of(Subject.ACKED)) == 4
+        assert len(list(ledger(slave).ledger.of(Subject.ACKED))) == 4
         await slave.kill()
         await slave.start()
         await taken_up(slave)
         await until(lambda: len(bodies(other)) == 2)
         assert sorted(bodies(other)) == texts(early[2:])
         await back_up(master)
-        await until(lambda: not ledger(master).ledger.of(Subject.ACKED), within_s=10)
+        await until(lambda: not list(ledger(master).ledger.of(Subject.ACKED)), within_s=10)
         assert (await popper.ack(master, late[2])).code == ResponseCode.SUCCESS
         await trio.sleep(240)
         assert bodies(master) == [late[3].body]
         assert sorted(bodies(other)) == texts(early[1:])
-        assert not ledger(slave).ledger.of(Subject.ACKED)
+        assert not list(ledger(slave).ledger.of(Subject.ACKED))
 
 
 async def test_what_is_acknowledged_together(autojump_clock: MockClock) -> None:

@@ -55,3 +55,31 @@ async def test_decisions_at_a_slave_are_the_masters(autojump_clock: MockClock) -
             assert (await shop.end(halves[0], COMMIT)).code == ResponseCode.SUCCESS
             assert bodies(master) == [], "its message is at the other group"
         assert not len(master.broker.parts[LedgerPart].ledger), "its log has what the slave decided"
+
+
+async def test_a_decision_stays_in_the_masters_ledger_until_its_mark_is_on_disk(autojump_clock: MockClock) -> None:
+    async with cluster(namesrv=NamesrvConfig(support_acting_master=True)) as made:
+        master = await made.node(**ACTING)
+        await until(lambda: master.serves)
+        slave = await made.node(**ACTING, brokerRole="SLAVE", brokerId="1")
+        async with producer(made, master) as shop:
+            half = await shop.half(b"0", unique="U0")
+            await until(lambda: slave.broker.journal.confirm_offset == master.broker.journal.end)
+            await trio.sleep(20)  # logs are synced
+        await master.kill()
+        await until(lambda: slave.broker.standing.role.acts)
+        await trio.sleep(5)
+        async with producer(made, slave, "q") as shop:
+            assert (await shop.end(half, ROLLBACK)).code == ResponseCode.SUCCESS
+        await master.start()
+        await until(lambda: master.serves)
+        await slave.kill()
+        ledger = master.broker.parts[LedgerPart]
+        await until(lambda: ledger._in_log)
+        await trio.sleep(2)  # the mark is put, and not synced
+        await master.kill()
+        await master.start()
+        ledger = master.broker.parts[LedgerPart]
+        assert ledger.decision(half.offset) is False
+        await until(lambda: ledger.decision(half.offset) is None)
+        await until(lambda: transactions(master).halves.of(half.offset) is None)

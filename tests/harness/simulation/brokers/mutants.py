@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.harness.simulation.brokers import (
+    acted,
     clientside,
     confirming,
     disks,
@@ -38,5 +39,6 @@ PLANTED: Final = (
     *transacted.PLANTED,
     *timers.PLANTED,
     *popped.PLANTED,
+    *acted.PLANTED,
     *clientside.PLANTED,
 )

@@ -20,7 +20,6 @@ BACK: Final = "tests/broker/pop/test_reviving.py::"
 LATE: Final = "tests/broker/pop/test_ordered.py::test_an_answer_that_comes_late_takes_nobody_back"
 RIPE: Final = "tests/broker/pop/test_revive.py::"
 LOOSE: Final = "tests/broker/pop/test_loose.py::"
-LENDING: Final = "tests/broker/pop/test_lending.py::"
 ACTING: Final = "tests/broker/pop/test_acting.py::"
 
 PLANTED: Final = (
@@ -141,13 +140,6 @@ PLANTED: Final = (
     Planted("one that nobody takes holds the others up", REVIVING,
             "        if self._acts and isinstance(result, NotTaken) and len(offsets) == 1:\n", "        if False:\n",
             (ACTING + "test_who_cannot_be_popped_from_gets_nothing_and_others_go_on",)),
-    Planted("what a group is past is taken back with another queue's", "broker/pop/lending.py",
-            "                                 if not link.settled], each.ticket)\n",
-            "                                 if True], each.ticket)\n",
-            (LENDING + "test_a_queue_whose_offset_has_moved_is_not_taken_back_with_another",)),
-    Planted("another time is taken back though the old one may be acknowledged", "broker/pop/lending.py",
-            "            if why_not and not stored:\n", "            if why_not:\n",
-            (LENDING + "test_a_new_time_is_taken_back_only_if_the_old_one_surely_stays",)),
     Planted("records that are taken count as timers that nobody stored", "broker/timer/delivery.py",
             "if not ready or self._machine.unfinished - self._taken >= UNFINISHED_MAX:",
             "if not ready or self._machine.unfinished >= UNFINISHED_MAX:",
