@@ -54,7 +54,7 @@ from broker.store.files import with_spare
 from broker.store.flush import Flusher
 from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore
-from broker.tablecopies import TableCopies
+from broker.tablecopies import TableCopies, offering
 from broker.tablefile import RunSync
 from broker.topics.part import TopicsPart
 from remoting.bodies.broker import HARuntimeInfo
@@ -254,7 +254,7 @@ class Broker:
                      self.ha_addresses, administration, *self._succession(), *self._acting(),
                      *(() if self.ledger is None else (self.ledger,))):
             made.add(part)
-        handlers = {**made.handlers(), **more}
+        handlers = offering({**made.handlers(), **more}, made.tables())
         if self.levelling is not None and config.role is not BrokerRole.SLAVE:
             gate = self.levelling.gate
             copied = {*made.all_joins(), *made.copies()}

@@ -1,23 +1,26 @@
 """A slave's copies of its master's tables: those that the parts say are copied, each asked for by its code.
 
-At once when a master is followed or its log brings messages of an unknown topic, then every few seconds. Consumers
-that find this broker as their master begin where the last copy ends, and never behind what they committed here. Source:
-``SlaveSynchronize`` of RocketMQ. Knows no table, and of a role only whose slave this broker is.
+At once when a master is followed or its log brings messages of an unknown topic, then every few seconds. Codes of our
+own are asked only of a master that offers them with its topics. Consumers that find this broker as their master begin
+where the last copy ends, and never behind what they committed here. Source: ``SlaveSynchronize`` of RocketMQ. Knows no
+table, and of a role only whose slave this broker is.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import trio
 
-from broker.part import OWN_CODES, Part
+from broker.part import OWN_CODES, Part, Table
 from broker.standing import Role
 from remoting.client import Client, checked
-from remoting.codes import ResponseCode
-from remoting.command import request
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request
+from remoting.connection import Connection
+from remoting.endpoint import Handler
 from remoting.errors import BodyError, RemotingError
 from remoting.wakeup import Bell
 
@@ -26,6 +29,22 @@ logger = logging.getLogger("broker.sync")
 TIMEOUT_MS: Final = 30_000
 """For one table."""
 PERIOD_S: Final = 3.0
+OFFERED: Final = "__QUORATE_CODES"
+"""Ours, of the answer to 21: tables of our own that may be asked for. Java ignores it."""
+_TOPICS: Final = int(RequestCode.GET_ALL_TOPIC_CONFIG)
+
+
+def offering(handlers: Mapping[int, Handler], tables: Iterable[Table]) -> dict[int, Handler]:
+    """``handlers``, of which the one for topics says, too, which of the tables are our own."""
+    tell, said = handlers[_TOPICS], " ".join(str(each.code) for each in tables if each.code in OWN_CODES)
+
+    def answer(connection: Connection, command: Command) -> Command:
+        made = tell(connection, command)
+        assert isinstance(made, Command), "it is answered at once"
+        made.ext[OFFERED] = said
+        return made
+
+    return {**handlers, _TOPICS: answer}
 
 
 class TableCopies(Part):
@@ -72,11 +91,15 @@ class TableCopies(Part):
 
     async def _round(self, master: str) -> None:
         problems = []
-        for code, copy in self._tables.items():
+        offered: set[str] = set()
+        for code in sorted(self._tables, key=lambda code: code in OWN_CODES):
+            if code in OWN_CODES and str(code) not in offered:
+                continue
             try:
-                table = await self._ask(master, code)
-                if table is not None:
-                    copy(table)
+                answer = await self._ask(master, code)
+                if answer is not None:
+                    offered.update(answer.ext.get(OFFERED, "").split())
+                    self._tables[code](answer.body)
             except (RemotingError, BodyError) as error:
                 problems.append(str(error))
         self.done += not problems
@@ -88,12 +111,10 @@ class TableCopies(Part):
             else:
                 logger.info("tables copied", extra={"master": master})
 
-    async def _ask(self, master: str, code: int) -> bytes | None:
+    async def _ask(self, master: str, code: int) -> Command | None:
         """None: a Java master has no such table."""
         answer = await self._client.call(master, request(code), timeout_ms=TIMEOUT_MS)
         await trio.lowlevel.checkpoint_if_cancelled()  # this broker may be master itself since the turn it came in
-        if code in OWN_CODES and answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            return None
         if code in self._missing and answer.code != ResponseCode.SUCCESS:
             return None
-        return checked(answer, master).body
+        return checked(answer, master)

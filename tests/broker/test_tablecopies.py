@@ -16,7 +16,7 @@ from broker.standing import Role
 from broker.store.tables import ConsumerOffsets, DelayOffsets, SubscriptionGroups
 from broker.tablecopies import TableCopies
 from broker.topics.table import TopicsConfig, TopicTable
-from harness.simulation.worlds.brokers import until
+from harness.simulation.worlds.brokers import cluster, until
 from harness.simulation.worlds.streams import net
 from remoting.bodies.consumers import MessageRequestModes
 from remoting.bodies.namesrv import DataVersion, TopicConfig, TopicConfigSerializeWrapper
@@ -139,6 +139,43 @@ async def test_a_master_without_topics_is_not_believed(autojump_clock: trio.abc.
         sync.follow("m:1")
         await until(lambda: sync.done)
         assert mine.topics.topics == before
+
+
+OWN = 61_021
+
+
+@pytest.mark.parametrize(("offered", "asked"), [(None, 0), ("", 0), ("61020", 0), ("61020 61021", 3)])
+async def test_a_code_of_our_own_is_asked_of_a_master_that_offers_it(
+    offered: str | None, asked: int, autojump_clock: trio.abc.Clock,
+) -> None:
+    """Java's offers nothing, and is not asked."""
+    master, copied = MasterStub(), list[bytes]()
+
+    def topics(connection: Connection, command: Command) -> Command:
+        answer = master.answer(connection, command)
+        if offered is not None:
+            answer.ext["__QUORATE_CODES"] = offered
+        return answer
+
+    def own(_: Connection, command: Command) -> Command:
+        master.asked.append(command.code)
+        return response(command, body=b"all")
+
+    async with net() as made, open_client(connector=made.connect) as client:
+        await made.serve("m:1", Server({OWN: own, int(RequestCode.GET_ALL_TOPIC_CONFIG): topics}))
+        sync = TableCopies(client, {OWN: copied.append, RequestCode.GET_ALL_TOPIC_CONFIG: lambda body: None})
+        await made.nursery.start(sync.run)
+        sync.follow("m:1")
+        await trio.sleep(8)
+        assert (sync.done, master.asked.count(OWN), copied) == (3, asked, [b"all"] * asked)
+
+
+async def test_a_broker_offers_its_own_tables_with_its_topics(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster() as made:
+        master = await made.node()
+        answer = await made.ask(master.address, RequestCode.GET_ALL_TOPIC_CONFIG)
+        assert answer.ext["__QUORATE_CODES"] == str(OWN)
+        assert (await made.ask(master.address, OWN)).code == ResponseCode.SUCCESS
 
 
 async def test_an_answer_that_comes_in_the_turn_of_a_change_of_roles_changes_nothing(

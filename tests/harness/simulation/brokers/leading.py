@@ -233,9 +233,10 @@ PLANTED: Final = (
             "    return Chain(\n        *of_parts,\n        rule(dead_letters.dead_letters),\n",
             ("tests/broker/test_part.py::"
              "test_a_message_passes_the_rules_of_parts_behind_those_of_every_broker",)),
-    Planted("a master that has no such table is a problem", "broker/tablecopies.py",
-            "        if code in OWN_CODES and answer.code", "        if code < 0 and answer.code",
-            ("tests/docs/test_add_a_request.py::test_a_master_without_such_a_table_keeps_back_no_other",)),
+    Planted("every master is asked for tables of our own", "broker/tablecopies.py",
+            "            if code in OWN_CODES and str(code) not in offered:", "            if False:",
+            ("tests/broker/test_tablecopies.py::test_a_code_of_our_own_is_asked_of_a_master_that_offers_it",
+             "tests/docs/test_add_a_request.py::test_a_master_without_such_a_table_keeps_back_no_other")),
     Planted("parts tick at each turn", "broker/part.py",
             "            if part.due_ns() <= now_ns:\n", "            if part.due_ns() <= NEVER:\n",
             ("tests/broker/test_part.py::test_a_tick_comes_when_it_is_due_and_to_nobody_else",)),
