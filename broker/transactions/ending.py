@@ -73,6 +73,7 @@ WRONG_GROUP: Final = "The producer group wrong"
 WRONG_QUEUE_OFFSET: Final = "The transaction state table offset wrong"
 LATE: Final = ("Message commit fail [producer end]: it comes later than CHECK_IMMUNITY_TIME_IN_SECONDS after the half; "
                "the broker asks")
+UNKNOWN: Final = "How the transaction ended is not known any more"
 _DECISIONS: Final = {COMMIT: COMMITTED, ROLLBACK: ROLLED_BACK}
 
 
@@ -87,6 +88,8 @@ class EndCounters:
     """By topic, from a half's birth to its commit."""
     again: int = 0
     contradicted: int = 0
+    unknown: int = 0
+    """Decisions about what ended, nobody knows how."""
     refused: int = 0
     """Decisions about halves that are not there, or are another's, or too late."""
     failed: int = 0
@@ -110,8 +113,10 @@ class Author:
     wall_ms: Callable[[], int]
     new_id: Callable[[], str]
 
-    def mark(self, places: Sequence[int], why: str) -> Message:
-        return records.mark(places, why, self.new_id(), self.wall_ms(), self.store_host, self.standing.role.epoch)
+    def mark(self, places: Sequence[int], why: str, first: int | None = None) -> Message:
+        """``first``: of the transaction that ends."""
+        return records.mark(places, why, self.new_id(), self.wall_ms(), self.store_host, self.standing.role.epoch,
+                            first=first)
 
 
 class DecisionLedger(Protocol):
@@ -132,15 +137,16 @@ class Ending:
     """``opened`` when this broker knows what is decided and may write, ``closed`` when it no longer may."""
 
     def __init__(self, feed: Feed, log: Log, messages: StoredMessages, puts: Puts, outlet: Outlet, author: Author,
-                 rules: Sequence[Rule]) -> None:
-        """``outlet``: of a slave that acts. ``rules``: what other parts make of a message that is delivered."""
+                 rules: Sequence[Rule], why_not: Callable[[], str]) -> None:
+        """``outlet``: of a slave that acts. ``rules``: what other parts make of a message that is delivered.
+        ``why_not``: a slave may not act for its master now; "": it may."""
         self.ledger: DecisionLedger | None = None
         """Where slaves may act: what was decided in a master's place."""
         self._outlet = outlet
         self.limits = CheckLimits()
         self.counters = EndCounters()
         self._feed, self._log, self._messages, self._puts, self._author = feed, log, messages, puts, author
-        self._rules = Chain(*rules)
+        self._rules, self._why_not = Chain(*rules), why_not
         self._under_way: dict[int, _UnderWay] = {}
         """By the offset of the transaction's first half."""
         self._waiting: deque[tuple[Connection, Command]] = deque()
@@ -221,8 +227,9 @@ class Ending:
     def _decide(self, connection: Connection, request: Command, record: Record, half: Half,
                 decision: str) -> Command | None:
         halves = self._feed.halves
-        transaction = halves.of(half.offset)
-        first = transaction.first if transaction is not None else half.first if half.first is not None else half.offset
+        named = half.offset if half.first is None else half.first
+        transaction = halves.of(half.offset) or halves.of(named)
+        first = named if transaction is None else transaction.first
         under_way = self._under_way.get(first)
         if under_way is not None:
             if under_way.decision != decision:
@@ -239,12 +246,15 @@ class Ending:
             self.counters.again += 1
             return response(request)
         if transaction is None and half.queue_offset < self._feed.half_end:
-            ended = halves.ended(half.offset)
-            if ended is not None and ended.decision in _DECISIONS.values() and ended.decision != decision:
-                return self._contradicted(request, half, ended.decision)
-            if ended is not None or half.offset >= halves.since or self._is_delivered(half):
+            ended = self._how_it_ended(half, first)
+            if ended == decision:
                 self.counters.again += 1
                 return response(request)
+            if ended in _DECISIONS.values():
+                return self._contradicted(request, half, ended)
+            if ended != records.GIVEN_UP:
+                self.counters.unknown += 1
+                return response(request, ResponseCode.SYSTEM_ERROR, remark=f"{UNKNOWN}: {half.unique}")
         if self._open or self.ledger is None:
             return self._put(connection, request, record, half, first, decision)
         return self._stand_in(self.ledger, connection, request, record, half, first, decision)
@@ -253,10 +263,13 @@ class Ending:
                   first: int, decision: str) -> Command | None:
         """In the place of the master, whose log takes nothing here: what is committed goes to another group's master
         first, then the ledger says so, then the producer hears of it."""
-        final = records.final(record, half, self._author.store_host, self._author.standing.role.epoch)
-        if not self._rules.looked_at.isdisjoint(decode_properties(final.properties)):
-            return response(request, ResponseCode.SYSTEM_ERROR, remark=(
-                "a transaction of a delayed message is decided when the master is back"))
+        why = self._why_not()
+        if why:  # the outlet of commits asks again
+            return response(request, ResponseCode.SERVICE_NOT_AVAILABLE, remark=why)
+        final = self._ruled(records.final(record, half, self._author.store_host, self._author.standing.role.epoch))
+        if isinstance(final, Refusal):
+            self.counters.failed += 1
+            return response(request, final.code, remark=final.remark)
         under_way = self._under_way[first] = _UnderWay(decision, [(connection, request)])
 
         def stored(result: PutResult) -> None:
@@ -284,17 +297,27 @@ class Ending:
         return response(request, ResponseCode.ILLEGAL_OPERATION,
                         remark=f"the transaction {half.unique} was decided before: {decision}")
 
-    def _is_delivered(self, half: Half) -> bool:
-        """Of a half that is older than what this broker was told of: whether its final record is found."""
-        return any(
-            each.message.sys_flag & ROLLBACK == COMMIT and each.message.prepared_offset == half.offset
-            for each in self._messages.get_by_key(half.topic.encode(), half.unique))
+    def _how_it_ended(self, half: Half, first: int) -> str:
+        """As the table remembers, or else the log: a mark of ours says it, of a Java master's commit the final record.
+        ``GIVEN_UP``: it may still be decided. Java's marks do not say whether a transaction was rolled back."""
+        ended = self._feed.halves.ended(half.offset)
+        if ended is not None and ended.decision in _DECISIONS.values():
+            return ended.decision
+        said = {records.reason(decode_properties(each.message.properties))
+                for each in self._messages.get_by_key(records.OP_TOPIC, str(first))}
+        for decision in _DECISIONS.values():
+            if decision in said:
+                return decision
+        if any(each.message.sys_flag & ROLLBACK == COMMIT and each.message.prepared_offset in (half.offset, first)
+               for each in self._messages.get_by_key(half.topic.encode(), half.unique)):
+            return COMMITTED
+        return records.GIVEN_UP if records.GIVEN_UP in said else records.UNKNOWN
 
     def _put(self, connection: Connection, request: Command, record: Record, half: Half, first: int,
              decision: str) -> Command | None:
-        transaction = self._feed.halves.of(half.offset)
+        transaction = self._feed.halves.of(first)
         place = transaction.half.queue_offset if transaction is not None else half.queue_offset
-        messages = [self._author.mark([place], decision)]
+        messages = [self._author.mark([place], decision, first)]
         if decision is COMMITTED:
             final = self._ruled(records.final(record, half, self._author.store_host, self._author.standing.role.epoch))
             if isinstance(final, Refusal):
@@ -326,7 +349,7 @@ class Ending:
             if result.status in STORED:
                 done()
 
-        self._puts.put([self._author.mark([transaction.half.queue_offset], under_way.decision)], stored)
+        self._puts.put([self._author.mark([transaction.half.queue_offset], under_way.decision, first)], stored)
 
     def _ruled(self, message: Message) -> Message | Refusal:
         """The message where it waits, if it is delayed."""

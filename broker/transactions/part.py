@@ -113,7 +113,8 @@ class TransactionsPart(Part):
                         lambda: f"{shared.rng.getrandbits(128):032X}")
         delays = [rule for part in before if not isinstance(part, HalvesPart) for rule in part.rules()]
         self._ending = Ending(
-            self.feed, journal.log, journal.messages, shared.puts, shared.outlet, author, delays)
+            self.feed, journal.log, journal.messages, shared.puts, shared.outlet, author, delays,
+            lambda: shared.right.why_not(shared.now_ns()))
         self._asking = Asking(
             self.feed, journal.log, shared.outlet, author, self._ending, before[ClientsPart].producers, self._offsets,
             self._make_topic)
@@ -159,8 +160,8 @@ class TransactionsPart(Part):
                              "Seconds, as Java counts under that name, from a half's birth to its commit.",
                              ends.committed_after, "topic")
         yield page.counter("broker_transaction_ends", "Decisions that wrote nothing. Ours.", [
-            (("again",), ends.again), (("contradicted",), ends.contradicted), (("refused",), ends.refused),
-            (("failed",), ends.failed)], "why")
+            (("again",), ends.again), (("contradicted",), ends.contradicted), (("unknown",), ends.unknown),
+            (("refused",), ends.refused), (("failed",), ends.failed)], "why")
         yield page.counter("broker_transaction_checks", "Looks at halves that were due. Ours.", [
             (("asked",), asks.checks), (("nobody",), asks.nobody), (("given_up",), asks.given_up)], "what")
         yield page.counter("broker_transaction_marks_missing", "Halves that were decided without a mark. Ours.",

@@ -137,9 +137,13 @@ def final(record: Record, half: Half, store_host: bytes, epoch: int) -> Message:
         sys_flag=record.message.sys_flag & ~ROLLBACK | COMMIT, store_host=store_host, prepared_offset=record.offset)
 
 
-def mark(queue_offsets: Iterable[int], why: str, unique: str, now_ms: int, store_host: bytes, epoch: int) -> Message:
-    """The halves at these places of their queue are done with. ``unique`` is the mark's own id."""
+def mark(queue_offsets: Iterable[int], why: str, unique: str, now_ms: int, store_host: bytes, epoch: int, *,
+         first: int | None = None) -> Message:
+    """The halves at these places of their queue are done with. ``unique`` is the mark's own id. ``first``: the first
+    half's offset in the log, by which the mark of a transaction that ended is found again."""
     values = {"TAGS": MARK_TAG, "WAIT": "true", UNIQ_KEY: unique, ENDED: why, EPOCH: str(epoch)}
+    if first is not None:
+        values["KEYS"] = str(first)
     body = "".join(f"{offset}," for offset in queue_offsets).encode()
     return Message(OP_TOPIC, body, QUEUE, write(values), born_time_ms=now_ms, born_host=store_host,
                    store_host=store_host)

@@ -149,7 +149,8 @@ class _Shared(Shared):
     process: BrokerProcess
 
     def table_file(self, table: Callable[[], Body], *, path: str = "", pause_ms: int = 0) -> TableFile:
-        made = TurnedTable(self.files, table, self.run_sync, path=path, pause_ms=pause_ms)
+        made = TurnedTable(self.files, table, self.run_sync, path=path,
+                           pause_ms=min(pause_ms, self.process.scene.plan.save_ms))
         made.process = self.process
         return made
 

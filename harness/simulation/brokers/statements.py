@@ -63,6 +63,7 @@ STATEMENTS: Final[dict[str, str]] = {
     "INV_B51": "nothing that was popped is put back before its time is over",
     "INV_B52": "a group is given a message again only by its retry topic, and a master puts it there again only when "
                "it does not know what became of the first time",
+    "INV_B53": "no producer is told that its transaction is committed, and that it is rolled back",
     "INV_C14": "who moved to a later epoch acknowledges nothing in an older one",
     "INV_C15": "a broker's epoch never falls, and an epoch has one master",
     "INV_C16": "no write is accepted by who knows of a later epoch, or whose lease is over",

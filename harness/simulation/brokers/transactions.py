@@ -1,4 +1,4 @@
-"""Transactions: who begins and decides them, and what must become of them: INV_B42 to INV_B44.
+"""Transactions: who begins and decides them, and what must become of them: INV_B42 to INV_B44, and INV_B53.
 
 A producer knows how each of its transactions ended, says so once, perhaps, and whenever it is asked; some say the
 contrary at times. What was decided is known from final messages and marks, as consumers of their topics would see them.
@@ -22,7 +22,7 @@ from harness.simulation.brokers.client import E_PUT, KNOWN, FeatureClient
 from harness.simulation.brokers.judging import Judge
 from raft.config import MS
 from raft.sim.tape import Chance, Value
-from remoting.codes import RequestCode
+from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
 from remoting.connection import Connection
 from remoting.headers.transactions import CheckTransactionStateRequest, EndTransactionRequest
@@ -37,8 +37,11 @@ RAW_TOPIC: Final = TOPIC.encode()
 GROUP: Final = "p"
 DECIDED: Final = (
     "half acknowledged", "half put back", "half given up", "producer asked", "transaction committed",
-    "transaction rolled back", "transaction contradicted", "transaction decided under a later master")
+    "transaction rolled back", "transaction contradicted", "transaction decided under a later master",
+    "decision answered as done")
 """What becomes of transactions: in each campaign."""
+CONTRARY_MS: Final = (50, 2_500, 2_500, *[0] * 7)
+"""One of them: at once, or when brokers may have started anew."""
 _CONTRARY: Final = {COMMIT: ROLLBACK, ROLLBACK: COMMIT, 0: 0}
 
 
@@ -58,6 +61,8 @@ class Transaction:
     """How many of its halves somebody has seen wait."""
     epoch: int = 0
     """The latest as the first of them was."""
+    done: set[int] = attrs.field(factory=set)
+    """What a broker said it is decided as."""
     finals: int = 0
     rolled_back: bool = False
     given_up: bool = False
@@ -78,11 +83,12 @@ class TransactionClient(FeatureClient):
             return None
         end = (COMMIT, COMMIT, ROLLBACK, ROLLBACK, 0)[int(chance() * 5)]
         return [int(chance() * 12), int(8 + chance() * self._scene.plan.body_max), end,
-                int(chance() ** 2 * 1_500) if chance() < 0.6 else -1, int(chance() < 0.15)]
+                int(chance() ** 2 * 1_500) if chance() < 0.6 else -1, CONTRARY_MS[int(chance() * len(CONTRARY_MS))]]
 
     def _do(self, act: list[Value]) -> None:
-        """``says_ms``: when it says unasked how it ended; below 0 it does not. ``contrary``: the other way, as well."""
-        queue, size, end, says_ms, contrary = act
+        """``says_ms``: when it says unasked how it ended; below 0 it does not. ``contrary_ms``: so much later the
+        other way, as well; 0: never."""
+        queue, size, end, says_ms, contrary_ms = act
         scene, known = self._scene, self._scene.watch.transactions.begun
         number = len(known)
         begun = Transaction(number, queue % scene.plan.queues, f"{number}.".encode().ljust(size, b"."), end)
@@ -92,8 +98,8 @@ class TransactionClient(FeatureClient):
             if says_ms >= 0 and end and result.puts:
                 half = result.puts[0]
                 scene.after(says_ms * MS, lambda: self._say(begun, end, half))
-                if contrary:
-                    scene.after((says_ms + 50) * MS, lambda: self._say(begun, _CONTRARY[end], half))
+                if contrary_ms:
+                    scene.after((says_ms + contrary_ms) * MS, lambda: self._say(begun, _CONTRARY[end], half))
 
         self._send(begun, Draft(TOPIC, begun.queue, {
             TRAN_MSG: "true", records.GROUP: GROUP, UNIQ_KEY: f"t{number}"}, sys_flag=PREPARED), say_later)
@@ -101,14 +107,17 @@ class TransactionClient(FeatureClient):
     def _say(self, begun: Transaction, end: int, half: Put) -> None:
         begun.said.add(end)
         command = request(RequestCode.END_TRANSACTION, EndTransactionRequest(
-            GROUP, half.queue_offset, half.offset, end))
+            GROUP, half.queue_offset, half.offset, end, transaction_id=f"t{begun.number}"))
         self._ask(lambda process: decide(process, command))
 
 
 def decide(process: BrokerProcess, command: Command) -> None:
     """37 comes to a broker."""
     assert process.features is not None
-    process.features.handlers[RequestCode.END_TRANSACTION](cast(Connection, process.features.producer), command)
+    producer = process.features.producer
+    answer = process.features.handlers[RequestCode.END_TRANSACTION](cast(Connection, producer), command)
+    if isinstance(answer, Command):
+        producer.reply(command, answer)
 
 
 class ProducerConnection:
@@ -126,7 +135,10 @@ class ProducerConnection:
         part.producers.register(GROUP, Member(mine, "c", 0, 500, self._process.now))
 
     def reply(self, to: Command, answer: Command) -> None:
-        """A decision is one-way: nobody waits for what becomes of it."""
+        """Java's producers hear none of them."""
+        asked = EndTransactionRequest.from_ext(to.ext)
+        if answer.code == ResponseCode.SUCCESS and asked.commit_or_rollback:
+            self._scene.watch.transactions.is_done(self._process, asked)
 
     def send(self, command: Command) -> None:
         """39: it is asked how a transaction ended."""
@@ -138,7 +150,8 @@ class ProducerConnection:
         def heard() -> None:
             begun.said |= {begun.end} - {0}
             answer = request(RequestCode.END_TRANSACTION, EndTransactionRequest(
-                GROUP, asked.tran_state_table_offset, asked.commit_log_offset, begun.end, from_transaction_check=True))
+                GROUP, asked.tran_state_table_offset, asked.commit_log_offset, begun.end, from_transaction_check=True,
+                transaction_id=asked.transaction_id))
             scene.to_broker(process.host, lambda: process.host.do(process, E_PUT, lambda: decide(process, answer)))
 
         scene.reply(process.host, heard)
@@ -206,6 +219,17 @@ class Transactions(Judge):
         self._counts["INV_B43"] += 1
         if begun.finals and begun.rolled_back and self.complete:
             self._broken("INV_B43", "committed and rolled back", process, begun)
+
+    def is_done(self, process: BrokerProcess, asked: EndTransactionRequest) -> None:
+        """INV_B53: as a broker answers."""
+        assert asked.transaction_id is not None
+        begun = self.begun[int(asked.transaction_id[1:])]
+        begun.done.add(asked.commit_or_rollback)
+        self._scene.counts["decision answered as done"] += 1
+        if self.complete and self._at.get(asked.tran_state_table_offset) is begun:
+            self._counts["INV_B53"] += 1
+            if len(begun.done) > 1 or (begun.finals if asked.commit_or_rollback == ROLLBACK else begun.rolled_back):
+                self._broken("INV_B53", "done both ways, says a broker", process, begun)
 
     # --- the end ---------------------------------------------------------------------------------------------
 

@@ -8,10 +8,21 @@ from trio.testing import MockClock
 
 from broker.metrics import BrokerMetrics
 from broker.topics.names import CHECK_MAX_TIME, HALF, OP_HALF
+from broker.transactions.feeding import PATH
 from harness.simulation.worlds.brokers import cluster
 from remoting.codes import ResponseCode
 from remoting.record import COMMIT, ROLLBACK
-from tests.broker.transactions.world import FAST, GROUP, Place, bodies, producer, records, values
+from tests.broker.transactions.world import (
+    FAST,
+    GROUP,
+    Place,
+    Producer,
+    bodies,
+    producer,
+    records,
+    transactions,
+    values,
+)
 
 
 async def test_committed_is_seen_rolled_back_never(autojump_clock: MockClock) -> None:
@@ -77,6 +88,74 @@ async def test_a_contradiction_is_refused(autojump_clock: MockClock) -> None:
             assert bodies(node) == [b"paid"]
             page = BrokerMetrics(node.broker).exposition()
             assert b'why="contradicted"} 2.0' in page
+
+
+async def both_ways(shop: Producer, committed: Place, gone: Place) -> list[tuple[int, str | None]]:
+    """What is answered to who says again what was said, and then the contrary."""
+    assert (await shop.end(committed, COMMIT)).code == (await shop.end(gone, ROLLBACK)).code == ResponseCode.SUCCESS
+    answers = [await shop.end(committed, ROLLBACK), await shop.end(gone, COMMIT)]
+    return [(answer.code, answer.remark) for answer in answers]
+
+
+REFUSED = [(ResponseCode.ILLEGAL_OPERATION, f"the transaction U{number} was decided before: {decision}")
+           for number, decision in ((1, "commit"), (2, "rollback"))]
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+async def test_a_contradiction_is_refused_after_a_start(checkpoint: bool, autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(flushDiskType="SYNC_FLUSH")
+        async with producer(made, node) as shop:
+            await shop.half(b"open", unique="U0")
+            halves = [await shop.half(unique=f"U{number}") for number in (1, 2)]
+            await shop.commit(halves[0])
+            await shop.roll_back(halves[1])
+            await shop.commit(await shop.half(b"another", unique="U3"))
+            await trio.sleep(15)
+        await node.kill()
+        if not checkpoint:
+            node.files.remove(PATH)
+        await node.start()
+        async with producer(made, node) as shop:
+            assert await both_ways(shop, *halves) == REFUSED
+            assert bodies(node) == [b"paid", b"another"]
+            assert b'why="contradicted"} 2.0' in BrokerMetrics(node.broker).exposition()
+
+
+async def test_a_contradiction_is_refused_after_more_decisions_than_are_remembered(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        transactions(node).halves._ended_max = 2
+        async with producer(made, node) as shop:
+            halves = [await shop.half(unique=f"U{number}") for number in (1, 2)]
+            await shop.commit(halves[0])
+            await shop.roll_back(halves[1])
+            for number in range(3):
+                await shop.commit(await shop.half(b"another", unique=f"A{number}"))
+            await trio.sleep(1)
+            assert transactions(node).halves.ended(halves[0].offset) is None
+            assert await both_ways(shop, *halves) == REFUSED
+
+
+async def test_how_a_transaction_ended_that_nothing_tells_is_said_to_be_unknown(autojump_clock: MockClock) -> None:
+    """Without an index no mark is found again."""
+    async with cluster() as made:
+        node = await made.node(messageIndexEnable="false", flushDiskType="SYNC_FLUSH")
+        async with producer(made, node) as shop:
+            halves = [await shop.half(unique=f"U{number}") for number in (1, 2)]
+            await shop.commit(halves[0])
+            await shop.roll_back(halves[1])
+            await trio.sleep(15)
+        await node.kill()
+        await node.start()
+        async with producer(made, node) as shop:
+            for number, half in enumerate(halves, 1):
+                for decision in (COMMIT, ROLLBACK):
+                    answer = await shop.end(half, decision)
+                    assert (answer.code, answer.remark) == (
+                        ResponseCode.SYSTEM_ERROR, f"How the transaction ended is not known any more: U{number}")
+            assert bodies(node) == [b"paid"]
+            assert b'why="unknown"} 4.0' in BrokerMetrics(node.broker).exposition()
 
 
 async def test_how_long_transactions_took_is_told(autojump_clock: MockClock) -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
 import trio
 from trio.testing import MockClock
 
+from broker.acting.right import ActingRight
 from broker.ledger.part import LedgerPart
 from controller.namesrv.config import NamesrvConfig
-from harness.simulation.worlds.brokers import cluster, until
+from harness.simulation.worlds.brokers import Cluster, Node, cluster, until
 from remoting.codes import ResponseCode
 from remoting.record import COMMIT, ROLLBACK
-from tests.broker.transactions.world import FAST, bodies, producer, transactions
+from tests.broker.transactions.world import FAST, Place, bodies, place_of, producer, transactions
 
 ACTING = {**FAST, "enableSlaveActingMaster": "true", "totalReplicas": "2", "enableRemoteEscape": "true"}
 
 
-async def test_decisions_at_a_slave_are_the_masters(autojump_clock: MockClock) -> None:
+@asynccontextmanager
+async def bereft(halves: Sequence[Mapping[str, str]]) -> AsyncGenerator[tuple[Cluster, Node, Node, Node, list[Place]]]:
+    """A master that died, its slave, which acts, and another group's master. Halves with these properties are open."""
     async with cluster(namesrv=NamesrvConfig(support_acting_master=True)) as made:
         master = await made.node(**ACTING)
         await until(lambda: master.serves)
@@ -23,12 +30,49 @@ async def test_decisions_at_a_slave_are_the_masters(autojump_clock: MockClock) -
         other = await made.node(brokerName="b")
         await made.send(other.address, b"there is T")
         async with producer(made, master) as shop:
-            halves = [await shop.half(b"%d" % number, unique=f"U{number}") for number in range(4)]
+            places = []
+            for number, properties in enumerate(halves):
+                answer = await shop.send(b"%d" % number, unique=f"U{number}", values=properties)
+                places.append(place_of(answer))
             await until(lambda: slave.broker.journal.confirm_offset == master.broker.journal.end)
             await trio.sleep(20)  # logs are synced, and name servers list both
         await master.kill()
         await until(lambda: slave.broker.standing.role.acts)
         await trio.sleep(5)
+        yield made, master, slave, other, places
+
+
+async def test_without_the_right_to_deliver_nothing_is_decided(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with bereft([{}, {}]) as (made, _, slave, other, halves), producer(made, slave, "q") as shop:
+        monkeypatch.setattr(ActingRight, "why_not", lambda *_: "the master is heard still")
+        for half, decision in zip(halves, (COMMIT, ROLLBACK), strict=True):
+            answer = await shop.end(half, decision)
+            assert (answer.code, answer.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "the master is heard still")
+        monkeypatch.undo()
+        await shop.roll_back(halves[0])
+        await shop.commit(halves[1])
+        assert bodies(other) == [b"there is T", b"1"]
+
+
+async def test_what_is_delayed_waits_at_another_master(autojump_clock: MockClock) -> None:
+    halves = [{"DELAY": "2"}, {"TIMER_DELAY_SEC": "8"}]
+    async with bereft(halves) as (made, _, slave, other, places), producer(made, slave, "q") as shop:
+        began = trio.current_time()
+        for place in places:
+            await shop.commit(place)
+            await shop.commit(place)
+        assert bodies(other) == [b"there is T"]
+        for number, due_s in enumerate((5, 8)):
+            await until(lambda number=number: len(bodies(other)) == number + 2, within_s=20)  # type: ignore[misc]
+            assert due_s <= trio.current_time() - began < due_s + 1.5
+        await trio.sleep(30)
+        assert bodies(other) == [b"there is T", b"0", b"1"]
+
+
+async def test_decisions_at_a_slave_are_the_masters(autojump_clock: MockClock) -> None:
+    async with bereft([{}] * 4) as (made, master, slave, other, halves):
         async with producer(made, slave, "q") as shop:
             for place, decision in ((halves[0], COMMIT), (halves[1], ROLLBACK)):
                 assert (await shop.end(place, decision)).code == ResponseCode.SUCCESS

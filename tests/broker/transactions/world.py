@@ -47,6 +47,11 @@ class Place:
     queue_offset: int
 
 
+def place_of(answer: Command) -> Place:
+    """Of the half that this answer to a send is about."""
+    return Place(parse_message_id(answer.ext["msgId"])[1], int(answer.ext["queueOffset"]))
+
+
 @attrs.frozen
 class Check:
     """What the broker asked."""
@@ -94,7 +99,7 @@ class Producer:
         answer = await self.send(body, unique=unique, topic=topic, queue=queue, values=properties)
         assert answer.code == ResponseCode.SUCCESS, answer
         assert answer.ext["transactionId"] == unique
-        return Place(parse_message_id(answer.ext["msgId"])[1], int(answer.ext["queueOffset"]))
+        return place_of(answer)
 
     def header(self, place: Place, decision: int, *, checked: bool = False,
                group: str = GROUP) -> EndTransactionRequest:

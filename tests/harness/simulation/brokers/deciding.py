@@ -12,8 +12,11 @@ RECORDS: Final = "broker/transactions/records.py"
 
 PLANTED: Final = (
     Planted("who commits twice has two messages", ENDING,
-            "            if ended is not None or half.offset >= halves.since or self._is_delivered(half):\n",
-            "            if False:\n", ("INV_B42", "INV_B43"), "transactions"),
+            "        if transaction is None and half.queue_offset < self._feed.half_end:\n",
+            "        if False:\n", ("INV_B42", "INV_B43"), "transactions"),
+    Planted("of a transaction that ended, what is no longer remembered is done", ENDING,
+            "            if ended == decision:\n", "            if ended in (decision, records.UNKNOWN):\n",
+            ("INV_B53",), "transactions"),
     Planted("a decision that is under way is not known", ENDING,
             "        under_way = self._under_way.get(first)\n        if", "        under_way = None\n        if",
             ("INV_B42", "INV_B43"), "transactions"),

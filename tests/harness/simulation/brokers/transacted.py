@@ -9,6 +9,7 @@ from tests.harness.planting import Planted
 BROKER: Final = "broker/transactions/"
 HALVES: Final = "tests/broker/transactions/test_halves.py::"
 ENDING: Final = "tests/broker/transactions/test_ending.py::"
+STANDING_IN: Final = "tests/broker/transactions/test_standing_in.py::"
 ASKING: Final = "tests/broker/transactions/test_asking.py::"
 REPLICAS: Final = "tests/broker/transactions/test_replicas.py::"
 RECORDS: Final = "tests/broker/transactions/test_records.py::"
@@ -39,12 +40,27 @@ PLANTED: Final = (
     Planted("a commit has no mark in its append", BROKER + "ending.py",
             "messages.insert(0, final)", "messages = [final]", (ENDING + "test_final_and_mark_are_one_append",)),
     Planted("who decides again decides once more", BROKER + "ending.py",
-            "if ended is not None or half.offset >= halves.since or self._is_delivered(half):", "if False:",
+            "if transaction is None and half.queue_offset < self._feed.half_end:", "if False:",
             (ENDING + "test_a_late_commit_and_the_answer_to_a_check_are_one_message",)),
     Planted("a contradiction is done", BROKER + "ending.py",
-            "if ended is not None and ended.decision in _DECISIONS.values() and ended.decision != decision:",
-            "if False:",
-            (ENDING + "test_a_contradiction_is_refused",)),
+            "if ended in _DECISIONS.values():", "if False:", (ENDING + "test_a_contradiction_is_refused",)),
+    Planted("how a transaction ended is not looked for in the log", BROKER + "ending.py",
+            "self._messages.get_by_key(records.OP_TOPIC, str(first))}", "()}",
+            (ENDING + "test_a_contradiction_is_refused_after_a_start",
+             ENDING + "test_a_contradiction_is_refused_after_more_decisions_than_are_remembered")),
+    Planted("of a transaction that ended, what nothing tells is done", BROKER + "ending.py",
+            "if ended == decision:", "if ended in (decision, records.UNKNOWN):",
+            (ENDING + "test_how_a_transaction_ended_that_nothing_tells_is_said_to_be_unknown",)),
+    Planted("a slave rolls back whoever may deliver", BROKER + "ending.py",
+            "        if why:  # the outlet", "        if why and decision is COMMITTED:  # the outlet",
+            (STANDING_IN + "test_without_the_right_to_deliver_nothing_is_decided",)),
+    Planted("a slave delivers at once what is delayed", BROKER + "ending.py",
+            "        final = self._ruled(records.final(record, half, self._author.store_host, "
+            "self._author.standing.role.epoch))\n        if isinstance(final, Refusal):\n            "
+            "self.counters.failed += 1\n            return response(request, final.code, remark=final.remark)\n"
+            "        under_way",
+            "        final = records.final(record, half, self._author.store_host, self._author.standing.role.epoch)\n"
+            "        under_way", (STANDING_IN + "test_what_is_delayed_waits_at_another_master",)),
     Planted("any group may decide", BROKER + "ending.py",
             "if not half.group or half.group != asked.producer_group:", "if not half.group:",
             (ENDING + "test_forged_decisions_leave_the_half_alone",)),
