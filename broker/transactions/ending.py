@@ -102,6 +102,8 @@ class _UnderWay:
     waiting: list[tuple[Connection, Command]]
     at: int | None = None
     """Where its mark stands; None: it is being put."""
+    code: int = ResponseCode.SUCCESS
+    """What was answered when it was stored: others than this one leave open whether it stays."""
 
 
 @attrs.frozen
@@ -236,7 +238,7 @@ class Ending:
                 return self._contradicted(request, half, under_way.decision)
             self.counters.again += 1
             if under_way.at is not None:
-                return response(request)
+                return response(request, under_way.code)
             under_way.waiting.append((connection, request))
             return None
         decided = None if self.ledger is None else self.ledger.decision(first)
@@ -367,6 +369,7 @@ class Ending:
     def _done(self, first: int, under_way: _UnderWay, half: Half, result: PutResult) -> None:
         if result.status in STORED:
             under_way.at = result.puts[-1].offset if result.puts else None
+            under_way.code = _code(result.status)
             counted = self.counters.committed if under_way.decision is COMMITTED else self.counters.rolled_back
             counted[half.topic] += 1
             if counted is self.counters.committed:
@@ -385,8 +388,13 @@ def _slave(request: Command) -> Command:
                     remark="Message store is slave mode, so end transaction is forbidden.")
 
 
+def _code(status: PutStatus) -> int:
+    """Of a decision that is stored. Java's is 0; a master whose mode asks for no slave that is there promises none."""
+    return ResponseCode.SUCCESS if status is PutStatus.SLAVE_NOT_AVAILABLE else STORED[status]
+
+
 def _answer(request: Command, result: PutResult) -> Command:
     if result.status in STORED:
-        return response(request)
+        return response(request, _code(result.status))
     refused = refusal(PutStatus(result.status), BODY_BYTES_MAX, result.remark)
     return response(request, refused.code, remark=refused.remark)

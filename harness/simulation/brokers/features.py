@@ -30,6 +30,7 @@ from broker.tablefile import PAUSE_AFTER_FAILURE_S, RunSync, TableFile
 from broker.timer.flush import TimerFlush
 from broker.timer.part import TimersPart
 from broker.topics.part import TopicsPart
+from broker.transactions.feeding import PATH as OPEN_TRANSACTIONS
 from broker.transactions.part import HalvesPart, TransactionsPart
 from harness.simulation.brokers.plan import DELAYS_MS, TIMER_MS
 from harness.simulation.brokers.transactions import ProducerConnection
@@ -149,8 +150,9 @@ class _Shared(Shared):
     process: BrokerProcess
 
     def table_file(self, table: Callable[[], Body], *, path: str = "", pause_ms: int = 0) -> TableFile:
-        made = TurnedTable(self.files, table, self.run_sync, path=path,
-                           pause_ms=min(pause_ms, self.process.scene.plan.save_ms))
+        if path == OPEN_TRANSACTIONS:  # else no seed lasts until a start has forgotten a decision
+            pause_ms = min(pause_ms, self.process.scene.plan.save_ms)
+        made = TurnedTable(self.files, table, self.run_sync, path=path, pause_ms=pause_ms)
         made.process = self.process
         return made
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import trio
 from trio.testing import MockClock
 
+from broker.ha.acks import PutStatus
 from broker.metrics import BrokerMetrics
+from broker.puts import Done, Puts
 from broker.topics.names import CHECK_MAX_TIME, HALF, OP_HALF
+from broker.transactions.ending import Ending
 from broker.transactions.feeding import PATH
 from harness.simulation.worlds.brokers import cluster
 from remoting.codes import ResponseCode
-from remoting.record import COMMIT, ROLLBACK
+from remoting.record import COMMIT, ROLLBACK, Message
 from tests.broker.transactions.world import (
     FAST,
     GROUP,
@@ -156,6 +161,30 @@ async def test_how_a_transaction_ended_that_nothing_tells_is_said_to_be_unknown(
                         ResponseCode.SYSTEM_ERROR, f"How the transaction ended is not known any more: U{number}")
             assert bodies(node) == [b"paid"]
             assert b'why="unknown"} 4.0' in BrokerMetrics(node.broker).exposition()
+
+
+@pytest.mark.parametrize(("status", "code"), [
+    (PutStatus.FLUSH_SLAVE_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT),
+    (PutStatus.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_DISK_TIMEOUT), (PutStatus.SLAVE_NOT_AVAILABLE, 0)])
+async def test_a_decision_that_a_new_master_may_not_have_is_not_answered_as_done(
+    status: PutStatus, code: int, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        async with producer(made, node) as shop:
+            half, put = await shop.half(), Puts.put
+
+            def late(puts: Puts, messages: Sequence[Message], done: Done) -> None:
+                put(puts, messages, lambda result: done(result._replace(status=status)))
+
+            monkeypatch.setattr(Puts, "put", late)
+            monkeypatch.setattr(Ending, "shown", lambda ending, end: None)
+            for _ in range(2):
+                assert (await shop.end(half, COMMIT)).code == code
+            monkeypatch.undo()
+            await trio.sleep(1)
+            await shop.commit(half)
+            assert bodies(node) == [b"paid"]
 
 
 async def test_how_long_transactions_took_is_told(autojump_clock: MockClock) -> None:
