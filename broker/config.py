@@ -152,7 +152,8 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys, ActingKeys):
     trace_topic_enable: bool = key(False, "a topic for message traces")
     msg_trace_topic_name: str = key("RMQ_SYS_TRACE_TOPIC", "its name")
     validate_system_topic_when_update_topic: bool = key(True, "system topics cannot be changed", live=True)
-    clear_retry_topic_when_delete_topic: bool = key(True, "deleting a topic deletes its retry topics", live=True)
+    clear_retry_topic_when_delete_topic: bool = key(
+        True, "deleting a topic deletes the topics through which groups that pop it retry", live=True)
     reject_transaction_message: bool = key(False, "refuse transactions", live=True)
     enable_mixed_message_type: bool = key(False, "topics may be of type MIXED", live=True)
     enable_create_sys_group: bool = key(True, "heartbeats create groups of the system in any case", live=True)
@@ -166,7 +167,9 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys, ActingKeys):
     long_polling_enable: bool = key(True, "hold pulls that find nothing", live=True)
     short_polling_time_mills: int = _ms(1_000, "for how long, without longPollingEnable", live=True)
     notify_consumer_ids_changed_enable: bool = key(True, "tell consumers at once of others of their group", live=True)
-    disable_consume_if_consumer_read_slowly: bool = key(False, "shut out groups that lag too far", live=True)
+    disable_consume_if_consumer_read_slowly: bool = key(
+        False, "a group that reads further behind the end of the log than consumerFallbehindThreshold may no longer "
+        "consume, within three minutes, until updateSubGroup allows it again", live=True)
     consumer_fallbehind_threshold: int = key(16 << 30, "bytes; see disableConsumeIfConsumerReadSlowly", least=0,
                                              most=_LONG_MAX, live=True)
     slave_read_enable: bool = key(False, "consumers that lag read from a slave", live=True)
@@ -200,7 +203,6 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys, ActingKeys):
     mapped_file_size_consume_queue: int = _count(6_000_000, "bytes of a file of a queue, 20 a message", least=20)
     max_message_size: int = _count(
         4 << 20, "bytes of a body that is sent; what is stored is delivered whatever its size", most=BODY_BYTES_MOST)
-    max_topic_length: int = _count(127, "bytes of a topic's name", most=255)
     max_msgs_num_batch: int = _count(64, "hits of a query by key", most=100_000)
     message_index_enable: bool = key(True, "keep an index by key")
     max_hash_slot_num: int = _count(5_000_000, "slots of an index file")

@@ -36,6 +36,7 @@ class OffsetsPart(Part):
         self.saved = self._file.saved
         """Returns when the table is on disk. Raises ``OSError``."""
         topics.table.on_delete.join("parts", self.table.forget_topic)
+        topics.admin.groups_of = self.table.groups_of
         groups.admin.on_clean = self.table.forget_group
 
     def handlers(self) -> Mapping[int, Handler]:

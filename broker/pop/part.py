@@ -87,7 +87,7 @@ class PopPart(Part):
             pick(config, TakingConfig), pick(config, ReadConfig), checks, journal=journal, puts=shared.puts,
             offsets=self._offsets, records=self._records, chain=self.checkpoints, in_order=self._in_order,
             room=self.room, lending=self.lending, standing=shared.standing, rng=shared.rng, ready=self._is_ready,
-            gave=pulling.gave, memory=shared.memory_bytes)
+            gave=pulling.gave, looked=pulling.looked, memory=shared.memory_bytes)
         self.acking = Acking(
             checks, self._records, self._in_order, self.lending, shared.puts, journal.messages, shared.standing)
         self.notifying = Notifying(

@@ -106,13 +106,16 @@ class Popping:
     def __init__(self, config: TakingConfig, reads: ReadConfig, checks: Checks, *, journal: Journal, puts: Puts,
                  offsets: OffsetTable, records: Records, chain: Checkpoints, in_order: InOrder, room: WaitingRoom,
                  lending: Lending, standing: Standing, rng: Random, ready: Callable[[], bool],
-                 gave: Callable[[str, str, int, int], None], memory: int = 1 << 62) -> None:
-        """``gave`` hears of group, topic, messages and bytes."""
+                 gave: Callable[[str, str, int, int], None],
+                 looked: Callable[[str, str, int, int], None], memory: int = 1 << 62) -> None:
+        """``gave`` hears of group, topic, messages and bytes; ``looked`` of group, topic, queue id, and how many bytes
+        before the end of the log was read."""
         self.config, self.reads, self.checks, self.memory = config, reads, checks, memory
         self.counters = PopCounters()
         self._messages, self._visible, self._mend = journal.messages, journal.visible, journal.mender.ask
         self._puts, self._offsets, self._records, self._chain, self._room = puts, offsets, records, chain, room
         self._standing, self._rng, self._ready, self._gave, self._in_order = standing, rng, ready, gave, in_order
+        self._looked = looked
         self._lending, self._wall_ms = lending, records.wall_ms
         self._again = attempt_of(self.pop, "a POP")
         self._turn = 0
@@ -265,6 +268,7 @@ class Popping:
         reads = 1
         while True:
             found = self._read_once(key, at, wanted, count, bytes_max)
+            self._looked(key[1], key[0], key[2], found.behind)
             meant = found.next_offset
             if found.count or meant == at or reads == READS_MAX:
                 return found, begin, floor

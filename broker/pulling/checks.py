@@ -42,6 +42,9 @@ class PullConfig:
     short_polling_time_mills: int = 1_000
     """How long a pull is held without long polling."""
     slave_read_enable: bool = False
+    disable_consume_if_consumer_read_slowly: bool = False
+    consumer_fallbehind_threshold: int = 16 << 30
+    """Bytes."""
 
 
 @attrs.frozen

@@ -82,11 +82,11 @@ def read_filtered(
                 break
     except (DamagedRecord, OffsetGone) as damage:
         raise damaged(topic, queue_id, offset, damage) from None
-    bounds, slow = (queue.min_offset, queue.max_offset), end - where > memory
+    bounds, behind = (queue.min_offset, queue.max_offset), end - where
     if not chosen:
         status = Status.MESSAGE_WAS_REMOVING if removing else Status.NO_MATCHED_MESSAGE
-        return Found(status, next_offset, *bounds, slow=slow)
-    return Found(Status.FOUND, next_offset, *bounds, b"".join(chosen), len(chosen), slow)
+        return Found(status, next_offset, *bounds, behind=behind)
+    return Found(Status.FOUND, next_offset, *bounds, b"".join(chosen), len(chosen), behind)
 
 
 class _Scan:

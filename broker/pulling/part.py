@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+import attrs
 import trio
 
 from broker.config import BrokerConfig, pick
@@ -14,6 +16,7 @@ from broker.groups.part import GroupsPart
 from broker.offsets.part import OffsetsPart
 from broker.part import Part, Parts, Shared
 from broker.pulling.checks import PullConfig
+from broker.pulling.laggards import LOOK_INTERVAL_NS
 from broker.pulling.reading import ReadConfig
 from broker.pulling.requests import Pulling
 from broker.rate import Rate
@@ -24,12 +27,16 @@ from remoting.endpoint import Handler
 if TYPE_CHECKING:
     from remoting.daemon.page import Metric, Page
 
+logger = logging.getLogger("broker")
+
 
 class PullingPart(Part):
     def __init__(self, shared: Shared, before: Parts) -> None:
+        self._groups, self._standing = before[GroupsPart].table, shared.standing
+        self._look_due_ns = shared.now_ns() + LOOK_INTERVAL_NS
         self.pulling = Pulling(
             pick(shared.config, PullConfig), pick(shared.config, ReadConfig), journal=shared.journal,
-            topics=before[TopicsPart].table, groups=before[GroupsPart].table, offsets=before[OffsetsPart].table,
+            topics=before[TopicsPart].table, groups=self._groups, offsets=before[OffsetsPart].table,
             consumers=before[ClientsPart].consumers, filters=before[FiltersPart].filters,
             standing=shared.standing, now_ns=shared.now_ns,
             memory=shared.memory_bytes)
@@ -63,11 +70,27 @@ class PullingPart(Part):
         self.pulling.all_seen()
 
     def due_ns(self) -> int:
-        return self._pulls.due_ns
+        return min(self._pulls.due_ns, self._look_due_ns)
 
     def tick(self, now_ns: int) -> None:
-        for rate in (self._pulls, self._messages, self._misses, self._all):
-            rate.sample(now_ns)
+        if self._pulls.due_ns <= now_ns:
+            for rate in (self._pulls, self._messages, self._misses, self._all):
+                rate.sample(now_ns)
+        if self._look_due_ns <= now_ns:
+            self._look_due_ns = now_ns + LOOK_INTERVAL_NS
+            self._shut_out_laggards()
+
+    def _shut_out_laggards(self) -> None:
+        config = self.pulling.config
+        found = self.pulling.laggards.look(config.consumer_fallbehind_threshold)
+        if not (config.disable_consume_if_consumer_read_slowly and self._standing.role.leads):
+            return
+        for name, behind in found.items():
+            group = self._groups.get(name)
+            if group is not None and group.consume_enable:
+                self._groups.update([attrs.evolve(group, consume_enable=False)])
+                logger.warning("a group reads slowly, and may no longer consume", extra={
+                    "group": name, "behind_bytes": behind})
 
     def stopping(self) -> None:
         self.pulling.finish()

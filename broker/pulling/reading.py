@@ -71,8 +71,8 @@ class Found:
     max_offset: int = 0
     data: bytes = b""
     count: int = 0
-    slow: bool = False
-    """The reader is so far behind that a slave should serve it."""
+    behind: int = 0
+    """Bytes that the last record that was looked at lies before the end of the log."""
 
 
 def out_of_range(queue: ConsumeQueue | None, offset: int) -> tuple[Status, int] | None:
@@ -126,16 +126,16 @@ def read(messages: StoredMessages, topic: bytes, queue_id: int, offset: int, *, 
             data = log.read(first, total)  # one behind the other in the log
             if data[:4] == flat[1].to_bytes(4, "big", signed=True) and len(data) == total:
                 return Found(Status.FOUND, offset + len(flat) // 3, queue.min_offset, queue.max_offset, data,
-                             len(flat) // 3, end - flat[-3] > memory)
+                             len(flat) // 3, end - flat[-3])
     chosen, count, where, removing = _choose(entries, log_min, codes, most, limit)
     if not count:
         raise damaged(topic, queue_id, offset, DamagedRecord(where, "none has so few bytes"))
-    next_offset, bounds, slow = offset + count, (queue.min_offset, queue.max_offset), end - where > memory
+    next_offset, bounds, behind = offset + count, (queue.min_offset, queue.max_offset), end - where
     if not chosen:
         status = Status.MESSAGE_WAS_REMOVING if removing else Status.NO_MATCHED_MESSAGE
-        return Found(status, next_offset, *bounds, slow=slow)
+        return Found(status, next_offset, *bounds, behind=behind)
     try:
-        return Found(Status.FOUND, next_offset, *bounds, _records(log, chosen), len(chosen), slow)
+        return Found(Status.FOUND, next_offset, *bounds, _records(log, chosen), len(chosen), behind)
     except (DamagedRecord, OffsetGone) as damage:
         raise damaged(topic, queue_id, offset, damage) from None
 

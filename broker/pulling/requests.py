@@ -24,6 +24,7 @@ from broker.offsets import OffsetTable
 from broker.pulling.checks import PullConfig, PullRefusal, check
 from broker.pulling.filtering import read_filtered
 from broker.pulling.holding import Holding
+from broker.pulling.laggards import Laggards
 from broker.pulling.reading import Found, ReadConfig, Status, read
 from broker.standing import MASTER_ID, REJECTED, Role, Standing
 from broker.store.errors import StoreError
@@ -88,7 +89,7 @@ class Pulling:
                  standing: Standing, now_ns: Callable[[], int], memory: int = 1 << 62) -> None:
         self.config, self.reads, self.memory = config, reads, memory
         self.holding = Holding(self._again)
-        self.given = Given()
+        self.given, self.laggards = Given(), Laggards()
         self.on_found: Callable[[str, str, int, int], None] | None = None
         """Called with group, topic, and how many messages and bytes were given."""
         self._messages, self._veil, self._mend = journal.messages, journal.veil, journal.mender.ask
@@ -197,12 +198,18 @@ class Pulling:
         if found.status is Status.OFFSET_RESET:
             return
         self._offsets.pulled(group, topic, queue_id, found.next_offset)
+        self.looked(group, topic, queue_id, found.behind)
         if first and asked.sys_flag & COMMIT_OFFSET:
             self._offsets.commit(group, topic, queue_id, asked.commit_offset)
         if found.count:
             self.gave(group, topic, found.count, len(found.data))
         else:
             self.given.misses += 1
+
+    def looked(self, group: str, topic: str, queue_id: int, behind: int) -> None:
+        """A member of the group, however it asked, read so many bytes before the end of the log."""
+        if self.config.disable_consume_if_consumer_read_slowly:
+            self.laggards.note(group, topic, queue_id, behind)
 
     def gave(self, group: str, topic: str, count: int, size: int) -> None:
         """So many messages, and bytes, of the topic went to a member of the group, however it asked."""
@@ -217,4 +224,4 @@ class Pulling:
         """Id of the broker to pull from next."""
         if not self.config.slave_read_enable:
             return MASTER_ID
-        return group.which_broker_when_consume_slowly if found.slow else group.broker_id
+        return group.which_broker_when_consume_slowly if found.behind > self.memory else group.broker_id

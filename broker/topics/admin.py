@@ -8,11 +8,11 @@ Source: ``AdminBrokerProcessor`` of RocketMQ 5.5.0.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from broker.topics.attributes import MESSAGE_TYPE, MIXED, AttributesIllegal, parse
-from broker.topics.names import topic_fault
+from broker.topics.names import pop_retry_topic, topic_fault
 from broker.topics.table import TopicTable
 from remoting.bodies.namesrv import DataVersion, TopicConfig, TopicConfigSerializeWrapper, TopicList
 from remoting.bodies.topics import CreateTopicListRequestBody
@@ -41,6 +41,8 @@ class TopicAdmin:
 
     def __init__(self, topics: TopicTable, saved: Callable[[], Awaitable[None]]) -> None:
         self._topics, self._saved = topics, saved
+        self.groups_of: Callable[[str], Iterable[str]] = lambda topic: ()
+        """Groups that have read a topic."""
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -110,8 +112,18 @@ class TopicAdmin:
             return response(request, ResponseCode.INVALID_PARAMETER, remark="The specified topic is blank.")
         if (kept := self._kept_for_the_system(name)) is not None:
             return response(request, kept[0], remark=kept[1])
-        self._topics.delete(name)
+        cleared = self._topics.config.clear_retry_topic_when_delete_topic
+        for gone in (name, *(self._pop_retry_topics(name) if cleared else ())):
+            self._topics.delete(gone)
         return await self._when_saved(request)
+
+    def _pop_retry_topics(self, name: str) -> Iterator[str]:
+        """Those that are there of where its messages come back that groups popped."""
+        for group in self.groups_of(name):
+            for v2 in (True, False):
+                retry = pop_retry_topic(name, group, v2=v2)
+                if self._topics.get(retry) is not None:
+                    yield retry
 
     async def _when_saved(self, request: Command) -> Command:
         try:

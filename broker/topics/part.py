@@ -36,14 +36,14 @@ class TopicsPart(Part):
         self.table = TopicTable(
             pick(shared.config, TopicsConfig), shared.wall_ms, load(shared.files, Topics))
         self.file = shared.table_file(self.table.snapshot)
-        self._admin = TopicAdmin(self.table, self.file.saved)
+        self.admin = TopicAdmin(self.table, self.file.saved)
         self.table.queues_kept = self._queues_kept
         self.table.on_change.join("file", self.file.changed)
         self.table.on_delete.join("queues", lambda name: shared.journal.delete_topics([name.encode()]))
         self.table.on_delete.join("parts", self._deleted.add)
 
     def handlers(self) -> Mapping[int, Handler]:
-        return self._admin.handlers()
+        return self.admin.handlers()
 
     def tables(self) -> Sequence[Table]:
         return (Table(self.file, RequestCode.GET_ALL_TOPIC_CONFIG, self.table.copy, self.table.join),)

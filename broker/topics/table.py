@@ -37,6 +37,7 @@ class TopicsConfig:
     msg_trace_topic_name: str = names.TRACE
     revive_queue_num: int = 8
     validate_system_topic_when_update_topic: bool = True
+    clear_retry_topic_when_delete_topic: bool = True
     enable_mixed_message_type: bool = False
     enable_split_metadata: bool = True
     split_metadata_size: int = 2_000

@@ -59,7 +59,7 @@ PAGE = Page("docs/reference/consuming.md", (
     pull("Entries are filtered by the hash", tests_of("broker/pulling", "requests",
                                                   "records_come_as_they_are_and_filtered_by_their_tags")),
     pull("An answer has at most", tests_of("broker/pulling", "reading", "the_first_message_comes_whatever_its_size",
-                                       "messages_far_behind_come_in_smaller_answers_and_are_called_slow")),
+                                       "messages_far_behind_come_in_smaller_answers_and_say_how_far")),
     pull("A filter looks at 800", tests_of("broker/pulling", "reading",
                                        "a_filter_looks_at_a_limited_part_of_the_queue")),
     pull("messages | 0", FOUND), pull("none that matches; deleted ones", FOUND),

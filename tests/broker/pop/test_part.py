@@ -14,6 +14,7 @@ from broker.metrics import BrokerMetrics
 from broker.pop import progress
 from broker.pop.part import PopPart
 from broker.store.files import MemoryFile
+from broker.topics.names import pop_retry_topic
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, new_master, three, until
 from remoting.client import open_client
 from remoting.codes import RequestCode, ResponseCode
@@ -118,6 +119,18 @@ async def test_a_topic_that_is_made_again_begins_anew_on_the_next_master(autojum
         await until(lambda: all(not part(node).progress.ends for node in (master, *slaves)))
         assert (await made.send(master.address, b"new")).code == ResponseCode.SUCCESS
         assert [each.body for each in await Popper(made).pop(master, queue=0)] == [b"new"]
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+async def test_a_topic_goes_with_what_waits_to_be_popped_again(autojump_clock: MockClock, keeps: bool) -> None:
+    async with cluster() as made:
+        node = await made.node(clearRetryTopicWhenDeleteTopic=str(not keeps).lower())
+        await given(made, node)
+        retry = pop_retry_topic("T", "G")
+        await until(lambda: node.topics.get(retry) is not None, within_s=120)
+        assert (await made.ask(node.address, RequestCode.DELETE_TOPIC_IN_BROKER, TopicRequest("T"))).code == 0
+        queues = {topic.decode() for topic, _ in node.broker.journal.messages.queues()}
+        assert (node.topics.get(retry) is not None) == (retry in queues) == keeps
 
 
 async def test_a_slave_sends_clients_away(autojump_clock: MockClock) -> None:

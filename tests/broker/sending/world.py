@@ -74,6 +74,7 @@ class World:
         self.puts = Puts(self.journal, quorum or QuorumConfig())
         self.topics = TopicTable(topics or TopicsConfig(), self.wall_ms, load(self.files, Topics))
         self.topics_file = TableFile(self.files, self.topics.snapshot, inline)
+        self.admin = TopicAdmin(self.topics, self.topics_file.saved)
         self.topics.on_change.join("file", self.topics_file.changed)
         self.topics.on_delete.join("queues", lambda name: self.journal.delete_topics([name.encode()]))
         self.groups = Groups()
@@ -98,7 +99,7 @@ class World:
 
     def handlers(self) -> dict[int, Any]:
         return {**self.sending.handlers(), **self.sendback.handlers(), **self.delayed.handlers(),
-                **TopicAdmin(self.topics, self.topics_file.saved).handlers()}
+                **self.admin.handlers()}
 
     def serve(self) -> None:
         """Become master."""

@@ -186,3 +186,20 @@ def test_pages_leave_never_one_alone(total: int, size: int) -> None:
         seq += len(got)
         assert total - seq != 1
     assert found == names
+
+
+@pytest.mark.parametrize(("clears", "left"), [(True, {"%RETRY%g"}), (False, {
+    "%RETRY%g", "%RETRY%g_Orders", "%RETRY%g+Orders", "%RETRY%h+Orders"})])
+async def test_a_topic_goes_with_those_through_which_groups_that_pop_it_retry(
+    autojump_clock: MockClock, clears: bool, left: set[str],
+) -> None:
+    async with running() as world:
+        world.topics.config = attrs.evolve(world.topics.config, clear_retry_topic_when_delete_topic=clears)
+        world.admin.groups_of = {"Orders": ["g", "h"]}.__getitem__
+        gone: list[str] = []
+        world.topics.on_delete.join(WATCH, gone.append)
+        for name in ("Orders", "%RETRY%g", "%RETRY%g_Orders", "%RETRY%g+Orders", "%RETRY%h+Orders"):
+            world.topics.create_if_absent(name, 1)
+        assert (await world.ask(request(DELETE, TopicRequest("Orders")))).code == 0
+        assert {name for name in await on_disk(world) if name.startswith(("%", "Orders"))} == left
+        assert gone[0] == "Orders" and len(gone) == (4 if clears else 1)
