@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from broker.admin import NOT_OFFERED
+from broker.timer.part import NO_ENGINE
 from harness.scenarios.interop.codes import ABSENT, CODES
 from remoting.codes import RequestCode
 
@@ -27,6 +29,10 @@ def recorded() -> Mapping[str, Any]:
     """``here``: by seat and code the answer's code; ``java``: by seat the codes that it knows."""
     found: dict[str, Any] = json.loads(RECORDED.read_text(encoding="utf-8"))
     return found
+
+
+REFUSED: Final[Mapping[int, str]] = {**NOT_OFFERED, RequestCode.SWITCH_TIMER_ENGINE: NO_ENGINE}
+"""By the broker, whatever the fields say: with these words."""
 
 
 def in_java(code: int) -> list[str]:
@@ -46,6 +52,8 @@ def codes() -> Iterator[str]:
     yield "|---|---|---|---|"
     for code in CODES:
         answered = ", ".join(f"{seat}: {answer}" for seat, answer in here(code).items())
+        if code in REFUSED:
+            answered += f", always, with the words: {REFUSED[code]}"
         missing = next((why for why, absent in ABSENT.items() if code in absent), "")
         java = ", ".join(in_java(code))
         nobody = f"nobody: {missing}" if missing and java else "nobody, as in Java"

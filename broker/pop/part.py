@@ -129,10 +129,20 @@ class PopPart(Part):
             return f"this master is young: {READS}, or may not show yet what it holds"
         return ""
 
+    @property
+    def stored_checkpoints(self) -> int:
+        """Also of messages whose time was changed; since this process began."""
+        return self.popping.counters.checkpoints + self.acking.counters.changed
+
+    @property
+    def stored_acks(self) -> int:
+        """Also by a change of the time; since this process began."""
+        return self.acking.counters.acked + self.acking.counters.changed
+
     def metrics(self, page: Page) -> Iterator[Metric]:
         pops, acks = self.popping.counters, self.acking.counters
         yield page.counter("rocketmq_pop_revive_in_message", "Records of POP that were stored.", [
-            (("CK",), pops.checkpoints + acks.changed), (("ACK",), acks.acked + acks.changed)], "revive_message_type")
+            (("CK",), self.stored_checkpoints), (("ACK",), self.stored_acks)], "revive_message_type")
         yield page.gauge("rocketmq_pop_offset_buffer_size", "Checkpoints that are not confirmed yet.",
                          [((), len(self.checkpoints))])
         yield page.gauge("rocketmq_pop_checkpoint_buffer_size", "Checkpoints in memory alone: none ever.", [((), 0)])

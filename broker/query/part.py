@@ -9,6 +9,7 @@ from broker.consumers.part import ClientsPart
 from broker.groups.part import GroupsPart
 from broker.offsets.part import OffsetsPart
 from broker.part import Part, Parts, Shared
+from broker.pop.part import PopPart
 from broker.pulling.part import PullingPart
 from broker.query.cleaning import Cleaning
 from broker.query.colddata import ColdData
@@ -16,7 +17,15 @@ from broker.query.listings import Listings
 from broker.query.messages import MessageQueries, QueryConfig
 from broker.query.positions import PositionRequests
 from broker.query.progress import Progress
-from broker.query.stats import SAMPLE_INTERVAL_MS, SNDBCK_PUT_NUMS, TOPIC_PUT_SIZE, Stats
+from broker.query.stats import (
+    BROKER_ACK_NUMS,
+    BROKER_CK_NUMS,
+    SAMPLE_INTERVAL_MS,
+    SNDBCK_PUT_NUMS,
+    TOPIC_PUT_SIZE,
+    Counted,
+    Stats,
+)
 from broker.sending.part import SendingPart
 from broker.topics.part import TopicsPart
 from remoting.endpoint import Handler
@@ -28,9 +37,10 @@ class QueriesPart(Part):
         clients, standing, journal = before[ClientsPart], shared.standing, shared.journal
         self._topics, self._journal, self._messages = topics, journal, journal.messages
         self._by_key = MessageQueries(pick(shared.config, QueryConfig), self._messages, journal.visible)
-        sent = before[SendingPart].sending.counters
-        self._stats = Stats(shared.config.broker_cluster_name, self._put_by_topic, shared.now_ns, more=(
-            (TOPIC_PUT_SIZE, sent.topic_bytes), (SNDBCK_PUT_NUMS, sent.sent_back_of)))
+        self._cluster, self._sent, self._pop = (
+            shared.config.broker_cluster_name, before[SendingPart].sending.counters, before[PopPart])
+        self._stats = Stats(self._cluster, self._put_by_topic, shared.now_ns, is_system=topics.is_system,
+                            more=self._counted)
         self._sample_due_ns = 0
         before[PullingPart].pulling.on_found = self._stats.got
         self._handlers = {
@@ -56,6 +66,13 @@ class QueriesPart(Part):
     def tick(self, now_ns: int) -> None:
         self._sample_due_ns = now_ns + SAMPLE_INTERVAL_MS * 1_000_000
         self._stats.sample()
+
+    def _counted(self) -> tuple[Counted, ...]:
+        """What others count, by name and key."""
+        return (
+            (TOPIC_PUT_SIZE, self._sent.topic_bytes), (SNDBCK_PUT_NUMS, self._sent.sent_back_of),
+            (BROKER_CK_NUMS, {self._cluster: self._pop.stored_checkpoints}),
+            (BROKER_ACK_NUMS, {self._cluster: self._pop.stored_acks}))
 
     def _put_by_topic(self) -> dict[str, int]:
         """How many messages each topic has ever had."""

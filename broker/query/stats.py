@@ -28,6 +28,13 @@ SNDBCK_PUT_NUMS: Final = "SNDBCK_PUT_NUMS"
 """By ``topic@group``: messages that consumers gave back."""
 BROKER_PUT_NUMS: Final = "BROKER_PUT_NUMS"
 """By cluster."""
+BROKER_GET_WITHOUT_SYSTEM: Final = "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC"
+BROKER_PUT_WITHOUT_SYSTEM: Final = "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC"
+"""Both by cluster; of topics that are not the system's own."""
+BROKER_CK_NUMS: Final = "BROKER_CK_NUMS"
+"""By cluster: checkpoints of POP that were stored."""
+BROKER_ACK_NUMS: Final = "BROKER_ACK_NUMS"
+"""By cluster: messages that were acknowledged to POP, or whose time was changed."""
 Counted = tuple[str, Mapping[str, int]]
 """A name, and by key what was counted since this process began."""
 
@@ -58,11 +65,13 @@ class _Item:
 
 class Stats:
     """``cluster`` is the key of the broker's own counters; ``put`` says how many messages each topic has ever had;
-    ``more`` are counters that others keep."""
+    ``is_system`` of a topic whether it is the system's own; ``more`` are counters that others keep."""
 
     def __init__(self, cluster: str, put: Callable[[], Mapping[str, int]], now_ns: Callable[[], int], *,
-                 more: Iterable[Counted] = ()) -> None:
-        self._cluster, self._put, self._now_ns, self._more = cluster, put, now_ns, tuple(more)
+                 is_system: Callable[[str], bool] = lambda topic: False,
+                 more: Callable[[], Iterable[Counted]] = tuple) -> None:
+        self._cluster, self._put, self._now_ns = cluster, put, now_ns
+        self._is_system, self._more = is_system, more
         self._items: dict[tuple[str, str], _Item] = {}
         self._samples = 0
 
@@ -70,7 +79,8 @@ class Stats:
         """Messages were given to a consumer (of ``Pulling.on_found``)."""
         key = f"{topic}@{group}"
         for name, where, value in (
-                (GROUP_GET_NUMS, key, count), (GROUP_GET_SIZE, key, size), (BROKER_GET_NUMS, self._cluster, count)):
+                (GROUP_GET_NUMS, key, count), (GROUP_GET_SIZE, key, size), (BROKER_GET_NUMS, self._cluster, count),
+                (BROKER_GET_WITHOUT_SYSTEM, self._cluster, 0 if self._is_system(topic) else count)):
             item = self._items.get((name, where))
             if item is None:
                 item = self._made(name, where)
@@ -79,12 +89,14 @@ class Stats:
 
     def sample(self) -> None:
         """Take a sample; it is due every ``SAMPLE_INTERVAL_MS``."""
-        now_ns, total = self._now_ns(), 0
+        now_ns, total, of_users = self._now_ns(), 0, 0
         for topic, count in self._put().items():
             total += count
+            of_users += 0 if self._is_system(topic) else count
             self._set(TOPIC_PUT_NUMS, topic, count)
         self._set(BROKER_PUT_NUMS, self._cluster, total)
-        for name, counted in self._more:
+        self._set(BROKER_PUT_WITHOUT_SYSTEM, self._cluster, of_users)
+        for name, counted in self._more():
             for where, count in counted.items():
                 self._set(name, where, count)
         self._samples += 1

@@ -19,6 +19,7 @@ from remoting.headers.queries import ViewBrokerStatsRequest
 from remoting.headers.sending import ConsumerSendMsgBackRequest
 from remoting.record import decode_all
 from tests.broker.codes import answers, recorded
+from tests.broker.pop.world import Popper
 
 NAMESRV_ANSWERS = {
     100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 217, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327, 901, 904}
@@ -33,6 +34,9 @@ JAVAS = {
     "container": {25, 26, 902, 903}, "client": {39, 40, 220, 221, 307, 309, 326, 200073}}
 OURS_TOO = {"container": {28}}
 """What a server of ours answers and Java's does not."""
+
+
+CLUSTER = "c"
 
 
 def test_java_s_codes_are_all_known() -> None:
@@ -102,6 +106,12 @@ async def test_statistics_of_bytes_and_of_what_was_given_back(autojump_clock: tr
 
         assert await counted("TOPIC_PUT_SIZE", "T") > 400
         assert await counted("SNDBCK_PUT_NUMS", "T@G") == 1
+        of_users = await counted("BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", CLUSTER)
+        assert 0 < of_users < await counted("BROKER_PUT_NUMS", CLUSTER), "delays have a topic of the system"
+        (message,) = await Popper(made, "pops").pop(node, queue=0, count=1)
+        await Popper(made, "pops").ack(node, message)
+        await trio.sleep(15)
+        assert await counted("BROKER_CK_NUMS", CLUSTER) == await counted("BROKER_ACK_NUMS", CLUSTER) == 1
 
 
 @pytest.mark.parametrize(("size", "text"), [

@@ -32,6 +32,10 @@ EMPTY = tests_of("broker/offsets", "requests", "what_a_group_is_told_of_where_it
 SINGLE = ("interop java_clients_and_tools_with_our_single_master",)
 
 
+COUNTED = tests_of("broker/query", "stats", "what_is_old_leaves_one_span_after_the_other", "rates_and_means")
+STATISTICS = tests_of("broker", "every_code", "statistics_of_bytes_and_of_what_was_given_back")
+
+
 def pull(start: str, tests: tuple[str, ...] = ORDER) -> Promise:
     """A row of what is checked, or found."""
     return Promise(start, not_simulated=ONE_ANSWER, tests=tests, not_real=IN_PROCESS)
@@ -118,6 +122,14 @@ PAGE = Page("docs/reference/consuming.md", (
     answer("202, 208, 317, 303", tests_of("broker/query", "query", "how_full_a_topic_is", "how_far_groups_are",
                                       "times_of_what_was_consumed"), TOOLS),
     answer("315 |", tests_of("broker/query", "query", "counters_are_shown"), TOOLS),
+    answer("`TOPIC_PUT_NUMS`, `TOPIC_PUT_SIZE`", STATISTICS),
+    answer("`GROUP_GET_NUMS`, `GROUP_GET_SIZE`", COUNTED),
+    answer("`SNDBCK_PUT_NUMS`", STATISTICS),
+    answer("`BROKER_PUT_NUMS`, `BROKER_GET_NUMS`", COUNTED),
+    answer("`BROKER_PUT_NUMS_WITHOUT", tests_of("broker/query", "stats",
+                                               "topics_of_the_system_are_in_one_sum_of_two")),
+    answer("`BROKER_CK_NUMS`", STATISTICS),
+    answer("A name that is not counted", tests_of("broker/query", "query", "counters_are_shown")),
     answer("306, 316, 329", tests_of("broker/query", "query", "cleaning_is_passed_on"), TOOLS),
     answer("a pull that is sent to a reset offset", RESET),
     answer("resets that no pull has seen", tests_of("broker/offsets", "requests", "a_slave_resets_nothing")),
@@ -144,5 +156,7 @@ PAGE = Page("docs/reference/consuming.md", (
     "What a broker does for consumers", "Codes 11 and 361", "Then the queue is read", "Codes 14, 15, 43",
     "Codes 34, 35, 38",
     "A Java client that gets other queues", "The next one leaves 30 s later",
+    "Code 315 asks for one", "`BrokerStatsManager` of RocketMQ", "`GROUP_CK_NUMS`, `GROUP_ACK_NUMS`",
+    "`QUEUE_PUT_NUMS`", "`TOPIC_PUT_LATENCY`", "`GROUP_GET_FROM_DISK_NUMS`", "`CONSUMER_REGISTER_TIME`", "`SNDBCK2DLQ_TIMES`",
     "light topics, static topics", "POP | [a page",
 ))
