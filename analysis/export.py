@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import attrs
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -27,6 +28,8 @@ from remoting.daemon.version import add_version
 SOUND = 0
 DAMAGED = 1
 DAY = "day"
+TIMES = {"wall_ms": "wall_time", "after_ms": "after_time"}
+"""By column in milliseconds, the timestamp that is written beside it."""
 
 
 @attrs.frozen
@@ -38,8 +41,12 @@ class Exported:
     """File, offset and reason of each damage, the first hundred."""
 
 
-def with_day(rows: DataFrame) -> DataFrame:
-    """Rows with the column ``day``: the UTC date of the leader's clock; null where no time is recorded."""
+def with_times(rows: DataFrame) -> DataFrame:
+    """Rows with a timestamp beside each column of milliseconds, and ``day``: the UTC date of the leader's clock; null
+    where no time is recorded."""
+    for column, name in TIMES.items():
+        if column in rows.columns:
+            rows = rows.withColumn(name, F.timestamp_millis(column))
     return rows.withColumn(DAY, F.date_add(F.lit("1970-01-01").cast("date"), F.floor(
         F.col("wall_ms") / F.lit(86_400_000)).cast("int")))
 
@@ -60,7 +67,7 @@ def export(
     reader = spark.read.format("raftlog").option("format", form).option("payload", payload)
     for name, value in options.items():
         reader = reader.option(name, value)
-    writer = with_day(reader.load(list(paths))).write.partitionBy("group", DAY).option("compression", "zstd")
+    writer = with_times(reader.load(list(paths))).write.partitionBy("group", DAY).option("compression", "zstd")
     writer.mode("overwrite" if overwrite else "error").parquet(out)
     written = spark.read.parquet(out)
     damage = written.where(F.col("group").isNull() & F.col("damage").isNotNull()).orderBy("file", "offset")
@@ -68,10 +75,15 @@ def export(
     return Exported(written.count(), tuple((row[0], row[1], row[2]) for row in found))
 
 
+def called() -> str:
+    """The command as it was given: ``raftlog`` runs this, too."""
+    return "raft-export" if Path(sys.argv[0]).stem == "raft-export" else "raftlog export"
+
+
 @piped
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code: 0 sound, 1 damage or nothing to read."""
-    parser = argparse.ArgumentParser("raftlog export", description="Logs to Parquet, partitioned by group and day.")
+    parser = argparse.ArgumentParser(called(), description="Logs to Parquet, partitioned by group and day.")
     add_version(parser)
     parser.add_argument("paths", nargs="+", metavar="PATH", help="directories of nodes, or above them; URIs too")
     parser.add_argument("--out", required=True, metavar="DIR", help="where to write; must not be there yet")
@@ -90,12 +102,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         done = export(spark, given.paths, given.out, form=given.format,
                       payload=given.payload, overwrite=given.overwrite, **options)
     except AnalysisError as error:
-        print(f"raftlog export: {error}", file=sys.stderr)
+        print(f"{called()}: {error}", file=sys.stderr)
         return DAMAGED
     except (PySparkException, Py4JError) as error:
         words = f"{given.out} is there already; choose another --out, or --overwrite it" if (
             "PATH_ALREADY_EXISTS" in str(error)) else sentence(str(error))
-        print(f"raftlog export: {words}", file=sys.stderr)
+        print(f"{called()}: {words}", file=sys.stderr)
         return DAMAGED
     print(f"{done.rows} rows in {given.out}")
     for file, offset, reason in done.damage:

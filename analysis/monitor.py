@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -110,11 +111,11 @@ def monitoring(
     try:
         for number, path in enumerate(traces):
             lines = spark.readStream.option("recursiveFileLookup", True).option("pathGlobFilter", FILES).text(path)
-            told = lines.select(
+            found = lines.select(
                 F.from_json("value", _TRACE).alias("told"), file_of_line().alias("file")).select(
                 "told.*", "file").where(_TOLD).select(
                 F.col("group").alias("group_id"), "event", "node", "term", "asked_term", "leader", "file")
-            queries.append(run(f"trace-{number}", told, lambda rows, now_ms: watch.trace(
+            queries.append(run(f"trace-{number}", found, lambda rows, now_ms: watch.trace(
                 [{**row, "cluster": whose.cluster(row["file"], row["node"])} for row in rows], now_ms), ()))
         yield queries
     finally:
@@ -154,9 +155,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 2
 
 
+def as_json(alert: Alert) -> dict[str, Any]:
+    """For JSON: its fields, and its times as ISO 8601 has them, UTC."""
+    return {"at": _iso(alert.at_ms), "since": _iso(alert.since_ms), **attrs.asdict(alert)}
+
+
+def _iso(wall_ms: int) -> str:
+    return datetime.fromtimestamp(wall_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+
+
 def _run(spark: SparkSession, options: argparse.Namespace) -> int:
     def tell(alert: Alert) -> None:
-        print(json.dumps(attrs.asdict(alert)), flush=True)
+        print(json.dumps(as_json(alert)), flush=True)
 
     monitor = Monitor(Watch(no_leader_ms=options.no_leader_ms, grace_ms=options.grace_ms), tell)
     ends = time.monotonic() + (options.for_seconds or float("inf"))

@@ -8,8 +8,10 @@ from __future__ import annotations
 import datetime as dt
 import json
 import logging
+import os
 import sys
 from collections.abc import Mapping
+from io import TextIOWrapper
 from itertools import islice
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -68,6 +70,14 @@ FILES: Final = 10
 """As Java's brokers and name servers: then the file is ``broker.log.1``, and so on; the eleventh goes."""
 
 
+class _File(RotatingFileHandler):
+    """Not for everybody to read, as other files of servers are not: lines name clients, groups and topics."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding=self.encoding,
+                    opener=lambda path, flags: os.open(path, flags, 0o640))
+
+
 def set_up(level: str = "info", *, as_json: bool = False, stream: TextIO | None = None,
            limit: logging.Filter | None = None, file: Path | None = None) -> None:
     """Send every record of ``level`` and above that ``limit`` lets pass to ``file``, which rotates, else to ``stream``,
@@ -77,7 +87,7 @@ def set_up(level: str = "info", *, as_json: bool = False, stream: TextIO | None 
         handler = logging.StreamHandler(stream or sys.stderr)
     else:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handler = RotatingFileHandler(file, maxBytes=FILE_BYTES, backupCount=FILES, encoding="utf-8")
+        handler = _File(file, maxBytes=FILE_BYTES, backupCount=FILES, encoding="utf-8")
     handler.setFormatter(JSONLines() if as_json else TextLines())
     if limit is not None:
         handler.addFilter(limit)

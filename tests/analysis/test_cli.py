@@ -24,6 +24,7 @@ from analysis.logs import Logs
 from analysis.report.build import Progress, make
 from analysis.report.findings import Finding
 from analysis.shipping import PACKAGES, package
+from analysis.watch import Alert
 from tests.analysis.scene import save, story
 
 sessions = importlib.import_module("analysis.session")  # the package has a function of that name
@@ -236,8 +237,10 @@ def test_an_export_of_nothing_says_so_before_it_starts_spark(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(exporting, "session", lambda *_, **__: pytest.fail("Spark was started"))
-    assert exporting.main(["/nowhere", "--out", "x"]) == 1
-    assert capsys.readouterr().err == "raftlog export: /nowhere: there is no such directory\n"
+    for program, called in (("raft-export", "raft-export"), ("raftlog", "raftlog export")):
+        monkeypatch.setattr("sys.argv", [f"/opt/quorate/bin/{program}"])
+        assert exporting.main(["/nowhere", "--out", "x"]) == 1
+        assert capsys.readouterr().err == f"{called}: /nowhere: there is no such directory\n"
 
 
 def test_settings_and_options_without_a_value_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -245,6 +248,13 @@ def test_settings_and_options_without_a_value_are_refused(capsys: pytest.Capture
     assert capsys.readouterr().err == "raft-report: 'spark.driver.memory': NAME=VALUE is due\n"
     assert exporting.main(["/data", "--out", "x", "--option", "since_ms"]) == 1
     assert capsys.readouterr().err == "raftlog export: 'since_ms': NAME=VALUE is due\n"
+
+
+def test_an_alert_tells_its_times_as_timestamps_too() -> None:
+    alert = Alert("damage", 1_728_000_000_125, 1_728_000_000_000, "c", "g", "n", 1, "f", 0, "why")
+    found = monitor.as_json(alert)
+    assert (found["at"], found["since"]) == ("2024-10-04T00:00:00.125+00:00", "2024-10-04T00:00:00.000+00:00")
+    assert (found["at_ms"], found["since_ms"], found["kind"]) == (alert.at_ms, alert.since_ms, "damage")
 
 
 def test_an_export_on_a_cluster_brings_the_packages_along(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -37,6 +38,10 @@ def test_parquet_by_group_and_day(spark: SparkSession, tmp_path: Path, capsys: p
     table = pq.read_table(out).select(["group", "index", "payload"]).to_pylist()
     assert sorted((str(row["group"]), row["index"], row["payload"]) for row in table) == [
         *(("1", index, f"entry {index}".encode()) for index in range(1, 6)), ("2", 1, b"entry 1")]
+    found = pq.read_table(out).select(["wall_ms", "wall_time"]).to_pylist()
+    assert {row["wall_time"].replace(tzinfo=UTC) for row in found} == {
+        datetime(2024, 10, 4, tzinfo=UTC), datetime(2024, 10, 5, tzinfo=UTC)}
+    assert all(row["wall_ms"] == row["wall_time"].timestamp() * 1_000 for row in found)
     assert main([str(tmp_path / "n0"), "--out", str(out)]) == 1
     assert "is there already" in capsys.readouterr().err
 

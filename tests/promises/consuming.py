@@ -157,6 +157,7 @@ PAGE = Page("docs/reference/consuming.md", (
     "Codes 34, 35, 38",
     "A Java client that gets other queues", "The next one leaves 30 s later",
     "Code 315 asks for one", "`BrokerStatsManager` of RocketMQ", "`GROUP_CK_NUMS`, `GROUP_ACK_NUMS`",
-    "`QUEUE_PUT_NUMS`", "`TOPIC_PUT_LATENCY`", "`GROUP_GET_FROM_DISK_NUMS`", "`CONSUMER_REGISTER_TIME`", "`SNDBCK2DLQ_TIMES`",
+    "`QUEUE_PUT_NUMS`", "`TOPIC_PUT_LATENCY`", "`GROUP_GET_FROM_DISK_NUMS`", "`CONSUMER_REGISTER_TIME`",
+    "`SNDBCK2DLQ_TIMES`",
     "light topics, static topics", "POP | [a page",
 ))

@@ -6,7 +6,9 @@ import importlib
 import io
 import json
 import logging
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import trio
@@ -15,6 +17,7 @@ from trio.testing import MockClock
 from harness.simulation.worlds.controllers import CLUSTER, group_of, world
 from raft.loglimit import RepeatLimit
 from remoting.codes import RequestCode
+from remoting.daemon import logs
 from remoting.daemon.logs import of_peer, set_up
 from remoting.headers.controller import CleanBrokerDataRequest
 
@@ -119,3 +122,19 @@ async def test_a_controllers_lines_have_the_fields_of_what_they_tell(autojump_cl
     assert all(line["term"] for line in lines["this is the active controller"])
     assert len(lines["this is the active controller"]) >= 2
     assert {line["node"] for line in lines["controller serves"]} == {"n0", "n1", "n2"}
+
+
+def test_a_file_and_those_that_it_becomes_are_not_for_everybody_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logs, "FILE_BYTES", 100)
+    before = os.umask(0)
+    try:
+        set_up(file=tmp_path / "logs" / "broker.log")
+        for number in range(3):
+            logging.getLogger("t").info("%s", f"{number}" * 80)
+    finally:
+        os.umask(before)
+        logging.getLogger().handlers[0].close()
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "logs").iterdir()}
+    assert modes.keys() >= {"broker.log", "broker.log.1", "broker.log.2"} and set(modes.values()) == {0o640}
