@@ -48,6 +48,8 @@ CLEANED_QUEUES: Final = 100
 """In a tick, of those with messages that are gone."""
 MENDED: Final = 5_000
 """Messages of the log that are looked at in a tick for a queue that is damaged."""
+NEVER: Final = 1 << 63
+"""A time that does not come, ns."""
 
 
 class FlushDiskType(enum.Enum):
@@ -66,7 +68,7 @@ class JournalConfig:
     flush_commit_log_least_pages: int = 4
     flush_commit_log_thorough_interval_ms: int = 10_000
     tick_interval_ms: int = 100
-    """Ours: how often timeouts and intervals are looked at."""
+    """Ours: by so much timeouts and intervals are late at most. While nothing is due nobody looks."""
     checkpoint_interval_ms: int = 10_000
     """Ours: how often queues and index are flushed, and the checkpoint says so. What lies behind it is told again
     after a crash."""
@@ -88,6 +90,40 @@ class JournalConfig:
             return SyncFlush()
         return AsyncFlush(self.flush_interval_commit_log_ms, self.flush_commit_log_least_pages,
                           self.flush_commit_log_thorough_interval_ms)
+
+
+@attrs.define(eq=False)
+class Alarm:
+    """When ``Journal.ticks`` is called next: soon after something happened, and when the earliest time has come that
+    anybody gave since the last one began. Two are ``tick_interval_ms`` apart at least."""
+
+    at_ns: int = 0
+    stirs: int = 0
+    _seen: int = 0
+    """Of the stirs, those before the last tick began."""
+    _naps: bool = False
+    _bell: Bell = attrs.field(factory=Bell)
+
+    def stir(self) -> None:
+        self.stirs += 1
+        if self._naps:
+            self._naps = False
+            self._bell.ring()
+
+    def begin(self) -> None:
+        """A tick does: who is called says anew when it is due."""
+        self.at_ns, self._seen = NEVER, self.stirs
+
+    async def wait(self, now_ns: int, interval_s: float) -> None:
+        nap_s = (self.at_ns - now_ns) / 1e9
+        if nap_s <= interval_s or self.stirs != self._seen:
+            await trio.sleep(interval_s)
+            return
+        self._naps = True
+        with trio.move_on_after(nap_s):
+            await self._bell.wait()
+            await trio.sleep(interval_s)
+        self._naps = False
 
 
 def _now_ns() -> int:
@@ -125,7 +161,7 @@ class Journal:
         self.was_cut: Moment[[int]] = Moment("Journal.was_cut")
         """Called with the new end when the log was cut; with 0 when it is empty."""
         self.ticks: Moment[[int]] = Moment("Journal.ticks")
-        """Called every ``tick_interval_ms`` with the time in nanoseconds."""
+        """Called with the time in nanoseconds, as ``Alarm`` says."""
         self.disk_changed: Moment[[]] = Moment("Journal.disk_changed")
         """Called when ``health`` is another."""
         self.on_failure: Moment[[StoreFailed]] = Moment("Journal.on_failure")
@@ -152,7 +188,7 @@ class Journal:
         self._appended_ms = 0
         """Store time of what a turn appends."""
         self._policy = config.flush_policy
-        self._disk, self._bell = disk, Bell()
+        self._disk, self._bell, self._alarm = disk, Bell(), Alarm()
         self._in_turn = self._grew = self._cleaning = self._at_any_hour = False
         self._answers_first = False  # dispatch was put off to the next turn
         self._room_due_ns = self._clean_due_ns = 0
@@ -183,6 +219,22 @@ class Journal:
         """Of the disk under the store."""
         return self._diagnosis.health
 
+    # --- when it looks ---------------------------------------------------------------------------------------
+
+    def tick_by(self, at_ns: int) -> None:
+        """``ticks`` is to be called when that time has come, if not before; 0: next time."""
+        self._alarm.at_ns = min(self._alarm.at_ns, at_ns)
+
+    def stir(self) -> None:
+        """Something happened by which somebody may be due earlier than was said: look soon. The journal calls it when
+        the log grew, was cut, synced, confirmed or shown, or begins elsewhere."""
+        self._alarm.stir()
+
+    @property
+    def stirs(self) -> int:
+        """How often ``stir`` was called."""
+        return self._alarm.stirs
+
     # --- what others do with it ------------------------------------------------------------------------------
 
     def append(self, messages: Sequence[Message]) -> tuple[Put, ...]:
@@ -206,6 +258,7 @@ class Journal:
             self._diagnosis.no_room(self.now_ns())
             raise
         self._bell.ring()
+        self.stir()
         return puts
 
     def append_raw(self, data: Raw, offset: int) -> None:
@@ -222,8 +275,7 @@ class Journal:
             raise
         finally:
             self._written()
-            if not self._in_turn:
-                self._bell.ring()
+            self._moves()
 
     def begin_turn(self) -> None:
         """Its task is not woken for what comes by ``append_raw`` and is confirmed before ``end_turn``."""
@@ -239,8 +291,12 @@ class Journal:
         offset = min(offset, self.end)
         if offset > self.confirm_offset:
             self.confirm_offset = offset
-            if not self._in_turn:
-                self._bell.ring()
+            self._moves()
+
+    def _moves(self) -> None:
+        self.stir()
+        if not self._in_turn:
+            self._bell.ring()
 
     def truncate(self, offset: int, *, everything: bool = False) -> None:
         """Forget what is behind ``offset``, a message's boundary; with ``everything`` the log becomes empty and takes
@@ -254,6 +310,7 @@ class Journal:
         self.was_cut(0 if everything else self.end)
         self._grew = True
         self._bell.ring()
+        self.stir()
 
     def _stop_flush(self) -> None:
         self._flusher.cancel()
@@ -268,7 +325,7 @@ class Journal:
         """Destroy their queues; returns how many. Their messages stay in the log until they are old."""
         count = self._store.delete_topics(topics)
         self._checkpoint_due_ns = 0  # or a crash would bring them back
-        self._bell.ring()
+        self.stir()
         return count
 
     def clean_queues(self) -> None:
@@ -279,7 +336,7 @@ class Journal:
         """Once, as if it were the hour of ``deleteWhen``."""
         self._at_any_hour = True
         self._clean_due_ns = 0
-        self._bell.ring()
+        self.stir()
 
     # --- its task --------------------------------------------------------------------------------------------
 
@@ -394,17 +451,27 @@ class Journal:
 
     def _tick(self) -> None:
         now_ns = self.now_ns()
+        self._alarm.begin()
         self._look_at_disk(now_ns)
         self.ticks(now_ns)
         self._flush(now_ns)
         self._clean(now_ns)
         if self.mender.is_busy and self.failure is None:
             self.mender.step(MENDED)
+        self.tick_by(0 if self._is_busy else min(self._room_due_ns, self._clean_due_ns, self._checkpoint_due_ns))
         self._bell.ring()
 
+    @property
+    def _is_busy(self) -> bool:
+        """Something of its own is under way, or waits to be tried again."""
+        return (self._is_disk_busy or self._cleaning or self.mender.is_busy or self.veil.on
+                or self.log.flushed_offset != self.end or self.visible.offset != self.confirm_offset
+                or self._diagnosis.health is not DiskHealth.WELL) and self.failure is None
+
     async def _keep_ticking(self) -> None:
+        interval_s = self.config.tick_interval_ms / 1_000
         while True:
-            await trio.sleep(self.config.tick_interval_ms / 1000)
+            await self._alarm.wait(self.now_ns(), interval_s)
             self._tick()
 
     # --- what consumers see ----------------------------------------------------------------------------------
@@ -413,6 +480,7 @@ class Journal:
         """A slice of what is confirmed. True: there is more."""
         if self._dispatch_after_ns and self.now_ns() < self._dispatch_after_ns:
             return False
+        before = self.visible.offset
         try:
             more = self.visible.advance_some(self.confirm_offset, self.config.dispatch_slice,
                                              aside=self.config.copy_ahead if self.copying else 0)
@@ -425,6 +493,8 @@ class Journal:
             self._fail(StoreFailed(f"the log cannot be read: {damage}; restart the broker"))
             return False
         self._dispatch_after_ns = 0
+        if self.visible.offset != before:
+            self.stir()
         return more
 
     def _look_at_veil(self) -> None:
@@ -462,8 +532,7 @@ class Journal:
         if self.sync_flush and log.flushed_offset > self.durable_end:
             self.durable_end = log.flushed_offset
             self._grew = True
-        if not self._in_turn:
-            self._bell.ring()
+        self._moves()
 
     def _flush(self, now_ns: int) -> None:
         """Of queues, index and checkpoint, if it is due."""
@@ -518,6 +587,7 @@ class Journal:
         """Old files are gone or could not be deleted; called on the loop."""
         self._deleting = False
         self._jobs_done += 1
+        self.stir()
         if error is not None:
             logger.warning("an old file of the log was not deleted: %s", error)
 
@@ -536,7 +606,8 @@ class Journal:
     def _look_at_disk(self, now_ns: int) -> None:
         """What it is at, and, each ``room_interval_ms``, its room."""
         if now_ns >= self._room_due_ns:
-            self._room_due_ns = now_ns + self.config.room_interval_ms * NS_PER_MS
+            interval_ns = self.config.room_interval_ms * NS_PER_MS
+            self._room_due_ns = now_ns - now_ns % interval_ns + interval_ns
             self._look_for_room()
         diagnosis, busy = self._diagnosis, self._is_disk_busy
         diagnosis.look(now_ns, busy=busy, pieces=self._jobs_done + self._steps_done, refuses=bool(self.refusing))

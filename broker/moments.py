@@ -40,7 +40,7 @@ ORDERS: Final[Mapping[str, Order]] = {
             "role": "a step that waited for the log goes on; the mark of what is confirmed is kept",
         }, "a step that opens or closes writes finds no put that could have been answered"),
     "Journal.ticks": Order(
-        "every `tick_interval_ms`", {
+        "when something is due, and soon after something happened; `tick_interval_ms` apart at least", {
             "puts": "puts whose time is over are answered",
             "parts": "parts that are due tick, in their order",
             "demand": "the demanded minimum comes into force",

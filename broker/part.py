@@ -18,7 +18,7 @@ from broker.acting.members import Group
 from broker.acting.right import Always, Right
 from broker.config import BrokerConfig
 from broker.fellows import Alone, Fellows
-from broker.journal import Journal
+from broker.journal import NEVER, Journal
 from broker.puts import Outlet, Puts
 from broker.rules import Rule
 from broker.standing import Role, Standing
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 OWN_CODES: Final = range(61_000, 62_000)
 """Request codes that RocketMQ does not have: its servers answer them with 3. 61,001 and on are controllers', 61,011
 is what members ask each other, 61,021 asks for filters, 61,041 and on are the acting ledger's."""
-NEVER: Final = 1 << 63
-"""A time that does not come, ns."""
 
 
 class QueuesOf(Protocol):
@@ -119,6 +117,8 @@ class Part:
     """Its own keys of the configuration: a frozen attrs class of ``remoting.daemon.keys.key`` fields."""
     passed_on: ClassVar[frozenset[int]] = frozenset()
     """Codes that clients send to the master, whoever that is: a broker that is master no longer passes them on."""
+    follows: ClassVar[bool] = False
+    """It ticks as well soon after the log moved, a part was told something, or ``Journal.stir`` was called."""
 
     # --- what it has -----------------------------------------------------------------------------------------
 
@@ -191,7 +191,9 @@ class Part:
     # --- what it does by itself ------------------------------------------------------------------------------
 
     def due_ns(self) -> int:
-        """When ``tick`` is to be called next; monotonic. 0: as soon as the broker runs."""
+        """When ``tick`` is to be called next; monotonic. 0: at once. It is asked whenever any part ticks, and when
+        ``Journal.stir`` was called: who is due earlier than it said calls that. A broker in which nothing is due
+        sleeps, so only what is under way says 0."""
         return NEVER
 
     def tick(self, now_ns: int) -> None:
@@ -272,9 +274,11 @@ class Parts:
     ``parts[TopicsPart]`` is the part of that class.
     """
 
-    def __init__(self, now_ns: Callable[[], int]) -> None:
-        """``now_ns`` is a monotonic clock."""
-        self._now_ns = now_ns
+    def __init__(self, now_ns: Callable[[], int], tick_by: Callable[[int], None] = lambda at_ns: None,
+                 stir: Callable[[], None] = lambda: None, stirs: Callable[[], int] = lambda: 0) -> None:
+        """``now_ns`` is a monotonic clock; the others are ``Journal``'s."""
+        self._now_ns, self._tick_by, self._stir, self._stirs = now_ns, tick_by, stir, stirs
+        self._stirs_seen = -1
         self._parts: list[Part] = []
 
     def add(self, part: Part) -> None:
@@ -323,26 +327,32 @@ class Parts:
     def make_way(self, below: int) -> None:
         for part in self:
             part.make_way(below)
+        self._stir()
 
     def configure(self, config: BrokerConfig) -> None:
         for part in self:
             part.configure(config)
+        self._stir()
 
     def role_changed(self, role: Role) -> None:
         for part in self:
             part.role_changed(role)
+        self._stir()
 
     def writes_opened(self) -> None:
         for part in self:
             part.writes_opened()
+        self._stir()
 
     def writes_closed(self) -> None:
         for part in self:
             part.writes_closed()
+        self._stir()
 
     def all_seen(self) -> None:
         for part in self:
             part.all_seen()
+        self._stir()
 
     def connection_closed(self, connection: Connection, reason: str) -> None:
         for part in self:
@@ -351,6 +361,7 @@ class Parts:
     def right_changed(self) -> None:
         for part in self:
             part.right_changed()
+        self._stir()
 
     def stopping(self) -> None:
         for part in self:
@@ -359,10 +370,13 @@ class Parts:
     # --- what they do by themselves --------------------------------------------------------------------------
 
     def tick(self, now_ns: int) -> None:
-        """Called now and then, with the time: those that are due tick."""
+        """Those that are due tick; when the next one is, ``tick_by`` is told."""
+        stirs = self._stirs()
+        stirred, self._stirs_seen = stirs != self._stirs_seen, stirs
         for part in self:
-            if part.due_ns() <= now_ns:
+            if part.due_ns() <= now_ns or (stirred and part.follows):
                 part.tick(now_ns)
+        self._tick_by(min((part.due_ns() for part in self), default=NEVER))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled; then what the tables' files lack is written."""

@@ -75,7 +75,8 @@ def passed_on(kinds: Iterable[PartClass] = PARTS) -> frozenset[int]:
 def parts_of(shared: Shared, kinds: Iterable[PartClass] = PARTS) -> Parts:
     """Made, configured, and told of the journal's moments. Raises ``ConfigError``, and ``WrongStore`` for a table that
     cannot be read."""
-    made, journal = Parts(shared.now_ns), shared.journal
+    journal = shared.journal
+    made = Parts(shared.now_ns, journal.tick_by, journal.stir, lambda: journal.stirs)
     journal.ticks.join("parts", made.tick)
     journal.veil.lifted = made.all_seen
     for kind in kinds:

@@ -190,6 +190,7 @@ class Puts:
                     size := sum(len(each.body) + len(each.properties) for each in messages)) <= HELD_BYTES_MAX:
                 self._held.append((messages, done))
                 self._held_bytes += size
+                journal.stir()
                 return None
             return done(PutResult(
                 PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH,
@@ -280,6 +281,8 @@ class Puts:
         self._unacknowledged.expire(now_ns)
         if self._held and now_ns >= self._young_until_ns:
             self._release()
+        if self.waiting or self._held:
+            self._journal.tick_by(0)
 
     def _fail(self, error: StoreFailed) -> None:
         """The disk failed: what the system was not given is lost, of the rest nobody knows."""

@@ -328,7 +328,7 @@ class Broker:
         config = self.config
         if not config.slaves_may_act or config.role is not BrokerRole.SLAVE:
             return None
-        return EscapePart(config, self.client, self.standing, self._route_of)
+        return EscapePart(config, self.client, self.standing, self._route_of, self.journal.stir)
 
     def _grouped(self, members: Members) -> None:
         role = self.standing.role

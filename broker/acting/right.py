@@ -14,11 +14,13 @@ Cores: they are given times in ns, and answers, and do no I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 
 from broker.acting.members import MASTER_ID
+
+NEVER: Final = 1 << 63
 
 
 class Right(Protocol):
@@ -35,6 +37,9 @@ class Right(Protocol):
     def why_not(self, now_ns: int) -> str:
         """"" while this broker may deliver."""
 
+    def changes_ns(self, now_ns: int) -> int:
+        """``why_not`` may be another then, if nothing is heard before."""
+
 
 class Always:
     """Whoever the role lets deliver, may: of groups that need no such right."""
@@ -48,6 +53,9 @@ class Always:
 
     def why_not(self, now_ns: int) -> str:
         return ""
+
+    def changes_ns(self, now_ns: int) -> int:
+        return NEVER
 
 
 @attrs.define
@@ -76,6 +84,10 @@ class _Counting:
 
     def _good(self, now_ns: int) -> int:
         return sum(run.matures_ns <= now_ns < run.until_ns for run in self._runs.values())
+
+    def changes_ns(self, now_ns: int) -> int:
+        return min((time_ns for run in self._runs.values() if run.until_ns > now_ns
+                    for time_ns in (run.matures_ns, run.until_ns) if time_ns > now_ns), default=NEVER)
 
     def _run(self, name_server: str, addresses: Mapping[int, str], beaten_ns: int | None, now_ns: int) -> _Run | None:
         """None: it does not list this broker, or another one that goes before it."""
@@ -134,6 +146,12 @@ class ActingRight(_Counting):
         if run is not None:
             run.until_ns = 0 if MASTER_ID in addresses else asked_ns + self._right_ns
         self.why_not(now_ns)
+
+    def changes_ns(self, now_ns: int) -> int:
+        """At once while it waits for a master that is heard, which nobody tells when that ends."""
+        if self._since_ns is not None and now_ns < self._since_ns + self._timeout_ns:
+            return now_ns
+        return super().changes_ns(now_ns)
 
     def why_not(self, now_ns: int) -> str:
         if not self._enough(now_ns):

@@ -77,10 +77,10 @@ class EscapePart(Part):
     """``put`` as ``broker.puts.Outlet`` has it."""
 
     def __init__(self, config: BrokerConfig, client: Client, standing: Standing,
-                 route: Callable[[str], Awaitable[TopicRouteData | None]]) -> None:
-        """``route``: of a topic, as name servers say."""
+                 route: Callable[[str], Awaitable[TopicRouteData | None]], stir: Callable[[], None]) -> None:
+        """``route``: of a topic, as name servers say. ``stir``: parts may be due, as a put has ended."""
         self.counters = EscapeCounters()
-        self._client, self._standing, self._route = client, standing, route
+        self._client, self._standing, self._route, self._stir = client, standing, route, stir
         self._group = f"InnerProducerGroup_{config.broker_name}_{config.broker_id}"
         self._enabled = config.enable_remote_escape
         self._routes: dict[tuple[str, str], _Route] = {}
@@ -156,6 +156,7 @@ class EscapePart(Part):
         finally:
             self._under_way -= 1
             self._bytes -= size
+            self._stir()
         for each in stored:
             self._stored.pop(each.key, None)
         if whys:

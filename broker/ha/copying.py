@@ -110,6 +110,7 @@ class Copying(ABC, Generic[MessageT]):
         self._journal.grown.join("copying", self._grown)
         self._journal.ticks.join("copying", self._tick)
         self._journal.disk_changed.join("copying", self._disk_changed)
+        self._journal.stir()
         self._tick(self._journal.now_ns())
 
     def end(self) -> None:
@@ -187,6 +188,7 @@ class Copying(ABC, Generic[MessageT]):
         if address == self._followed:
             return  # the core, which has it already, would not connect anew
         self._followed, self._to_connect = address, None
+        self._journal.stir()
         self._leave(reason)
         self._do(self._core.follow(address, self._journal.now_ns()))
 
@@ -269,3 +271,5 @@ class Copying(ABC, Generic[MessageT]):
     def _tick(self, now_ns: int) -> None:
         self._do(self._core.tick(now_ns))
         self._journal.copying = self.connected and self._core.copies
+        if self._followed is not None:
+            self._journal.tick_by(0)  # how attentive its master is, it learns from looking often

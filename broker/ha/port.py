@@ -154,6 +154,8 @@ class Port(Generic[LinkT]):
                 if now_ns - link.accepted_ns >= limit_ms * NS_PER_MS:
                     link.close("this broker is not the master" if link.spoke else f"no handshake in {limit_ms} ms")
             link.ring()
+        if self.links:
+            self._journal.tick_by(0)
 
     # --- connections -----------------------------------------------------------------------------------------
 
@@ -164,6 +166,7 @@ class Port(Generic[LinkT]):
 
     def _came(self, link: LinkT) -> None:
         """A connection was accepted on this port."""
+        self._journal.stir()
         self.links[link.number] = link
         if self._side is not None:
             self._open(link, self._side)

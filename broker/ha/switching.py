@@ -359,6 +359,7 @@ class Switching(ABC):
         if silent is not self._was_silent:
             self._was_silent = silent
             self._tell()
+        self._journal.tick_by(0)  # who is in sync, and how attentive, is counted from looking often
 
     def _forget(self, kept: EpochList) -> None:
         """Epochs whose last byte was deleted with the oldest files. A role in whose way that comes writes them anew."""

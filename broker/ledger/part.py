@@ -187,7 +187,7 @@ class LedgerPart(Part):
         return self._looked_ns
 
     def tick(self, now_ns: int) -> None:
-        self._looked_ns = now_ns + LOOK_NS
+        self._looked_ns = now_ns - now_ns % LOOK_NS + LOOK_NS
         if self._standing.role.leads:
             self._settle()
         if self._notes:

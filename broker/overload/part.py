@@ -9,10 +9,10 @@ import attrs
 import trio
 
 from broker.config import BrokerConfig, pick
-from broker.journal import NS_PER_MS
+from broker.journal import NEVER, NS_PER_MS
 from broker.overload.keys import OverloadKeys
 from broker.overload.late import Overload
-from broker.part import NEVER, OWN_CODES, Part, Parts, Shared
+from broker.part import OWN_CODES, Part, Parts, Shared
 
 CALM_MS: Final = 1_000
 """After a slow write: by then, whoever came meanwhile was read."""

@@ -11,14 +11,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 import trio
 
 from broker.groups.part import GroupsPart
 from broker.ha.acks import PutStatus
-from broker.journal import Journal
+from broker.journal import NEVER, NS_PER_MS, Journal
 from broker.noted import shows_all
 from broker.offsets.part import OffsetsPart
 from broker.offsets.table import OffsetTable
@@ -259,6 +259,16 @@ class OrderLog:
         if known is None or known < offset:
             self._offsets.commit(key.group, key.topic, key.queue_id, offset)
 
+    def due_ns(self, now_ns: int) -> int:
+        """When ``tick`` is due, if no more of the log is shown before."""
+        if self.behind or (self._seen and not self.ready) or self._owes_word or (
+                self.ready and (self._unwritten or self._gone)):
+            return self._retry_at_ns
+        due_ns = self._unused_at_ns if self.orders.kept else NEVER
+        if self._unlocks and self.ready:
+            due_ns = min(due_ns, now_ns + max(0, self._unlocks[0][0] - self._wall_ms()) * NS_PER_MS)
+        return max(due_ns, self._retry_at_ns)
+
     def tick(self, now_ns: int) -> None:
         if now_ns < self._retry_at_ns:
             return
@@ -270,7 +280,7 @@ class OrderLog:
             return
         if self._seen and not self.ready:
             self._open()
-        if self._leads:
+        if self._owes_word:
             self._leave_word()
         if now_ns >= self._unused_at_ns:
             self._unused_at_ns = now_ns + UNUSED_EVERY_NS
@@ -281,11 +291,14 @@ class OrderLog:
             self._clear_gone()
             self._unlock()
 
+    @property
+    def _owes_word(self) -> bool:
+        """Where there are states; else the first change leaves it."""
+        return self._leads and self._word_of != self._epoch() and not self._word_under_way and bool(
+            self.orders.kept or self.behind)
+
     def _leave_word(self) -> None:
-        """Where there are states; else the first change does."""
         epoch = self._epoch()
-        if self._word_of == epoch or self._word_under_way or not (self.orders.kept or self.behind):
-            return
 
         def answered(result: PutResult) -> None:
             self._word_under_way = False
@@ -418,9 +431,11 @@ class OrderLog:
 class OrderPart(DeliveringPart):
     """The order of POP, for the part of POP."""
 
+    follows: ClassVar[bool] = True
+
     def __init__(self, shared: Shared, before: Parts) -> None:
         super().__init__(shared)
-        config, journal = shared.config, shared.journal
+        config, journal, self._clock_ns = shared.config, shared.journal, shared.now_ns
         self.log = OrderLog(
             journal, shared.puts, before[TopicsPart].table, before[OffsetsPart].table, _kept(shared.files),
             epoch=lambda: shared.standing.role.epoch, reigns=shared.reigns, is_ruled=config.enable_controller_mode,
@@ -465,7 +480,7 @@ class OrderPart(DeliveringPart):
         self.log.stop()
 
     def due_ns(self) -> int:
-        return 0
+        return self.log.due_ns(self._clock_ns())
 
     def tick(self, now_ns: int) -> None:
         self.log.tick(now_ns)

@@ -10,6 +10,7 @@ import trio
 
 from broker.config import BrokerConfig, pick
 from broker.groups.part import GroupsPart
+from broker.journal import NEVER
 from broker.noted import Noted, shows_all
 from broker.offsets.part import OffsetsPart
 from broker.part import Part, Parts, Shared
@@ -54,6 +55,7 @@ READS: Final = "it reads in the log how far each group is"
 
 class PopPart(Part):
     keys = PopKeys
+    follows: ClassVar[bool] = True
     passed_on: ClassVar[frozenset[int]] = frozenset(map(int, (
         Code.POP_MESSAGE, Code.PEEK_MESSAGE, Code.ACK_MESSAGE, Code.BATCH_ACK_MESSAGE,
         Code.CHANGE_MESSAGE_INVISIBLETIME, Code.NOTIFICATION, Code.POLLING_INFO)))
@@ -238,6 +240,7 @@ class PopPart(Part):
 
     def _say(self, message: Message) -> None:
         """To all replicas, by the log."""
+        self._journal.stir()
         self._unsaid.append(message)
         self._say_all()
 
@@ -266,7 +269,8 @@ class PopPart(Part):
     # --- what it does by itself ------------------------------------------------------------------------------
 
     def due_ns(self) -> int:
-        return 0
+        opens = not self._open and (self._writes_open or self.lending.is_open)
+        return 0 if opens or (self._unsaid and self._writes_open) or not self._noted.told_all else NEVER
 
     def tick(self, now_ns: int) -> None:
         self._hear()

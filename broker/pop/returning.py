@@ -7,7 +7,7 @@ values. Source: ``PopReviveService.reviveRetry`` of RocketMQ 5.5.0, which brings
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final
 
@@ -25,6 +25,8 @@ REMEMBERED_MAX: Final = 1_000_000
 """More come again, if a master is lost just then."""
 PASSED_MAX: Final = 10_000
 """Of those that the group's offset has passed: a later master's may be an older copy."""
+LABELS_MAX: Final = 10_000
+"""Pairs of group and topic that are counted one by one."""
 _MARK: Final = f"{POP_REVIVED}\x01".encode()
 _COUNT_MAX: Final = 2**31 - 1
 
@@ -48,6 +50,34 @@ def returned(record: Record, found: CheckPoint, topic: str, store_host: bytes, *
     return attrs.evolve(
         message, topic=topic.encode(), queue_id=0, properties=props.write(values), sys_flag=message.sys_flag | NOTED,
         born_host=store_host, store_host=store_host, reconsume_times=min(times, _COUNT_MAX), prepared_offset=0)
+
+
+@attrs.define(eq=False)
+class ReviveCounters:
+    """Sums since this process began; they only ever rise."""
+
+    read: Counter[tuple[str, str, int, str]] = attrs.field(factory=Counter)
+    """Records, by group, topic, queue and kind."""
+    back: Counter[tuple[str, str, str]] = attrs.field(factory=Counter)
+    """Messages that were put into retry topics, by group, topic, and what became of the put."""
+    gone: int = 0
+    """Messages that were deleted before they could come back."""
+    again: int = 0
+    """Messages that got a checkpoint of their own."""
+    passed_over: int = 0
+    """Messages that a former master brought back, as the log says."""
+    strange: int = 0
+    """Records that could not be understood."""
+
+    def count_read(self, group: str, topic: str, queue: int, kind: str) -> None:
+        """Where there are too many pairs of group and topic already, nobody's name is on it."""
+        one = group, topic, queue, kind
+        self.read[one if one in self.read or len(self.read) < LABELS_MAX else ("", "", queue, kind)] += 1
+
+    def count_back(self, group: str, topic: str, status: str, count: int) -> None:
+        """The same of a put."""
+        one = group, topic, status
+        self.back[one if one in self.back or len(self.back) < LABELS_MAX else ("", "", status)] += count
 
 
 class Revived:

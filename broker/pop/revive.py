@@ -24,6 +24,8 @@ from remoting.bodies.popping import CheckPoint, CheckpointKey
 
 HYSTERESIS_MS: Final = 2_000
 """Between a checkpoint's time and the first look at it."""
+AHEAD_MS: Final = 1_000
+"""Before it is ripe, a checkpoint is looked at."""
 ACKS_BEHIND_MS: Final = 1_000
 """Acknowledgements are due so long behind a checkpoint's time at most."""
 BACK_OFF_S: Final = (
@@ -245,6 +247,14 @@ class ReviveQueue:
         return not waiting.left
 
     # --- how far it is ---------------------------------------------------------------------------------------
+
+    def due_ms(self) -> int | None:
+        """From when on ``stands_below`` and ``ripe`` are to be called again and again, if no more is read; 0: now. A
+        while before a checkpoint is ripe, which waits for what the former brings about. None: there is no such time."""
+        if self._early or self._over:
+            return 0
+        oldest_ms = self.oldest_ms
+        return None if oldest_ms is None else oldest_ms + HYSTERESIS_MS - AHEAD_MS
 
     @property
     def processed(self) -> int:

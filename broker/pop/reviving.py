@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 import trio
@@ -29,7 +29,7 @@ from broker.config import BrokerConfig, pick
 from broker.groups.part import GroupsPart
 from broker.groups.table import GroupTable
 from broker.ha.acks import PutStatus
-from broker.journal import Journal
+from broker.journal import NEVER, NS_PER_MS, Journal
 from broker.noted import Noted, shows_all
 from broker.offsets.part import OffsetsPart
 from broker.offsets.table import OffsetTable
@@ -37,7 +37,7 @@ from broker.part import Parts, Shared, SpecialService
 from broker.pop import records
 from broker.pop.records import Records
 from broker.pop.retained import Retained
-from broker.pop.returning import Revived, retry_topic_of, returned
+from broker.pop.returning import ReviveCounters, Revived, retry_topic_of, returned
 from broker.pop.revive import BACK_OFF_S, Loose, Outstanding, ReviveQueue, put_again
 from broker.properties import REAL_QID, REAL_TOPIC, TIMER_DONE, TIMER_OUT_MS
 from broker.puts import NotTaken, Outlet, PutResult
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("broker")
 
-NS_PER_MS: Final = 1_000_000
 READ_MAX: Final = 2_000
 """Records of all queues in one tick."""
 TOGETHER_MAX: Final = 32
@@ -72,8 +71,6 @@ PUTS_MAX: Final = 16
 """Under way at once."""
 LOOKED_AT_MAX: Final = 512
 """Checkpoints of one turn."""
-LABELS_MAX: Final = 10_000
-"""Pairs of group and topic that are counted one by one."""
 PAUSE_MS: Final = 100
 PAUSE_MOST_MS: Final = 2_000
 """Before another attempt; it doubles."""
@@ -126,34 +123,6 @@ class Fate(enum.Enum):
     GONE = "deleted with its topic, which was made anew"
     MISSING = "not here: deleted as old, or with its topic"
     LATER = "not to be read now"
-
-
-@attrs.define(eq=False)
-class ReviveCounters:
-    """Sums since this process began; they only ever rise."""
-
-    read: Counter[tuple[str, str, int, str]] = attrs.field(factory=Counter)
-    """Records, by group, topic, queue and kind."""
-    back: Counter[tuple[str, str, str]] = attrs.field(factory=Counter)
-    """Messages that were put into retry topics, by group, topic, and what became of the put."""
-    gone: int = 0
-    """Messages that were deleted before they could come back."""
-    again: int = 0
-    """Messages that got a checkpoint of their own."""
-    passed_over: int = 0
-    """Messages that a former master brought back, as the log says."""
-    strange: int = 0
-    """Records that could not be understood."""
-
-    def count_read(self, group: str, topic: str, queue: int, kind: str) -> None:
-        """Where there are too many pairs of group and topic already, nobody's name is on it."""
-        one = group, topic, queue, kind
-        self.read[one if one in self.read or len(self.read) < LABELS_MAX else ("", "", queue, kind)] += 1
-
-    def count_back(self, group: str, topic: str, status: str, count: int) -> None:
-        """The same of a put."""
-        one = group, topic, status
-        self.back[one if one in self.back or len(self.back) < LABELS_MAX else ("", "", status)] += count
 
 
 @attrs.define(eq=False)
@@ -347,12 +316,25 @@ class Reviving:
         self.acked.add(each)
         for queue in self._queues:
             queue.core.acked_elsewhere(each.found.key, each.found.acked)
+        self._journal.stir()
 
     def _rest(self, found: CheckPoint) -> CheckPoint:
         """Without what was acknowledged in the master's place."""
         offsets = self.acked.of(found.key) if found.re_puts is None else ()
         bits = sum(1 << at for at, offset in enumerate(found.offsets) if offset in offsets)
         return attrs.evolve(found, bits=found.bits | bits) if bits else found
+
+    def due_ns(self) -> int:
+        """When ``tick`` is due, if no more of the log is shown before."""
+        now_ns, now_ms = self._journal.now_ns(), self._wall_ms()
+        due_ns = min((each[0].at_ns for each in (self._attempts, self._kept) if each), default=NEVER)
+        for queue in self._queues:
+            due_ms = queue.core.due_ms()
+            if queue.core.at < self._messages.max_offset(self._topic, queue.number):
+                return 0
+            if due_ms is not None or queue.core.processed > queue.kept:
+                due_ns = min(due_ns, now_ns + max(0, (due_ms or 0) - now_ms) * NS_PER_MS)
+        return due_ns
 
     def tick(self, now_ns: int) -> None:
         if not self._queues or not self.hears_all:
@@ -484,6 +466,7 @@ class Reviving:
                  records: Mapping[int, Record], gone: frozenset[int]) -> None:
         if run != self._run:
             return
+        self._journal.stir()
         self._fetches -= 1
         self._bring(queue, waiting, offsets, pause_ms, lambda offset: records.get(
             offset, Fate.GONE if offset in gone else Fate.LATER))
@@ -685,6 +668,7 @@ class RevivePart(SpecialService):
     """What was popped and not acknowledged in time comes back."""
 
     keys = ReviveKeys
+    follows: ClassVar[bool] = True
 
     def __init__(self, shared: Shared, before: Parts) -> None:
         super().__init__(shared)
@@ -760,13 +744,15 @@ class RevivePart(SpecialService):
     # --- what it does by itself ------------------------------------------------------------------------------
 
     def due_ns(self) -> int:
-        return 0
+        if not self._noted.told_all or not self.reviving.hears_all:
+            return 0
+        return min(self.reviving.due_ns(), self._done_at_ns if self._retained.steps else NEVER)
 
     def tick(self, now_ns: int) -> None:
         self._hear()
         self.reviving.tick(now_ns)
         if now_ns >= self._done_at_ns and self._retained.steps:
-            self._done_at_ns = now_ns + DONE_EVERY_NS
+            self._done_at_ns = now_ns - now_ns % DONE_EVERY_NS + DONE_EVERY_NS
             try:
                 self._retained.pass_to(self.reviving.done_upto_ms() - LATE_MS)
             except (OffsetGone, DamagedRecord, OSError) as error:

@@ -17,6 +17,7 @@ from broker.store.tables import DelayOffsets
 from remoting.bodies.namesrv import DataVersion
 
 NS_PER_MS: Final = 1_000_000
+NEVER: Final = 1 << 63
 FIRST_MS: Final = 1_000
 """From becoming master to the first look."""
 PAUSE_MS: Final = 100
@@ -169,14 +170,27 @@ class Machine:
                     found.append(delivery)
         return found
 
+    def due_ns(self, now_ns: int, wall_ms: int, queues: DelayQueues) -> int:
+        """When ``poll`` finds something, unless more comes into the queues, or an answer, before."""
+        return min((self._due_ns(number, level, now_ns, wall_ms, queues) for number, level in self._levels.items()
+                    if not level.under_way), default=NEVER) if self.started else NEVER
+
+    def _due_ns(self, number: int, level: _Level, now_ns: int, wall_ms: int, queues: DelayQueues) -> int:
+        due_ns = min(level.passed_by.values(), default=NEVER)
+        bounds = queues.bounds(number)
+        if bounds is not None:
+            for due_ms in queues.due_times_ms(number, _begin(level, *bounds), 1):
+                wait_ms = 0 if is_due(due_ms, wall_ms, level.delay_ms) else due_ms - wall_ms
+                due_ns = min(due_ns, now_ns + wait_ms * NS_PER_MS)
+        return max(due_ns, level.look_at_ns)
+
     def _look(self, number: int, level: _Level, wall_ms: int, queues: DelayQueues) -> Delivery | None:
         bounds = queues.bounds(number)
         if bounds is None:
             return None
-        least, end = bounds
-        for offset in [each for each in level.passed_by if each < least]:
+        for offset in [each for each in level.passed_by if each < bounds[0]]:
             del level.passed_by[offset]
-        begin = min(max((level.offset if level.ahead is None else level.ahead) or 0, least), end)
+        begin = _begin(level, *bounds)
         self._stands(level, begin, wall_ms)
         count = 0
         for due_ms in queues.due_times_ms(number, begin, level.together):
@@ -239,6 +253,11 @@ class Machine:
             "one delivery of a level at a time")
         level.under_way = False
         return level
+
+
+def _begin(level: _Level, least: int, end: int) -> int:
+    """The next message that may be due."""
+    return min(max((level.offset if level.ahead is None else level.ahead) or 0, least), end)
 
 
 def is_due(due_ms: int, wall_ms: int, delay_ms: int) -> bool:

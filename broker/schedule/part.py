@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
 from broker.config import BrokerConfig, pick
-from broker.part import NEVER, Parts, Shared, SpecialService, Table
+from broker.part import Parts, Shared, SpecialService, Table
 from broker.rules import Rule
 from broker.schedule import levels
 from broker.schedule.delivery import DelayedDelivery, ScheduleConfig
@@ -36,6 +36,7 @@ class DelayKeys:
 
 class DelaysPart(SpecialService):
     keys = DelayKeys
+    follows: ClassVar[bool] = True
 
     def __init__(self, shared: Shared, before: Parts) -> None:
         super().__init__(shared)
@@ -95,7 +96,7 @@ class DelaysPart(SpecialService):
         self._delivery.stop()
 
     def due_ns(self) -> int:
-        return 0 if self._delivery.machine.started else NEVER
+        return self._delivery.due_ns()
 
     def tick(self, now_ns: int) -> None:
         self._delivery.tick(now_ns)

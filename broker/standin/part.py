@@ -90,15 +90,19 @@ class ActingPart(Part):
         self._look()
 
     def due_ns(self) -> int:
-        return 0
+        """A right begins and ends by itself."""
+        now_ns = self._now_ns()
+        return 0 if self._is_another(self._right.why_not(now_ns)) else self._right.changes_ns(now_ns)
 
     def tick(self, now_ns: int) -> None:
-        """A right ends by itself."""
         self._look()
+
+    def _is_another(self, why: str) -> bool:
+        return (not why) != (not self._why) or self._standing.role.acts != self._acted
 
     def _look(self) -> None:
         why, acts = self._right.why_not(self._now_ns()), self._standing.role.acts
-        if (not why) == (not self._why) and acts == self._acted:
+        if not self._is_another(why):
             return
         if (not why) != (not self._why) and self._standing.role.delivers:
             logger.info("delivers what is due" if not why else "delivers nothing", extra={"why": why})

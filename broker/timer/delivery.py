@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 
 from broker.ha.acks import PutStatus
-from broker.journal import Journal
+from broker.journal import NEVER, NS_PER_MS, Journal
 from broker.properties import REAL_QID
 from broker.puts import Outlet, PutResult
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE
@@ -35,7 +35,6 @@ logger = logging.getLogger("broker")
 Takes = Callable[[Message, Callable[[], None]], bool]
 """Whether somebody takes a message that is due, who calls the second one once it is dealt with."""
 
-NS_PER_MS: Final = 1_000_000
 ENQUEUED_MAX: Final = 2_000
 """Messages of one tick: some 50 ms of work."""
 TOGETHER_MAX: Final = 32
@@ -127,6 +126,7 @@ class TimerDelivery:
         self._rolled: deque[tuple[int, Due]] = deque()
         """With the end in the log of those that wait on there, and are not in the wheel again yet."""
         self._source: Iterator[Due | None] = iter(())
+        self._source_is_over = False
         self._spent: dict[int, None] = {}
         """Hashes of what markers took back: of each slot from ``_spent_from`` on that was opened."""
         self._spent_from = 0
@@ -138,7 +138,8 @@ class TimerDelivery:
         self._why = ""
         """The last put that was not stored, or not acknowledged in time."""
         self._polling = False
-        self._caught_up = False
+        self._caught_up = self._is_drained = False
+        """All of the queue is in the wheel; the last look left nothing that is due, and could be dealt with."""
 
     # --- roles -----------------------------------------------------------------------------------------------
 
@@ -158,7 +159,7 @@ class TimerDelivery:
         self._source, self._under_way, self._taken = iter(()), 0, 0
         self._moving.clear()
         self._spent.clear()
-        self._search = iter(())
+        self._search, self._is_drained = iter(()), False
 
     # --- what is known ---------------------------------------------------------------------------------------
 
@@ -205,6 +206,23 @@ class TimerDelivery:
 
     # --- working ---------------------------------------------------------------------------------------------
 
+    def due_ns(self) -> int:
+        """When ``tick`` is due, if no more of the log is shown before."""
+        started, stopped = self._machine.started, self.keys.timer_stop_enqueue
+        if (self._store.queue_offset < self._enqueue_end and not stopped) or self._rolled or (
+                started and not self._is_drained):
+            return 0
+        if not started:
+            return NEVER
+        now_ns, now_ms = self._journal.now_ns(), self._wall_ms()
+        due_ns = now_ns + max(0, self._machine.due_ms(now_ms) - now_ms) * NS_PER_MS
+        return min(due_ns, self._attempts[0].at_ns) if self._attempts else due_ns
+
+    @property
+    def _enqueue_end(self) -> int:
+        """Behind the last of the queue that may go into the wheel now."""
+        return self.queue_end if self._machine.started else min(self.queue_end, self.enqueue_below)
+
     def tick(self, now_ns: int) -> None:
         try:
             if not self.keys.timer_stop_enqueue:
@@ -233,8 +251,7 @@ class TimerDelivery:
         if store.queue_offset < queue.min_offset:
             logger.warning("timers %d to %d are gone from the log", store.queue_offset, queue.min_offset - 1)
             store.queue_offset = queue.min_offset
-        end = queue.max_offset if self._machine.started else min(queue.max_offset, self.enqueue_below)
-        count = min(end - store.queue_offset, ENQUEUED_MAX)
+        count = min(self._enqueue_end - store.queue_offset, ENQUEUED_MAX)
         if count > 0:
             for offset, size, _ in ENTRY.iter_unpack(queue.read(store.queue_offset, count)):
                 if not self._enqueue_one(offset, size):
@@ -327,7 +344,7 @@ class TimerDelivery:
         self._polling = True
         try:
             self._look_at_written()
-            left = LOOKED_AT_MAX
+            left, self._is_drained = LOOKED_AT_MAX, False
             while self._under_way < PUTS_MAX and left > 0:
                 dues, alone, pause_ms = self._next(now_ns)
                 if not dues:
@@ -360,6 +377,7 @@ class TimerDelivery:
             return again.dues, again.alone, again.pause_ms
         ready = self._caught_up and self.hears_all and not self.keys.timer_stop_dequeue
         if not ready or self._machine.unfinished - self._taken >= UNFINISHED_MAX:
+            self._is_drained = True  # until something happens
             return [], False, 0
         dues: list[Due] = []
         for _ in range(LOOKED_AT_MAX):
@@ -369,6 +387,7 @@ class TimerDelivery:
             dues.append(due)
             if len(dues) == TOGETHER_MAX:
                 break
+        self._is_drained = not dues and self._source_is_over
         return dues, False, PAUSE_MS
 
     def _from_slot(self) -> Due | None:
@@ -378,6 +397,7 @@ class TimerDelivery:
                 due = next(self._source)
             except StopIteration:
                 opened = self._machine.open(self._wall_ms())
+                self._source_is_over = opened is None
                 if opened is None:
                     return None
                 self._source = opened

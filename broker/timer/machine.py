@@ -20,6 +20,7 @@ from broker.timer.units import DELETE, MESSAGE, ROLL, Unit
 
 _APART_MAX_MS: Final = 2**31 - 1
 """More between a slot and the time of writing has no room in a unit."""
+_TOLD_MS: Final = 1_000
 _READING: Final = -1
 """In the place of a unit: a slot is not read to its end."""
 KEPT_MAX: Final = 10_000
@@ -128,6 +129,15 @@ class TimerMachine:
         self._begin(slot_ms)
         self._advance()
         return self._waiting(slot_ms, self.store.log_end, self._run)
+
+    def due_ms(self, wall_ms: int) -> int:
+        """When ``open`` is to be called next: where a slot is over that holds something. And every second, as others
+        ask how far this broker is; slots that are longer are over less often."""
+        second_ms = max(self._precision_ms, _TOLD_MS)
+        due_ms = wall_ms // second_ms * second_ms + second_ms
+        if self._precision_ms < _TOLD_MS and (slot_ms := self.store.next_slot(self._open_ms)) is not None:
+            due_ms = min(due_ms, slot_ms + self._precision_ms)
+        return due_ms
 
     def _waiting(self, slot_ms: int, log_end: int, run: int) -> Iterator[Due | None]:
         """Of units below ``log_end`` of the timer log: what comes later is late."""

@@ -11,8 +11,9 @@ import attrs
 import trio
 
 from broker.config import BrokerConfig, pick
+from broker.journal import NEVER
 from broker.noted import Noted
-from broker.part import NEVER, Parts, Shared, SpecialService
+from broker.part import Parts, Shared, SpecialService
 from broker.rate import Rate
 from broker.rules import Rule
 from broker.standing import Role
@@ -38,6 +39,7 @@ from remoting.connection import Connection
 from remoting.endpoint import Handler
 from remoting.errors import BodyError, DamagedRecord
 from remoting.fields import Int64
+from remoting.wakeup import Bell
 
 if TYPE_CHECKING:
     from remoting.daemon.page import Metric, Page
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("broker")
 
 DAY_MS: Final = 86_400_000
+QUIET_NS: Final = 60_000_000_000
+"""As long as timers do nothing, their checkpoint is written so rarely."""
 REMEMBERED_MS: Final = 15_000
 """What was delivered is known for so long when its slot is done: a slave hears every 3 s how far its master is."""
 METRICS_PAUSE_MS: Final = 10_000
@@ -65,6 +69,7 @@ class HeardUpTo(Body):
 
 class TimersPart(SpecialService):
     keys = TimerKeys
+    follows: ClassVar[bool] = True
     slots: ClassVar[int] = SLOTS
     """Of the wheel: two weeks of seconds, as Java's has."""
 
@@ -74,6 +79,8 @@ class TimersPart(SpecialService):
         keys = self._keys = pick(config, TimerKeys)
         self._journal, self._run_sync = journal, shared.run_sync
         self._log, self._messages, self._wall_ms = journal.log, journal.messages, shared.wall_ms
+        self._unflushed, self._flush_at_ns = Bell(), 0
+        """Rung by ticks when there is something to write; at that time in any case."""
         self._flushing = Lock()
         """Held for a step of a flush, and by who cuts."""
         self._passed_ms = 0
@@ -299,7 +306,11 @@ class TimersPart(SpecialService):
     # --- what it does by itself ------------------------------------------------------------------------------
 
     def due_ns(self) -> int:
-        return 0 if self._keys.timer_wheel_enable else NEVER
+        if not self._keys.timer_wheel_enable:
+            return NEVER
+        if not self._noted.told_all or self._cut_at is not None or (self._passed_ms and not self._delivery.behind):
+            return 0
+        return min(self._delivery.due_ns(), *(rate.due_ns for rate in self._rates.values()))
 
     def keeps_from(self) -> int | None:
         return self._delivery.keeps_from() if self._keys.timer_wheel_enable else None
@@ -335,6 +346,9 @@ class TimersPart(SpecialService):
             self._delivery.tick(now_ns)
         if self._standing.role.leads:
             self._store.master_queue_offset = self._store.queue_offset
+        if now_ns >= self._flush_at_ns or (self._store.is_unflushed and not self._store.only_time_passed):
+            self._flush_at_ns = now_ns + QUIET_NS
+            self._unflushed.ring()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Write what changed, now and then and at the end."""
@@ -348,6 +362,7 @@ class TimersPart(SpecialService):
                 task_status.started()
                 while True:
                     await trio.sleep(self._keys.timer_flush_interval_ms / 1e3)
+                    await self._unflushed.wait()
                     if self._store.is_unflushed:
                         await self._flush()
                     self._drop()

@@ -68,6 +68,8 @@ class TimerStore:
         """Units before this place of the timer log are done; so they are on disk."""
         self._flushed: TimerCheckpoint | None = None
         """What the checkpoint says on disk."""
+        self._is_quiet = True
+        """All slots that were passed since then were empty."""
         self._flush: TimerFlush | None = None
         self.in_doubt = False
         """A sync failed, so nothing is flushed any more: the next process enqueues again what this one did since."""
@@ -217,7 +219,9 @@ class TimerStore:
         begin, now = self._wheel.begin, time_ms // self.precision_ms
         if now <= begin:
             return
+        pending = self._wheel.pending_slots
         self._wheel.pass_to(now)
+        self._is_quiet &= self._wheel.pending_slots == pending
         if self.queue_offset >= self.done_below:  # else not all that is due is here again
             self.done_below, self.done_ms = self.queue_offset, self.read_time_ms
         if not begin:
@@ -461,6 +465,16 @@ class TimerStore:
         return not self.in_doubt and (
             self._log.is_unsynced or self._wheel.is_unflushed or self.checkpoint() != self._flushed)
 
+    @property
+    def only_time_passed(self) -> bool:
+        """All that a flush would write is that some empty slots are over: the next process sees that for itself."""
+        flushed = self._flushed
+        if not self._is_quiet or flushed is None or self._log.is_unsynced or self._wheel.is_unflushed:
+            return False
+        now, own = self.checkpoint(), flushed.own
+        return own is not None and attrs.evolve(flushed, read_time_ms=now.read_time_ms, own=attrs.evolve(
+            own, done_ms=self.done_ms)) == now
+
     def begin_flush(self) -> TimerFlush:
         """Of all that is here now: run its ``steps``, in another thread if need be, then ``end_flush``, before the next
         one. Raises ``OSError`` when the disk is full."""
@@ -471,6 +485,7 @@ class TimerStore:
         if self.in_doubt:
             self._flush = TimerFlush(self._files, None)
             return self._flush
+        self._is_quiet = True
         files, folders = self._log.to_sync()
         is_needed = self._wheel.is_unflushed or (log_end > 0 and not self._wheel.exists)
         wheel = self._wheel.ready() if is_needed else None
@@ -494,6 +509,7 @@ class TimerStore:
                     self._oldest_flushed = flush.checkpoint.own.oldest
         else:
             self.in_doubt |= flush.sync_failed
+            self._is_quiet = False
             self._wheel.flush_failed()
             self._log.not_synced(set(flush.files), names=bool(flush.folders))
 

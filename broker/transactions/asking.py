@@ -15,6 +15,7 @@ from typing import Final, Protocol
 import attrs
 
 from broker.consumers.members import Producers
+from broker.journal import NEVER
 from broker.puts import Outlet, PutResult
 from broker.sending.answers import STORED
 from broker.store.errors import OffsetGone
@@ -139,6 +140,15 @@ class Asking:
             self._forward.extend(each for each in self._feed.halves.waiting() if each.half.offset < below)
 
     # --- rounds ----------------------------------------------------------------------------------------------
+
+    def due_ns(self) -> int:
+        """When ``tick`` is due, if nothing more is shown before."""
+        if not self._started:
+            return NEVER
+        if self._round or (self._forward and not self._in_place):
+            return 0
+        marks = self._feed.halves.unmarked and not self._in_place
+        return min(self._round_at_ns, self._marks_at_ns) if marks else self._round_at_ns
 
     def tick(self, now_ns: int, shown: int) -> None:
         """``shown``: the end of what the table knows."""

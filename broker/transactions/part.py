@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 import trio
@@ -101,6 +101,7 @@ class HalvesPart(Part):
 
 class TransactionsPart(Part):
     keys = TransactionsKeys
+    follows: ClassVar[bool] = True
 
     def __init__(self, shared: Shared, before: Parts) -> None:
         config, journal = shared.config, shared.journal
@@ -125,7 +126,7 @@ class TransactionsPart(Part):
         self._metrics_version = DataVersion()
         self._metrics_file = shared.table_file(self._transaction_metrics, path=METRICS_PATH,
                                                pause_ms=pick(config, MetricsConfig).transaction_metric_flush_interval)
-        self._right = shared.right
+        self._right, self._now_ns = shared.right, shared.now_ns
         self._writes_open = self._open = False
         self._feed_after_ns = self._end = 0
         """What this broker held when it became master."""
@@ -199,7 +200,19 @@ class TransactionsPart(Part):
         return not self._veil.on and not self.feed.behind and shows_all(self._journal, self._end)
 
     def due_ns(self) -> int:
-        return 0
+        now_ns = self._now_ns()
+        asks = (self._open or self._acts) and not self._right.why_not(now_ns)
+        if asks != self._asking.started or self._is_opening:
+            return 0
+        return self._feed_after_ns if self.feed.behind else self._asking.due_ns()
+
+    @property
+    def _acts(self) -> bool:
+        return self._standing.role.acts and not self.feed.behind
+
+    @property
+    def _is_opening(self) -> bool:
+        return self._writes_open and not self._open and self._standing.role.delivers
 
     def tick(self, now_ns: int) -> None:
         if now_ns >= self._feed_after_ns:
@@ -211,12 +224,12 @@ class TransactionsPart(Part):
         if not self.feed.behind:
             self._ending.shown(self._visible.offset)
             self._asking.shown(self._visible.offset)
-        if self._writes_open and not self._open and self._standing.role.delivers and self._knows_all():
+        if self._is_opening and self._knows_all():
             self._open = self._resuming.open = True
             for each in self.feed.halves:
                 self._topics.expects(each.half.topic, each.half.queue_id, each.half.stored_ms)
             self._ending.opened()
-        acts = self._standing.role.acts and not self.feed.behind
+        acts = self._acts
         asks = (self._open or acts) and not self._right.why_not(now_ns)
         if asks and not self._asking.started:
             self._asking.start(now_ns, in_place=acts)

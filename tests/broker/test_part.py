@@ -12,7 +12,8 @@ from trio.testing import MockClock
 
 from broker.config import BrokerConfig
 from broker.filters.table import GET_ALL_FILTERS
-from broker.part import NEVER, DeliveringPart, Part, Parts, Shared, Table
+from broker.journal import NEVER
+from broker.part import DeliveringPart, Part, Parts, Shared, Table
 from broker.parts import PARTS
 from broker.rules import Draft, Refusal, Rule, rule
 from broker.standing import Role, Standing
@@ -133,6 +134,32 @@ def test_a_tick_comes_when_it_is_due_and_to_nobody_else() -> None:
     for now in (5, 6, 14, 15, 40):
         parts.tick(now)
     assert heard == ["a tick 5", "a tick 15", "a tick 40"]
+
+
+def test_who_follows_ticks_when_something_happened_and_the_earliest_time_is_told() -> None:
+    class Following(Noting):
+        follows = True
+
+        def due_ns(self) -> int:
+            return NEVER
+
+    heard: list[str] = []
+    asked: list[int] = []
+    stirs = [0]
+
+    def stir() -> None:
+        stirs[0] += 1
+
+    parts = Parts(lambda: 0, asked.append, stir, lambda: stirs[0])
+    for part in (Noting("a", heard, next_ns=20), Following("b", heard), Part()):
+        parts.add(part)
+    parts.tick(1)
+    parts.tick(2)
+    parts.role_changed(Role.master())
+    parts.tick(3)
+    parts.tick(20)
+    assert [each for each in heard if "tick" in each] == ["b tick 1", "b tick 3", "a tick 20"]
+    assert asked == [20, 20, 20, 30]
 
 
 async def test_a_part_ticks_first_when_the_broker_begins_and_its_table_is_written_at_the_end(

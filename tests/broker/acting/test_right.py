@@ -232,3 +232,26 @@ def test_where_nobody_is_asked_the_role_decides() -> None:
     right.use(["n"])
     right.heard("n", {}, asked_ns=0, beaten_ns=None, now_ns=0)
     assert not right.why_not(0)
+
+
+def test_it_says_when_its_word_may_change_by_itself() -> None:
+    master = MasterRight("b0:1", timeout_ns=TIMEOUT_MS * MS, right_ns=RIGHT_MS * MS)
+    master.use(["n"])
+    assert Always().changes_ns(0) == master.changes_ns(0) > 1 << 62, "by itself it does not"
+    master.heard("n", {0: "b0:1"}, asked_ns=1 * MS, beaten_ns=0, now_ns=2 * MS)
+    begins_ns, ends_ns = (2 + RIGHT_MS) * MS, TIMEOUT_MS * MS
+    assert master.changes_ns(3 * MS) == begins_ns
+    assert master.why_not(begins_ns - 1) and not master.why_not(begins_ns)
+    assert master.changes_ns(begins_ns) == ends_ns
+    assert not master.why_not(ends_ns - 1) and master.why_not(ends_ns)
+    assert master.changes_ns(ends_ns) > 1 << 62
+
+
+def test_a_slave_that_hears_its_master_looks_again_and_again() -> None:
+    slave = ActingRight(1, "b1:1", timeout_ns=TIMEOUT_MS * MS, right_ns=RIGHT_MS * MS, hears_master=lambda: True)
+    slave.use(["n"])
+    for now_ms in range(0, RIGHT_MS + TIMEOUT_MS + 1, BEAT_MS):
+        slave.heard("n", {1: "b1:1"}, asked_ns=now_ms * MS, beaten_ns=now_ms * MS, now_ns=now_ms * MS)
+    waited_ns = RIGHT_MS * MS
+    assert slave.changes_ns(waited_ns + TIMEOUT_MS * MS - 1) == waited_ns + TIMEOUT_MS * MS - 1
+    assert slave.changes_ns(waited_ns + TIMEOUT_MS * MS) == waited_ns + TIMEOUT_MS * MS + RIGHT_MS * MS

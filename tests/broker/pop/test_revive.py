@@ -285,3 +285,18 @@ class World(RuleBasedStateMachine):
 
 World.TestCase.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
 test_any_order_of_events = World.TestCase
+
+
+def test_it_says_from_when_on_it_is_to_be_looked_at() -> None:
+    queue, ck = ReviveQueue(-1), checkpoint()
+    assert queue.due_ms() is None, "nothing waits"
+    queue.checkpoint(ck, 0)
+    assert queue.due_ms() == T0 + 11_000, "a second before it may be ripe"
+    assert ripe(queue, T0 + 12_000) == []
+    queue.acked(ck.key, [0, 1, 2], T0 + 10_000)
+    assert queue.due_ms() is None
+    queue.acked(checkpoint(9).key, [9], T0 + 10_000)
+    assert queue.due_ms() == 0, "it waits for its checkpoint, for a while"
+    queue.stands_below(T0 + 20_000, 3)
+    queue.ripe(T0 + 20_000)
+    assert queue.due_ms() is None

@@ -284,3 +284,21 @@ def test_a_master_that_comes_back_goes_on_where_a_member_is_and_never_beyond_its
     machine.start(0, 0, queues)
     machine.join(DelayOffsets({1: 8}, DataVersion(counter=9)), queues)
     assert machine.offsets().data_version == newer, "one that delivers joins nobody"
+
+
+def test_it_says_when_it_is_to_be_polled() -> None:
+    queues = Memory()
+    machine = Machine(DELAYS)
+    assert machine.due_ns(0, 0, queues) > 1 << 62, "it does not deliver"
+    machine.start(0, 0, queues)
+    assert machine.due_ns(0, 0, queues) > 1 << 62, "nothing waits"
+    queues.due[2] = [6_000]
+    assert machine.due_ns(ns(5_000), 5_000, queues) == ns(6_000)
+    assert machine.due_ns(ns(5_000), 500, queues) == ns(5_000), "the clock was set back: it is due"
+    queues.due[1] = [500]
+    assert machine.due_ns(ns(600), 600, queues) == ns(FIRST_MS)
+    (delivery,) = machine.poll(ns(FIRST_MS), FIRST_MS, queues)
+    assert machine.due_ns(ns(5_000), 5_000, queues) == ns(6_000), "an answer is awaited"
+    machine.failed(delivery, ns(FIRST_MS))
+    assert machine.due_ns(ns(5_000), 5_000, queues) == ns(5_000)
+    assert machine.due_ns(ns(FIRST_MS), FIRST_MS, queues) == ns(FIRST_MS + PAUSE_MS)

@@ -239,3 +239,21 @@ def test_what_a_killed_process_wrote_and_did_not_sync_is_synced_before_anybody_c
     again.flush()
     files.crash()
     assert everything(opened(files)) == {second: [*range(100 * second, 4_000, 300)] for second in range(3)}
+
+
+def test_a_flush_that_would_say_only_that_time_passed_is_known() -> None:
+    store = opened(MemoryFiles())
+    put(store, 7, 100)
+    store.done_before(at(2))
+    found = {"a timer came": store.only_time_passed}
+    store.flush()
+    store.done_before(at(5))
+    unflushed = [store.is_unflushed]
+    found["empty slots are over"] = store.only_time_passed
+    store.done_before(at(8))
+    found["a slot that held something is over"] = store.only_time_passed
+    store.flush()
+    assert [*unflushed, store.is_unflushed] == [True, False]
+    store.master_queue_offset += 1
+    found["its master went on"] = store.only_time_passed
+    assert [what for what, only in found.items() if only] == ["empty slots are over"]
