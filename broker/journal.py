@@ -258,7 +258,6 @@ class Journal:
             self._diagnosis.no_room(self.now_ns())
             raise
         self._bell.ring()
-        self.stir()
         return puts
 
     def append_raw(self, data: Raw, offset: int) -> None:
@@ -275,7 +274,8 @@ class Journal:
             raise
         finally:
             self._written()
-            self._moves()
+            if not self._in_turn:
+                self._bell.ring()
 
     def begin_turn(self) -> None:
         """Its task is not woken for what comes by ``append_raw`` and is confirmed before ``end_turn``."""
@@ -437,6 +437,7 @@ class Journal:
             self.durable_end = min(self.durable_end, log.flushed_offset) if self.sync_flush else self.end
             self.confirm_offset = min(self.confirm_offset, self.end)
             self._grew = True
+            self._alarm.stir()
 
     def _fail(self, error: StoreFailed) -> None:
         if self.failure is None:
