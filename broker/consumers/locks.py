@@ -38,7 +38,8 @@ class Granted:
 
 
 class Locks:
-    """``now_ns`` is monotonic. ``first_grant``: numbers of grants count on from there; another one for each life."""
+    """``now_ns`` is monotonic; it grants at once, unless ``be_silent`` says otherwise. ``first_grant``: numbers of
+    grants count on from there; another one for each life."""
 
     def __init__(self, now_ns: Callable[[], int], first_grant: int = 1) -> None:
         self._now_ns = now_ns
@@ -46,6 +47,8 @@ class Locks:
         self._count = 0
         """Of all queues of all groups."""
         self._grant = first_grant
+        self.silent_until_ns = 0
+        """Until then only locks that are held here are renewed: a former life may have granted the others."""
         self.overlaps = 0
         """Queues that another broker of the group granted while this one's own grant to another client lasted."""
 
@@ -62,11 +65,13 @@ class Locks:
         fresh: set[MessageQueue] = set()
         for queue in queues:
             there = held.get(queue)
+            lasts = there is not None and there.deadline_ns >= now_ns
+            if not lasts and now_ns < self.silent_until_ns:
+                continue
             if there is None:
                 if self._count >= HELD_MAX:
                     continue
                 self._count += 1
-            lasts = there is not None and there.deadline_ns >= now_ns
             if there is not None and lasts and there.holder != client_id and not (copied and there.copied):
                 self.overlaps += copied
                 continue
@@ -93,6 +98,10 @@ class Locks:
         for queue, grant in grants.items():
             if queue in held and held[queue].grant == grant:
                 self._forget(group, queue)
+
+    def be_silent(self) -> None:
+        """This life begins, or locks are another matter from now on: what was granted before is waited for."""
+        self.silent_until_ns = self._now_ns() + HELD_MS * 1_000_000
 
     def _forget(self, group: str, queue: MessageQueue) -> None:
         held = self._groups[group]

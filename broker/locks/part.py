@@ -14,9 +14,9 @@ import attrs
 import trio
 
 from broker.config import BrokerConfig, pick
-from broker.consumers.locks import Granted
+from broker.consumers.locks import HELD_MS, Granted
 from broker.consumers.part import ClientsPart
-from broker.locks.quorum import majority, read, won, written
+from broker.locks.quorum import Votes, majority, read, won, written
 from broker.part import Part, Parts, Shared
 from remoting.bodies.consumers import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from remoting.codes import RequestCode
@@ -36,6 +36,8 @@ MEMBER_MS: Final = 1_000
 """For one broker's answer, as in Java."""
 QUORUM_S: Final = 2.0
 """For all of them."""
+HERE: Final = ""
+"""In the place of an address: this broker."""
 TELLING_MAX: Final = 1_000
 """Grants that may be on their way to others; what is beyond is not told."""
 
@@ -58,6 +60,16 @@ class LockConfig:
     enable_slave_acting_master: bool = False
 
 
+@attrs.frozen
+class Vote:
+    """A member's answer: what it granted, and the numbers of the grants, those that are new by themselves."""
+
+    granted: list[MessageQueue]
+    fresh: dict[MessageQueue, int]
+    numbers: dict[MessageQueue, int]
+    """0: a Java broker granted it."""
+
+
 class LocksPart(Part):
     keys = LockKeys
 
@@ -67,11 +79,18 @@ class LocksPart(Part):
         self.config = pick(shared.config, LockConfig)
         self.without_majority = 0
         """Requests of clients that lacked it for at least one queue that was free here."""
-        send, self._told = trio.open_memory_channel[Command](TELLING_MAX)
-        self._tell = send
+        self._now_ns = shared.now_ns
+        self._votes = Votes(HELD_MS * 1_000_000)
+        self._tell, self._told = trio.open_memory_channel[tuple[str | None, Command]](TELLING_MAX)
+        """To a member, or to all of them."""
+        if self._is_strict:
+            self.locks.be_silent()
 
     def configure(self, config: BrokerConfig) -> None:
+        before = self._is_strict
         self.config = attrs.evolve(pick(config, LockConfig), total_replicas=self.config.total_replicas)
+        if self._is_strict and not before:
+            self.locks.be_silent()
 
     def handlers(self) -> Mapping[int, Handler]:
         return {RequestCode.LOCK_BATCH_MQ: self.lock, RequestCode.UNLOCK_BATCH_MQ: self.unlock}
@@ -96,11 +115,19 @@ class LocksPart(Part):
         return response(command, body=LockBatchResponseBody(list(mine.grants)).to_json())
 
     def unlock(self, _: Connection, command: Command) -> Command:
-        """42. The other brokers are told."""
+        """42. The other brokers are told. By majority only what was asked for here is given back: a client that asked
+        another broker since may hold it."""
         asked = LockBatchRequestBody.from_json(command.body)
         given_back = LockBatchRequest.from_ext(command.ext).given_back
         if asked.only_this_broker and given_back is not None:
             self.locks.give_back(asked.consumer_group, read(given_back, asked.mq_set))
+            return response(command)
+        if self._is_strict and not asked.only_this_broker:
+            for address, grants in self._votes.take(asked.consumer_group, asked.client_id, asked.mq_set).items():
+                if address == HERE:
+                    self.locks.give_back(asked.consumer_group, grants)
+                else:
+                    self._tell_later(address, _given_back(asked, grants))
             return response(command)
         self.locks.unlock(asked.consumer_group, asked.mq_set, asked.client_id)
         if not asked.only_this_broker:
@@ -116,27 +143,37 @@ class LocksPart(Part):
         found = self.locks.grant(asked.consumer_group, asked.mq_set, asked.client_id, copied=copied)
         mine = list(found.grants)
         fresh = {queue: found.grants[queue] for queue in found.fresh}
-        return response(command, header=LockBatchResponse(written(mine, fresh)),
+        renewed = {queue: grant for queue, grant in found.grants.items() if queue not in found.fresh}
+        return response(command, header=LockBatchResponse(written(mine, fresh), written(mine, renewed)),
                         body=LockBatchResponseBody(mine).to_json())
 
     # --- strict ----------------------------------------------------------------------------------------------
 
     async def _by_majority(self, command: Command, asked: LockBatchRequestBody, mine: Granted) -> Command:
         """Ask the others for all of it, too. What too few granted is given back where this request was the first."""
-        answers: dict[str, tuple[list[MessageQueue], dict[MessageQueue, int]]] = {}
+        answers: dict[str, Vote] = {}
         with trio.move_on_after(QUORUM_S):
             living = await self._fellows.living()
             async with trio.open_nursery() as nursery:
                 for address in living.values():
                     nursery.start_soon(self._ask, address, asked, answers)
         needed = majority(self.config.total_replicas)
-        held = won(asked.mq_set, [mine.grants, *(granted for granted, _ in answers.values())], needed)
+        held = won(asked.mq_set, [mine.grants, *(vote.granted for vote in answers.values())], needed)
         lost = frozenset(asked.mq_set).difference(held)
+        numbers = {HERE: dict(mine.grants)} | {address: vote.numbers for address, vote in answers.items()}
+        self._votes.remember(asked.consumer_group, asked.client_id, {address: {
+            queue: grant for queue, grant in found.items() if queue not in lost} for address, found in numbers.items()},
+            self._now_ns())
         self.locks.give_back(asked.consumer_group, {
             queue: mine.grants[queue] for queue in mine.fresh if queue in lost})
-        for address, (_, fresh) in answers.items():
-            await self._give_back(address, asked, {queue: fresh[queue] for queue in fresh if queue in lost})
+        for address, vote in answers.items():
+            await self._give_back(address, asked, {
+                queue: grant for queue, grant in vote.fresh.items() if queue in lost})
         remark = None
+        silent_ns = self.locks.silent_until_ns - self._now_ns()
+        if lost and silent_ns > 0:
+            remark = ("lockInStrictMode: this broker began to count locks lately, and grants no new one for "
+                      f"{silent_ns // 1_000_000_000 + 1} s")
         if len(answers) + 1 < needed:
             self.without_majority += 1
             remark = (f"lockInStrictMode: {len(answers) + 1} of {self.config.total_replicas} replicas answered, "
@@ -147,47 +184,56 @@ class LocksPart(Part):
 
     async def _ask(
         self, address: str, asked: LockBatchRequestBody,
-        answers: dict[str, tuple[list[MessageQueue], dict[MessageQueue, int]]],
+        answers: dict[str, Vote],
     ) -> None:
         body = attrs.evolve(asked, only_this_broker=True).to_json()
         try:
             answer = await self._fellows.ask(address, request(RequestCode.LOCK_BATCH_MQ, body=body), MEMBER_MS)
             granted = LockBatchResponseBody.from_json(answer.body).lock_ok_mq_set
-            answers[address] = granted, read(LockBatchResponse.from_ext(answer.ext).newly_locked, granted)
+            told = LockBatchResponse.from_ext(answer.ext)
+            fresh = read(told.newly_locked, granted)
+            answers[address] = Vote(granted, fresh, dict.fromkeys(granted, 0) | fresh | read(told.renewed, granted))
         except (RemotingError, BodyError, HeaderError) as error:
             logger.debug("%s grants no lock: %s", address, error)
 
     async def _give_back(self, address: str, asked: LockBatchRequestBody, fresh: Mapping[MessageQueue, int]) -> None:
         if not fresh:
             return
-        queues = list(fresh)
-        body = attrs.evolve(asked, only_this_broker=True, mq_set=queues).to_json()
         try:
-            await self._fellows.tell(address, request(
-                RequestCode.UNLOCK_BATCH_MQ, LockBatchRequest(given_back=written(queues, fresh)), body))
+            await self._fellows.tell(address, _given_back(asked, fresh))
         except RemotingError as error:
             logger.debug("%s keeps a lock that nobody holds, for a minute: %s", address, error)
 
     # --- what the others are told ------------------------------------------------------------------------------
 
     def _copy(self, code: int, asked: LockBatchRequestBody, queues: list[MessageQueue]) -> None:
-        """In a group that may act for its master, or go by majorities."""
-        if not queues or self.config.total_replicas < 2 or not (
-                self.config.enable_slave_acting_master or self._is_strict):
+        """In a group that may act for its master."""
+        if not queues or self.config.total_replicas < 2 or not self.config.enable_slave_acting_master:
             return
         body = attrs.evolve(asked, only_this_broker=True, mq_set=queues).to_json()
         header = LockBatchRequest(copied=True) if code == RequestCode.LOCK_BATCH_MQ else None
+        self._tell_later(None, request(code, header, body))
+
+    def _tell_later(self, address: str | None, command: Command) -> None:
         try:
-            self._tell.send_nowait(request(code, header, body))
+            self._tell.send_nowait((address, command))
         except trio.WouldBlock:
             logger.warning("locks are not told to the other brokers: too many are on their way")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         task_status.started()
-        async for command in self._told:
-            for address in (await self._fellows.living()).values():
+        async for member, command in self._told:
+            for address in [member] if member is not None else (await self._fellows.living()).values():
                 try:
                     with trio.fail_after(MEMBER_MS / 1e3):
                         await self._fellows.tell(address, command)
                 except (RemotingError, trio.TooSlowError) as error:
                     logger.debug("%s was not told of locks: %s", address, error)
+
+
+def _given_back(asked: LockBatchRequestBody, grants: Mapping[MessageQueue, int]) -> Command:
+    """Word to a member that these grants of its are as if they had not been. Java's know no numbers."""
+    queues = list(grants)
+    header = LockBatchRequest(given_back=written(queues, grants)) if any(grants.values()) else None
+    body = attrs.evolve(asked, only_this_broker=True, mq_set=queues).to_json()
+    return request(RequestCode.UNLOCK_BATCH_MQ, header, body)

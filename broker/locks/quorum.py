@@ -1,10 +1,11 @@
 """Locks on queues over the brokers of a group, decided. Values: no I/O and no time.
 
-With ``lockInStrictMode`` a client holds a queue where a majority of ``totalReplicas`` granted it; each broker grants a
-queue to one client, so no two can. Without it one broker grants, and tells the others, so that whoever acts for it next
-knows. Source: ``RebalanceLockManager`` and ``AdminBrokerProcessor`` of RocketMQ 5.5.0. Unlike there whoever gets no
-majority keeps nothing, so two clients cannot hold each other up for ever; and all queues are asked for at all members,
-so the majority need not have the asked broker in it.
+With ``lockInStrictMode`` a client holds a queue where a majority of ``totalReplicas`` granted it; each broker grants
+a queue to one client, and none for a minute after its start, so no two can. What a client gives back is told by the
+numbers of the grants: word that comes late takes no later grant. Without it one broker grants, and tells the others,
+so that whoever acts for it next knows. Source: ``RebalanceLockManager`` and ``AdminBrokerProcessor`` of RocketMQ
+5.5.0. Unlike there whoever gets no majority keeps nothing, so two clients cannot hold each other up for ever; and all
+queues are asked for at all members, so the majority need not have the asked broker in it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,41 @@ def won(asked: Iterable[MessageQueue], grants: Iterable[Collection[MessageQueue]
     """What as many granted as are needed, each counted once."""
     votes = Counter(queue for granted in grants for queue in set(granted))
     return [queue for queue in dict.fromkeys(asked) if votes[queue] >= needed]
+
+
+class Votes:
+    """What members granted to clients that asked here, by group and queue. ``lasts_ns``: how long a grant lasts."""
+
+    def __init__(self, lasts_ns: int) -> None:
+        self._lasts_ns = lasts_ns
+        self._known: dict[tuple[str, MessageQueue], tuple[str, int, dict[str, int]]] = {}
+        """The client, until when, and each member's grant."""
+        self._tidy_ns = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def remember(self, group: str, client: str, votes: Mapping[str, Mapping[MessageQueue, int]], now_ns: int) -> None:
+        """Of each member the grants that it gave now; those before are over."""
+        if now_ns >= self._tidy_ns:
+            self._tidy_ns = now_ns + self._lasts_ns
+            self._known = {key: each for key, each in self._known.items() if each[1] >= now_ns}
+        for queue in dict.fromkeys(queue for grants in votes.values() for queue in grants):
+            former = self._known.get((group, queue))
+            grants = former[2] if former is not None and former[0] == client else {}
+            self._known[group, queue] = client, now_ns + self._lasts_ns, grants | {
+                member: found[queue] for member, found in votes.items() if queue in found}
+
+    def take(self, group: str, client: str, queues: Iterable[MessageQueue]) -> dict[str, dict[MessageQueue, int]]:
+        """What that client gives back at each member."""
+        found: dict[str, dict[MessageQueue, int]] = {}
+        for queue in queues:
+            known = self._known.get((group, queue))
+            if known is not None and known[0] == client:
+                del self._known[group, queue]
+                for member, grant in known[2].items():
+                    found.setdefault(member, {})[queue] = grant
+        return found
 
 
 def written(granted: Sequence[MessageQueue], fresh: Mapping[MessageQueue, int]) -> str:

@@ -160,3 +160,5 @@ class LockBatchResponse(Header):
 
     newly_locked: str | None = None
     """Which of the queues the client did not hold before, each with its grant: ``broker.locks.quorum.written``."""
+    renewed: str | None = None
+    """The same, of those that it held."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+import trio
 from trio.testing import MockClock
 
 from broker.locks.part import LocksPart
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, until
 from remoting.bodies.consumers import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from remoting.codes import RequestCode
+from remoting.command import Command
 
 QUEUES = [MessageQueue("t", "a", number) for number in range(3)]
 
@@ -36,6 +38,8 @@ async def group(made: Cluster, slaves: int, **settings: str) -> list[Node]:
     nodes += [await made.node(brokerRole="SLAVE", brokerId=str(number + 1), totalReplicas=total,
                               skipPreOnline="true", **settings) for number in range(slaves)]
     await until(lambda: all(node.broker.registration.registered for node in nodes))
+    if settings.get("lockInStrictMode") == "true":
+        await trio.sleep(61)
     return nodes
 
 
@@ -57,9 +61,57 @@ async def test_by_majority_one_holder_whoever_is_asked(autojump_clock: MockClock
             assert await lock(made, node, "c2", QUEUES[:1]) == ([], None)
         await second.kill()
         assert await lock(made, first, "c1", QUEUES[:2]) == ([0, 1], None), "two of three are a majority"
-        await unlock(made, master, "c1", QUEUES[:2])
-        await until(lambda: not first.broker.parts[LocksPart].locks.held_by_group("g"))
+        await unlock(made, first, "c1", QUEUES[:2])
+        await until(lambda: not master.broker.parts[LocksPart].locks.held_by_group("g"), within_s=5)
         assert await lock(made, first, "c2", QUEUES) == ([0, 1, 2], None)
+
+
+async def test_by_majority_who_forgot_what_it_granted_grants_nothing_for_a_minute(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        master, first, second = await group(made, 2, lockInStrictMode="true")
+        await second.kill()
+        assert await lock(made, master, "c1", QUEUES[:1]) == ([0], None)
+        await first.kill()
+        await first.start()
+        await second.start()
+        await until(lambda: first.broker.registration.registered and second.broker.registration.registered)
+        held, said = await lock(made, first, "c2", QUEUES)
+        assert held == [] and said is not None and said.startswith(
+            "lockInStrictMode: this broker began to count locks lately, and grants no new one for "), said
+        await trio.sleep(61)
+        assert await lock(made, first, "c2", QUEUES) == ([0, 1, 2], None)
+        for node in (master, first):
+            for strict in (b"false", b"true"):
+                answer = await made.ask(
+                    node.address, RequestCode.UPDATE_BROKER_CONFIG, body=b"lockInStrictMode=" + strict)
+                assert answer.code == 0, answer
+        assert await lock(made, first, "c2", QUEUES) == ([0, 1, 2], None), "what is held here is renewed"
+        await unlock(made, first, "c2", QUEUES)
+        assert (await lock(made, first, "c3", QUEUES))[0] == []
+
+
+async def test_by_majority_an_unlock_that_comes_late_takes_no_later_lock(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster() as made:
+        master, first, second = await group(made, 2, lockInStrictMode="true")
+        await second.kill()
+        fellows, hold = master.broker.parts[LocksPart]._fellows, trio.Event()
+        tell = fellows.tell
+
+        async def late(address: str, command: Command) -> None:
+            await hold.wait()
+            await tell(address, command)
+
+        monkeypatch.setattr(fellows, "tell", late)
+        assert await lock(made, master, "c1", QUEUES[:1]) == ([0], None)
+        await unlock(made, master, "c1", QUEUES[:1])
+        assert await lock(made, master, "c1", QUEUES[:1]) == ([0], None)
+        hold.set()
+        await trio.sleep(0.5)
+        await second.start()
+        await until(lambda: second.broker.registration.registered)
+        await trio.sleep(20)
+        assert first.broker.parts[LocksPart].locks.lock("g", QUEUES[:1], "c2") == []
 
 
 async def test_of_two_members_one_alone_locks_nothing_and_says_so(

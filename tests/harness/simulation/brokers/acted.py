@@ -10,6 +10,9 @@ LENDING: Final = "broker/pop/lending.py"
 ENTRIES: Final = "broker/ledger/entries.py"
 LEDGER: Final = "broker/ledger/part.py"
 LENT: Final = "tests/broker/pop/test_lending.py::"
+LOCKS: Final = "broker/consumers/locks.py"
+QUORUM: Final = "broker/locks/quorum.py"
+ONE: Final = "tests/broker/locks/test_quorum.py::test_one_client_holds_a_queue_whatever_is_late_lost_or_forgotten"
 KEPT: Final = "tests/broker/ledger/test_part.py::"
 
 PLANTED: Final = (
@@ -41,4 +44,19 @@ PLANTED: Final = (
     Planted("decisions are forgotten with offsets", ENTRIES,
             "for kind, last in self._last.items() if kind not in but\n", "for kind, last in self._last.items()\n",
             (KEPT + "test_what_is_not_in_the_log_is_forgotten_by_nobody",)),
+    Planted("a broker that forgot its grants grants anew at once", LOCKS,
+            "if not lasts and now_ns < self.silent_until_ns:", "if False:", (ONE,)),
+    Planted("word of an old unlock takes a lock that is asked for again", LOCKS,
+            "if queue in held and held[queue].grant == grant:", "if queue in held:", (ONE,)),
+    Planted("a renewal is the grant before", LOCKS,
+            "            held[queue] = _Held(client_id, now_ns + HELD_MS * 1_000_000, self._grant, not own)\n"
+            "            mine[queue] = self._grant\n",
+            "            if renewed and there is not None:\n                self._grant = there.grant\n"
+            "            held[queue] = _Held(client_id, now_ns + HELD_MS * 1_000_000, self._grant, not own)\n"
+            "            mine[queue] = self._grant\n", (ONE,)),
+    Planted("fewer than half are a majority", QUORUM,
+            "return total_replicas // 2 + 1", "return total_replicas // 2", (ONE,)),
+    Planted("a client gives back what another one holds", QUORUM,
+            "if known is not None and known[0] == client:", "if known is not None:",
+            ("tests/broker/locks/test_quorum.py::test_what_a_client_gives_back",)),
 )
