@@ -1,9 +1,9 @@
 """Auto-switch replication of one broker as tasks: the HA port, the connection to a master, and the waits between the
 steps of a role.
 
-*The idea.* A role is a row of steps, in a table (``broker.ha.taking``). What a step does needs no waiting, and stands
-in ``broker.ha.switching``. This module adds the waits: for the disk, for the queues, for the end of a connection. One
-lock lets one role be taken at a time.
+*The idea.* A role is a row of steps, in a table (``broker.ha.taking``). What each step does, and the loop over them,
+stands in ``broker.ha.switching``: a generator that yields what has to be waited for. This module adds the waits: for
+the disk, for the queues, for the end of a connection. One lock lets one role be taken at a time.
 
 *Rejected.*
 
@@ -14,7 +14,7 @@ lock lets one role be taken at a time.
 - To try a role again that could not be taken. Who named it may have named another one by now: the broker leaves its
   role, says why (``RoleRefused``), and the role machine decides.
 - A second implementation for the simulation of brokers. It would be the copy that is proven. The simulation drives
-  ``Switching`` as this module does, and waits on its own clock.
+  ``Switching.taking`` as this module does, and waits on its own clock.
 
 *Why it is right.*
 
@@ -33,8 +33,8 @@ It knows the shells of the port and of the connection, and neither controllers n
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
 from typing import Final
 
 import trio
@@ -47,8 +47,8 @@ from broker.ha.insync import InSync
 from broker.ha.mark import ConfirmMark
 from broker.ha.serving import HaPort
 from broker.ha.slave import HaSlave
-from broker.ha.switching import REFUSALS, RoleRefused, Switching
-from broker.ha.taking import Become, BecomeMaster, BecomeSlave, Step
+from broker.ha.switching import Pauses, RoleRefused, Switching, Wait, Work
+from broker.ha.taking import BecomeMaster, BecomeSlave
 from broker.ha.wire import MasterHandshake, MasterMessages, Transfer
 from broker.journal import Journal
 from remoting.bodies.broker import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
@@ -56,8 +56,6 @@ from remoting.streams import Connector, connect_tcp
 from remoting.wakeup import Bell
 
 __all__ = ["AutoSwitch", "RoleRefused"]
-
-logger = logging.getLogger("broker")
 
 _LOOK_S: Final = 0.001
 """Between two looks whether the queues are level: a slice takes about as long."""
@@ -110,66 +108,37 @@ class AutoSwitch(Switching):
         Raises:
             RoleRefused: it is older than what this log has seen; or the disk refuses, and then the role before is over.
         """
-        await self._take(role, "this broker becomes master")
+        await self._go_through(self.taking(role, "this broker becomes master"))
         assert self.in_sync is not None
         return self.in_sync
 
     async def become_slave(self, role: BecomeSlave, ha_address: str | None) -> None:
         """Follow that master; ``ha_address`` as in ``copy``. Raises ``RoleRefused`` as above."""
-        await self._take(role, "another broker becomes master", ha_address)
+        await self._go_through(self.taking(role, "another broker becomes master", ha_address))
 
     async def leave(self, reason: str) -> None:
         """Leave the role; there is none until the next one."""
+        await self._go_through(self.leaving(reason))
+
+    async def _go_through(self, pauses: Pauses) -> None:
         async with self._changing:
-            await self._leave(reason)
+            with closing(pauses):
+                for pause in pauses:
+                    await self._wait(pause)
 
-    async def _take(self, role: Become, reason: str, ha_address: str | None = None) -> None:
-        async with self._changing:
-            todo = self.steps(role)
-            try:
-                for step in todo:
-                    await self._do(step, role, reason, ha_address)
-            except REFUSALS as error:
-                await self._leave("this broker cannot take its role")
-                raise RoleRefused(str(error)) from error
-
-    async def _do(self, step: Step, role: Become, reason: str, ha_address: str | None) -> None:
-        match step:
-            case Step.LEAVE:
-                await self._leave(reason)
-            case Step.STORE:
-                while not self.stored:
-                    await self._bell.wait()
-            case Step.CUT:
-                self.cut()
-            case Step.RECORD:
-                with self.recording(role) as work:
-                    await self._run_sync(work)
-            case Step.CONFIRM:
-                self.confirm()
-            case Step.SHOW:
-                await self._show()
-            case Step.OPEN:
-                self.open(role)
-            case Step.FOLLOW:
-                self.copy(role, ha_address)
-
-    async def _leave(self, reason: str) -> None:
-        following, self._following = self._following, None
-        self._left(reason)
-        if following is not None:
-            self._follower.cancel()
-            await self._follower_ended.wait()
-        self._tell()
-
-    async def _show(self) -> None:
-        with trio.move_on_after(self._config.dispatch_wait_ms / 1e3):
-            while True:
-                if self.shown:
-                    return
+    async def _wait(self, pause: Wait | Work) -> None:
+        match pause:
+            case Work(run):
+                await self._run_sync(run)
+            case Wait.STORED:
+                await self._bell.wait()
+            case Wait.SHOWN:
                 await trio.sleep(_LOOK_S)
-        logger.warning("this broker is master, though consumers do not see all that is confirmed yet: waited %d ms",
-                       self._config.dispatch_wait_ms)
+            case Wait.ENDED:
+                following, self._following = self._following, None
+                if following is not None:
+                    self._follower.cancel()
+                    await self._follower_ended.wait()
 
     def _begin_to_copy(self, slave: HaSlave) -> Following[MasterHandshake | Transfer]:
         following = self._following = Following(

@@ -1,24 +1,24 @@
 """Auto-switch replication of one broker without its waits: the role, the epochs, and what each step of
 ``broker.ha.taking`` does.
 
-``AutoSwitch`` and the simulation of brokers drive it: each waits in its own way between the steps, and ends in its own
-way the connection to a master. A master's epoch is on disk before anybody may write.
+``AutoSwitch`` and the simulation of brokers drive it: both go through ``taking``, and each waits in its own way for
+what that yields. A master's epoch is on disk before anybody may write.
 Source: ``AutoSwitchHAService`` of RocketMQ 5.5.0; unlike there a role that cannot be taken is refused.
 It knows the journal and the cores, and neither controllers nor puts.
 """
 
 from __future__ import annotations
 
+import enum
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 import attrs
 
 from broker.ha.acks import BrokerRole, Holders, Mode, Replicas
-from broker.ha.config import HaConfig
+from broker.ha.config import NS_PER_MS, HaConfig
 from broker.ha.copying import Copying
 from broker.ha.epochfile import EpochFile
 from broker.ha.epochs import EpochError, EpochList
@@ -48,6 +48,24 @@ class RoleRefused(Exception):
 
 REFUSALS: Final = (RoleRefused, StoreError, DamagedRecord, OSError)
 """Errors that a step may raise: the role is not taken."""
+
+
+class Wait(enum.Enum):
+    """What has to come about before a step goes on. It looks again itself, so it may be woken too early."""
+
+    STORED = "the disk has moved on"
+    SHOWN = "a moment has passed"
+    ENDED = "the connection to the former master is closed"
+
+
+@attrs.frozen(eq=False)
+class Work:
+    """What has to be called before a step goes on, on whatever thread. It raises nothing."""
+
+    run: Callable[[], None]
+
+
+Pauses = Generator[Wait | Work, None, None]
 
 
 @attrs.define(eq=False)
@@ -89,8 +107,7 @@ class MasterSide:
 
 
 class Switching(ABC):
-    """Over an open journal. ``begin`` it, then roles, each by its ``steps``. Implements
-    ``broker.puts.Replication``.
+    """Over an open journal. ``begin`` it, then roles, one at a time. Implements ``broker.puts.Replication``.
 
     ``broker_id`` is to be set before the first role. Who calls methods of ``in_sync`` (the replicas manager) calls
     ``advance`` afterwards.
@@ -167,6 +184,56 @@ class Switching(ABC):
 
     # --- the steps of a role ---------------------------------------------------------------------------------
 
+    def taking(self, role: Become, reason: str, ha_address: str | None = None) -> Pauses:
+        """Take the role, for as long as this yields what has to be waited for or done. ``ha_address`` as in ``copy``;
+        ``reason`` is told to slaves that are dropped.
+
+        Raises:
+            RoleRefused: it is older than what this log has seen; or the disk refuses, and then the role before is over.
+        """
+        todo = self.steps(role)
+        try:
+            for step in todo:
+                yield from self._do(step, role, reason, ha_address)
+        except REFUSALS as error:
+            yield from self.leaving("this broker cannot take its role")
+            raise RoleRefused(str(error)) from error
+
+    def _do(self, step: Step, role: Become, reason: str, ha_address: str | None) -> Pauses:
+        match step:
+            case Step.LEAVE:
+                yield from self.leaving(reason)
+            case Step.STORE:
+                while not self.stored:
+                    yield Wait.STORED
+            case Step.CUT:
+                self.cut()
+            case Step.RECORD:
+                yield from self.recording(role)
+            case Step.CONFIRM:
+                self.confirm()
+            case Step.SHOW:
+                yield from self._show()
+            case Step.OPEN:
+                self.open(role)
+            case Step.FOLLOW:
+                self.copy(role, ha_address)
+
+    def leaving(self, reason: str) -> Pauses:
+        """Leave the role; there is none until the next one."""
+        self._left(reason)
+        yield Wait.ENDED
+        self._tell()
+
+    def _show(self) -> Pauses:
+        deadline_ns = self._journal.now_ns() + self._config.dispatch_wait_ms * NS_PER_MS
+        while not self.shown:
+            if self._journal.now_ns() >= deadline_ns:
+                logger.warning("this broker is master, though consumers do not see all that is confirmed yet: waited "
+                               "%d ms", self._config.dispatch_wait_ms)
+                return
+            yield Wait.SHOWN
+
     def steps(self, role: Become) -> tuple[Step, ...]:
         """What is to be done, in order. Raises ``RoleRefused``: the role before goes on."""
         last, epoch = self.epochs.last, role.epoch
@@ -205,30 +272,37 @@ class Switching(ABC):
         """``CUT``: no master sends anything any more, and writes are closed."""
         cut_unfinished(self._journal)
 
-    @contextmanager
-    def recording(self, role: Become) -> Iterator[Callable[[], None]]:
-        """``RECORD``: what is to be called meanwhile, on whatever thread. Nothing is appended. Raises
-        ``RoleRefused``."""
+    def recording(self, role: Become) -> Pauses:
+        """``RECORD``: nothing is appended meanwhile. Raises ``RoleRefused``."""
         journal = self._journal
         assert isinstance(role, BecomeMaster) and self.broker_id is not None
-        self._recording = True
+        failures: list[Exception] = []
+        epochs = self.epochs.within(journal.end)
         try:
-            epochs = self.epochs.within(journal.end).append(role.epoch, journal.end)
-            yield lambda: self._record(epochs)
-        except (EpochError, OSError) as error:
-            raise RoleRefused(f"epoch {role.epoch} cannot be recorded: {error}") from error
-        finally:
-            self._recording = False
+            epochs = epochs.append(role.epoch, journal.end)
+        except EpochError as error:
+            failures.append(error)
+        else:
+            self._recording = True
+            try:
+                yield Work(lambda: self._record(epochs, failures))
+            finally:
+                self._recording = False
+        for failure in failures:
+            raise RoleRefused(f"epoch {role.epoch} cannot be recorded: {failure}") from failure
         self._epochs, start = epochs, epochs.start_of(role.epoch)
         assert start is not None
         self._young = InSync(
             self.broker_id, self._config, role.sync_state_set, role.sync_state_set_epoch, start,
             min(journal.confirm_offset, journal.end), journal.end, journal.durable_end, journal.now_ns(), self._least)
 
-    def _record(self, epochs: EpochList) -> None:
-        """Others go by this log from now on, so there is nothing left to doubt. Raises ``OSError``."""
-        self._epoch_file.lead(epochs)
-        self._trust.regained()
+    def _record(self, epochs: EpochList, failures: list[Exception]) -> None:
+        """Others go by this log from now on, so there is nothing left to doubt."""
+        try:
+            self._epoch_file.lead(epochs)
+            self._trust.regained()
+        except OSError as error:
+            failures.append(error)
 
     def confirm(self) -> None:
         """``CONFIRM``: what consumers do not see yet waits behind the veil."""

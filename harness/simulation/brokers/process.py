@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from broker.ha.acks import QuorumConfig
-from broker.ha.switching import REFUSALS
 from broker.ha.taking import Become, BecomeMaster
 from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.puts import Done, PutResult, Puts
@@ -380,7 +379,4 @@ class Member(Membership):
             else:
                 self._took(role, switch.in_sync)
 
-        try:
-            switch.take(role, self.manager.broker_id, done)
-        except REFUSALS as error:
-            done(str(error))
+        switch.take(role, self.manager.broker_id, done)

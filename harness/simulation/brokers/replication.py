@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -24,8 +24,8 @@ from broker.ha.slave import (
     TruncateLog,
     WriteEpochs,
 )
-from broker.ha.switching import REFUSALS, Switching
-from broker.ha.taking import Become, BecomeSlave, Step
+from broker.ha.switching import Pauses, RoleRefused, Switching, Wait, Work
+from broker.ha.taking import Become, BecomeSlave
 from broker.ha.wire import HaFrameError, MasterHandshake, MasterMessages, Transfer
 from harness.simulation.brokers.streams import End
 from raft.config import MS
@@ -39,12 +39,11 @@ WINDOW_BYTES: Final = 8_000
 FIND_NS: Final = 60 * MS
 
 
-Taking = Generator[None, None, None]
 Done = Callable[[str | None], None]
 
 
 class Switch(Switching):
-    """Takes roles for one run: each step waits for the next turn."""
+    """Takes roles for one run: what a step waits for is looked at in a later turn."""
 
     _port: SimulatedPort
 
@@ -57,7 +56,7 @@ class Switch(Switching):
         self.journal: Turns = process.journal
         self.config = self._config
         self._port = SimulatedPort(self)
-        self._taking: tuple[Taking, Done] | None = None
+        self._taking: tuple[Pauses, Done] | None = None
         self._to_leave = False
         """Leave the role as soon as it is taken."""
         self.dialled = 0
@@ -74,7 +73,7 @@ class Switch(Switching):
         return self._copying
 
     @property
-    def taking(self) -> bool:
+    def is_taking(self) -> bool:
         """Whether a role is being taken."""
         return self._taking is not None
 
@@ -100,10 +99,10 @@ class Switch(Switching):
     # --- roles -----------------------------------------------------------------------------------------------
 
     def take(self, role: Become, broker_id: int | None, done: Done) -> None:
-        """Takes a role, one at a time; ``done`` gets why it was refused, or None. May raise ``RoleRefused`` at once."""
+        """Takes a role, one at a time; ``done`` gets why it was refused, or None."""
         assert self._taking is None, "the manager asks for one role at a time"
         self.broker_id = broker_id
-        self._taking = self._steps(self.steps(role), role), done
+        self._taking = self.taking(role, "this broker takes another role"), done
         self._go_on()
 
     def leave(self) -> None:
@@ -111,29 +110,35 @@ class Switch(Switching):
         if self._taking is not None:
             self._to_leave = True
         else:
-            self._leave("another process has this broker's id")
+            self._leave()
+
+    def _leave(self) -> None:
+        for _ in self.leaving("another process has this broker's id"):
+            """Its connection ends at once."""
 
     def _go_on(self) -> None:
         if self._taking is None:
             return
-        steps, done = self._taking
+        pauses, done = self._taking
         refused: str | None = None
         try:
-            next(steps)
-        except StopIteration:
-            pass
-        except REFUSALS as error:
-            self._leave("this broker cannot take its role")
+            for pause in pauses:
+                if isinstance(pause, Work):
+                    pause.run()
+                elif pause is not Wait.ENDED:
+                    self._look_later()
+                    return
+        except RoleRefused as error:
             refused = str(error)
-        else:
-            if not self._looks:
-                self._looks = True
-                self.process.later(MS, E_LOOK, self._look_again)
-            return
         self._taking, to_leave, self._to_leave = None, self._to_leave, False
         done(refused)
         if to_leave:
-            self._leave("another process has this broker's id")
+            self._leave()
+
+    def _look_later(self) -> None:
+        if not self._looks:
+            self._looks = True
+            self.process.later(MS, E_LOOK, self._look_again)
 
     def _look_again(self) -> None:
         self._looks = False
@@ -142,39 +147,19 @@ class Switch(Switching):
     def _moved(self) -> None:
         self._rung = True
 
-    def _steps(self, todo: Iterable[Step], role: Become) -> Taking:
-        journal, watch = self.journal, self.scene.watch
-        for step in todo:
-            match step:
-                case Step.LEAVE:
-                    self._leave("this broker takes another role")
-                case Step.STORE:
-                    while not self.stored:
-                        yield
-                case Step.CUT:
-                    self.cut()
-                    watch.cut_off(self.process)
-                case Step.RECORD:
-                    with self.recording(role) as work:
-                        work()
-                case Step.CONFIRM:
-                    self.confirm()
-                case Step.SHOW:
-                    deadline = journal.now_ns() + self.config.dispatch_wait_ms * MS
-                    while not self.shown and journal.now_ns() < deadline:
-                        yield
-                case Step.OPEN:
-                    self.open(role)
-                case Step.FOLLOW:
-                    self.copy(role, None)
-                    self._find(role)
-
-    def _leave(self, reason: str) -> None:
+    def _left(self, reason: str) -> None:
         following = self.following
-        self._left(reason)
+        super()._left(reason)
         if following is not None:
             following.over()
-        self._tell()
+
+    def cut(self) -> None:
+        super().cut()
+        self.scene.watch.cut_off(self.process)
+
+    def copy(self, role: Become, ha_address: str | None) -> None:
+        super().copy(role, ha_address)
+        self._find(role)
 
     def _begin_to_copy(self, slave: HaSlave) -> Following:
         return Following(self, slave)

@@ -492,7 +492,7 @@ class BrokerWatch:
             self.broken("INV_B4", "the confirm offset fell", process, before, confirm)
         self._confirm[process] = confirm
         epoch = self.leads_in(process)
-        if not self.lossless or epoch is None or process.switch.taking:
+        if not self.lossless or epoch is None or process.switch.is_taking:
             return  # what a role confirms as it begins is asked by its own epoch, in ``leads``
         self.counts["INV_B3"] += 1
         whole = self._whole[process] = self.boundary(process, confirm, self._whole.get(process, 0))
