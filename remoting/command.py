@@ -43,10 +43,6 @@ class Command:
     encoding: Encoding = Encoding.JSON
 
     @property
-    def is_response(self) -> bool:
-        return bool(self.flag & RESPONSE)
-
-    @property
     def is_oneway(self) -> bool:
         return bool(self.flag & ONEWAY)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -155,3 +156,11 @@ def test_a_share_has_slack_and_what_was_reached_stays(key: str, reached: tuple[i
 
 def test_a_judged_figure_may_rise() -> None:
     assert worse(of("large", "raft", 9, 10), of("large", "raft", 1, 10)) == []
+
+
+def test_each_large_class_is_judged() -> None:
+    judged = set(re.findall(r"\b[A-Z]\w+", " ".join(
+        row.split("|")[1] for row in structure.PAGE.read_text(encoding="utf-8").split("| class | methods |")[1]
+        .split("\n\n")[0].splitlines()[2:])))
+    cells = counted(ROOT)["large"].values()
+    assert {name.partition(":")[0] for cell in cells for name in cell.which} <= judged

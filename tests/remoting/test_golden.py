@@ -14,7 +14,7 @@ import pytest
 
 from remoting import bodies, properties
 from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command, Encoding
+from remoting.command import RESPONSE, Command, Encoding
 from remoting.fastjson import loads
 from remoting.frame import FrameReader, encode
 from remoting.header import Header
@@ -89,7 +89,7 @@ def test_a_frame_of_java(line: dict[str, Any]) -> None:
     raw = bytes.fromhex(line["frame"])
     (command,) = FrameReader().feed(raw)
     answer = line["direction"] == "response"
-    assert command.is_response == answer
+    assert bool(command.flag & RESPONSE) == answer
     assert answer or command.code == line["code"]
     RequestCode(line["code"]), ResponseCode(command.code if answer else 0)
 

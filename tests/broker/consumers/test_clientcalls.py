@@ -18,7 +18,7 @@ from remoting.bodies.consumers import (
     ResetOffsetBodyForC,
 )
 from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command, response
+from remoting.command import RESPONSE, Command, response
 from remoting.headers.consumers import ResetOffsetRequest
 from remoting.record import decode
 from tests.broker.consumers.world import World, running
@@ -37,7 +37,7 @@ def serve(world: World) -> ClientCalls:
 async def answering(wire: Wire, answer: Callable[[Command], Command | None]) -> None:
     """A client that answers what the broker asks."""
     while (asked := await wire.receive()) is not None:
-        if not asked.is_response and not asked.is_oneway and (made := answer(asked)) is not None:
+        if not asked.flag & RESPONSE and not asked.is_oneway and (made := answer(asked)) is not None:
             await wire.send(made)
 
 

@@ -27,7 +27,7 @@ from harness.simulation.worlds.streams import Net, Wire, net
 from remoting.bodies.consumers import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import RequestCode
-from remoting.command import Command
+from remoting.command import RESPONSE, Command
 from remoting.connection import Connection
 from remoting.endpoint import Handler
 from remoting.headers.pulling import PullMessageRequest
@@ -72,7 +72,7 @@ class World:
         while True:
             answer = await wire.receive()
             assert answer is not None, "closed"
-            if answer.is_response:
+            if answer.flag & RESPONSE:
                 return answer
             self.pushed.append((wire, answer))
 

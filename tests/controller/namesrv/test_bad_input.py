@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
+from remoting.command import RESPONSE, Command
 from remoting.errors import FrameError
 from remoting.frame import FrameReader, encode
 from tests.controller.namesrv.fleet import Fleet, consistent, registration
@@ -45,7 +45,7 @@ def test_any_request_is_answered_and_leaves_the_tables_sound(
     fleet.register("a", 1)
     answer = fleet.hand_over(Command(code, 7, ext=ext, body=body, version=version))
     assert answer.opaque == 7
-    assert answer.is_response
+    assert answer.flag & RESPONSE
     encode(answer)
     if answer.code:
         assert answer.remark

@@ -1,0 +1,150 @@
+"""What is written down of a run, read again, left out, and told; runs themselves are in ``test_run``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import attrs
+import pytest
+
+from harness.chaos import check, playing
+from harness.chaos.asked import RunRequest, asked_for
+from harness.chaos.subcommand import BROKEN, PASSED, UNKNOWN, Refused
+from harness.checkers.verdict import Breach, Valid, Verdict
+from harness.torture.player import Played
+from harness.workloads import chosen
+
+
+def asked(scenario: str = "kill-store") -> RunRequest:
+    found = asked_for(scenario)
+    assert isinstance(found, RunRequest)
+    return found
+
+
+def written(folder: Path, scenario: str = "kill-store") -> RunRequest:
+    found = asked(scenario)
+    playing.prepared(folder, found, found.drawn(7)).close()
+    return found
+
+
+def test_what_is_written_down_is_read_again(tmp_path: Path) -> None:
+    found = written(tmp_path / "run")
+    again, schedule = playing.read(tmp_path / "run")
+    assert (again.scenario, again.target, schedule) == (found.scenario, found.target, found.drawn(7))
+    other = tmp_path / "run" / "shorter.json"
+    other.write_text(json.dumps(json.loads((tmp_path / "run" / "schedule.json").read_text()) | {"seed": 8}))
+    assert playing.read(other)[1].seed == 8
+
+
+@pytest.mark.parametrize(("name", "text", "words"), [
+    ("asked.json", None, "asked.json is missing"), ("schedule.json", None, "schedule.json is missing"),
+    ("asked.json", "{", "cannot be read as a run"), ("asked.json", "{}", "cannot be read as a run"),
+    ("scenario.toml", "about = 3", "cannot be read as a run")])
+def test_what_is_no_run_is_refused_in_words(tmp_path: Path, name: str, text: str | None, words: str) -> None:
+    written(tmp_path)
+    if text is None:
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(Refused, match=words):
+        playing.read(tmp_path)
+
+
+def test_a_directory_with_a_run_is_not_written_over(tmp_path: Path) -> None:
+    playing.require_no_run(tmp_path)
+    (tmp_path / "history.jsonl").touch()
+    with pytest.raises(Refused, match="give this one another --out"):
+        playing.prepared(tmp_path, asked(), asked().drawn(1))
+    (tmp_path / "history.jsonl").rename(tmp_path / "other")
+    (tmp_path / "groups").mkdir()
+    with pytest.raises(Refused, match="has a run"):
+        playing.require_no_run(tmp_path)
+    with pytest.raises(Refused, match="name one of"):
+        playing.read(tmp_path)
+
+
+def test_what_cannot_be_done_is_refused_or_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = asked()
+    schedule = found.drawn(7)
+    kinds = {step.fault for step in schedule.steps}
+    cannot = min(kinds)
+    monkeypatch.setattr(playing, "missing", lambda *_: ([f"{cannot}: no room"], {"machine": "small"}))
+    with closing(playing.prepared(tmp_path, found, schedule)) as directory:
+        with pytest.raises(Refused, match="--skip-impossible leaves it out"):
+            playing.possible(directory, found, schedule, skip=False)
+        left, about = playing.possible(directory, found, schedule, skip=True)
+    assert {step.fault for step in left.steps} == kinds - {cannot}
+    assert about["left out"] == [f"{cannot}: no room"] and about["machine"] == "small"
+    assert json.loads((tmp_path / "run.json").read_text())["seed"] == 7
+
+
+def verdict(valid: Valid) -> Verdict:
+    broken = [Breach("lost", "x was lost")] if valid is Valid.FALSE else []
+    return Verdict("log", valid, "because", {"reads": 3}, broken=broken)
+
+
+@pytest.mark.parametrize(("valid", "code"), [
+    (Valid.TRUE, PASSED), (Valid.FALSE, BROKEN), (Valid.UNKNOWN, UNKNOWN)])
+def test_a_verdict_is_told_as_the_options_want_it(
+    valid: Valid, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    def told(**options: object) -> str:
+        assert playing.told(tmp_path, 7, [verdict(valid)], argparse.Namespace(**{"json": False, **options})) == code
+        return capsys.readouterr().out
+
+    assert json.loads(told(json=True))["seed"] == 7
+    assert told(json=True, runs=2).count("\n") == 1
+    assert told(runs=2).startswith("seed 7: log ") and told(runs=2).count("\n") == 1
+    whole = told()
+    assert f"page: {tmp_path / 'page.html'}" in whole and "again: chaos replay" in whole
+    assert ("lost: x was lost" in whole) is (valid is Valid.FALSE)
+
+
+def played(**changes: object) -> Played:
+    found = SimpleNamespace(**{field.name: None for field in attrs.fields(Played)})
+    for name, value in {"faults": 2, "kinds": {"kill": 2}, "failovers": 1, "skipped": [], "died": [], "well": True,
+                        "unwell": [], "seconds": 1.25, **changes}.items():
+        setattr(found, name, value)
+    return cast(Played, found)
+
+
+def test_a_target_that_dies_or_stays_away_is_broken() -> None:
+    assert playing._of_nodes(played(), asked=True).valid is Valid.TRUE
+    assert playing._of_nodes(played(faults=0), asked=False).valid is Valid.TRUE
+    assert playing._of_nodes(played(faults=0), asked=True).valid is Valid.UNKNOWN
+    dead = playing._of_nodes(played(died=["store-1 ended"]), asked=True)
+    assert dead.valid is Valid.FALSE and [each.promise for each in dead.broken] == ["alive"]
+    away = playing._of_nodes(played(well=False, unwell=["store-2 says nothing"]), asked=True)
+    assert away.valid is Valid.FALSE and [each.promise for each in away.broken] == ["well"]
+
+
+def test_a_run_that_ended_well_tells_of_no_passing_trouble() -> None:
+    assert playing.as_json(played(unwell=["once"]))["unwell"] == []
+    assert playing.as_json(played(well=False, unwell=["once"]))["unwell"] == ["once"]
+    assert playing.as_json(played())["took_s"] == 1.2
+
+
+def test_checkers_get_the_options_of_the_workload_and_of_the_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[list[str]] = []
+
+    def keep(line: list[str]) -> list[Verdict]:
+        lines.append(line)
+        return []
+
+    monkeypatch.setattr(check, "verdicts_of", keep)
+    monkeypatch.setattr(chosen, "find", lambda name: SimpleNamespace(checks={"least": 3, "strict": True}))
+    scenario = asked().scenario
+    scenario = attrs.evolve(scenario, check=attrs.evolve(
+        scenario.check, checkers=("log",), options={"least": 4, "strict": False, "only_of": ["a", "b"], "fast": True}))
+    playing.judged(Path("run"), scenario)
+    assert lines == [["run", "--checker", "log", "--least", "4", "--only-of", "a", "--only-of", "b", "--fast"]]
+
+
+def test_a_prepared_run_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(playing.PREPARED, "/somewhere")
+    assert (playing.prepared_for(), playing.prepared_for()) == (Path("/somewhere"), None)
