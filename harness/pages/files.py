@@ -1,8 +1,8 @@
 """The page of a run's directory: reads what the run wrote, writes one HTML file. Knows no checker's workings.
 
 Everything is inside: style, script and data. The look is that of the report on logs, whose style sheet it shares.
-Three texts take the place of three marks, without a template library: none of them is escaped as HTML, since the content
-of a script is not read as HTML, and the page makes all that it shows with ``textContent``. Data hold no ``<``.
+Three texts take the place of three marks, without a template library: none of them is escaped as HTML: the content of
+a script is not read as HTML, and the page makes all that it shows with ``textContent``. Data hold no ``<``.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ def test_every_word_that_must_be_explained_is_one_of_the_code() -> None:
 
 
 ORDINARY = {
-    "client", "consumers", "filters", "locks", "offsets", "overload", "query", "replicas", "replies", "sending", "store",
-    "topics", "transactions",
+    "client", "consumers", "filters", "locks", "offsets", "overload", "query", "replicas", "replies", "sending",
+    "store", "topics", "transactions",
     # An abbreviation or a form of a word that the glossary, or the section on the package, explains.
     "ha", "plain", "pop", "preonline", "pulling", "schedule", "standin",
 }
