@@ -60,7 +60,7 @@ class Got:
 
 
 @attrs.frozen
-class Asker:
+class PopAsker:
     """Of one broker and one topic, which has one queue."""
 
     client: Client
@@ -131,7 +131,7 @@ class Asker:
 # --- what is asked, and what both must say --------------------------------------------------------------------
 
 
-async def late_acknowledgements(asker: Asker) -> object:
+async def late_acknowledgements(asker: PopAsker) -> object:
     """P4: the message comes a second time, and both acknowledgements are taken."""
     await asker.send("late")
     (first,) = await asker.pop(invisible_ms=1_000)
@@ -142,14 +142,14 @@ async def late_acknowledgements(asker: Asker) -> object:
     return "it does not come again"
 
 
-async def wrong_places(asker: Asker) -> object:
+async def wrong_places(asker: PopAsker) -> object:
     """P5: a queue that there is not, and an offset beyond the end."""
     await asker.send("place")
     (got,) = await asker.pop()
     return await asker.ack(got, queue_id=9), await asker.ack(got, offset=99), await asker.ack(got, topic="Nowhere")
 
 
-async def waits(asker: Asker) -> object:
+async def waits(asker: PopAsker) -> object:
     """P6: nothing to give, and a message that comes meanwhile."""
     began = trio.current_time()
     answer = await asker.popping(poll_ms=2_000)
@@ -168,14 +168,14 @@ async def waits(asker: Asker) -> object:
     return answer.code, 1.9 <= took_s <= 2.5, found
 
 
-async def beginnings(asker: Asker) -> object:
+async def beginnings(asker: PopAsker) -> object:
     """P7: a group that begins with the last message, and one that begins with the first."""
     await asker.send("0", "1", "2", "3")
     last = await asker.pop(group="Late", init_mode=FROM_MAX)
     return [got.body for got in last], [got.body for got in await asker.pop(group="Early")]
 
 
-async def acknowledged_together(asker: Asker) -> object:
+async def acknowledged_together(asker: PopAsker) -> object:
     """P8: bits 0 and 3 of a batch of five."""
     await asker.send("0", "1", "2", "3", "4")
     receipt = (await asker.pop(invisible_ms=3_000))[0].receipt
@@ -187,7 +187,7 @@ async def acknowledged_together(asker: Asker) -> object:
     return answer.code, empty.code, await asker.back(3 + AGAIN_S)
 
 
-async def other_times(asker: Asker) -> object:
+async def other_times(asker: PopAsker) -> object:
     """P9: another time twice in a row, by the receipt that was returned; then it comes back once."""
     await asker.send("longer")
     (got,) = await asker.pop(invisible_ms=5_000)
@@ -195,7 +195,7 @@ async def other_times(asker: Asker) -> object:
     return again.receipt.revive_qid == got.receipt.revive_qid, await asker.back(5 + AGAIN_S + QUIET_S)
 
 
-async def order(asker: Asker) -> object:
+async def order(asker: PopAsker) -> object:
     """P10: nothing more until all of a batch is done with, but for the same attempt."""
     await asker.send("0", "1", "2")
     batch = await asker.pop(order=True, attempt_id="one", count=2)
@@ -208,7 +208,7 @@ async def order(asker: Asker) -> object:
     return [[got.body for got in each] for each in (batch, second, again, third, last)], codes
 
 
-async def hashes(asker: Asker) -> object:
+async def hashes(asker: PopAsker) -> object:
     """P12: by its hash alone one tag is another one; the client tells them apart."""
     for body, tags in (("wanted", SAME_HASH[0]), ("alike", SAME_HASH[1]), ("other", "Cc")):
         await asker.send(body, tags=tags)
@@ -216,13 +216,13 @@ async def hashes(asker: Asker) -> object:
     return [(got.body, property_of(got.record.message.properties, b"TAGS")) for got in found]
 
 
-async def too_many(asker: Asker) -> object:
+async def too_many(asker: PopAsker) -> object:
     """P13: more messages than one checkpoint has bits for."""
     answer = await asker.popping(count=33)
     return answer.code, (await asker.popping(count=32)).code
 
 
-async def deleted(asker: Asker) -> object:
+async def deleted(asker: PopAsker) -> object:
     """P14: a topic goes with messages out; what came behind them comes back all the same."""
     gone = attrs.evolve(asker, topic=f"{asker.topic}Gone")
     await make(gone)
@@ -240,7 +240,7 @@ def _named(code: int, topic: str) -> Command:
     return made
 
 
-Point = Callable[[Asker], Awaitable[object]]
+Point = Callable[[PopAsker], Awaitable[object]]
 POINTS: Final[tuple[tuple[Point, object], ...]] = (
     (late_acknowledgements, ("late", 1, 0, 0)),
     (wrong_places, (13, 208, 17)),
@@ -256,7 +256,7 @@ POINTS: Final[tuple[tuple[Point, object], ...]] = (
 """Each with what both brokers must say."""
 
 
-async def make(asker: Asker) -> None:
+async def make(asker: PopAsker) -> None:
     """Its topic, with one queue."""
     config = TopicConfig(asker.topic, 1, 1, 6)
     answer = await asker.client.call(asker.address, _topic(config), 10_000)
@@ -277,7 +277,7 @@ async def both_brokers_say_the_same_to_who_pops(stage: Stage) -> None:
     """Late and wrong acknowledgements, waits, beginnings, batches, other times, order, tags: as Java's broker says."""
     said: dict[str, dict[str, object]] = {"java": {}, "ours": {}}
 
-    async def one(point: Point, asker: Asker, whose: str) -> None:
+    async def one(point: Point, asker: PopAsker, whose: str) -> None:
         await make(asker)
         said[whose][point.__name__] = await point(asker)
 
@@ -292,7 +292,7 @@ async def both_brokers_say_the_same_to_who_pops(stage: Stage) -> None:
         for point, _ in POINTS:
             topic = "".join(word.title() for word in point.__name__.split("_"))
             for whose, broker in (("java", theirs), ("ours", mine)):
-                nursery.start_soon(partial(one, point, Asker(client, broker.address, whose, topic), whose))
+                nursery.start_soon(partial(one, point, PopAsker(client, broker.address, whose, topic), whose))
     wrong = []
     for point, wanted in POINTS:
         stage.say(f"{point.__name__}: {wanted}")
