@@ -144,16 +144,23 @@ class Session:
         """The answer of a queue's master, if it is SUCCESS, to a command that may be repeated. While the master is
         gone, whom the name servers know next is asked, for as long as a call may take.
 
-        Raises as ``ask``, and ``NoRoute``, ``NoNameServer``.
+        Raises as ``ask``, and ``NoRoute``, ``NoNameServer``. A refusal behind an attempt that nobody answered is
+        ``Unreachable``: the former master may have done it.
         """
         deadline = trio.current_time() + CALL_TIMEOUT_MS / 1e3
+        unanswered: Unreachable | None = None
         while True:
             try:
                 address, _ = await self.address(queue.topic, queue.broker_name)
                 return await self.ask(what, address, command)
-            except Unreachable:
+            except Refused as error:
+                if unanswered is None:
+                    raise
+                raise Unreachable(f"{error}; and before: {unanswered}") from None
+            except Unreachable as error:
                 if trio.current_time() >= deadline:
                     raise
+                unanswered = error
                 await self.routes.renew(queue.topic)
 
     # --- heartbeats ------------------------------------------------------------------------------------------

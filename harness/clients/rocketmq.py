@@ -6,17 +6,20 @@
     python -m harness.clients.rocketmq roles --namesrv N --master A --slaves B,C --group broker-a, and well
 
 ``work`` takes operations of queues (``harness.checkers.queues``): a key ``q1`` is queue 1 of the one topic. A receive
-follows the queue from its begin; ``read-all`` is a new reading. Each send is one attempt, whose outcome is told.
+follows the queue from its begin; ``read-all`` is a new reading. Each send is one attempt, whose outcome is told; it may
+be delayed, or a transaction. All clients pop as one group.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from datetime import timedelta
 from typing import Any, Final
 
 import attrs
@@ -27,11 +30,17 @@ from broker.client import (
     ClientError,
     ClientSettings,
     ConsumerSettings,
+    Decision,
     Message,
     MessageQueue,
+    Popper,
     Puller,
-    SendUnknown,
+    Received,
+    Refused,
+    SendFailed,
     Start,
+    Transactions,
+    Unreachable,
     connect,
 )
 from broker.registration import ask_members
@@ -45,13 +54,24 @@ CLUSTER: Final = "DefaultCluster"
 LOOK_S: Final = 0.2
 ASK_MS: Final = 1_000
 POLL_MS: Final = 200
+POP_GROUP: Final = "chaos-pop"
+SPARE_MS: Final = 100
+"""Of an operation's time, for its answer."""
+REVIVED_MS: Final = 8_000
+"""Until what was hidden is seen again, at most, by a broker that is well."""
+LATE_MS: Final = 2_000
+"""Until what is due can be read, at most."""
+COMMIT: Final = "commit"
 _SETTINGS: Final = ClientSettings(resend_unknown=False)
 _READING: Final = ConsumerSettings(suspend_ms=200, pull_timeout_ms=2_000)
 
 
 @attrs.define(eq=False)
 class QueueWork:
-    """One client at work: a puller for each queue that it follows."""
+    """One client at work: a puller for each queue that it follows, a popper, transactions; each when it is first asked.
+
+    They live longer than the operation that needs them first.
+    """
 
     client: Client
     queues: dict[str, MessageQueue]
@@ -60,32 +80,67 @@ class QueueWork:
     """Shorter bodies are filled up, behind a NUL, with what cannot be compressed."""
     _pullers: dict[str, Puller] = attrs.field(factory=dict, init=False)
     _assigned: set[str] = attrs.field(factory=set, init=False)
+    _popper: Popper | None = attrs.field(default=None, init=False)
+    _transactions: Transactions | None = attrs.field(default=None, init=False)
 
     async def do(self, asked: dict[str, Any]) -> dict[str, Any]:
         """The answer to one operation, without its number."""
-        timeout_ms = asked["timeout_ms"]
-        if asked["f"] == "receive" and asked["key"] not in self._pullers:  # it lives longer than this operation
-            self._pullers[asked["key"]] = await self.stack.enter_async_context(self._pull(f"chaos-{os.getpid()}"))
+        f, key, value, timeout_ms = asked["f"], asked["key"], asked["value"], asked["timeout_ms"]
+        told = value if isinstance(value, dict) else {}
+        await self._open(f, key, told)
         try:
             with trio.fail_after(timeout_ms / 1e3):
-                if asked["f"] == "send":
-                    return await self._send(asked)
-                elif asked["f"] == "receive":
-                    return {"type": "ok", "value": await self._receive(asked["key"])}
-                elif asked["f"] == "read-all":
-                    return {"type": "ok", "value": await self._read_all(asked["key"])}
-                return {"type": "fail", "error": f"no operation {asked['f']}"}
+                if f == "send":
+                    return await self._send(key, value, timeout_ms)
+                elif f == "receive":
+                    return {"type": "ok", "value": await self._receive(key)}
+                elif f in ("pop", "abandon"):
+                    return {"type": "ok", "value": await self._pop(told["most"], timeout_ms - SPARE_MS, f == "pop")}
+                elif f == "read-all":
+                    return {"type": "ok", "value": await self._read_all(key)}
+                elif f == "drain":
+                    return {"type": "ok", "value": await self._drain(told)}
+                return {"type": "fail", "error": f"no operation {f}"}
         except (ClientError, trio.TooSlowError) as error:
-            sure = asked["f"] != "send" or not isinstance(error, SendUnknown | trio.TooSlowError)
-            return {"type": "fail" if sure else "info", "error": f"{type(error).__name__}: {error}"}
+            if f == "send" and told.get("commit") is False:
+                return {"type": "fail", "error": f"it is rolled back; {type(error).__name__}: {error}"}
+            unknown = f == "drain" or f == "send" and not isinstance(error, SendFailed)
+            return {"type": "info" if unknown else "fail", "error": f"{type(error).__name__}: {error}"}
 
-    async def _send(self, asked: dict[str, Any]) -> dict[str, Any]:
-        body = str(asked["value"]).encode()
+    async def _open(self, f: str, key: str | None, told: dict[str, Any]) -> None:
+        if f == "receive" and key is not None and key not in self._pullers:
+            self._pullers[key] = await self.stack.enter_async_context(self._pull(f"chaos-{os.getpid()}"))
+        if "invisible_ms" in told and self._popper is None:
+            self._popper = await self.stack.enter_async_context(self.client.pop(
+                POP_GROUP, TOPIC, invisible_ms=told["invisible_ms"], start=Start.FIRST, settings=_READING))
+        if ("commit" in told or "open_ms" in told) and self._transactions is None:
+            self._transactions = await self.stack.enter_async_context(
+                self.client.transactions(_decided, topics=[TOPIC]))
+
+    async def _send(self, key: str, value: Any, timeout_ms: int) -> dict[str, Any]:
+        told = value if isinstance(value, dict) else {"body": value}
+        body = str(told["body"]).encode()
         if len(body) < self.body_bytes:
             body += b"\0" + os.urandom(self.body_bytes - len(body) - 1)
-        message = Message(TOPIC, body)
-        sent = await self.client.send(message, queue=self.queues[asked["key"]], timeout_ms=asked["timeout_ms"])
-        return {"type": "ok", "value": {"body": asked["value"], "offset": sent.queue_offset}}
+        delay = timedelta(milliseconds=told["delay_ms"]) if "delay_ms" in told else None
+        if "commit" in told:
+            return await self._transact(key, told, body, timeout_ms)
+        message = Message(TOPIC, body, delay=delay)
+        sent = await self.client.send(message, queue=self.queues[key], timeout_ms=timeout_ms)
+        if delay is not None:  # its place is where it waits
+            return {"type": "ok", "value": told["body"]}
+        return {"type": "ok", "value": {"body": told["body"], "offset": sent.queue_offset}}
+
+    async def _transact(self, key: str, told: dict[str, Any], body: bytes, timeout_ms: int) -> dict[str, Any]:
+        """A decision that is left to the check counts as told: any client of the group says the same."""
+        assert self._transactions is not None
+        message = Message(TOPIC, body, properties={COMMIT: str(told["commit"])})
+        async with self._transactions.begin(message, queue=self.queues[key], timeout_ms=timeout_ms) as transaction:
+            if not told["commit"]:
+                transaction.rollback()
+        if not told["commit"]:
+            return {"type": "fail", "error": "it is rolled back"}
+        return {"type": "ok", "value": told["body"]}
 
     async def _receive(self, key: str) -> list[dict[str, Any]]:
         puller = self._pullers[key]
@@ -93,6 +148,21 @@ class QueueWork:
             await puller.assign([self.queues[key]])
             self._assigned.add(key)
         return _told(await puller.poll(timeout_ms=POLL_MS))
+
+    async def _pop(self, most: int, timeout_ms: float, ack: bool, poll_ms: float = POLL_MS) -> list[str]:
+        """Bodies alone: one that came again has another place. What was surely not acknowledged comes again, and counts
+        as not received."""
+        assert self._popper is not None
+        found: list[str] = []
+        with trio.move_on_after(timeout_ms / 1e3):
+            for message in await self._popper.poll(timeout_ms=poll_ms, most=most):
+                found.append(_body(message.body))
+                with suppress(Unreachable):  # it may be acknowledged, as where the time is over meanwhile
+                    try:
+                        await (message.ack() if ack else trio.lowlevel.checkpoint())
+                    except Refused:
+                        found.pop()
+        return found
 
     async def _read_all(self, key: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
@@ -103,17 +173,38 @@ class QueueWork:
                 found += _told(await puller.poll(timeout_ms=POLL_MS))
         return found
 
+    async def _drain(self, told: dict[str, Any]) -> list[str]:
+        """Pops until nothing came for longer than a message may be hidden; else waits for what is due, or not decided,
+        and reads all queues."""
+        if "invisible_ms" in told:
+            found: list[str] = []
+            quiet_ms = told["invisible_ms"] + REVIVED_MS
+            while some := await self._pop(32, math.inf, True, quiet_ms):
+                found += some
+            return found
+        await trio.sleep((told.get("delay_ms", 0) + told.get("open_ms", 0) + LATE_MS) / 1e3)
+        return [each["body"] for key in self.queues for each in await self._read_all(key)]
+
     def _pull(self, group: str) -> AbstractAsyncContextManager[Puller]:
         return self.client.pull(group, start=Start.FIRST, settings=_READING)
 
 
+async def _decided(message: Received) -> Decision:
+    """What becomes of a half stands in it, so that any client of the group can tell."""
+    return Decision.COMMIT if message.properties[COMMIT] == "True" else Decision.ROLLBACK
+
+
+def _body(body: bytes) -> str:
+    return body.partition(b"\0")[0].decode()
+
+
 def _told(messages: list[Any]) -> list[dict[str, Any]]:
-    return [{"body": each.body.partition(b"\0")[0].decode(), "offset": each.queue_offset} for each in messages]
+    return [{"body": _body(each.body), "offset": each.queue_offset} for each in messages]
 
 
 async def work(options: argparse.Namespace) -> None:
     """Answer line by line until standard input ends."""
-    async with connect(options.namesrv.split(","), producer_group=f"chaos-{os.getpid()}",
+    async with connect(options.namesrv.split(","), producer_group="chaos",
                        settings=_SETTINGS) as client, AsyncExitStack() as stack:
         found = await _topic(client, options.group, options.queues)
         queues = {f"q{queue.queue_id}": queue for queue in found}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import attrs
 import trio
@@ -17,6 +17,10 @@ from harness.histories.events import ASKING, INFO, INVOKE, OBSERVER, Event
 from harness.histories.jsonlines import line_of
 from harness.torture.clients import RunClient
 from harness.workloads.workload import LoadOp, LoadOutcome, Workload
+
+LAST_MS: Final = 60_000
+"""A last operation may read a whole run, and wait for what is due; but all of them only for ``PATIENCE_S``."""
+PATIENCE_S: Final = 180.0
 
 
 @attrs.define(eq=False)
@@ -81,11 +85,13 @@ class Crowd:
     async def finish(self) -> None:
         """Does the last operations, when all is well again, with a client of their own."""
         client, process = await self.open_client(self.count), -1
+        patient_until = trio.current_time() + PATIENCE_S
         try:
             last = self.workload.last()
             op = next(last, None)
             while op is not None:
-                told = await self._do(client, process, op)
+                patient = trio.current_time() < patient_until
+                told = await self._do(client, process, op, LAST_MS if patient else self.timeout_ms)
                 process -= 1 if told.type == INFO else 0
                 try:
                     op = last.send(told)
@@ -95,11 +101,13 @@ class Crowd:
             with trio.CancelScope(shield=True):
                 await client.aclose()
 
-    async def _do(self, client: RunClient, process: int, op: LoadOp) -> LoadOutcome:
+    async def _do(
+        self, client: RunClient, process: int, op: LoadOp, timeout_ms: int | None = None,
+    ) -> LoadOutcome:
         self.history.add(INVOKE, process, op, op.value)
         told = LoadOutcome(INFO, None, "the run ended first")
         try:
-            told = await client.ask(op, self.timeout_ms)
+            told = await client.ask(op, timeout_ms or self.timeout_ms)
         finally:
             value = op.value if told.value is None and told.type == "ok" and op.f not in ASKING else told.value
             self.history.add(told.type, process, op, value, told.error)

@@ -67,12 +67,17 @@ class OrderedLoad(QueueLoad):
 class TransactionLoad(QueueLoad):
     """A queue of transactions; ``commits``: their share, 0.7. One that is rolled back is answered ``fail``.
 
-    So it is ``denied`` if it comes all the same, and ``lost`` if one that was committed does not.
+    So it is ``denied`` if it comes all the same, and ``lost`` if one that was committed does not. The drain is told how
+    long a decision may be open, ``open_ms`` (10000).
     """
 
     def message(self, body: str) -> object:
         commit = self.recipe.chance.random() < float(self.recipe.args.get("commits", 0.7))
         return {"body": body, "commit": commit}
+
+    def last(self) -> Generator[LoadOp, LoadOutcome, None]:
+        """As for any queue; the drain waits for decisions."""
+        return _drained(super().last(), {"open_ms": int(self.recipe.args.get("open_ms", 10_000))})
 
 
 class PopLoad(QueueLoad):

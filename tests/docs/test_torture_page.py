@@ -50,20 +50,29 @@ def test_the_store_in_go_is_right_and_its_bug_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_wheels_alone_give_a_first_verdict(tmp_path: Path) -> None:
-    """The first command of the page, where nothing of the checkout is at hand."""
+def test_the_wheels_alone_give_verdicts(tmp_path: Path) -> None:
+    """The first command of the page, and a copy to change, where nothing of the checkout is at hand."""
     for name, project in (("raft", ROOT / "raft"), ("whole", ROOT)):
         with built(project, tmp_path / name) as wheel:
             wheel.extractall(tmp_path / "installed")
     (tmp_path / "work").mkdir()
     code = "import sys; from harness.chaos.cli import main; sys.exit(main())"
-    told = subprocess.run(
-        [sys.executable, "-P", "-c", code, *COMMANDS[0].split()], cwd=tmp_path / "work", capture_output=True, text=True,
-        timeout=200, check=False, env=os.environ | {"PYTHONPATH": str(tmp_path / "installed")})
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert "linearizable register: holds" in told.stdout
+
+    def told(command: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", code, *command.split()], cwd=tmp_path / "work", capture_output=True, text=True,
+            timeout=200, check=False, env=os.environ | {"PYTHONPATH": str(tmp_path / "installed")})
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert "linearizable register: holds" in told(COMMANDS[0])
     asked = (tmp_path / "work" / "chaos-runs" / "kill-store-1" / "asked.json").read_text()
     assert str(tmp_path / "installed") in asked, "the target is the wheel's"
+    copy, run = (each for each in COMMANDS if "mine" in each)
+    assert "mine/store/client.py" in told(copy)
+    assert "linearizable register: holds" in told(run)
+    asked = (tmp_path / "work" / "chaos-runs" / "kill-store-2" / "asked.json").read_text()
+    assert f'"here": "{tmp_path}/work/mine"' in asked, "the target is the copy"
 
 
 def test_the_files_on_the_page_are_those_of_the_example() -> None:

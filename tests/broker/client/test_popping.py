@@ -6,10 +6,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from broker.client import ConsumerSettings, Popped, Refused, Start
+from broker.client import ConsumerSettings, Popped, Refused, Start, Unreachable
 from broker.client.popping import BACK_OFF_S
 from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
+from remoting.command import Command, response
 from tests.broker.client.cluster import SILENCE, cluster, refusing
 from tests.broker.client.popped import GROUP, numbers, popping, take
 
@@ -170,6 +170,30 @@ async def test_refusals_are_told_to_whoever_acknowledges(autojump_clock: MockClo
         broker.refuse = lambda command: None
         await message.ack()
         assert broker.acked == [0]
+
+
+async def test_a_refusal_behind_a_lost_answer_does_not_say_that_it_comes_again(autojump_clock: MockClock) -> None:
+    """The first broker has stored the acknowledgement and died; the next one refuses the same."""
+    async with popping("a", count=1) as (made, (broker,), popper):
+        (message,) = await take(popper, 1)
+        heard = list[int]()
+
+        def refuse(command: Command) -> Command | object | None:
+            if command.code != RequestCode.ACK_MESSAGE:
+                return None
+            heard.append(command.code)
+            if len(heard) > 1:
+                return response(command, ResponseCode.SYSTEM_ERROR, remark="told so")
+            next(iter(broker.given.values())).acked = True
+            made.kill("a:1")
+            return SILENCE
+
+        broker.refuse = refuse
+        await made.start("a:2", broker)
+        made.name_server.set("orders", {"a": {0: "a:2"}})
+        with pytest.raises(Unreachable, match="told so"):
+            await message.ack()
+        assert len(heard) == 2 and broker.acked == [0]
 
 
 async def test_a_broker_that_dies_is_looked_up_anew(autojump_clock: MockClock) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.chaos.asked import RunRequest, asked_for
 from harness.nemesis import sandbox
 from raft.command import INTERRUPTED
 
@@ -219,3 +220,15 @@ def test_the_list(tmp_path: Path) -> None:
     assert told.returncode == 0
     assert "rolling-restart" in told.stdout and "register" in told.stdout
     assert chaos(tmp_path, "scenarios", "--show", "no-such").returncode == 2
+
+
+def test_a_copy_is_whole_and_is_what_is_played(tmp_path: Path) -> None:
+    told = chaos(tmp_path, "scenarios", "--copy", "raft-partition", "--to", "mine")
+    files = ["raft-partition.toml", "raft-kv.toml", "raftkv/node.py", "raftkv/client.py"]
+    assert told.returncode == 0 and told.stdout.split() == [f"mine/{name}" for name in files], told.stderr
+    asked = asked_for(str(tmp_path / "mine" / files[0]))
+    assert isinstance(asked, RunRequest) and asked.here == tmp_path / "mine"
+    again = chaos(tmp_path, "scenarios", "--copy", "raft-kv", "--to", "mine")
+    assert again.returncode == 2 and "mine/raft-kv.toml is there already" in again.stderr
+    groups = chaos(tmp_path, "scenarios", "--copy", "thousand-failovers")
+    assert groups.returncode == 2 and "names other scenarios: copy one of failovers-all-ack" in groups.stderr
