@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import orjson
+
 from harness.chaos.playing import RUNS
 from harness.chaos.subcommand import PASSED
 from harness.chaos.together import is_one
@@ -31,6 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                         help="a run's directory; default: whatever any run left")
     parser.add_argument("--remove", action="store_true",
                         help=f"also remove directories of runs that are over, in ./{RUNS} or the one named")
+    parser.add_argument("--json", action="store_true", help="what was done as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -45,10 +48,14 @@ def run(options: argparse.Namespace) -> int:
             if ((path / "schedule.json").is_file() or is_one(path)) and not goes_on(path):
                 shutil.rmtree(path)
                 removed.append(str(path))
-    for what, found in (("ended", ended), ("unmounted", freed), ("removed", removed)):
+    told = {"ended": ended, "unmounted": freed, "removed": removed}
+    if options.json:
+        print(orjson.dumps(told).decode())
+        return PASSED
+    for what, found in told.items():
         for each in found:
             print(f"{what} {each}")
-    if not ended + freed + removed:
+    if not any(told.values()):
         print("nothing is left")
     return PASSED
 

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Final
 
+import orjson
+
 from harness.chaos.check import of_history
 from harness.chaos.subcommand import PASSED, Refused
 from harness.pages.files import made
@@ -18,13 +20,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that it takes."""
     parser.add_argument("directory", type=Path, metavar="DIR", help="a run's directory, or a history")
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: page.html in DIR, or beside the history")
+    parser.add_argument("--json", action="store_true", help="where it is, and its size, as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     """Do what the options ask for."""
     here = options.directory
     out = options.out or (here if here.is_dir() else here.parent) / "page.html"
-    print(f"{out}: {write(here, out) / 1e6:.1f} MB")
+    size = write(here, out)
+    print(orjson.dumps({"page": str(out), "bytes": size}).decode() if options.json else f"{out}: {size / 1e6:.1f} MB")
     return PASSED
 
 

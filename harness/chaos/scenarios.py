@@ -1,4 +1,4 @@
-"""``chaos scenarios``: the library, a line each; ``--show NAME`` prints a file, ``--copy NAME`` copies all that is its."""
+"""``chaos scenarios``: the library, a line each; ``--show NAME`` prints a file, ``--copy NAME`` copies all of it."""
 
 from __future__ import annotations
 

@@ -35,6 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--promise", metavar="WHAT",
                         help="of what the run broke, as `queue: place`, what has to stay broken; default: the gravest")
     parser.add_argument("--no-sandbox", action="store_true", help="as with `chaos run`")
+    parser.add_argument("--json", action="store_true", help="what was found as JSON; progress goes to standard error")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -64,7 +65,13 @@ def run(options: argparse.Namespace) -> int:
         f"again: {again(repeat)}"])
     (path / "shrunk.txt").write_text(words + "\n", encoding="utf-8")
     report.write(path, path / "page.html")
-    print(words)
+    if options.json:
+        print(orjson.dumps({
+            "schedule": str(repeat), "broken": wanted, "faults": {"before": len(whole.steps), "now": len(
+                found.schedule.steps)}, "before": attrs.asdict(found.before), "now": attrs.asdict(found.after),
+            "tried": found.tried}, option=orjson.OPT_INDENT_2).decode())
+    else:
+        print(words)
     return BROKEN
 
 

@@ -18,7 +18,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import timedelta
 from typing import Any, Final
 
@@ -104,7 +104,7 @@ class QueueWork:
         except (ClientError, trio.TooSlowError) as error:
             if f == "send" and told.get("commit") is False:
                 return {"type": "fail", "error": f"it is rolled back; {type(error).__name__}: {error}"}
-            unknown = f == "drain" or f == "send" and not isinstance(error, SendFailed)
+            unknown = f == "drain" or (f == "send" and not isinstance(error, SendFailed))
             return {"type": "info" if unknown else "fail", "error": f"{type(error).__name__}: {error}"}
 
     async def _open(self, f: str, key: str | None, told: dict[str, Any]) -> None:
@@ -157,11 +157,13 @@ class QueueWork:
         with trio.move_on_after(timeout_ms / 1e3):
             for message in await self._popper.poll(timeout_ms=poll_ms, most=most):
                 found.append(_body(message.body))
-                with suppress(Unreachable):  # it may be acknowledged, as where the time is over meanwhile
-                    try:
-                        await (message.ack() if ack else trio.lowlevel.checkpoint())
-                    except Refused:
-                        found.pop()
+                try:
+                    if ack:
+                        await message.ack()
+                except Unreachable:
+                    pass  # it may be acknowledged, as where the time is over meanwhile
+                except Refused:
+                    found.pop()
         return found
 
     async def _read_all(self, key: str) -> list[dict[str, Any]]:

@@ -86,6 +86,10 @@ class Victim(Protocol):
         """Removes its data, while it does not run."""
         ...
 
+    def upgrade(self) -> bool:
+        """Is another version when it is started next, for good; False where there is none."""
+        ...
+
 
 class Scene(Protocol):
     """The nodes, network and disks that faults act on."""

@@ -5,11 +5,12 @@ They know processes by the protocol of ``fault``, and nothing of links and disks
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import trio
 
+from harness.nemesis.errors import NotHere
 from harness.nemesis.fault import Argument, Begun, FaultKind, Scene, Victim, named
 
 
@@ -71,16 +72,30 @@ async def _restart(scene: Scene, names: Sequence[str], args: Mapping[str, Any]) 
     return Begun(f"end {named(chosen)} in order", back, chosen)
 
 
-async def _rolling_restart(scene: Scene, names: Sequence[str], args: Mapping[str, Any]) -> Begun:
-    nodes = running(scene, names)
+async def _in_turn(nodes: Sequence[Victim], args: Mapping[str, Any], meanwhile: Callable[[Victim], None]) -> list[str]:
+    """Ends each in order and starts it again; ``meanwhile`` is called between. The names of all."""
     for number, node in enumerate(nodes):
         if number:
             await trio.sleep(args["between_ms"] / 1e3)
         await node.stop()
         await trio.sleep(args["down_ms"] / 1e3)
+        meanwhile(node)
         await node.start()
-    chosen = [node.name for node in nodes]
+    return [node.name for node in nodes]
+
+
+async def _rolling_restart(scene: Scene, names: Sequence[str], args: Mapping[str, Any]) -> Begun:
+    chosen = await _in_turn(running(scene, names), args, lambda node: None)
     return Begun(f"restart {named(chosen)}, one after the other", None, chosen)
+
+
+async def _rolling_upgrade(scene: Scene, names: Sequence[str], args: Mapping[str, Any]) -> Begun:
+    def upgraded(node: Victim) -> None:
+        if not node.upgrade():
+            raise NotHere(f"{node.name} has no other version: its kind in the target has no [upgraded]")
+
+    chosen = await _in_turn(running(scene, names), args, upgraded)
+    return Begun(f"upgrade {named(chosen)}, one after the other", None, chosen)
 
 
 async def _wipe(scene: Scene, names: Sequence[str], args: Mapping[str, Any]) -> Begun:
@@ -96,14 +111,15 @@ async def _wipe(scene: Scene, names: Sequence[str], args: Mapping[str, Any]) -> 
     return Begun(f"kill -9 {named(chosen)}, and everything on the disk is gone", back, chosen)
 
 
+_TURN: Final = {"down_ms": Argument("how long each is down", 0.0),
+                "between_ms": Argument("from one's being ready to the next one's end", 500.0)}
 FAULTS: Final = (
     FaultKind("kill", "SIGKILL, all at once; undone: started again", _kill),
     FaultKind("pause", "SIGSTOP: silent, while connections stay; undone: SIGCONT", _pause),
     FaultKind("restart", "ended in order, all at once; undone: started again", _restart),
     FaultKind("rolling-restart", "ended in order and started again, one after the other; it is over when it has begun",
-          _rolling_restart, {
-              "down_ms": Argument("how long each is down", 0.0),
-              "between_ms": Argument("from one's being ready to the next one's end", 500.0),
-          }),
+          _rolling_restart, _TURN),
+    FaultKind("rolling-upgrade", "as rolling-restart, and each is the target's other version from then on",
+          _rolling_upgrade, _TURN),
     FaultKind("wipe", "SIGKILL, and its data is gone; undone: started again, empty", _wipe),
 )

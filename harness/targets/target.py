@@ -36,6 +36,16 @@ class Ready:
 
 
 @attrs.frozen
+class Version:
+    """What a node is started with."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    files: Mapping[str, str]
+    """Content of files by their names in the node's directory."""
+
+
+@attrs.frozen
 class NodeKind:
     """A kind of nodes, which are started alike."""
 
@@ -44,10 +54,9 @@ class NodeKind:
     ports: tuple[str, ...]
     """Names of ports. ``first_port``, if given, is the first one's number, and others follow."""
     first_port: int
-    command: tuple[str, ...]
-    environment: Mapping[str, str]
-    files: Mapping[str, str]
-    """Content of files by their names in the node's directory."""
+    before: Version
+    upgraded: Version | None
+    """What ``rolling-upgrade`` puts in its place; None: it cannot be upgraded."""
     ready: Ready
     after: tuple[str, ...]
     """Kinds that are ready before these start."""
@@ -150,14 +159,27 @@ def _kinds(fields: Fields | None) -> dict[str, NodeKind]:
 def _kind(name: str, fields: Fields) -> NodeKind:
     ports = fields.texts("ports", ())
     ready = _ready(fields.table("ready"), ports)
+    before = Version(fields.texts("command"), _texts(fields.table("environment")), _texts(fields.table("files")))
     made = NodeKind(
-        name, fields.whole("count", 1, least=1), ports, fields.whole("first_port", 0), fields.texts("command"),
-        _texts(fields.table("environment")), _texts(fields.table("files")), ready, fields.texts("after", ()),
-        fields.text("stop", "SIGTERM"))
-    if not made.command:
+        name, fields.whole("count", 1, least=1), ports, fields.whole("first_port", 0), before,
+        _upgraded(fields.table("upgraded"), before), ready, fields.texts("after", ()), fields.text("stop", "SIGTERM"))
+    if not before.command:
         raise FormatError(f"{fields.at('command')} is empty")
     if not re.fullmatch(r"SIG[A-Z]+", made.stop):
         raise FormatError(f"{fields.at('stop')} is {made.stop!r}; a signal's name is wanted, as SIGTERM")
+    fields.done()
+    return made
+
+
+def _upgraded(fields: Fields | None, before: Version) -> Version | None:
+    """What it does not say stays as before; files and variables are added."""
+    if fields is None:
+        return None
+    made = Version(fields.texts("command", before.command),
+                   {**before.environment, **_texts(fields.table("environment"))},
+                   {**before.files, **_texts(fields.table("files"))})
+    if not made.command or made == before:
+        raise FormatError(f"[{fields.place}] has a command, environment or files that differ")
     fields.done()
     return made
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import trio
-from attrs import define, field
+from attrs import define, field, frozen
 
 from harness.nemesis.disks import empty
 from harness.processes.errors import StartFailed
@@ -20,6 +20,15 @@ from harness.targets.target import Ready
 
 PAGE_S: Final = 1.0
 """How long a page or a command may take to tell of readiness."""
+
+
+@frozen
+class NodeVersion:
+    """What a node is started with. ``files``: their content by their names in its directory."""
+
+    command: Sequence[str]
+    variables: Mapping[str, str]
+    files: Mapping[str, str]
 
 
 @define(eq=False)
@@ -34,9 +43,26 @@ class RunNode(Handle):
     stop_signal: signal.Signals = field(kw_only=True, default=signal.SIGTERM)
     started: Callable[[int], None] = field(kw_only=True, default=lambda pid: None)
     """Called with each process that is started, which leads a process group."""
+    versions: Sequence[NodeVersion] = field(kw_only=True, default=())
+    """The one of the beginning, and the one of an upgrade if there is one."""
     expected: bool = field(default=False, init=False)
     starting: bool = field(default=False, init=False)
     """Whether a caller waits until it is up, and is told if it ends first."""
+
+    def become(self, number: int) -> bool:
+        """Is started with this version from now on; False where it has no such version."""
+        if number >= len(self.versions):
+            return False
+        version = self.versions[number]
+        self.command, self.variables = version.command, version.variables
+        for name, content in version.files.items():
+            path = self.directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+        return True
+
+    def upgrade(self) -> bool:
+        return self.become(1)
 
     @property
     def pid(self) -> int:

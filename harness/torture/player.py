@@ -41,7 +41,7 @@ from harness.targets.target import Places, Target, places, places_of
 from harness.torture.clients import ClassClient, ProgramClient, RunClient, class_of
 from harness.torture.directory import RUN_ID, RunDirectory
 from harness.torture.load import Crowd, HistoryFile
-from harness.torture.node import RunNode
+from harness.torture.node import NodeVersion, RunNode
 from harness.torture.scenario import ClientLoad
 from harness.torture.schedule import Schedule, Step
 from harness.torture.selecting import Selector, choose, selector
@@ -247,18 +247,18 @@ class Player:
         directory.mkdir(parents=True, exist_ok=True)
         of = places_of(self.places, self.target, name, addresses, listens, directory=str(directory), data=str(data))
         of = of.and_also(host=network.address(name), bind=network.bind(name))
-        for file, content in kind.files.items():
-            path = directory / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(of.fill(content))
         what = kind.ready.what
         ready = attrs.evolve(kind.ready, what=of.fill(what) if isinstance(what, str) else tuple(of.filled(what)))
-        variables = {key: of.fill(value) for key, value in kind.environment.items()}
-        variables |= disk.environment if disk is not None else {}
-        return RunNode(
-            name, directory, [*network.prefix(name), *of.filled(kind.command)],
-            addresses[str(what)] if ready.how == "tcp" else "", "", variables=variables | self._marked, kind=kind.name,
-            data=data, ports=addresses, ready=ready, stop_signal=signal.Signals[kind.stop], started=self._watch)
+        marked = (dict(disk.environment) if disk is not None else {}) | self._marked
+        versions = [NodeVersion([*network.prefix(name), *of.filled(each.command)],
+                                {key: of.fill(value) for key, value in each.environment.items()} | marked,
+                                {file: of.fill(content) for file, content in each.files.items()})
+                    for each in (kind.before, kind.upgraded) if each is not None]
+        made = RunNode(
+            name, directory, [], addresses[str(what)] if ready.how == "tcp" else "", "", kind=kind.name, data=data,
+            ports=addresses, ready=ready, stop_signal=signal.Signals[kind.stop], started=self._watch, versions=versions)
+        made.become(0)
+        return made
 
     @property
     def _marked(self) -> dict[str, str]:

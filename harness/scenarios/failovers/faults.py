@@ -76,6 +76,9 @@ class ClusterServer:
     async def wipe(self) -> None:
         await trio.to_thread.run_sync(empty, self.data)
 
+    def upgrade(self) -> bool:
+        return False
+
 
 @attrs.define
 class ClusterScene:

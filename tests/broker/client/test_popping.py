@@ -178,7 +178,7 @@ async def test_a_refusal_behind_a_lost_answer_does_not_say_that_it_comes_again(a
         (message,) = await take(popper, 1)
         heard = list[int]()
 
-        def refuse(command: Command) -> Command | object | None:
+        def refuse(command: Command) -> Command | None:
             if command.code != RequestCode.ACK_MESSAGE:
                 return None
             heard.append(command.code)

@@ -75,6 +75,18 @@ def test_a_master_is_killed_and_nothing_is_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("name", "asked_of"), [("transactions-failovers", "refused"), ("pop-failovers", "received")])
+def test_what_a_broker_knows_beside_its_queues_outlives_it(tmp_path: Path, name: str, asked_of: str) -> None:
+    """The others are played by hand, and their results stand in the reference."""
+    told = chaos(tmp_path, "run", name, "--seed", "3", "--seconds", "10.5", "--json")
+    assert told.returncode == 0, told.stdout + told.stderr
+    verdicts = json.loads(told.stdout)["checkers"]
+    assert verdicts["queue"]["asked"]["acknowledged"] > 50
+    assert (verdicts["queue"]["asked"] | verdicts["queue"]["counts"])[asked_of] > 3
+    assert verdicts["nodes"]["asked"]["faults"] == 1
+
+
+@pytest.mark.slow
 def test_all_ways_to_keep_a_group_alive_lose_nothing_that_they_promise(tmp_path: Path) -> None:
     told = chaos(tmp_path, "run", "thousand-failovers", "--seed", "3", "--seconds", "16", "--out", "run", "--json")
     assert told.returncode == 0, told.stdout + told.stderr

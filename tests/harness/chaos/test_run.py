@@ -172,6 +172,8 @@ def test_clean_ends_what_has_lost_its_run(tmp_path: Path) -> None:
         wait_until(lambda: left(run) == [orphan.pid])
         told = chaos(tmp_path, "clean", str(run))
         assert f"ended {orphan.pid} of {run}" in told.stdout
+        none = chaos(tmp_path, "clean", str(run), "--json")
+        assert json.loads(none.stdout) == {"ended": [], "unmounted": [], "removed": []}
         assert orphan.wait() == -signal.SIGKILL
 
 

@@ -62,6 +62,8 @@ class Echo:
     handle: Handle
     data: Path
     kind: str = "echo"
+    upgrades: int = -1
+    """How often it was upgraded; below 0: it has one version."""
 
     @property
     def name(self) -> str:
@@ -102,6 +104,11 @@ class Echo:
 
     async def wipe(self) -> None:
         await trio.to_thread.run_sync(empty, self.data)
+
+    def upgrade(self) -> bool:
+        assert not self.running
+        self.upgrades += self.upgrades >= 0
+        return self.upgrades >= 0
 
 
 @attrs.define

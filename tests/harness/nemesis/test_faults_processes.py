@@ -64,6 +64,20 @@ async def test_rolling_restart_ends_one_after_the_other(tmp_path: Path) -> None:
         await begun.undo()
 
 
+async def test_rolling_upgrade_starts_each_as_another_version(tmp_path: Path) -> None:
+    async with place(tmp_path) as (scene, _):
+        rolling = fault("rolling-upgrade")
+        for node in scene.nodes.values():
+            node.upgrades = 0
+        begun = await rolling.begin(scene, list(NAMES), rolling.checked({"between_ms": 0}))
+        assert [(node.lives, node.upgrades) for node in scene.nodes.values()] == [(2, 1), (2, 1)]
+        await begun.undo()
+        assert begun.words == "upgrade a, b, one after the other"
+        scene.nodes["a"].upgrades = -1
+        with pytest.raises(NotHere, match="a has no other version"):
+            await rolling.begin(scene, ["a"], rolling.checked({}))
+
+
 async def test_what_does_not_run_is_passed_over(tmp_path: Path) -> None:
     async with place(tmp_path) as (scene, _):
         first = await fault("kill").begin(scene, ["a"], {})

@@ -60,6 +60,12 @@ def test_all_is_inside_and_nothing_of_a_run_is_markup(tmp_path: Path, capsys: py
     assert set(re.findall(r'\$\("([\w-]+)"\)', text)) <= tags.ids, "the script finds what it fills"
 
 
+def test_where_it_is_is_told_to_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(run_directory(tmp_path)), "--json"]) == PASSED
+    page_file = tmp_path / "page.html"
+    assert json.loads(capsys.readouterr().out) == {"page": str(page_file), "bytes": page_file.stat().st_size}
+
+
 def test_a_history_alone_has_a_page(tmp_path: Path) -> None:
     (tmp_path / "h.edn").write_text(
         "{:type :invoke, :process 0, :f :read}\n{:type :ok, :process 0, :f :read, :value 7}\n")

@@ -44,9 +44,9 @@ def test_placeholders_are_filled() -> None:
     whole = places(target, addresses, python="py", here="/h", run="/r")
     of = places_of(whole, target, "store-2", addresses["store-2"], {"client": "0.0.0.0:2", "peer": "0.0.0.0:3"},
                    directory="/d", data="/d/data")
-    assert of.filled(target.kinds["store"].command) == [
+    assert of.filled(target.kinds["store"].before.command) == [
         "py", "/h/s.py", "--listen", "0.0.0.0:2", "--peers", "10.0.0.2:3;10.0.0.3:3", "--bug=early"]
-    assert of.fill(target.kinds["store"].files["store.conf"]) == "port=3\n{raw}"
+    assert of.fill(target.kinds["store"].before.files["store.conf"]) == "port=3\n{raw}"
     assert whole.fill("{store.client} {store.nodes} {store-1.peer}") == (
         "10.0.0.2:2,10.0.0.3:2 store-1,store-2 10.0.0.2:3")
 
@@ -64,11 +64,20 @@ def test_placeholders_are_filled() -> None:
     ('command = ["names"]', 'command = ["names"]\nready = { tcp = "peer" }', "the ports of this kind are client"),
     ('command = ["client", "{store.client}"]', "", "either command or class"),
     ('command = ["client", "{store.client}"]', 'command = ["c"]\nclass = "m:C"', "either command or class"),
+    ("[nodes.names]", "[nodes.store.upgraded]\n[nodes.names]", "has a command, environment or files that differ"),
     ("[client]", "[client", "no TOML"),
 ])
 def test_what_a_target_must_not_say(old: str, new: str, words: str) -> None:
     with pytest.raises(FormatError, match=words):
         parse(TEXT.replace(old, new, 1), "store")
+
+
+def test_another_version_says_what_differs() -> None:
+    more = '[nodes.store.upgraded]\nenvironment = { NEW = "1" }\nfiles = { more = "x" }\n[client]'
+    kind = parse(TEXT.replace("[client]", more, 1), "store").kinds["store"]
+    assert kind.upgraded is not None and kind.upgraded.command == kind.before.command
+    assert (kind.upgraded.environment, kind.upgraded.files) == ({"NEW": "1"}, {**kind.before.files, "more": "x"})
+    assert parse(TEXT, "store").kinds["store"].upgraded is None
 
 
 def test_an_option_that_is_not_there() -> None:
