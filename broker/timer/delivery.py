@@ -8,7 +8,7 @@ Source: ``TimerMessageStore`` of RocketMQ 5.5.0.
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import Final
@@ -25,6 +25,7 @@ from broker.timer.delivered import Delivered
 from broker.timer.keys import TimerKeys
 from broker.timer.letters import TOPIC, UNIQ_KEY, Key, Letter
 from broker.timer.machine import Due, TimerMachine
+from broker.timer.metrics import TOPICS_MAX
 from broker.timer.store import TimersDamaged
 from broker.timer.units import DELETE, MOVED, Unit
 from remoting.errors import DamagedRecord
@@ -67,8 +68,9 @@ WRITTEN: Final = (PutStatus.FLUSH_DISK_TIMEOUT, PutStatus.FLUSH_SLAVE_TIMEOUT, P
 class TimerCounters:
     """Sums since this process began; they only ever rise."""
 
-    enqueued: int = 0
-    delivered: int = 0
+    enqueued: Counter[str] = attrs.field(factory=Counter)
+    """By topic; what are too many topics together, as ""."""
+    delivered: Counter[str] = attrs.field(factory=Counter)
     rolled: int = 0
     """Stored again to wait on."""
     recalled: int = 0
@@ -83,6 +85,10 @@ class TimerCounters:
     """Delivered by a former master, as the log says."""
     retries: int = 0
     """Puts that stored nothing, and were made again."""
+
+
+def _count(counter: Counter[str], topic: str) -> None:
+    counter[topic if topic in counter or len(counter) < TOPICS_MAX else ""] += 1
 
 
 @attrs.define(order=True)
@@ -281,7 +287,7 @@ class TimerDelivery:
         except OSError as error:
             logger.error("timers cannot be kept, and wait in their queue: %s", error)
             return False
-        self.counters.enqueued += 1
+        _count(self.counters.enqueued, letter.topic)
         if self._machine.started and not letter.deletes:  # a slave has its master's numbers
             self.came(letter.topic)
         if letter.moved_from is not None:
@@ -497,7 +503,7 @@ class TimerDelivery:
                 continue
             self._machine.seen(due)
             if not self._is_taken(due, message):
-                put.append(due)
+                put.append(Due(due.slot_ms, due.unit, due.run, message.topic.decode()))
                 messages.append(message)
                 size += len(message.body)
         if messages:
@@ -510,7 +516,7 @@ class TimerDelivery:
         def done() -> None:
             if self._machine.counts(due):
                 self._taken -= 1
-                self.counters.delivered += 1
+                _count(self.counters.delivered, message.topic.decode())
                 self._finish(due)
 
         taken = self.takes(message, done)
@@ -582,7 +588,7 @@ class TimerDelivery:
         if due.unit.rolls:
             self.counters.rolled += 1
         else:
-            self.counters.delivered += 1
+            _count(self.counters.delivered, due.topic)
         self._leave(due, log_end)
 
     def _leave(self, due: Due, log_end: int) -> None:

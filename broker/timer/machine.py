@@ -35,6 +35,8 @@ class Due:
     unit: Unit
     run: int
     """Of ``start``: what a former one ordered counts no more."""
+    topic: str = attrs.field(default="", eq=False)
+    """Where it goes; "" before its record is read."""
 
 
 class TimerMachine:

@@ -108,8 +108,8 @@ class TimersPart(SpecialService):
         self._metrics_file = shared.table_file(self._waiting.table, path=METRICS, pause_ms=METRICS_PAUSE_MS)
         self._waiting.changed = self._metrics_file.changed
         self._delivery.came, self._delivery.left = self._waiting.came, self._waiting.left
-        self._rates = {"timerEnqueueTps": Rate(lambda: self.counters.enqueued),
-                       "timerDequeueTps": Rate(lambda: self.counters.delivered)}
+        self._rates = {"timerEnqueueTps": Rate(self.counters.enqueued.total),
+                       "timerDequeueTps": Rate(self.counters.delivered.total)}
         self._delivery.enqueue_below = self._store.master_queue_offset
         self._timers = Timers(keys, config.broker_name, shared.wall_ms, self._store.count, shared.rng.random)
         self._recall = Recall(
@@ -220,8 +220,10 @@ class TimersPart(SpecialService):
                          [((), delivery.unfinished)])
         yield page.gauge("rocketmq_timer_dequeue_latency_milliseconds", "By which the first of them is late.",
                          [((), behind_ms)])
-        yield page.counter("rocketmq_timer_enqueue_total", "Timers put into the wheel.", [((), counters.enqueued)])
-        yield page.counter("rocketmq_timer_dequeue_total", "Timers delivered.", [((), counters.delivered)])
+        for name, about, counted in (("enqueue", "put into the wheel", counters.enqueued),
+                                     ("dequeue", "delivered", counters.delivered)):
+            yield page.counter(f"rocketmq_timer_{name}_total", f"Timers {about}.", [
+                ((topic,), count) for topic, count in sorted(counted.items())], "topic")
         yield page.gauge("broker_timers_pending", "Timers in the wheel, less recalls. Ours.",
                          [((), self._store.pending)])
         for name, about in (

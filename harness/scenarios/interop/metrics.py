@@ -23,8 +23,6 @@ COMPARED = re.compile(r"rocketmq_(timer_|timing_|half_|commit_|rollback_|finish_
 NOT_OURS = frozenset({"otel_scope_name", "otel_scope_version", "instance_id", "aggregation", "le",
                       "storage_type", "storage_medium"})
 """Labels of Java's exporter, and two that say `local` and `disk` on each line of its store."""
-NOT_BY_TOPIC = frozenset({"rocketmq_timer_enqueue_total", "rocketmq_timer_dequeue_total"})
-"""Ours counts them all together."""
 
 
 @attrs.define
@@ -96,6 +94,6 @@ async def our_page_of_metrics_has_what_javas_has_of_timers_and_transactions(stag
     expect(not missing, f"on Java's page and not on ours: {missing}; ours has {sorted(mine)}")
     for name, family in theirs.items():
         expect(mine[name].kind == family.kind, f"{name} is a {family.kind} of Java's, and a {mine[name].kind} of ours")
-        lacks = family.labels - mine[name].labels - NOT_OURS - ({"topic"} if name in NOT_BY_TOPIC else set())
+        lacks = family.labels - mine[name].labels - NOT_OURS
         expect(not lacks, f"{name} has no label {sorted(lacks)} on ours, which has {sorted(mine[name].labels)}")
     stage.say(f"ours has each of them, and {', '.join(sorted(mine.keys() - theirs.keys())) or 'no others'}")

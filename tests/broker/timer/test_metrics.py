@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 import trio
 from trio.testing import MockClock
 
 from broker.metrics import BrokerMetrics
+from broker.timer import delivery
 from broker.timer.metrics import TOPICS_MAX, TimerMetrics, TopicTimers, Waiting
 from broker.timer.part import TimersPart
 from harness.simulation.worlds.brokers import cluster, controlled, until, wall_ms
@@ -86,6 +90,23 @@ async def test_why_a_timer_waits_is_said(autojump_clock: MockClock) -> None:
         await until(lambda: bodies(node) == [b"x", b"y"], within_s=3)
         assert part.runtime_info()["timerReadBehind"] == "0"
         await until(lambda: not part._waiting.table().timing_count)
+
+
+async def test_what_came_into_the_wheel_and_left_it_is_counted_by_topic(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of topics beyond a bound together."""
+    monkeypatch.setattr(delivery, "TOPICS_MAX", 2)
+    async with cluster() as made:
+        node = await made.node(timerMaxDelaySec="100", timerRollWindowSlot="20")
+        for number, topic in enumerate(("T", "T", "U", "V", "W", "T")):
+            await made.send(node.address, b"x", topic=topic, properties=(
+                f"UNIQ_KEY\1U{number}\2TIMER_DELAY_SEC\1{2 if number < 5 else 90}\2"))
+        await trio.sleep(10)
+        text = BrokerMetrics(node.broker).exposition().decode()
+        found = {name: dict(re.findall(rf'^rocketmq_timer_{name}_total{{.*topic="(\w*)".*}} (\d+)', text, re.MULTILINE))
+                 for name in ("enqueue", "dequeue")}
+        assert found == {"enqueue": {"T": "3", "U": "1", "": "2"}, "dequeue": {"T": "2", "U": "1", "": "2"}}
 
 
 async def test_how_many_are_due_soon_and_how_long_some_wait_for_the_wheel(autojump_clock: MockClock) -> None:
