@@ -25,6 +25,7 @@ from fuzz.remoting_targets import REMOTING_TARGETS
 from fuzz.store_targets import STORE_TARGETS
 from fuzz.target import Target
 from fuzz.timer_targets import TIMER_TARGETS
+from fuzz.transaction_targets import TRANSACTION_TARGETS
 from raft import clientwire, frame, groups, hello, wire
 from raft.config import Read
 from raft.errors import MalformedMessage, StorageError
@@ -421,6 +422,7 @@ TARGETS: Final[dict[str, Target]] = {
     **CONTROLLER_TARGETS,
     **STORE_TARGETS,
     **TIMER_TARGETS,
+    **TRANSACTION_TARGETS,
     **POP_TARGETS,
     **BROKER_TARGETS,
     **FILTER_TARGETS,

@@ -1,4 +1,4 @@
-"""Fuzz targets of the timers' files: wheel, units and checkpoint, damaged in any way.
+"""Fuzz targets of timers: wheel, units and checkpoint, damaged in any way; messages, handles, what was heard.
 
 The promises are those of ``fuzz.targets``. Of files: the store takes them up, or says in words why it begins anew; what
 it gives stands below the end of the log and once in its slot; it takes new timers, and gives all of it back to the next
@@ -14,15 +14,22 @@ from typing import Final
 from broker.store.files import MemoryFile, MemoryFiles
 from broker.timer import units
 from broker.timer.checkpoint import TimerCheckpoint
+from broker.timer.delivered import Delivered
+from broker.timer.handles import Handle
+from broker.timer.letters import TOPIC, Letter
+from broker.timer.part import HeardUpTo
 from broker.timer.store import TimersDamaged, TimerStore
 from broker.timer.units import UNIT, UNIT_BYTES, Unit
 from fuzz.target import Target
+from remoting.errors import BodyError
+from remoting.record import Message, encode_properties
 
 _T0: Final = 1_700_000_000_000
 _SLOTS: Final = 160
 _FILE_BYTES: Final = 4 * UNIT_BYTES + 20
 _COUNT: Final = 18
 _LOG_END: Final = _COUNT * 100
+_HOST: Final = b"\x0a\x00\x00\x01\x00\x00\x2a\x9f"
 _Content = dict[str, bytes]
 
 
@@ -148,7 +155,55 @@ def _unit_seeds() -> list[bytes]:
         content["config/timercheck"][:100]]
 
 
+def check_letters(data: bytes) -> None:
+    """A message of the timers' topic, with any properties: what is delivered of it, or why it can go nowhere; and who
+    heard of its delivery."""
+    message = Message(TOPIC, b"x", 0, data, born_host=_HOST, store_host=_HOST)
+    letter, unit = Letter.of(message), Unit(300, 100)
+    assert 0 <= letter.out_ms < 1 << 63
+    delivered = Delivered()
+    if letter.deletes:
+        assert len(letter.key_deleted) == 3
+    if not letter.lost:
+        made = letter.delivered(unit, _T0)
+        assert made.topic == letter.topic.encode() and 0 <= made.queue_id < 1 << 31
+        delivered.hear((1_000, 200, 0, 0, made.sys_flag, _T0, made.topic, made.properties))
+        assert delivered.has(300, letter.topic, letter.key[1])
+        assert delivered.begins(5) == 1_000
+    rolled = Letter.of(letter.rolled(unit, _T0))
+    assert rolled.topic == letter.topic and rolled.came_again
+    assert Letter.of(letter.rolled(unit, _T0, moved=True)).moved_from == 300
+    heard = Delivered()
+    heard.hear((1_000, 200, 0, 0, 0, _T0, TOPIC, data))
+    assert len(heard) in (0, 1)
+    heard.pass_to(1 << 62)
+    heard.cut(0)
+    assert len(heard) == 0 or heard.begins(5) == 1_000
+
+
+def check_handles(data: bytes) -> None:
+    """The handle of a recall, and ``config/timerHeard.json``."""
+    handle = Handle.decode(data.decode("latin-1"))
+    if handle is not None:
+        assert handle.uniq_key
+        assert Handle.decode(handle.encode()) in (handle, None)
+    try:
+        heard = HeardUpTo.from_json(data)
+    except BodyError:
+        return
+    assert HeardUpTo.from_json(heard.to_json()) == heard
+
+
+def _letter_seeds() -> list[bytes]:
+    values = {"REAL_TOPIC": "T", "REAL_QID": "1", "TIMER_OUT_MS": str(_T0), "UNIQ_KEY": "U", "TIMER_ROLL_TIMES": "2"}
+    return [encode_properties(values), encode_properties({**values, "TIMER_DEL_UNIQKEY": "T+U"}),
+            encode_properties({**values, "__QUORATE_TIMER": "300", "TIMER_DEQUEUE_MS": str(_T0)})]
+
+
 TIMER_TARGETS: Final = {
+    "timer-letters": Target("broker.timer.letters", check_letters, _letter_seeds),
+    "timer-handles": Target("broker.timer.handles", check_handles, lambda: [
+        Handle("T", "b", _T0, "U").encode().encode(), HeardUpTo(77).to_json()]),
     "timer-files": Target("broker.timer.store", check_timer_files, _file_seeds),
     "timer-units": Target("broker.timer.units", check_timer_units, _unit_seeds),
 }
