@@ -30,6 +30,7 @@ import attrs
 import trio
 
 from benchmarks import broker_figures as figures
+from benchmarks import broker_popping as popping
 from benchmarks import broker_waiting as waiting
 from benchmarks.broker_figures import ROWS, Row
 from benchmarks.processes import anonymous_mb, cpu_s
@@ -58,6 +59,8 @@ MODES: Final[Mapping[str, Mapping[str, object]]] = {
     "none": {"allAckInSyncStateSet": False, "minInSyncReplicas": 1},
     "waiting": {"allAckInSyncStateSet": True, "minInSyncReplicas": 2, "timerWheelEnable": True,
                 "transactionTimeOut": 1_000, "transactionCheckInterval": 6_000},
+    "popping": {"allAckInSyncStateSet": True, "minInSyncReplicas": 2, "timerWheelEnable": True,
+                "enablePropertyFilter": True},
 }
 """Whether a send waits for every replica in the SyncStateSet (as in the demo), or for none, which is the default; the
 first one again for what waits. A Java broker notes decisions 3 s after them, and asks no sooner."""
@@ -275,16 +278,17 @@ async def memory(run: Run, systems: Sequence[System]) -> None:
 
 
 async def waited(run: Run) -> None:
-    """Rows of what waits, on clusters of their own."""
-    wanted = [part for part in waiting.WAITING if part in run.options.parts]
-    if run.load is None or not wanted:
-        return
-    async with clusters(run, "waiting") as systems:
-        for system in systems:
-            await system.create("load")
-            await warm(run, system)
-        for part in wanted:
-            await waiting.WAITING[part](run, systems)
+    """Rows of what waits, and of POP, on clusters of their own."""
+    for mode, parts in (("waiting", waiting.WAITING), ("popping", popping.POPPING)):
+        wanted = [part for part in parts if part in run.options.parts]
+        if run.load is None or not wanted:
+            continue
+        async with clusters(run, mode) as systems:
+            for system in systems:
+                await system.create("load")
+                await warm(run, system)
+            for part in wanted:
+                await parts[part](run, systems)
 
 
 async def catch_up(run: Run) -> None:
@@ -444,9 +448,10 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     return results
 
 
-PARTS: Final = ("send", *LOADED, *waiting.WAITING, "catch-up", "kill", "switch")
+PARTS: Final = ("send", *LOADED, *waiting.WAITING, *popping.POPPING, "catch-up", "kill", "switch")
 SHORT: Final = {"rounds": 2, "seconds": 2.0, "warm_s": 12.0, "kills": 5, "consume_rounds": 1, "catch_up_rounds": 1,
-                "megabytes": 512, "waiting_rounds": 1, "burst": 20_000, "pending": 20_000, "idle_s": 10.0}
+                "megabytes": 512, "waiting_rounds": 1, "burst": 20_000, "pending": 20_000, "idle_s": 10.0,
+                "popping_rounds": 1, "popped": 20_000, "asked": 500, "unacked": 50_000}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -469,6 +474,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--waiting-rounds", type=int, default=3, help="of what waits")
     made.add_argument("--burst", type=int, default=100_000, help="timers due in one second")
     made.add_argument("--pending", type=int, default=100_000, help="timers that wait while nothing is due")
+    made.add_argument("--popping-rounds", type=int, default=3, help="of POP, filters and requests")
+    made.add_argument("--popped", type=int, default=100_000, help="messages of a round of these")
+    made.add_argument("--asked", type=int, default=3_000, help="requests of a round")
+    made.add_argument("--unacked", type=int, default=1_000_000, help="messages that are popped and not acknowledged")
     made.add_argument("--idle-s", type=float, default=60.0, help="for which that is looked at")
     made.add_argument("--directory", help="where the servers' disks are")
     made.add_argument("--json", type=Path, help="write the figures here, as they are found")

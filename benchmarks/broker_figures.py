@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import attrs
 
+from benchmarks.broker_popping import rows as popping_rows
 from benchmarks.broker_waiting import rows as waiting_rows
 from benchmarks.measure import quantile
 
@@ -103,7 +104,7 @@ def _others(rounds: Mapping[str, Mapping[str, Rounds]]) -> Iterator[str]:
         ("memory", "mb_per_million", "growth of the master's memory for a million messages of 128 B, MB"),
         ("memory", "resident_mb", "the master's memory after them, without mapped files, MB"),
     ]
-    rows = [row for row in rows if row[0] in rounds] + waiting_rows(rounds)
+    rows = [row for row in rows if row[0] in rounds] + waiting_rows(rounds) + popping_rows(rounds)
     if not rows:
         return
     yield "| | ours | Java | ratio |"

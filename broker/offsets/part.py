@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from broker.config import BrokerConfig, pick
 from broker.consumers.part import ClientsPart
 from broker.groups.part import GroupsPart
+from broker.offsets.inflight import Inflight
 from broker.offsets.requests import OffsetRequests
 from broker.offsets.table import OffsetsConfig, OffsetTable
 from broker.part import Part, Parts, Shared, Table
@@ -35,9 +36,19 @@ class OffsetsPart(Part):
         self.table.on_change = self._file.changed
         self.saved = self._file.saved
         """Returns when the table is on disk. Raises ``OSError``."""
-        topics.table.on_delete.join("parts", self.table.forget_topic)
         topics.admin.groups_of = self.table.groups_of
-        groups.admin.on_clean = self.table.forget_group
+        self.inflight = Inflight()
+        self._wall_ms = shared.wall_ms
+        topics.table.on_delete.join("parts", self._forget_topic)
+        groups.admin.on_clean = self._forget_group
+
+    def _forget_topic(self, topic: str) -> None:
+        self.table.forget_topic(topic)
+        self.inflight.forget_topic(topic)
+
+    def _forget_group(self, group: str) -> None:
+        self.table.forget_group(group)
+        self.inflight.forget_group(group)
 
     def handlers(self) -> Mapping[int, Handler]:
         return self.requests.handlers()
@@ -50,15 +61,31 @@ class OffsetsPart(Part):
         self.table.join(answer, lambda topic, queue_id: self._messages.max_offset(topic.encode(), queue_id))
 
     def metrics(self, page: Page) -> Iterator[Metric]:
+        labels, found, out = ("consumer_group", "topic"), dict(self._behind()), self.inflight.of
         yield page.gauge("rocketmq_consumer_lag_messages", "Messages that a group has not consumed.", [
-            ((group, topic), lag) for group, topic, lag in self._lags()], "consumer_group", "topic")
+            (one, lag + out.get(one, 0)) for one, (lag, _) in found.items()], *labels)
+        yield page.gauge("rocketmq_consumer_lag_latency", "Since when the first that it was not given waits, ms.", [
+            (one, waits_ms) for one, (_, waits_ms) in found.items()], *labels)
+        yield page.gauge("rocketmq_consumer_inflight_messages", "Messages that a group has popped, and that are out.",
+                         list(out.items()), *labels)
+        yield page.gauge("rocketmq_consumer_ready_messages", "Messages that a group that pops was not given.", [
+            (one, found[one][0] if one in found else 0) for one in out], *labels)
+        yield page.gauge("rocketmq_consumer_queueing_latency", "Since when the first of them waits, ms.", [
+            (one, found[one][1] if one in found else 0) for one in out], *labels)
 
-    def _lags(self) -> Iterator[tuple[str, str, int]]:
+    def _behind(self) -> Iterator[tuple[tuple[str, str], tuple[int, int]]]:
+        """By group and topic: how many messages the group was not given, and since when the first of them waits."""
+        now_ms = self._wall_ms()
         for group in sorted(self._groups.groups):
             for topic in self.table.topics_of(group):
-                lag = sum(max(0, self._messages.max_offset(topic.encode(), queue_id) - offset)
-                          for queue_id, offset in self.table.of(group, topic).items())
-                yield group, topic, lag
+                count, since_ms, raw = 0, now_ms, topic.encode()
+                for queue_id, offset in self.table.of(group, topic).items():
+                    behind = self._messages.max_offset(raw, queue_id) - offset
+                    if behind > 0:
+                        count += behind
+                        stored_ms = self._messages.store_time_ms(raw, queue_id, offset)
+                        since_ms = min(since_ms, stored_ms) if stored_ms >= 0 else since_ms
+                yield (group, topic), (count, now_ms - since_ms)
 
     def configure(self, config: BrokerConfig) -> None:
         self.table.config = pick(config, OffsetsConfig)

@@ -15,6 +15,7 @@ import attrs
 
 from broker.abroad.tickets import Ticket
 from broker.ha.acks import PutStatus
+from broker.offsets.inflight import Inflight
 from broker.pop.checks import Checks
 from broker.pop.lending import NOT_IN_ORDER, Ack, Lending
 from broker.pop.ordered import Answer, InOrder
@@ -49,6 +50,7 @@ class AckCounters:
     """Whose time was changed."""
     failed: int = 0
     """Requests whose records were not stored, or not in time."""
+    out: Inflight = attrs.field(factory=Inflight)
 
 
 class Acking:
@@ -88,7 +90,13 @@ class Acking:
         if self._lend(_ack(asked, receipt), receipt.revive_qid, receipt.invisible_ms, answer):
             return None
         message = self._records.ack(_ack(asked, receipt), receipt.revive_qid, receipt.invisible_ms)
-        return self._put(request, [message], answer)
+        return self._put(request, [message], partial(self._done, [(asked.consumer_group, asked.topic, 1)], answer))
+
+    def _done(self, those: Sequence[tuple[str, str, int]], answer: Answer, why_not: str) -> None:
+        """So many of a group and a topic are out no more, if it is stored."""
+        for group, topic, count in those if not why_not else ():
+            self.counters.out.done(group, topic, count)
+        answer(why_not)
 
     def _lend(self, ack: Ack, revive_qid: int, invisible_ms: int, answer: Answer) -> bool:
         """Whether it is no record for this log: another group's master has the checkpoint, or this is the master's
@@ -113,6 +121,7 @@ class Acking:
         messages: list[Message | Refusal] = []
         in_order: list[tuple[BatchAck, BatchAckMessage]] = []
         lent: list[tuple[BatchAck, BatchAckMessage]] = []
+        done: list[tuple[str, str, int]] = []
         count = 0
         for each in asked.acks:
             found = self._of(each, asked.broker_name or "")
@@ -123,6 +132,7 @@ class Acking:
                 elif self._lending.is_open or Ticket.read(each.revive_queue_id) is not None:
                     lent.append((each, found))
                 else:
+                    done.append((found.group, found.topic, len(found.offsets)))
                     messages.append(self._records.batch_ack(found, each.revive_queue_id, each.invisible_ms))
             elif found is not None:
                 messages.append(found)
@@ -137,7 +147,7 @@ class Acking:
         if not messages:
             whole.part("")
             return None
-        return self._put(request, messages, whole.part)
+        return self._put(request, messages, partial(self._done, done, whole.part))
 
     def _of(self, each: BatchAck, broker_name: str) -> BatchAckMessage | Refusal | None:
         """None: there is nothing to acknowledge."""

@@ -96,6 +96,7 @@ class PopPart(Part):
             checks, self.popping.config.retry_names, messages=journal.messages, offsets=self._offsets,
             chain=self.checkpoints, room=self.room, standing=shared.standing, ready=self._is_ready,
             held=self._in_order.blocked, lends=lambda: self.lending.is_open)
+        self.popping.counters.out = self.acking.counters.out = before[OffsetsPart].inflight
         self._checks = checks
         self._writes_open = self._open = self._acts = False
         self._end = 0

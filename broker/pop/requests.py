@@ -20,6 +20,7 @@ from broker.consumers.subscriptions import Subscribed
 from broker.ha.acks import PutStatus
 from broker.journal import Journal
 from broker.offsets import OffsetTable
+from broker.offsets.inflight import Inflight
 from broker.pop.chain import Checkpoints, Underway
 from broker.pop.checks import Checks, wanted_of
 from broker.pop.lending import NOT_IN_ORDER, Lending
@@ -85,6 +86,8 @@ class PopCounters:
     """That were stored."""
     refused: int = 0
     """POPs whose checkpoints could not be stored: nothing was given."""
+    out: Inflight = attrs.field(factory=Inflight)
+    """With checkpoints of this broker's."""
 
 
 @attrs.frozen
@@ -387,6 +390,8 @@ class Popping:
                 request, asked, self._wall_ms(), ResponseCode.POLLING_TIMEOUT, taken.rest, words))
             return
         self._count(asked.consumer_group, taken)
+        for haul in taken.hauls:
+            self.counters.out.gave(asked.consumer_group, haul.visit.topic, len(haul.offsets))
         connection.reply(request, answer)
 
     def _count(self, group: str, taken: _Taken) -> None:

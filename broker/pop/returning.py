@@ -15,6 +15,8 @@ import attrs
 
 from broker import properties as props
 from broker.escape.letters import OWN
+from broker.ha.acks import PutStatus
+from broker.offsets.inflight import Inflight
 from broker.properties import FIRST_POP_TIME, ORIGIN_GROUP, POP_CK, POP_REVIVED, UNIQ_KEY
 from broker.topics.names import RETRY_PREFIX, pop_retry_topic
 from remoting.bodies.popping import CheckPoint
@@ -60,6 +62,7 @@ class ReviveCounters:
     """Records, by group, topic, queue and kind."""
     back: Counter[tuple[str, str, str]] = attrs.field(factory=Counter)
     """Messages that were put into retry topics, by group, topic, and what became of the put."""
+    out: Inflight = attrs.field(factory=Inflight)
     gone: int = 0
     """Messages that were deleted before they could come back."""
     again: int = 0
@@ -78,6 +81,8 @@ class ReviveCounters:
         """The same of a put."""
         one = group, topic, status
         self.back[one if one in self.back or len(self.back) < LABELS_MAX else ("", "", status)] += count
+        if status == PutStatus.PUT_OK.name:
+            self.out.done(group, topic, count)
 
 
 class Revived:

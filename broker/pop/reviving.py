@@ -489,6 +489,7 @@ class Reviving:
                 record = Fate.LATER if self._acts else Fate.GONE  # what a slave lacks its master may have
             if record is Fate.GONE or (given_up and record is Fate.LATER):
                 self.counters.gone += 1
+                self.counters.out.done(found.group, found.topic, 1)
                 queue.core.done(waiting, offset)
             elif isinstance(record, Fate):
                 self._put_again(queue, waiting, offset, pause_ms)
@@ -682,6 +683,7 @@ class RevivePart(SpecialService):
             journal, shared.outlet, before[TopicsPart].table, before[GroupsPart].table, before[OffsetsPart].table, made,
             self._revived, shared.abroad, config.broker_name, done_before_ms=lambda: timers.done_before_ms,
             seen_before_ms=lambda: timers.seen_before_ms, wall_ms=shared.wall_ms)
+        self.reviving.counters.out = before[OffsetsPart].inflight
         timers.take(self.reviving.take)
         self._messages, self._log, self._done_at_ns = journal.messages, journal.log, 0
         kept = load(shared.files, KeptRevived, HEARD)

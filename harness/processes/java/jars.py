@@ -47,7 +47,8 @@ LOG_SETTINGS: Final = "rmq.logback.xml"
 GRPC_PROGRAMS: Final = frozenset(("Distant.java", "Remote.java"))
 """Compiled against the gRPC client, which has jars of its own."""
 
-OLD_PROGRAMS: Final = frozenset(("Leash.java", "Line.java", "Main.java", "Receive.java", "Send.java", "Transact.java"))
+OLD_PROGRAMS: Final = frozenset((
+    "Ask.java", "Leash.java", "Line.java", "Main.java", "Receive.java", "Send.java", "Transact.java"))
 """They ask for nothing that a client of 4.9 lacks."""
 
 Say = Callable[[str], None]

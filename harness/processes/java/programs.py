@@ -45,12 +45,15 @@ async def _program(
 @asynccontextmanager
 async def sender(
     release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, count: int = 0, interval_ms: int = 20,
-    timeout_ms: int = 3_000, retries: int = 2, body_bytes: int = 64, group: str = "sender", jvm: JVM = CLIENT,
+    timeout_ms: int = 3_000, retries: int = 2, body_bytes: int = 64, group: str = "sender", trace: bool = False,
+    jvm: JVM = CLIENT,
 ) -> AsyncIterator[Program]:
-    """``DefaultMQProducer`` sending numbered messages in a loop (``count`` 0: until it is killed); events ``sent``."""
+    """``DefaultMQProducer`` sending numbered messages in a loop (``count`` 0: until it is killed); events ``sent``.
+    ``trace``: with the hook that sends traces."""
     values: Settings = {
         "namesrv": ";".join(namesrv), "topic": topic, "count": count, "interval_ms": interval_ms,
         "timeout_ms": timeout_ms, "retries": retries, "body_bytes": body_bytes, "group": group,
+        "trace": str(trace).lower(),
     }
     async with _program(release, directory, "Send", values, jvm, '"started"') as program:
         yield program

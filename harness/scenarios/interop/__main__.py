@@ -37,6 +37,7 @@ from harness.scenarios.interop import (  # noqa: F401  they register theirs
     metrics,
     mixed,
     operators,
+    popped,
     popping,
     proxied,
     report,

@@ -11,7 +11,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
 
 import attrs
+import trio
 
+from broker.client import Start, connect
+from broker.topics.names import TRACE
 from harness.processes import java, node, ours
 from harness.processes.broker import Broker
 from harness.processes.handle import start_all
@@ -22,7 +25,9 @@ from harness.scenarios.interop.watch import SyncState, create_topic, until
 GROUP = "broker-a"
 DURABLE: dict[str, object] = {"allAckInSyncStateSet": True, "minInSyncReplicas": 2, "electRetryMs": 1_000}
 """Nothing that was acknowledged is lost when one dies."""
+OLD = "4.9.8"
 ROUNDS = 150
+TRACED = 20
 PATIENCE_S = 90
 
 
@@ -112,9 +117,23 @@ async def java_requests_are_answered_across_a_failover_of_our_brokers(stage: Sta
     The producer learns of the new master as it polls its routes, and is answered from then on. The client of 5.3.3 is
     not asked: it waits for no reply, of Java's broker neither, and says at once that the time is over.
     """
+    await _asked(stage, stage)
+
+
+@scenario("5.5.0", timeout_s=300)
+async def requests_of_the_java_client_4_9_are_answered_by_our_brokers(stage: Stage) -> None:
+    """The client 4.9.8 asks and replies; our master is killed -9 meanwhile."""
+    try:
+        old = await java.fetch_client(OLD, stage.release, say=stage.say)
+    except java.FetchFailed as failed:
+        raise NotRun(f"no client {OLD}: {failed}") from None
+    await _asked(stage, attrs.evolve(stage, release=old))
+
+
+async def _asked(stage: Stage, asking: Stage) -> None:
     async with (
         group_of_three(stage, "Asked") as group,
-        java.asker(stage.release, stage.here / "asker", namesrv=[group.namesrv], topic="Asked") as program,
+        java.asker(asking.release, stage.here / "asker", namesrv=[group.namesrv], topic="Asked") as program,
     ):
         before = await program.wait_for("answered", lambda found: len(answered(found)) >= ROUNDS, timeout_s=60)
         expect(len(answered(before)) == len(before), f"before the kill {before[-1]}")
@@ -128,6 +147,31 @@ async def java_requests_are_answered_across_a_failover_of_our_brokers(stage: Sta
                   f"by the new master {(first - led_us) / 1e6:.1f} s after it led")
         late = [report for report in found if not report["ok"] and report["begun_us"] > first]
         expect(not late, f"the new master answers, and not these: {late[:3]}")
+
+
+@scenario("5.5.0", timeout_s=120)
+async def traces_of_a_java_producer_are_kept(stage: Stage) -> None:
+    """With `traceTopicEnable=true` a Java producer's hook finds the topic of traces: each message it sent is there."""
+    async with (
+        ours.namesrv(stage.here / "namesrv") as namesrv,
+        ours.broker(stage.here / "ours", namesrv=[namesrv.address], extra={"traceTopicEnable": True}),
+        connect([namesrv.address]) as client,
+    ):
+        await create_topic(stage, namesrv.address, "Traced")
+        async with java.sender(stage.release, stage.here / "send", namesrv=[namesrv.address], topic="Traced",
+                               count=TRACED, trace=True) as sender:
+            sent = await sender.wait_for("sent", lambda found: len(found) == TRACED)
+            wanted, found = {report["id"] for report in sent if report["ok"]}, ""
+            expect(len(wanted) == TRACED, f"not stored: {sent[:3]}")
+            async with client.pull("traces", start=Start.FIRST) as puller:
+                await puller.assign(await client.queues(TRACE))
+                with trio.move_on_after(30):
+                    while any(each not in found for each in wanted):
+                        for message in await puller.poll(timeout_ms=1_000):
+                            found += message.body.decode()
+        missing = [each for each in wanted if each not in found]
+        expect(not missing, f"not traced: {missing[:3]} of {len(wanted)}; the traces: {found[:300]!r}")
+        stage.say(f"{len(wanted)} messages are traced, by {found.count('Pub')} contexts")
 
 
 def answered(found: Sequence[Report], since_us: int = 0) -> list[Report]:

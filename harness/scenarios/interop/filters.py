@@ -8,11 +8,12 @@ from __future__ import annotations
 import trio
 
 from broker.client import Client, ClientError, Message, connect
-from harness.processes import java
+from harness.processes import java, ours
 from harness.processes.errors import StartFailed
 from harness.processes.program import Program
 from harness.scenarios.interop.clients import group_of_three
 from harness.scenarios.interop.scenario import Stage, expect, scenario
+from harness.scenarios.interop.watch import create_topic
 
 TOPIC = "Prices"
 COUNT = 20
@@ -41,6 +42,35 @@ async def received(stage: Stage, program: Program, digits: set[int], count: int,
     stage.say(f"{what}: {len(wanted)} came, of {count}")
 
 
+async def refused(stage: Stage, namesrv: str, sql: str, words: str) -> None:
+    """A Java consumer with this filter does not start, and says so."""
+    try:
+        async with java.receiver(stage.release, stage.here / "refused", namesrv=[namesrv], topic=TOPIC,
+                                 group="refused", sql=sql):
+            pass
+    except StartFailed as failed:
+        expect(words in str(failed), f"a consumer with filter {sql!r} is refused otherwise: {failed}")
+    else:
+        expect(False, f"a consumer with filter {sql!r} starts")
+
+
+@scenario("5.5.0", timeout_s=120)
+async def java_consumers_without_enable_property_filter_are_refused(stage: Stage) -> None:
+    """`enablePropertyFilter=false`: no Java consumer starts that filters by properties; one without a filter does."""
+    async with (
+        ours.namesrv(stage.here / "namesrv") as namesrv,
+        ours.broker(stage.here / "ours", namesrv=[namesrv.address]),
+        connect([namesrv.address]) as client,
+    ):
+        await create_topic(stage, namesrv.address, TOPIC)
+        await send(client, range(COUNT))
+        for sql in ("price > 7", "price >"):  # Java asks for the key before it looks at the filter
+            await refused(stage, namesrv.address, sql, "CODE: 1 ")
+        async with java.receiver(stage.release, stage.here / "all", namesrv=[namesrv.address], topic=TOPIC,
+                                 group="all") as everything:
+            await received(stage, everything, set(range(10)), COUNT, "no filter")
+
+
 @scenario("5.5.0", "5.3.3", timeout_s=300)
 async def java_consumers_filter_across_a_failover_of_our_brokers(stage: Stage) -> None:
     """Two Java groups with SQL92 filters, and one whose filter is none; our master is killed -9 meanwhile."""
@@ -49,14 +79,7 @@ async def java_consumers_filter_across_a_failover_of_our_brokers(stage: Stage) -
         connect([group.namesrv]) as client,
     ):
         await send(client, range(COUNT))
-        try:
-            async with java.receiver(stage.release, stage.here / "bad", namesrv=[group.namesrv], topic=TOPIC,
-                                     group="bad", sql="price >"):
-                pass
-        except StartFailed as refused:
-            expect("CODE: 23" in str(refused), f"a filter that is none is refused otherwise: {refused}")
-        else:
-            expect(False, "a consumer starts whose filter is none")
+        await refused(stage, group.namesrv, "price >", "CODE: 23")
         async with (
             java.receiver(stage.release, stage.here / "high", namesrv=[group.namesrv], topic=TOPIC, group="high",
                           sql="price > 7") as high,

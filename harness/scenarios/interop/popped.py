@@ -60,7 +60,7 @@ class Got:
 
 
 @attrs.frozen
-class PopAsker:
+class RawPopper:
     """Of one broker and one topic, which has one queue."""
 
     client: Client
@@ -131,107 +131,108 @@ class PopAsker:
 # --- what is asked, and what both must say --------------------------------------------------------------------
 
 
-async def late_acknowledgements(asker: PopAsker) -> object:
+async def late_acknowledgements(popper: RawPopper) -> object:
     """P4: the message comes a second time, and both acknowledgements are taken."""
-    await asker.send("late")
-    (first,) = await asker.pop(invisible_ms=1_000)
+    await popper.send("late")
+    (first,) = await popper.pop(invisible_ms=1_000)
     with trio.move_on_after(1 + AGAIN_S):
-        while not (found := await asker.pop(poll_ms=1_000)):
+        while not (found := await popper.pop(poll_ms=1_000)):
             pass
-        return found[0].body, found[0].record.message.reconsume_times, await asker.ack(first), await asker.ack(found[0])
+        second = found[0]
+        return second.body, second.record.message.reconsume_times, await popper.ack(first), await popper.ack(second)
     return "it does not come again"
 
 
-async def wrong_places(asker: PopAsker) -> object:
+async def wrong_places(popper: RawPopper) -> object:
     """P5: a queue that there is not, and an offset beyond the end."""
-    await asker.send("place")
-    (got,) = await asker.pop()
-    return await asker.ack(got, queue_id=9), await asker.ack(got, offset=99), await asker.ack(got, topic="Nowhere")
+    await popper.send("place")
+    (got,) = await popper.pop()
+    return await popper.ack(got, queue_id=9), await popper.ack(got, offset=99), await popper.ack(got, topic="Nowhere")
 
 
-async def waits(asker: PopAsker) -> object:
+async def waits(popper: RawPopper) -> object:
     """P6: nothing to give, and a message that comes meanwhile."""
     began = trio.current_time()
-    answer = await asker.popping(poll_ms=2_000)
+    answer = await popper.popping(poll_ms=2_000)
     took_s = trio.current_time() - began
     found: list[tuple[str, bool]] = []
 
     async def wait() -> None:
-        got = await asker.pop(poll_ms=10_000)
+        got = await popper.pop(poll_ms=10_000)
         found.append((got[0].body, trio.current_time() - sent_at < 0.5))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait)
         await trio.sleep(0.5)
         sent_at = trio.current_time()
-        await asker.send("meanwhile")
+        await popper.send("meanwhile")
     return answer.code, 1.9 <= took_s <= 2.5, found
 
 
-async def beginnings(asker: PopAsker) -> object:
+async def beginnings(popper: RawPopper) -> object:
     """P7: a group that begins with the last message, and one that begins with the first."""
-    await asker.send("0", "1", "2", "3")
-    last = await asker.pop(group="Late", init_mode=FROM_MAX)
-    return [got.body for got in last], [got.body for got in await asker.pop(group="Early")]
+    await popper.send("0", "1", "2", "3")
+    last = await popper.pop(group="Late", init_mode=FROM_MAX)
+    return [got.body for got in last], [got.body for got in await popper.pop(group="Early")]
 
 
-async def acknowledged_together(asker: PopAsker) -> object:
+async def acknowledged_together(popper: RawPopper) -> object:
     """P8: bits 0 and 3 of a batch of five."""
-    await asker.send("0", "1", "2", "3", "4")
-    receipt = (await asker.pop(invisible_ms=3_000))[0].receipt
-    body = BatchAckRequest(asker.broker, [BatchAck(
-        GROUP, asker.topic, receipt.start_offset, 0, receipt.revive_qid, receipt.pop_time_ms, receipt.invisible_ms,
+    await popper.send("0", "1", "2", "3", "4")
+    receipt = (await popper.pop(invisible_ms=3_000))[0].receipt
+    body = BatchAckRequest(popper.broker, [BatchAck(
+        GROUP, popper.topic, receipt.start_offset, 0, receipt.revive_qid, receipt.pop_time_ms, receipt.invisible_ms,
         bits_of([0, 3]))])
-    answer = await asker.ask(RequestCode.BATCH_ACK_MESSAGE, body=body.to_json())
-    empty = await asker.ask(RequestCode.BATCH_ACK_MESSAGE, body=BatchAckRequest(asker.broker).to_json())
-    return answer.code, empty.code, await asker.back(3 + AGAIN_S)
+    answer = await popper.ask(RequestCode.BATCH_ACK_MESSAGE, body=body.to_json())
+    empty = await popper.ask(RequestCode.BATCH_ACK_MESSAGE, body=BatchAckRequest(popper.broker).to_json())
+    return answer.code, empty.code, await popper.back(3 + AGAIN_S)
 
 
-async def other_times(asker: PopAsker) -> object:
+async def other_times(popper: RawPopper) -> object:
     """P9: another time twice in a row, by the receipt that was returned; then it comes back once."""
-    await asker.send("longer")
-    (got,) = await asker.pop(invisible_ms=5_000)
-    again = await asker.change(await asker.change(got, 5_000), 5_000)
-    return again.receipt.revive_qid == got.receipt.revive_qid, await asker.back(5 + AGAIN_S + QUIET_S)
+    await popper.send("longer")
+    (got,) = await popper.pop(invisible_ms=5_000)
+    again = await popper.change(await popper.change(got, 5_000), 5_000)
+    return again.receipt.revive_qid == got.receipt.revive_qid, await popper.back(5 + AGAIN_S + QUIET_S)
 
 
-async def order(asker: PopAsker) -> object:
+async def order(popper: RawPopper) -> object:
     """P10: nothing more until all of a batch is done with, but for the same attempt."""
-    await asker.send("0", "1", "2")
-    batch = await asker.pop(order=True, attempt_id="one", count=2)
-    second = await asker.pop(order=True, attempt_id="two")
-    again = await asker.pop(order=True, attempt_id="one", count=2)
-    codes = [await asker.ack(again[0])]
-    third = await asker.pop(order=True, attempt_id="two")
-    codes += [await asker.ack(again[1]), await asker.ack(again[1], offset=2)]
-    last = await asker.pop(order=True, attempt_id="two")
+    await popper.send("0", "1", "2")
+    batch = await popper.pop(order=True, attempt_id="one", count=2)
+    second = await popper.pop(order=True, attempt_id="two")
+    again = await popper.pop(order=True, attempt_id="one", count=2)
+    codes = [await popper.ack(again[0])]
+    third = await popper.pop(order=True, attempt_id="two")
+    codes += [await popper.ack(again[1]), await popper.ack(again[1], offset=2)]
+    last = await popper.pop(order=True, attempt_id="two")
     return [[got.body for got in each] for each in (batch, second, again, third, last)], codes
 
 
-async def hashes(asker: PopAsker) -> object:
+async def hashes(popper: RawPopper) -> object:
     """P12: by its hash alone one tag is another one; the client tells them apart."""
     for body, tags in (("wanted", SAME_HASH[0]), ("alike", SAME_HASH[1]), ("other", "Cc")):
-        await asker.send(body, tags=tags)
-    found = await asker.pop(exp=SAME_HASH[0], exp_type="TAG")
+        await popper.send(body, tags=tags)
+    found = await popper.pop(exp=SAME_HASH[0], exp_type="TAG")
     return [(got.body, property_of(got.record.message.properties, b"TAGS")) for got in found]
 
 
-async def too_many(asker: PopAsker) -> object:
+async def too_many(popper: RawPopper) -> object:
     """P13: more messages than one checkpoint has bits for."""
-    answer = await asker.popping(count=33)
-    return answer.code, (await asker.popping(count=32)).code
+    answer = await popper.popping(count=33)
+    return answer.code, (await popper.popping(count=32)).code
 
 
-async def deleted(asker: PopAsker) -> object:
+async def deleted(popper: RawPopper) -> object:
     """P14: a topic goes with messages out; what came behind them comes back all the same."""
-    gone = attrs.evolve(asker, topic=f"{asker.topic}Gone")
+    gone = attrs.evolve(popper, topic=f"{popper.topic}Gone")
     await make(gone)
     await gone.send("gone")
     await gone.pop(invisible_ms=2_000)
-    await asker.send("stays")
-    await asker.pop(invisible_ms=4_000)
+    await popper.send("stays")
+    await popper.pop(invisible_ms=4_000)
     answer = await gone.client.call(gone.address, _named(RequestCode.DELETE_TOPIC_IN_BROKER, gone.topic), 10_000)
-    return answer.code, await asker.back(4 + AGAIN_S + QUIET_S)
+    return answer.code, await popper.back(4 + AGAIN_S + QUIET_S)
 
 
 def _named(code: int, topic: str) -> Command:
@@ -240,7 +241,7 @@ def _named(code: int, topic: str) -> Command:
     return made
 
 
-Point = Callable[[PopAsker], Awaitable[object]]
+Point = Callable[[RawPopper], Awaitable[object]]
 POINTS: Final[tuple[tuple[Point, object], ...]] = (
     (late_acknowledgements, ("late", 1, 0, 0)),
     (wrong_places, (13, 208, 17)),
@@ -256,11 +257,11 @@ POINTS: Final[tuple[tuple[Point, object], ...]] = (
 """Each with what both brokers must say."""
 
 
-async def make(asker: PopAsker) -> None:
+async def make(popper: RawPopper) -> None:
     """Its topic, with one queue."""
-    config = TopicConfig(asker.topic, 1, 1, 6)
-    answer = await asker.client.call(asker.address, _topic(config), 10_000)
-    expect(answer.code == ResponseCode.SUCCESS, f"{asker.broker} makes no topic: {answer}")
+    config = TopicConfig(popper.topic, 1, 1, 6)
+    answer = await popper.client.call(popper.address, _topic(config), 10_000)
+    expect(answer.code == ResponseCode.SUCCESS, f"{popper.broker} makes no topic: {answer}")
 
 
 def _topic(config: TopicConfig) -> Command:
@@ -277,9 +278,9 @@ async def both_brokers_say_the_same_to_who_pops(stage: Stage) -> None:
     """Late and wrong acknowledgements, waits, beginnings, batches, other times, order, tags: as Java's broker says."""
     said: dict[str, dict[str, object]] = {"java": {}, "ours": {}}
 
-    async def one(point: Point, asker: PopAsker, whose: str) -> None:
-        await make(asker)
-        said[whose][point.__name__] = await point(asker)
+    async def one(point: Point, popper: RawPopper, whose: str) -> None:
+        await make(popper)
+        said[whose][point.__name__] = await point(popper)
 
     async with (
         open_client() as client,
@@ -292,7 +293,7 @@ async def both_brokers_say_the_same_to_who_pops(stage: Stage) -> None:
         for point, _ in POINTS:
             topic = "".join(word.title() for word in point.__name__.split("_"))
             for whose, broker in (("java", theirs), ("ours", mine)):
-                nursery.start_soon(partial(one, point, PopAsker(client, broker.address, whose, topic), whose))
+                nursery.start_soon(partial(one, point, RawPopper(client, broker.address, whose, topic), whose))
     wrong = []
     for point, wanted in POINTS:
         stage.say(f"{point.__name__}: {wanted}")

@@ -26,7 +26,9 @@ from remoting.command import request
 from remoting.config import ClientConfig
 
 COUNT = 1_000
+MANY = 10_000
 INVISIBLE_MS = 15_000
+REFUSED_S = 20
 REVIVED_S = 7
 """Behind its invisible time a message comes again within so long."""
 SLACK_S = 5
@@ -40,10 +42,10 @@ class Poppers:
     stage: Stage
     namesrv: str
 
-    def __call__(self, name: str, topic: str, *, refuse: int = 0, hold_ms: int = 0,
+    def __call__(self, name: str, topic: str, *, group: str = "", refuse: int = 0, hold_ms: int = 0,
                  invisible_ms: int = 60_000) -> AbstractAsyncContextManager[Program]:
         return java.popper(
-            self.stage.release, self.stage.here / name, namesrv=[self.namesrv], topic=topic, group=f"G{topic}",
+            self.stage.release, self.stage.here / name, namesrv=[self.namesrv], topic=topic, group=group or f"G{topic}",
             refuse=refuse, hold_ms=hold_ms, invisible_ms=invisible_ms)
 
 
@@ -99,9 +101,9 @@ async def java_push_consumers_pop_from_our_brokers(stage: Stage) -> None:
             await to_pop(stage, where, topic, f"G{topic}")
         async with popper("p1", "Plain") as one, popper("p2", "Plain") as two, popper("p3", "Plain") as three:
             async with java.sender(
-                    stage.release, stage.here / "send", namesrv=[where], topic="Plain", count=COUNT,
+                    stage.release, stage.here / "send", namesrv=[where], topic="Plain", count=MANY,
                     interval_ms=1) as sender:
-                wanted = await acknowledged(sender, COUNT)
+                wanted = await acknowledged(sender, MANY)
             await all_received((one, two, three), wanted, "three that pop")
             at = trio.current_time()
             shares = [len(each.reports("received")) for each in (one, two, three)]
@@ -174,6 +176,30 @@ async def java_push_consumers_pop_across_a_failover_of_our_brokers(stage: Stage)
             await trio.sleep(INVISIBLE_MS / 1e3 + REVIVED_S + SLACK_S)
             expect(sum(counted((one, two)).values()) == before, "what is acknowledged comes no more")
             stage.say(f"{len(wanted)} stored, {len(got)} received, {before - len(got)} again")
+
+
+@scenario("5.5.0", timeout_s=300)
+async def popped_messages_outlive_a_store_that_refuses_writes(stage: Stage) -> None:
+    """Too few replicas for 20 s, while messages of a killed Java consumer come due: all of them come to another one."""
+    async with group_of_three(stage) as group:
+        await to_pop(stage, group.namesrv, "Shop", "G")
+        async with java.sender(stage.release, stage.here / "send", namesrv=[group.namesrv], topic="Shop", count=32,
+                               interval_ms=1) as sender:
+            wanted = await acknowledged(sender, 32)
+        popper = Poppers(stage, group.namesrv)
+        async with popper("p1", "Shop", group="G", invisible_ms=INVISIBLE_MS, hold_ms=600_000) as holder:
+            await holder.wait_for("received", lambda found: len(found) >= 16)
+            await holder.kill()
+        state = await group.in_sync(3, "before the slaves go")
+        slaves = [broker for broker in group.brokers if broker.announced != state.master_address]
+        for slave in slaves:
+            await slave.kill()
+        await trio.sleep(INVISIBLE_MS / 1e3 + REFUSED_S)
+        for slave in slaves:
+            await slave.start()
+        async with popper("p2", "Shop", group="G", invisible_ms=INVISIBLE_MS) as other:
+            await all_received((other,), wanted, "due while nothing could be stored", timeout_s=PATIENCE_S)
+            stage.say(f"{len(wanted)} messages came, {counted((other,)).total() - len(wanted)} of them again")
 
 
 async def _modes_are_copied(stage: Stage, addresses: Sequence[str]) -> None:

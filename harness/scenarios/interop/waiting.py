@@ -1,4 +1,4 @@
-"""Timers and halves that wait while the mastership goes from ours to Java's or back, or a store does.
+"""Timers, halves and popped messages that wait while the mastership goes from ours to Java's or back, or a store does.
 
 It starts brokers of both kinds and unmodified Java clients, reads the checkpoints that slaves keep of timers, and kills
 masters with -9.
@@ -21,19 +21,30 @@ from harness.processes import java, ours
 from harness.processes.broker import Broker
 from harness.processes.java.settings import COMMITLOG_FILE_BYTES, Value
 from harness.processes.program import Program, Report
-from harness.scenarios.interop.ha import ALL_ACK, mixed, seen, topic_everywhere
+from harness.scenarios.interop.ha import ALL_ACK, GROUP, mixed, seen, topic_everywhere
+from harness.scenarios.interop.popped import AGAIN_S, RawPopper
 from harness.scenarios.interop.scenario import Lost, Stage, expect, scenario
 from harness.scenarios.interop.transactions import committed
 from harness.scenarios.interop.watch import create_topic
+from remoting.client import open_client
+from remoting.codes import ResponseCode
 
-LATER, PAIRS = "Later", "Pairs"
+LATER, PAIRS, POPPED = "Later", "Pairs", "Popped"
 WAITS: dict[str, Value] = {
     "timerWheelEnable": True, "mappedFileSizeTimerLog": 1 << 20, "recallMessageEnable": True,
     "transactionTimeOut": 1_000, "transactionCheckInterval": 6_000}
 """A Java broker notes decisions 3 s after them: one that asked sooner would deliver twice."""
+SIZES: dict[str, Value] = {
+    "mappedFileSizeCommitLog": COMMITLOG_FILE_BYTES, "mappedFileSizeConsumeQueue": 20 * 3_000,
+    "maxHashSlotNum": 10_000, "maxIndexNum": 40_000}
+"""As the harness has them of Java's brokers."""
 PLANS = ("COMMIT", "ROLLBACK", "UNKNOW/COMMIT", "UNKNOW/ROLLBACK", "UNKNOW/UNKNOW/COMMIT")
 FAR_MS = 25_000
 PATIENCE_S = 120.0
+OUT_MS = 40_000
+"""Invisible time of what is out with nobody."""
+COPIED_S = 15
+"""A Java slave copies offsets every 10 s."""
 
 
 @attrs.frozen
@@ -196,12 +207,9 @@ async def our_slave_of_a_java_master_takes_over_timers_and_halves(stage: Stage) 
 async def a_store_with_timers_and_halves_passes_to_java_and_back(stage: Stage) -> None:
     """Killed -9 with timers and halves that wait, ours leaves its store to Java's, and that one to ours again."""
     here = stage.here / "store"
-    sizes: dict[str, Value] = {
-        "mappedFileSizeCommitLog": COMMITLOG_FILE_BYTES, "mappedFileSizeConsumeQueue": 20 * 3_000,
-        "maxHashSlotNum": 10_000, "maxIndexNum": 40_000}
     slow: dict[str, Value] = {**WAITS, "transactionTimeOut": 20_000}
     async with ours.namesrv(stage.here / "namesrv") as namesrv:
-        async with ours.broker(here, namesrv=[namesrv.address], extra={**slow, **sizes}) as broker:
+        async with ours.broker(here, namesrv=[namesrv.address], extra={**slow, **SIZES}) as broker:
             for topic in (LATER, PAIRS):
                 await create_topic(stage, namesrv.address, topic)
             async with clients(stage, namesrv.address) as made:
@@ -217,6 +225,85 @@ async def a_store_with_timers_and_halves_passes_to_java_and_back(stage: Stage) -
                             await made.timer(f"javas{number}", FAR_MS)
                         async with transacting(made, "to-ours", plans, 10) as second:
                             await other.kill()
-                            async with ours.broker(here, namesrv=[namesrv.address], extra={**slow, **sizes}):
+                            async with ours.broker(here, namesrv=[namesrv.address], extra={**slow, **SIZES}):
                                 await made.come("Java's to ours")
                                 await made.decided("Java's to ours", first, second)
+
+
+# --- popped messages ------------------------------------------------------------------------------------------
+
+
+async def out(popper: RawPopper, name: str) -> set[str]:
+    """Ten are popped, three of them acknowledged; those that are to come back."""
+    await popper.send(*(f"{name}{number}" for number in range(10)))
+    found = await popper.pop(invisible_ms=OUT_MS)
+    expect(len(found) == 10, f"{name}: {len(found)} of 10 are given")
+    for got in found[:3]:
+        code = await popper.ack(got)
+        expect(code == ResponseCode.SUCCESS, f"{name}: an acknowledgement is answered with {code}")
+    return {got.body for got in found[3:]}
+
+
+async def come_back(stage: Stage, popper: RawPopper, wanted: set[str], what: str) -> None:
+    """These come back, and no others."""
+    with trio.fail_after(60):
+        while (await popper.popping(group="Probe", count=1)).code not in (
+                ResponseCode.SUCCESS, ResponseCode.POLLING_TIMEOUT):
+            await trio.sleep(0.5)
+    found = Counter(await popper.back(OUT_MS / 1e3 + AGAIN_S))
+    if wanted - found.keys():
+        raise Lost(f"{what}: not acknowledged, and did not come back: {sorted(wanted - found.keys())}")
+    expect(found.keys() == wanted, f"{what}: acknowledged, and came back: {sorted(found.keys() - wanted)}")
+    stage.say(f"{what}: {len(wanted)} came back, {found.total() - len(found)} of them again")
+
+
+async def _checkpoints_switch(stage: Stage, kinds: str) -> None:
+    async with (
+        mixed(stage, kinds, ALL_ACK | WAITS) as (controllers, namesrv, (first, second)),
+        open_client() as client,
+    ):
+        await first.start()
+        await seen(stage, controllers, lambda state: state.master_address == first.announced, "the first is master")
+        await create_topic(stage, namesrv, POPPED)
+        await second.start()
+        await seen(stage, controllers, lambda state: len(state.in_sync) == 2, "both in sync")
+        await topic_everywhere((first, second), POPPED)
+        popper = RawPopper(client, first.announced, GROUP, POPPED)
+        wanted = await out(popper, "out")
+        await trio.sleep(COPIED_S)
+        await first.kill()
+        await seen(stage, controllers, lambda state: state.master_address == second.announced, "the second is master")
+        await come_back(stage, attrs.evolve(popper, address=second.announced), wanted, "switched")
+
+
+@scenario("5.5.0", timeout_s=300)
+async def a_java_slave_of_our_master_takes_over_open_checkpoints(stage: Stage) -> None:
+    """Popped at our master, which is killed: a Java slave leads, and brings back what nobody acknowledged, no more."""
+    await _checkpoints_switch(stage, "oj")
+
+
+@scenario("5.5.0", timeout_s=300)
+async def our_slave_of_a_java_master_takes_over_open_checkpoints(stage: Stage) -> None:
+    """Popped at a Java master, which is killed: our slave leads, and brings back what nobody acknowledged, no more."""
+    await _checkpoints_switch(stage, "jo")
+
+
+@scenario("5.5.0", timeout_s=400)
+async def a_store_with_open_checkpoints_passes_to_java_and_back(stage: Stage) -> None:
+    """Killed -9 with popped messages out, ours leaves its store to Java's, and that one to ours again."""
+    here = stage.here / "store"
+    async with ours.namesrv(stage.here / "namesrv") as namesrv, open_client() as client:
+        async with ours.broker(here, namesrv=[namesrv.address], extra={**WAITS, **SIZES}) as broker:
+            await create_topic(stage, namesrv.address, POPPED)
+            popper = RawPopper(client, broker.announced, GROUP, POPPED)
+            first = await out(popper, "ours")
+            await trio.sleep(COPIED_S)  # offsets are on disk by then
+            await broker.kill()
+            async with java.broker(stage.release, here, namesrv=[namesrv.address], extra=WAITS) as other:
+                theirs = attrs.evolve(popper, address=other.announced)
+                await come_back(stage, theirs, first, "ours to Java's")
+                second = await out(theirs, "javas")
+                await trio.sleep(COPIED_S)
+                await other.kill()
+                async with ours.broker(here, namesrv=[namesrv.address], extra={**WAITS, **SIZES}) as last:
+                    await come_back(stage, attrs.evolve(popper, address=last.announced), second, "Java's to ours")

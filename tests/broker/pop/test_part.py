@@ -16,6 +16,7 @@ from broker.pop.part import PopPart
 from broker.store.files import MemoryFile
 from broker.topics.names import pop_retry_topic
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, new_master, three, until
+from remoting.bodies.popping import BatchAck, BatchAckRequest, bits_of
 from remoting.client import open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
@@ -192,6 +193,40 @@ async def test_what_is_counted(autojump_clock: MockClock) -> None:
             "rocketmq_pop_revive_in_message_totalCK": "3.0", "rocketmq_pop_revive_in_message_totalACK": "2.0",
             "broker_pop_messages_total": "5.0", "broker_pop_acked_total": "1.0", "broker_pop_changed_total": "1.0",
             "rocketmq_pop_offset_buffer_size": "0.0", "broker_pop_waiting": "0.0"}.items()
+
+
+async def test_how_far_behind_a_group_is(autojump_clock: MockClock) -> None:
+    """By Java's names: what is out, what was not given yet, both together, and since when it waits."""
+    async with cluster() as made:
+        node = await made.node()
+
+        def figures(topic: str = "T") -> list[int]:
+            page = BrokerMetrics(node.broker).exposition().decode()
+            labels = rf'{{.*consumer_group="G",.*topic="{re.escape(topic)}".*}} (\S+)$'
+            return [int(float(re.findall(f"^rocketmq_consumer_{name}{labels}", page, re.MULTILINE)[0]))
+                    for name in ("inflight_messages", "ready_messages", "lag_messages", "lag_latency",
+                                 "queueing_latency")]
+
+        popper = Popper(made)
+        for number in range(6):
+            await made.send(node.address, b"%d" % number)
+        one, two, three, _ = await popper.pop(node, queue=0, count=4, invisible_ms=5_000)
+        await settled(node)
+        await trio.sleep(2)
+        *counts, first_ms, next_ms = figures()
+        assert counts == [4, 2, 6] and first_ms == next_ms and 2_000 <= first_ms < 2_500
+        assert (await popper.ack(node, one)).code == ResponseCode.SUCCESS
+        receipt = two.receipt
+        body = BatchAckRequest("a", [BatchAck("G", "T", receipt.start_offset, 0, receipt.revive_qid,
+                                              receipt.pop_time_ms, receipt.invisible_ms, bits_of([1]))])
+        assert (await made.ask(node.address, RequestCode.BATCH_ACK_MESSAGE, body=body.to_json())).code == 0
+        assert figures()[:3] == [2, 2, 4]
+        await trio.sleep(12)
+        assert figures()[:3] == [0, 2, 2], "two came back: they are of the retry topic now"
+        again = await popper.pop(node)
+        assert {each.body for each in again} >= {b"2", b"3"} and three.body == b"2"
+        await settled(node)
+        assert figures("%RETRY%G_T")[:3] == [2, 0, 2]
 
 
 async def test_a_broker_pops_over_a_real_socket_and_disk(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
@@ -25,11 +26,12 @@ import org.apache.rocketmq.common.message.MessageExt;
 /**
  * Puts load on any number of clusters, one after the other, as lines of standard input say; one line of JSON for each.
  *
- * send NAMESRV TOPIC THREADS BATCH BODY_BYTES SECONDS MESSAGES [FIRST_MS PER_SECOND]: each thread sends one request after
- * the other, for so long and at most so many messages (0: any number); with FIRST_MS they are timers, the first one due
- * then, the others at that rate behind it. transact, with the same words: messages in transactions that are committed.
- * consume NAMESRV TOPIC GROUP MESSAGES SECONDS: a new group, from the
- * first offset until it has so many; SECONDS is its patience.
+ * send NAMESRV TOPIC THREADS BATCH BODY_BYTES SECONDS MESSAGES [FIRST_MS PER_SECOND | NAME]: each thread sends one
+ * request after the other, for so long and at most so many messages (0: any number); with FIRST_MS they are timers, the
+ * first one due then, the others at that rate behind it; with NAME each has a property of that name, 0 to 99 in turn.
+ * transact, with the same words: messages in transactions that are committed.
+ * consume NAMESRV TOPIC GROUP MESSAGES SECONDS [SQL]: a new group, from the first offset until it has so many;
+ * SECONDS is its patience, SQL its filter, without blanks. pop, ask: as Waits says.
  *
  * Threads and clients are of one process, so all clusters meet the same warmed-up client. The end of standard input ends
  * it.
@@ -44,10 +46,14 @@ public final class Load {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.trim().split(" ");
             try {
-                if (!words[0].equals("consume")) {
-                    send(words).print();
-                } else {
+                if (words[0].equals("consume")) {
                     consume(words).print();
+                } else if (words[0].equals("pop")) {
+                    Waits.pop(words).print();
+                } else if (words[0].equals("ask")) {
+                    Waits.ask(words).print();
+                } else {
+                    send(words).print();
                 }
             } catch (Exception failure) {
                 Line.of("load").failed(failure).print();
@@ -103,7 +109,9 @@ public final class Load {
             return producer.send(batch(words[2], body, batch));
         }
         Message message = new Message(words[2], body);
-        if (words.length > 8) {
+        if (words.length == 9) {
+            message.putUserProperty(words[8], Long.toString(number % 100));
+        } else if (words.length > 9) {
             message.setDeliverTimeMs(Long.parseLong(words[8]) + (long) (number * 1e3 / Double.parseDouble(words[9])));
         }
         return producer.send(message);
@@ -180,7 +188,7 @@ public final class Load {
         return messages;
     }
 
-    private static double at(long[] sorted, double share) {
+    static double at(long[] sorted, double share) {
         return sorted.length == 0 ? 0 : sorted[Math.min((int) (sorted.length * share), sorted.length - 1)] / 1e3;
     }
 
@@ -193,7 +201,11 @@ public final class Load {
         consumer.setNamesrvAddr(words[1]);
         consumer.setInstanceName(words[3]);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.subscribe(words[2], "*");
+        if (words.length > 6) {
+            consumer.subscribe(words[2], MessageSelector.bySql(words[6]));
+        } else {
+            consumer.subscribe(words[2], "*");
+        }
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             first.compareAndSet(0, System.nanoTime());
             if (got.addAndGet(messages.size()) >= wanted) {

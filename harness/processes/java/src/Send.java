@@ -7,7 +7,8 @@ import org.apache.rocketmq.common.message.Message;
 /**
  * Sends numbered messages one after the other and prints a line for each: when it was sent, when the answer came, and
  * what it was; its id tells which broker stored it, and where. Settings: namesrv, topic, group, count (0: without
- * end), interval_ms, timeout_ms, retries, body_bytes.
+ * end), interval_ms, timeout_ms, retries, body_bytes, trace (of each message what became of it is sent to the topic of
+ * traces).
  */
 public final class Send {
     public static void main(String[] args) throws Exception {
@@ -15,7 +16,8 @@ public final class Send {
         long count = Long.getLong("count", 0);
         long interval = Long.getLong("interval_ms", 20);
         int bodyBytes = Integer.getInteger("body_bytes", 64);
-        DefaultMQProducer producer = new DefaultMQProducer(System.getProperty("group", "sender"));
+        DefaultMQProducer producer =
+            new DefaultMQProducer(System.getProperty("group", "sender"), Boolean.getBoolean("trace"), null);
         producer.setNamesrvAddr(Line.need("namesrv"));
         producer.setSendMsgTimeout(Integer.getInteger("timeout_ms", 3000));
         producer.setRetryTimesWhenSendFailed(Integer.getInteger("retries", 2));
