@@ -10,13 +10,13 @@ from functools import cache
 from tests.harness.planting import Planted
 from tests.harness.simulation.brokers import mutants as of_brokers
 from tests.harness.simulation.controllers import mutants as of_controllers
-from tests.promises import consuming, controller, durability, guarantees, replication
+from tests.promises import consuming, controller, durability, guarantees, popping, replication
 from tests.promises.pages import ROOT, Unit, units
 from tests.promises.table import SIMULATORS, Page, Promise
 from tests.raft.bugs.run_mutants import collect, labelled
 
 PAGE = ROOT / "docs/reference/promises.md"
-PAGES = (guarantees.PAGE, durability.PAGE, controller.PAGE, consuming.PAGE, replication.PAGE)
+PAGES = (guarantees.PAGE, durability.PAGE, controller.PAGE, consuming.PAGE, popping.PAGE, replication.PAGE)
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 """Links lead from another folder: their words alone are shown."""
 MOST_NAMED = 3

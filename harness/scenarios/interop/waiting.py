@@ -276,13 +276,13 @@ async def _checkpoints_switch(stage: Stage, kinds: str) -> None:
         await come_back(stage, attrs.evolve(popper, address=second.announced), wanted, "switched")
 
 
-@scenario("5.5.0", timeout_s=300)
+@scenario("5.5.0", timeout_s=420)
 async def a_java_slave_of_our_master_takes_over_open_checkpoints(stage: Stage) -> None:
     """Popped at our master, which is killed: a Java slave leads, and brings back what nobody acknowledged, no more."""
     await _checkpoints_switch(stage, "oj")
 
 
-@scenario("5.5.0", timeout_s=300)
+@scenario("5.5.0", timeout_s=420)
 async def our_slave_of_a_java_master_takes_over_open_checkpoints(stage: Stage) -> None:
     """Popped at a Java master, which is killed: our slave leads, and brings back what nobody acknowledged, no more."""
     await _checkpoints_switch(stage, "jo")
