@@ -17,6 +17,7 @@ from broker.pop.order import Change, Ignored, OrderKey
 from broker.pop.orderlog import PATH, OrderLog, OrderPart
 from broker.pop.part import PopPart
 from broker.puts import PutResult
+from broker.query.part import QueriesPart
 from broker.store.files import write_whole
 from harness.simulation.worlds.brokers import (
     Cluster,
@@ -88,7 +89,7 @@ async def test_the_next_master_knows_what_is_out_and_what_of_it_is_done(autojump
 
 async def test_a_reign_of_another_kind_of_broker_voids_what_was_out_before(autojump_clock: MockClock) -> None:
     """A broker without the part stands for Java's: it gives what it likes, and says nothing of it."""
-    plain = tuple(kind for kind in PARTS if kind not in (OrderPart, PopPart))
+    plain = tuple(kind for kind in PARTS if kind not in (OrderPart, PopPart, QueriesPart))
     async with cluster(controllers=3) as made:
         ours = await made.node(**controlled())
         await until(lambda: ours.serves and log_of(ours).ready)
