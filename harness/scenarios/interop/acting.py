@@ -6,19 +6,19 @@ It starts our name server, two groups of our brokers, and a Java program that se
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 import attrs
 
 from harness.processes import java, ours
 from harness.processes.broker import Broker
 from harness.processes.java.settings import Value
-from harness.scenarios.interop.ha import topic_everywhere
+from harness.scenarios.interop.ha import FILES, topic_everywhere
 from harness.scenarios.interop.scenario import Stage, scenario
 from harness.scenarios.interop.waiting import FAR_MS, LATER, Clients, followed
 from harness.scenarios.interop.watch import create_topic
 
-ACTING: dict[str, object] = {"enableSlaveActingMaster": True, "enableRemoteEscape": True, "totalReplicas": 2}
+ACTING: dict[str, Value] = {"enableSlaveActingMaster": True, "enableRemoteEscape": True, "totalReplicas": 2}
 SHOWS: dict[str, Value] = {"supportActingMaster": True}
 FAR = 10
 
@@ -34,9 +34,17 @@ class Groups:
 
 
 @asynccontextmanager
-async def groups(stage: Stage, *, with_java: bool = False) -> AsyncIterator[Groups]:
+async def groups(stage: Stage, *, with_java: bool = False, javas: int | None = None) -> AsyncIterator[Groups]:
     """Up, with the topic at both masters, which Java's tool made, and at the slave; ``with_java``: and a Java name
-    server beside ours."""
+    server beside ours; ``javas``: the id of the member of group a that is Java's."""
+    def member(number: int) -> AbstractAsyncContextManager[Broker]:
+        extra = {**ACTING, "brokerId": number, "brokerRole": "SLAVE" if number else "ASYNC_MASTER"}
+        if number == javas:
+            return java.broker(stage.release, stage.here / f"a{number}", group="a", namesrv=at, start=not number,
+                               extra={**FILES, **extra, "timerWheelEnable": True})
+        return ours.broker(stage.here / f"a{number}", "a", namesrv=at, start=not number, extra={
+            **(FILES if javas is not None else {}), **extra})
+
     async with AsyncExitStack() as stack:
         at = [(await stack.enter_async_context(ours.namesrv(stage.here / "namesrv", extra=SHOWS))).address]
         if with_java:
@@ -44,9 +52,8 @@ async def groups(stage: Stage, *, with_java: bool = False) -> AsyncIterator[Grou
                 stage.release, stage.here / "java-namesrv", extra=SHOWS))).address)
         async with (
             ours.broker(stage.here / "b0", "b", namesrv=at) as other,
-            ours.broker(stage.here / "a0", "a", namesrv=at, extra=ACTING) as master,
-            ours.broker(stage.here / "a1", "a", namesrv=at, start=False, extra={
-                **ACTING, "brokerId": 1, "brokerRole": "SLAVE"}) as slave,
+            member(0) as master,
+            member(1) as slave,
         ):
             await create_topic(stage, at[0], LATER)
             await topic_everywhere((master, other), LATER)
@@ -86,4 +93,18 @@ async def java_timers_go_on_while_our_master_is_away(stage: Stage) -> None:
 async def a_java_name_server_and_ours_say_that_our_master_is_away(stage: Stage) -> None:
     """The same, where one of two name servers is Java's: more than half of them are both."""
     async with groups(stage, with_java=True) as up:
+        await _away(stage, up)
+
+
+@scenario("5.5.0", timeout_s=300)
+async def our_slave_acts_for_a_java_master(stage: Stage) -> None:
+    """A Java master is killed -9: our slave delivers its timers at another group's master; then it comes back."""
+    async with groups(stage, javas=0) as up:
+        await _away(stage, up)
+
+
+@scenario("5.5.0", timeout_s=300)
+async def a_java_slave_acts_for_our_master(stage: Stage) -> None:
+    """Our master is killed -9: a Java slave delivers its timers at another group's master; then it comes back."""
+    async with groups(stage, javas=1) as up:
         await _away(stage, up)
