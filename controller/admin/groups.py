@@ -146,7 +146,7 @@ async def clean(admin: Admin, options: argparse.Namespace) -> Said:
     await admin.ask(active, RequestCode.CLEAN_BROKER_DATA, CleanBrokerDataRequest(
         options.brokerName, options.clusterName, options.brokerControllerIdsToClean, options.cleanLivingBroker))
     which = options.brokerControllerIdsToClean or "all"
-    return Said([f"clear broker {options.brokerName} metadata from controller success! (ids: {which})"],
+    return Said([f"clear broker {options.brokerName} metadata from controller success!"],
                 {"brokerName": options.brokerName, "cleaned": which})
 
 

@@ -93,5 +93,18 @@ async def broker(
             yield process
 
 
+@asynccontextmanager
+async def container(directory: Path, *, namesrv: Sequence[str] = ()) -> AsyncIterator[Handle]:
+    """A container without brokers: ``mqadmin addBroker`` gives it some, and who gave them takes them away."""
+    directory = directory.absolute()
+    with reserved(FAST_PORT) as port:
+        settings = {"bindAddress": HOST, "listenPort": port, "namesrvAddr": ";".join(namesrv),
+                    "containerStorePath": directory / "kept"}
+        process = Handle("our container", directory, _command("broker.container.cli", settings), f"{HOST}:{port}",
+                         "container boot success")
+        async with running(process):
+            yield process
+
+
 def addresses(processes: Sequence[Handle]) -> list[str]:
     return [process.address for process in processes]

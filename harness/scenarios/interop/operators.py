@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 import trio
 
-from harness.processes import java
+from harness.processes import java, ours
+from harness.processes.broker import FAST_PORT, HA_PORT
+from harness.processes.ours import HOST
+from harness.processes.ports import reserved
 from harness.scenarios.interop.failover import GROUP
 from harness.scenarios.interop.scenario import Stage, expect, scenario
 from harness.scenarios.interop.tools import both, java_servers, our_mqadmin, our_servers
 from harness.scenarios.interop.watch import create_topic
+from remoting import properties
 
 TOPIC = "Orders"
 READERS = "readers"
@@ -82,6 +87,55 @@ async def clients_and_upkeep(stage: Stage, namesrv: str, broker: str) -> None:
         ("exportMetadata", *at, "-t", "-f", "{folder}"), ("exportMetadata", *everywhere, "-f", "{folder}"),
         ("exportConfigs", *everywhere, "-f", "{folder}"), ("exportMetrics", *everywhere, "-f", "{folder}"),
     ))
+
+
+async def containers(stage: Stage, namesrv: str, container: str) -> None:
+    """A broker of a container comes and goes."""
+    with ExitStack() as stack:
+        for name in ("java", "ours"):
+            port = stack.enter_context(reserved(FAST_PORT, HA_PORT))
+            (stage.here / name).mkdir()
+            (stage.here / name / "broker.conf").write_text(properties.encode({
+                "brokerName": name, "brokerIP1": HOST, "bindAddress": HOST, "listenPort": str(port),
+                "namesrvAddr": namesrv, "storePathRootDir": str(stage.here / name / "store")}))
+        await both(stage, (
+            ("addBroker", "-c", container, "-b", "{folder}/broker.conf"),
+            ("removeBroker", "-c", container, "-b", "DefaultCluster:{tool}:0")))
+
+
+async def a_member(stage: Stage, namesrv: str) -> None:
+    """What a consumer says of itself."""
+    await create_topic(stage, namesrv, TOPIC)
+    async with java.receiver(stage.release, stage.here / "receiver", namesrv=[namesrv], topic=TOPIC, group=READERS):
+        with trio.fail_after(120):
+            while (run := await our_mqadmin("consumerConnection", "-n", namesrv, "-g", READERS, "--json")).exit_code:
+                await trio.sleep(0.5)
+        (member,) = json.loads(run.stdout)["members"]
+        await _both(stage, namesrv, (("consumerStatus", "-g", READERS, "-i", member["clientId"]),))
+
+
+@scenario("5.5.0", timeout_s=400)
+async def both_tools_say_the_same_of_a_consumer(stage: Stage) -> None:
+    """What a Java consumer says of itself through our broker, to both tools: equal after masking numbers."""
+    async with our_servers(stage) as (namesrv, _):
+        await a_member(stage, namesrv)
+
+
+@scenario("5.5.0", timeout_s=400)
+async def both_tools_say_the_same_of_a_consumer_of_java(stage: Stage) -> None:
+    """The same through a Java broker and a Java name server."""
+    async with java_servers(stage) as (namesrv, _):
+        await a_member(stage, namesrv)
+
+
+@scenario("5.5.0", timeout_s=300)
+async def both_tools_say_the_same_of_our_container(stage: Stage) -> None:
+    """A broker is added to our container and removed, by Java's mqadmin and by ours: equal after masking numbers."""
+    async with (
+        ours.namesrv(stage.here / "namesrv") as namesrv,
+        ours.container(stage.here / "container", namesrv=[namesrv.address]) as process,
+    ):
+        await containers(stage, namesrv.address, process.address)
 
 
 @scenario("5.5.0", timeout_s=600)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -141,3 +142,13 @@ def test_every_command_is_in_the_completion(capsys: pytest.CaptureFixture[str]) 
         parser().parse_args(["--print-completion", "bash"])
     printed = capsys.readouterr().out
     assert not [name for name in COMMANDS if name not in printed]
+
+
+def test_each_has_a_row_that_says_what_was_run() -> None:
+    """Of both tools against our servers and Java's, and of ours alone; or why not."""
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "mqadmin.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", page.partition("<!-- generated: mqadmin-runs -->")[2],
+                           re.MULTILINE))
+    for name in original():
+        cells = rows[name].split(" | ")
+        assert all(cell.strip(" |") and cell != "not yet" for cell in (cells[-1:] if name in ABSENT else cells)), name

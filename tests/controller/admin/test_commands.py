@@ -161,7 +161,8 @@ async def test_elect_and_clean(autojump_clock: MockClock, capsys: pytest.Capture
         assert "-c is needed" in err
         err = await asked.mqadmin(*clean, "-c", CLUSTER, "-b", "x", code=FAILED)
         assert "'x' is no broker id" in err
-        await asked.mqadmin(*clean, "-c", CLUSTER, "-b", "1", "-l")
+        said = await asked.mqadmin(*clean, "-c", CLUSTER, "-b", "1", "-l")
+        assert said == "clear broker a metadata from controller success!\n", "scripts compare it with Java's"
         assert "brokerId=1," not in await asked.mqadmin("getSyncStateSet", "-a", "n0:1", "-b", "a")
 
 
