@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ast
 import functools
+import itertools
 import json
 import re
 import subprocess
@@ -242,6 +243,26 @@ def short_docstrings(tree: Tree, room: str) -> Cell:
     return Cell(len(short), of, tuple(short))
 
 
+def short_attributes(tree: Tree, room: str) -> Cell:
+    """Of texts that stand behind a field or a constant."""
+    short, of = [], 0
+    for each in tree.of(room):
+        for text, line in _attribute_docstrings(each):
+            of += 1
+            if len(text.splitlines()[0].split()) < WORDS_LEAST:
+                short.append(f"{each.name}:{line}: {text.splitlines()[0]}")
+    return Cell(len(short), of, tuple(short))
+
+
+def _attribute_docstrings(module: Module) -> Iterator[tuple[str, int]]:
+    for node in module.nodes:
+        if isinstance(node, Function | ast.ClassDef | ast.Module):
+            for field, behind in itertools.pairwise(node.body):
+                if isinstance(field, ast.Assign | ast.AnnAssign) and isinstance(behind, ast.Expr) and isinstance(
+                        behind.value, ast.Constant) and isinstance(behind.value.value, str):
+                    yield behind.value.value.strip(), behind.lineno
+
+
 def untested(tree: Tree, room: str) -> Cell:
     """A module's tests stand in the folder of ``tests/`` that mirrors its own, or coverage says which one asks it. One
     that only imports, or only has a docstring, needs none."""
@@ -331,6 +352,8 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "homonyms": Figure("names of classes that mean two things", "0", homonyms),
     "docstrings": Figure(f"docstrings whose first line has fewer than {WORDS_LEAST} words",
                          "0 where the name does not say it already", short_docstrings),
+    "attributes": Figure(f"texts of fields and constants whose first line has fewer than {WORDS_LEAST} words",
+                         "0 where the name does not say it already", short_attributes),
     "untested": Figure("lines of modules that name no test: no file of their name, none that is measured to ask them",
                        "0 %", untested, shown=_as_percent, compared=lambda cell: cell.share, slack=0.02),
     "large": Figure(f"classes of more than {METHODS_MOST} methods", "each judged by itself, so it may rise",

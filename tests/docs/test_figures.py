@@ -57,7 +57,8 @@ def tree(tmp_path: Path) -> Tree:
         "pyproject.toml": SETTINGS,
         "raft/log.py": 'def f():\n    """Cuts."""\n    assert len("a")\n    assert f is not None\n'
                        'def g():\n    """Cuts the log at that index."""\n',
-        "raft/disk.py": "class Cut: pass\nclass _Own: pass\n",
+        "raft/disk.py": "class Cut: pass\nclass _Own: pass\nA = 1\n'Its number.'\n"
+                        "B = 2\n'How many blocks a cut takes.'\n",
         "raft/sim/world.py": "class Cut: pass\nclass _Own: pass\n",
         "raft/new.py": f"class Replica:\n{methods}",
         "broker/__init__.py": "",
@@ -88,7 +89,8 @@ def tree(tmp_path: Path) -> Tree:
         word for word in structure.BROKER_WORDS if word not in ("fence", "share"))),
     ("homonyms", "raft", (1, 2), ("Cut: raft.disk, raft.sim.world",)),
     ("docstrings", "raft", (1, 2), ("raft.log:1: Cuts.",)),
-    ("untested", "raft", (34, 42), ("raft.new: 32", "raft.disk: 2")),
+    ("attributes", "raft", (1, 2), ("raft.disk:4: Its number.",)),
+    ("untested", "raft", (38, 46), ("raft.new: 32", "raft.disk: 6")),
     ("large", "raft", (1, 5), ("Replica: 31",)),
     ("methods", "raft.Replica", (31, 31), ()),
     ("methods", "raft.Node", (0, 0), ()),
