@@ -57,7 +57,7 @@ class Shared:
     standing: Standing
     rng: Random
     now_ns: Callable[[], int]
-    """Monotonic."""
+    """The monotonic clock, in nanoseconds."""
     wall_ms: Callable[[], int]
     run_sync: RunSync
     """Where tables are written."""
@@ -65,7 +65,7 @@ class Shared:
     fellows: Fellows = attrs.field(factory=Alone)
     """The other brokers of the group."""
     ram_bytes: int = 1 << 62
-    """Of the whole machine."""
+    """Memory of the whole machine, in bytes."""
     reigns: Callable[[], Collection[int]] = tuple
     """Epochs of masters that wrote to the log, as far as it goes back; none where no controller counts them."""
     disk_used: Callable[[], float] = lambda: 0.0

@@ -40,7 +40,7 @@ from remoting.wakeup import Bell
 logger = logging.getLogger("controller")
 
 Clock = Callable[[], int]
-"""Monotonic, ns."""
+"""Returns monotonic time, in nanoseconds."""
 PROBE_TIMEOUT_MS = 1_000
 NOTIFY_TIMEOUT_MS = 3_000
 AGAIN_S = 0.1

@@ -45,7 +45,7 @@ class Hosted:
     """Of its configuration file, absolute."""
     identity: HostedName
     config: BrokerConfig
-    """As it runs."""
+    """The configuration with which the broker runs."""
     settings: Mapping[str, str]
     """What is said on top of its file."""
     places: Mapping[str, str]

@@ -54,9 +54,9 @@ class Birth:
     title: str
     """Name of the process, of which the system keeps the last 15 characters."""
     path: str
-    """Of its configuration file."""
+    """Where its configuration file stands."""
     arguments: Sequence[str]
-    """Of ``mqbroker``."""
+    """What the command ``mqbroker`` is given."""
     record: str
     """The file that says which process it is."""
     out: str

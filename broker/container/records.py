@@ -22,9 +22,9 @@ class Record:
     broker: str
     pid: int
     born: str
-    """As ``remoting.daemon.identity.born`` says."""
+    """When the process began, as ``remoting.daemon.identity.born`` says."""
     boot: str
-    """As ``broker.boot.boot_id`` says."""
+    """The boot of the machine, as ``broker.boot.boot_id`` says."""
 
     def means(self, born: str, boot: str) -> bool:
         """Whether the process that has this number now, which began at ``born``, is still the broker."""

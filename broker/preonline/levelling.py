@@ -44,7 +44,7 @@ logger = logging.getLogger("broker.preonline")
 ASK_TIMEOUT_MS: Final = 3_000
 TABLE_TIMEOUT_MS: Final = 30_000
 PAUSE_S: Final = 1.0
-"""Between two attempts."""
+"""How long it waits between two attempts."""
 LINK_S: Final = 10.0
 """For a connection of the HA protocol, as in Java; a Java slave speaks 5 s after it connected."""
 SILENCE_S: Final = 20.0
@@ -72,7 +72,7 @@ class Copies(Protocol):
     """A slave's copies of its master's tables."""
 
     done: int
-    """Whole rounds."""
+    """How many whole rounds were made."""
 
 
 class Hindered(Exception):
@@ -92,7 +92,7 @@ class Levelling(Part):
         self._broker_id, self._address, self._ask_members = broker_id, address, members
         self._collect = collect
         self._serves = False
-        """The HA port does."""
+        """Whether the HA port serves slaves."""
 
     def runtime_info(self) -> Mapping[str, str]:
         return {"preOnline": self.phase.name.lower(), "preOnlineWaitsFor": self.problem}

@@ -17,7 +17,7 @@ from remoting.bodies.queries import BrokerStatsData, BrokerStatsItem
 GROUP_GET_NUMS: Final = "GROUP_GET_NUMS"
 """By ``topic@group``: messages given to consumers."""
 GROUP_GET_SIZE: Final = "GROUP_GET_SIZE"
-"""The same, bytes."""
+"""By ``topic@group``: bytes given to consumers."""
 BROKER_GET_NUMS: Final = "BROKER_GET_NUMS"
 """By cluster."""
 TOPIC_PUT_NUMS: Final = "TOPIC_PUT_NUMS"

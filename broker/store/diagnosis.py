@@ -22,7 +22,7 @@ class Diagnosis:
     """Of one process. ``look`` at each tick; ``no_room`` and ``tried`` as they happen."""
 
     stall_ms: int
-    """0: never stalled."""
+    """With 0 no disk is ever stalled."""
     health: DiskHealth = attrs.field(default=DiskHealth.WELL, init=False)
     _pieces: int = attrs.field(default=0, init=False)
     _busy: bool = attrs.field(default=False, init=False)

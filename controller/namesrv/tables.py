@@ -60,7 +60,7 @@ class Group:
     zone: str | None = None
     replicas: dict[int, RegisteredBroker] = attrs.field(factory=dict)
     queues: dict[str, QueueData] = attrs.field(factory=dict)
-    """By topic."""
+    """What each queue is like, by topic."""
     bereft: bool = False
     """Its master vanished without a farewell, and none has registered since."""
     revision: int = 0
@@ -85,7 +85,7 @@ class Tables:
 
     groups: dict[str, Group] = attrs.field(factory=dict)
     live: dict[tuple[str, str], RegisteredBroker] = attrs.field(factory=dict)
-    """By cluster and address."""
+    """Living brokers, by cluster and address."""
     topics: dict[str, dict[str, QueueData]] = attrs.field(factory=dict)
     """By topic, then by group. The same objects as in ``Group.queues``."""
     mappings: dict[str, dict[str, TopicQueueMappingInfo]] = attrs.field(factory=dict)

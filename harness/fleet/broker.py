@@ -40,7 +40,7 @@ class SimulatedBroker:
     silent: bool = False
     """It holds its connections and says nothing, as a process that was stopped."""
     registered: bool = False
-    """In this life."""
+    """Whether it registered since it started."""
     announced: tuple[int, int] | None = None
     """Master epoch and id under which the name servers have it."""
     lives: int = 0

@@ -64,7 +64,7 @@ class ExplorationReport:
     outcomes: dict[str, int]
     """Operations by what became of them."""
     predicates: dict[str, int]
-    """Times asked."""
+    """How often each of them was asked."""
     applied: dict[str, int]
     """Times each fault was applied, and other happenings."""
     replayed: int
