@@ -9,11 +9,13 @@ A part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``; what is
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from textwrap import fill
 from typing import Any, Final, cast
@@ -21,6 +23,7 @@ from typing import Any, Final, cast
 import attrs
 
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
+SOURCES: Final = REFERENCE.parent.parent
 sys.path[:0] = [str(REFERENCE.parents[1]), str(REFERENCE.parent)]
 
 import code_tables  # noqa: E402
@@ -208,6 +211,32 @@ def failovers(recorded: Path) -> Iterator[str]:
     yield from failover_timeline.page(json.loads(recorded.read_text()))
 
 
+_OWN_NAME: Final = re.compile(r'"(__QUORATE_[A-Z_]*[A-Z])"')
+
+
+def own_properties() -> Iterator[str]:
+    """Of messages and answers: each name with our prefix, and the module that defines it."""
+    yield from ("| name | defined in |", "|---|---|")
+    found = {name: path.relative_to(SOURCES) for path in sorted((SOURCES / "broker").rglob("*.py"))
+             for name in _OWN_NAME.findall(path.read_text())}
+    for name, path in sorted(found.items()):
+        yield f"| `{name}` | [`{path}`](../../{path}) |"
+
+
+def own_fields() -> Iterator[str]:
+    """Of headers: each field whose docstring says that it is ours, or that of its class that all of its fields are."""
+    yield from ("| header | field |", "|---|---|")
+    for path in sorted((SOURCES / "remoting/headers").glob("*.py")):
+        for kind in (node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)):
+            ours = [field.target.id for field, said in pairwise([*kind.body, kind])
+                    if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and (
+                        "of ours" in (ast.get_docstring(kind) or "") or (isinstance(said, ast.Expr)
+                        and isinstance(said.value, ast.Constant) and str(said.value.value).startswith("Ours")))]
+            for name in ours:
+                first, *others = name.split("_")
+                yield f"| `{kind.name}` | `{first}{''.join(map(str.capitalize, others))}` |"
+
+
 def _option(action: argparse.Action) -> str:
     metavar = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
     takes = f" {metavar}" if action.nargs != 0 else ""
@@ -310,7 +339,8 @@ PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "broker-moments": broker_moments, "broker-profiles": profiles, "rto": rto, "rto-summary": rto_summary,
     "broker-benchmarks": broker_benchmarks, "failover-timeline": partial(failovers, FAILOVERS),
     "failover-timeline-together": partial(failovers, FAILOVERS_TOGETHER),
-    "questions": questions, "audit-findings": audit_findings, "report-bounds": report_bounds, "faults": faults,
+    "own-properties": own_properties, "own-fields": own_fields, "questions": questions,
+    "audit-findings": audit_findings, "report-bounds": report_bounds, "faults": faults,
     "rediscovered": rediscovered, "rediscovered-scripts": rediscovered_scripts,
     "coverage": coverage.by_package, "asked": coverage.asked,
     **role_tables.PARTS, **key_tables.PARTS, **code_tables.PARTS, **command_tables.PARTS}

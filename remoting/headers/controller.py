@@ -124,12 +124,15 @@ class RegisterBrokerToControllerRequest(Header):
     broker_address: str
     invoke_time: Int64 = 0
     learner: bool | None = None
-    """Ours, as in a heartbeat. The next three as well: who looks at what travels sees from the first word on how this
-    broker acknowledges."""
+    """Ours, as in a heartbeat: who looks at what travels sees from the first word on how this broker acknowledges."""
     master_lease_ms: Int64 | None = None
+    """Ours, the same."""
     all_ack_in_sync_state_set: bool | None = None
+    """Ours, the same."""
     min_in_sync_replicas: Int32 | None = None
+    """Ours, the same."""
     broker_life: Int64 | None = None
+    """Ours, the same."""
     already_running: bool | None = None
     """Ours: this process was registered before, without its life, and goes on in its role."""
 
