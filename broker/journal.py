@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -27,6 +27,7 @@ from broker.store.flushing import AsyncFlush, FlushPolicy, SyncFlush
 from broker.store.health import DiskHealth
 from broker.store.log import Raw, Recovered, SyncJob
 from broker.store.needed import Needed
+from broker.store.queues import Queue
 from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore
 from broker.store.writing import Put
@@ -320,6 +321,12 @@ class Journal:
     def read(self, offset: int, size: int) -> bytes:
         """Up to ``size`` bytes, never beyond a file or the end. Raises ``OffsetGone``."""
         return self.log.read(offset, size)
+
+    def begin_queues(self, ends: Mapping[Queue, int]) -> None:
+        """Queues that never had a message here go on from there: other replicas had some. Raises ``OSError``."""
+        self._writer.begin_queues(ends)
+        self._checkpoint_due_ns = 0  # no message of the log would tell it again
+        self._bell.ring()
 
     def delete_topics(self, topics: Iterable[bytes]) -> int:
         """Destroy their queues; returns how many. Their messages stay in the log until they are old."""

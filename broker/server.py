@@ -39,6 +39,7 @@ from broker.parts import PARTS, parts_of, passed_on
 from broker.plain.roles import Lender, PlainMaster, PlainSlave
 from broker.preonline.levelling import Levelling
 from broker.puts import Puts, Rightful
+from broker.queueends.part import QueueEndsPart
 from broker.registration import Registration, RegistrationConfig
 from broker.relay.finding import Listed, MasterFinder
 from broker.relay.forwarding import Forwarder
@@ -250,9 +251,9 @@ class Broker:
             config, config_path or config.config_store_path, world.files, self.standing, self._follow,
             self._version, made.runtime_info, self._replication, self.roles.epochs, lambda: journal.end,
             self._set_master_flushed, self._least_id_changed)
-        for part in (self.copies, self.registration, self.abroad, *lookups(config, self.registration.use),
-                     self.ha_addresses, administration, *self._succession(), *self._acting(),
-                     *(() if self.ledger is None else (self.ledger,))):
+        for part in (self.copies, QueueEndsPart(client, journal), self.registration, self.abroad,
+                     *lookups(config, self.registration.use), self.ha_addresses, administration,
+                     *self._succession(), *self._acting(), *(() if self.ledger is None else (self.ledger,))):
             made.add(part)
         handlers = offering({**made.handlers(), **more}, made.tables())
         if self.levelling is not None and config.role is not BrokerRole.SLAVE:

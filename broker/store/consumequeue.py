@@ -195,16 +195,19 @@ class ConsumeQueue:
             number, inside = divmod(self._written - self._base, self._file_bytes)
             assert 0 <= number <= len(self._open), "one file follows the other"
             if number == len(self._open):
-                file = self._files.open(f"{self._directory}/{self._base + number * self._file_bytes:020d}", create=True)
-                file.resize(self._file_bytes)
-                self._open.append(file)
-                self._dirty.add(NEW)
+                self._add_file(self._base + number * self._file_bytes)
             part = self.tail[: self._file_bytes - inside]
             self._open[number].pwrite(part, inside)
             self._dirty.add(number)
             self._written += len(part)
             del self.tail[: len(part)]
         assert self._written == self.max_offset * ENTRY_BYTES, "the n-th entry is the message of queue offset n"
+
+    def _add_file(self, at: int) -> None:
+        file = self._files.open(f"{self._directory}/{at:020d}", create=True)
+        file.resize(self._file_bytes)
+        self._open.append(file)
+        self._dirty.add(NEW)
 
     def to_sync(self) -> tuple[list[File], list[str]]:
         """Files and folders that have changed since the last call, all entries written. Raises ``OSError``."""
@@ -283,6 +286,16 @@ class ConsumeQueue:
         if self.min_offset == self.max_offset < self._lost_end:
             self._empty()
             self._fill(self._lost_end)
+
+    def begin_at(self, queue_offset: int) -> None:
+        """It never had an entry here, and goes on behind those that it had elsewhere. Raises ``OSError``; then call it
+        again."""
+        if self.max_offset and self.max_offset >= self.min_offset:
+            return
+        self._fill(queue_offset)
+        if not self._open:  # no entry stands in front of it in its file, whose name alone says where it begins
+            self._add_file(self._base)
+        assert self.min_offset == self.max_offset == queue_offset, "the next entry is that one"
 
     def trust(self) -> None:
         """It was damaged, and is not any more: look for its beginning again."""

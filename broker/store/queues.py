@@ -5,7 +5,7 @@ They can always be built again from the log. Source: ``ConsumeQueueStore`` of Ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from broker.moments import Listener
@@ -160,6 +160,17 @@ class Queues:
         return queue
 
     # --- changes of the whole --------------------------------------------------------------------------------
+
+    def begin(self, ends: Mapping[Queue, int]) -> None:
+        """Queues that never had a message here go on from there: others know of those that they had. Raises
+        ``OSError``."""
+        for key, end in ends.items():
+            queue = self._queues.get(key)
+            if queue is None and 0 < end and self.has_place(*key, end, 0):
+                queue = self._make(key)
+            if queue is not None:
+                queue.begin_at(end)
+                self._changed[queue] = None
 
     def to_sync(self) -> tuple[list[File], list[str]]:
         """Files and folders to sync for what was told to be durable. Raises ``OSError`` when it cannot be written."""

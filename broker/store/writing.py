@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -116,6 +116,11 @@ class Writer:
 
     def forget_numbers(self) -> None:
         """Log or queues were changed by others."""
+        self._next = None
+
+    def begin_queues(self, ends: Mapping[Queue, int]) -> None:
+        """Queues that never had a message here go on from there. Raises ``OSError``."""
+        self._queues.begin(ends)
         self._next = None
 
     def number_from(self, begin: int, *, gapless: bool = False) -> bool:

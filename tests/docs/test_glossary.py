@@ -76,7 +76,7 @@ ORDINARY = {
     "client", "consumers", "filters", "locks", "offsets", "overload", "query", "replicas", "replies", "sending",
     "store", "topics", "transactions",
     # An abbreviation or a form of a word that the glossary, or the section on the package, explains.
-    "ha", "plain", "pop", "preonline", "pulling", "schedule", "standin",
+    "ha", "plain", "pop", "preonline", "pulling", "queueends", "schedule", "standin",
 }
 """Folders whose names say to anybody who knows brokers what is in them: a new one is explained instead."""
 

@@ -43,6 +43,8 @@ PAGE = Page("docs/reference/replication.md", (
     ha("a slave connects", "B7", "wire", "bytes_are_javas", real=JAVA_LEADS),
     ha("the logs differ", "B2 B7 B9 B10", "epochs", "logs_agree_below_the_consistent_point", real=("failovers LOST",)),
     ha("the first acknowledgement | leaves", "B12", "autoswitch", "the_first_acknowledgement_leaves_at_once"),
+    Promise("the copy begins behind messages that are not copied", "B18", not_real=IN_PROCESS, tests=tests_of(
+        "broker/queueends", "part", "a_new_master_goes_on_with_the_numbers_of_what_it_never_had")),
     ha("the log grows", "B8 B11", "replication", "the_last_bytes_of_an_epoch_carry_that_epoch", "flow_control",
        real=OURS_LEADS),
     ha("bytes come", "B11 B12", "autoswitch", "under_sync_flush_a_slave_acknowledges_what_is_on_its_disk",

@@ -58,8 +58,8 @@ class Doubts:
         self._watch.counts["INV_B30"] += 1
         if process.journal.begin <= synced < offset:
             synced = process.journal.log.next_offset(synced)
-        copied = self._copied.get(process.host)
-        if offset > synced and (copied is None or copied > max(synced, process.journal.begin)):
+        copied, known = self._copied.get(process.host), max(synced, process.journal.begin)
+        if offset > known and (copied is None or copied > known):  # where a log begins says nothing of what was there
             self._watch.broken("INV_B30", "acknowledged what was neither synced nor copied again", process, offset,
                                synced, copied)
 

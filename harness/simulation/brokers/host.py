@@ -50,6 +50,8 @@ class Host:
         """How often this machine was started."""
         self.unsafe = False
         """A power cut took part of its log, and it has not caught up since."""
+        self.ends_told = False
+        """A master told of this log where queues end of which it has no message, and no power cut came since."""
         self._running = False
 
     @property
@@ -137,6 +139,7 @@ class Host:
         if power:
             self.scene.counts["power cut"] += 1
             self.boots += 1
+            self.ends_told = False
             if process.journal.log.flushed_offset < process.journal.log.written_offset:
                 watch.runs.lost_by_power(self)
             if not self.scene.plan.sync_flush:

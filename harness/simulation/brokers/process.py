@@ -26,6 +26,7 @@ from harness.simulation.brokers.disks import LateDisk
 from harness.simulation.brokers.features import Features
 from harness.simulation.brokers.hindrances import is_yield
 from harness.simulation.brokers.plan import DELAYS_MS, SILENCE_MS, YIELD_WAIT_MS
+from harness.simulation.brokers.queueends import QueueEndsAsked
 from harness.simulation.brokers.replication import Switch
 from raft.config import MS
 from raft.invariants import InvariantViolation
@@ -150,6 +151,7 @@ class BrokerProcess:
             journal, self._quorum(host.min_in_sync), sync_flush_timeout_ms=FLUSH_TIMEOUT_MS)
         self.puts.process = self
         self.features = Features(self) if self.scene.plan.features else None
+        self.ends = QueueEndsAsked(self)
         self.switch.advanced = self.puts.advanced
         self.member = Member(self)
         self.demand = Demand(lambda: self.member.manager.gate, self._demands)
@@ -318,6 +320,7 @@ class Member(Membership):
         if isinstance(change, Leave):
             self.scene.counts["gave way to another life"] += 1
             self.process.switch.leave()
+            self.process.ends.left()
             if self.process.features is not None:
                 self.process.features.left()
         else:
@@ -327,6 +330,7 @@ class Member(Membership):
     def _told(self, role: Become) -> None:
         if isinstance(role, BecomeMaster):
             self.scene.watch.leads(self.process, role)
+        self.process.ends.taken(role)
         if self.process.features is not None:
             self.process.features.taken(role)
 

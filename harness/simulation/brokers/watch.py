@@ -269,6 +269,9 @@ class BrokerWatch:
             self._holds_all(process)
         if self.lossless and newest:
             self._shows_again(process)
+        if process.ends.unknown:
+            self.scene.counts["master that was not told where queues end"] += 1
+            self.history.void = True
         if newest:
             host.unsafe = False  # what it lacks is lost, and its log is what others go by
         self.demands.stands(process)

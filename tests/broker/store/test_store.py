@@ -129,3 +129,25 @@ def test_queue_files_of_another_size() -> None:
         MessageStore(files, StoreConfig(log_file_bytes=2048, queue_file_bytes=20)).open()
 
 
+
+
+def test_queues_without_messages_here_go_on_where_others_have_them() -> None:
+    files = MemoryFiles()
+    store = opened(files)
+    store.writer.put(message("t", 0, "own"), 1_000)
+    store.visible.advance()
+    ends = {(b"t", 0): 9, (b"t", 1): 5, (b"t", 2): 16, (b"t", 3): 0, (b"u", 0): 19, (b"../x", 0): 3}
+    for _ in range(2):
+        store.writer.begin_queues(ends)
+        assert [store.messages.max_offset(b"t", queue) for queue in range(4)] == [1, 5, 16, 0]
+        assert store.messages.max_offset(b"u", 0) == 19
+        assert store.messages.queues() == [(b"t", 0), (b"t", 1), (b"t", 2), (b"u", 0)]
+        assert store.messages.get(b"t", 1, 5) == []
+        store.close()
+        store = opened(files)
+    store.take_over()
+    puts = [store.writer.put(message("t", queue, "next"), 2_000) for queue in range(4)]
+    assert [put.queue_offset for put in puts] == [1, 5, 16, 0]
+    store.visible.advance()
+    assert seen(store, "t", 2) == ["next"]
+    store.close()

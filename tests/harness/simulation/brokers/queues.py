@@ -26,6 +26,16 @@ PLANTED: Final = (
             "            self._look_behind(len(self._open) - 1, 0, last, sure)\n", "", (WHATEVER,)),
     Planted("a queue of which nothing is left begins at 0 again", STORE + "queues.py",
             "                        queue.end_where_it_did()\n", "", (WHATEVER,)),
+    Planted("a queue begins at 0 where others have had its messages", STORE + "queues.py",
+            "                queue.begin_at(end)\n", "                del end\n",
+            ("tests/broker/queueends/test_part.py::"
+             "test_a_new_master_goes_on_with_the_numbers_of_what_it_never_had",)),
+    Planted("a queue that begins with a file has none", STORE + "consumequeue.py",
+            "        if not self._open:  # no entry stands", "        if False:  # no entry stands",
+            ("tests/broker/store/test_store.py::test_queues_without_messages_here_go_on_where_others_have_them",)),
+    Planted("a queue that the slave copies is told, too", "broker/queueends/ends.py",
+            "[0] >= log_offset", "[0] > log_offset",
+            ("tests/broker/queueends/test_ends.py::test_queues_without_a_message_from_there_on_are_told",)),
     Planted("an older message of that place replaces the entry", MENDING,
             "        return (found.message.topic, found.message.queue_id, found.queue_offset, found.size) == (\n"
             "            *self._key, place, size)\n", "        return False\n", (ANEW,)),
