@@ -126,13 +126,13 @@ class RegisterBrokerToControllerRequest(Header):
     learner: bool | None = None
     """Ours, as in a heartbeat: who looks at what travels sees from the first word on how this broker acknowledges."""
     master_lease_ms: Int64 | None = None
-    """Ours, the same."""
+    """Ours, as in a heartbeat."""
     all_ack_in_sync_state_set: bool | None = None
-    """Ours, the same."""
+    """Ours, as in a heartbeat."""
     min_in_sync_replicas: Int32 | None = None
-    """Ours, the same."""
+    """Ours, as in a heartbeat."""
     broker_life: Int64 | None = None
-    """Ours, the same."""
+    """Ours, as in a heartbeat."""
     already_running: bool | None = None
     """Ours: this process was registered before, without its life, and goes on in its role."""
 
