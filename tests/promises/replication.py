@@ -164,6 +164,8 @@ PAGE = Page("docs/reference/replication.md", (
     Promise("A slave of the default protocol that is ahead", not_simulated=PLAIN, not_real=ORDERS,
             tests=tests_of("broker/plain", "cores", "a_slave_that_is_ahead_is_closed_and_counts_for_nothing")),
 ), others=(
+    "Two tables, because", "The states above say", "[`STEPS`]", "Meanwhile news may come", "One table would need",
+    "[`Switching.taking`]",
     "How the commit log of a master", "**A replica whose machine went down**",
     "`python -m harness.scenarios.interop -k slave", "**A master whose machine went down**",
     "If it went on in the same epoch", "A Java master that loses power", "That the machine did not go down",
