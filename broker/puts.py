@@ -132,7 +132,7 @@ class Puts:
         self._held_bytes = 0
         self._unwritten: deque[_Waiting] = deque()
         self._unflushed: deque[_Waiting] = deque()
-        self._unacknowledged = PutQueue(_Waiting.finish)
+        self._unacknowledged = PutQueue(self._end)
         journal.settled.join("puts", self._settle)
         journal.ticks.join("puts", self._expire)
 
@@ -150,8 +150,8 @@ class Puts:
         return "" if self._may(self._journal.now_ns()) else LEASE_OVER
 
     def serve(self, replication: Replication, may: Callable[[int], bool] = _always) -> None:
-        """This broker is master: writes are open, as long as ``may`` is true of the time: a process that was stopped
-        reads what waits for it before its timers run out."""
+        """This broker is master: it writes and acknowledges, as long as ``may`` is true of the time: a process that
+        was stopped reads what waits for it before its timers run out."""
         self._replication, self._may = replication, may
         self._young_until_ns = self._journal.now_ns() + self._config.young_master_hold_ms * NS_PER_MS
 
@@ -267,9 +267,17 @@ class Puts:
         """The put is written and flushed, or was not flushed in time. ``advanced`` asks next who holds it."""
         need = put.need
         if self._replication is None or not need.waits:
-            put.finish()
+            self._end(put, PutStatus.PUT_OK)
         elif not self._unacknowledged.add(put, put.end, need, put.began_ns + self._slave_timeout_ns):
             put.finish(PutStatus.FLUSH_SLAVE_TIMEOUT, "too many messages wait for acknowledgements")
+
+    def _end(self, put: _Waiting, status: PutStatus) -> None:
+        """Answer it: OK only as long as this master may write. This process may have been stopped since the put, and
+        even since the answer before this one, and a successor may lead."""
+        if status is PutStatus.PUT_OK and not self._may(self._journal.now_ns()):
+            put.finish(PutStatus.FLUSH_SLAVE_TIMEOUT, LEASE_OVER)
+        else:
+            put.finish(status)
 
     def _expire(self, now_ns: int) -> None:
         unflushed = self._unflushed

@@ -37,8 +37,12 @@ class Lease:
         return not self.granted or not self.length_ns or self.until_ns is not None
 
     def holds(self, now_ns: int) -> bool:
-        assert self.until_ns is None or (self.length_ns > 0 and self.began), "only a lease that has a length ends"
-        return self.began if self.until_ns is None else now_ns < self.until_ns
+        """Asked at each put, and at each answer to one."""
+        until_ns = self.until_ns
+        if until_ns is None:
+            return self.began
+        assert self.length_ns > 0, "only a lease that has a length ends"
+        return now_ns < until_ns
 
 
 @attrs.define

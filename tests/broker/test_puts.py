@@ -135,8 +135,64 @@ async def test_a_process_that_was_stopped_within_a_turn_asks_for_its_lease_again
         autojump_clock.jump(1)
         sent.put()  # it came while the process stood still, and the turn goes on with it
         await wait_all_tasks_blocked()
-        assert dict(sent.statuses) == {0: OK, 1: PutStatus.SERVICE_NOT_AVAILABLE}
+        assert dict(sent.statuses) == {0: PutStatus.FLUSH_SLAVE_TIMEOUT, 1: PutStatus.SERVICE_NOT_AVAILABLE}
         assert journal.messages.max_offset(b"t", 0) == 1
+
+
+@pytest.mark.parametrize("wait_store_ok", [True, False])
+async def test_what_was_put_under_a_lease_is_not_acknowledged_when_that_is_over(
+    wait_store_ok: bool, autojump_clock: MockClock,
+) -> None:
+    """The process stands still between a put and its write, and goes on before anybody has fenced it."""
+    async with master() as (sent, _, journal):
+        until_ns = journal.now_ns() + 1_000
+        sent.puts.serve(Alone(journal), lambda now_ns: now_ns < until_ns)
+        sent.put(wait_store_ok=wait_store_ok)
+        autojump_clock.jump(1)
+        await wait_all_tasks_blocked()
+        assert sent.statuses == [(0, PutStatus.FLUSH_SLAVE_TIMEOUT)], "it is stored, and nobody knows who will hold it"
+        assert "lease" in sent.heard[0][1].remark and journal.end == sent.heard[0][1].puts[0].size
+
+
+async def test_a_sync_that_outlives_the_lease_acknowledges_nothing(autojump_clock: MockClock) -> None:
+    disk = SlowDisk()
+    async with master(SYNC, disk=disk) as (sent, _, journal):
+        until_ns = journal.now_ns() + 1_000
+        sent.puts.serve(Alone(journal), lambda now_ns: now_ns < until_ns)
+        sent.put()
+        await wait_all_tasks_blocked()
+        autojump_clock.jump(1)
+        disk.sync()
+        await wait_all_tasks_blocked()
+        assert sent.statuses == [(0, PutStatus.FLUSH_SLAVE_TIMEOUT)]
+
+
+async def test_slaves_that_acknowledge_when_the_lease_is_over_release_nothing(autojump_clock: MockClock) -> None:
+    async with master() as (sent, group, journal):
+        until_ns = journal.now_ns() + 1_000
+        sent.puts.serve(group, lambda now_ns: now_ns < until_ns)
+        sent.put()
+        await wait_all_tasks_blocked()
+        autojump_clock.jump(1)
+        group.acks = [journal.end, journal.end]
+        sent.puts.advanced()
+        assert sent.statuses == [(0, PutStatus.FLUSH_SLAVE_TIMEOUT)]
+
+
+async def test_the_lease_is_asked_for_with_each_answer(autojump_clock: MockClock) -> None:
+    """It may stand still between two answers of one turn."""
+    async with master() as (sent, _, journal):
+        until_ns = journal.now_ns() + 1_000
+        sent.puts.serve(Alone(journal), lambda now_ns: now_ns < until_ns)
+
+        def told(result: PutResult) -> None:
+            sent.heard.append((-1, result))
+            autojump_clock.jump(1)
+
+        sent.puts.put([Message(b"t", b"x")], told)
+        sent.put()
+        await wait_all_tasks_blocked()
+        assert sent.statuses == [(-1, OK), (0, PutStatus.FLUSH_SLAVE_TIMEOUT)]
 
 
 async def test_acknowledgements_release_in_order_and_once(autojump_clock: MockClock) -> None:

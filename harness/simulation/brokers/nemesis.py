@@ -85,12 +85,24 @@ class Nemesis:
         self._cut(other.name, host.name, span_ms)
 
     def _do_pause(self, host: Host, span_ms: int, number: int) -> None:
-        """Stops its loop: timers are late, and what is sent to it waits in its machine."""
-        if host.process is not None and host.paused is None:
-            self._counts["pause"] += 1
-            host.pause()
-            life = host.life
-            self._scene.after(span_ms * MS, lambda: host.resume(SIGSTOP) if host.life == life else None)
+        """Stops its loop: timers are late, and what is sent to it waits in its machine. Some masters stop right when
+        they have put something, for longer than their lease, and answer as they go on."""
+        group, behind = self._scene.group(), number % 3 == 0
+        if behind and group is not None:
+            host, span_ms = self._scene.host_of(group.master) or host, span_ms + self._scene.plan.lease_ms
+        process, life = host.process, host.life
+
+        def stop() -> None:
+            if host.process is process and host.paused is None:
+                self._counts["pause"] += 1
+                host.pause()
+                self._scene.after(span_ms * MS, lambda: host.resume(SIGSTOP) if host.life == life else None)
+
+        if behind and process is not None and process.opened:
+            self._counts["pause behind a put"] += 1
+            process.behind_a_put = stop
+        elif process is not None:
+            stop()
 
     def _do_both(self, host: Host, span_ms: int, number: int) -> None:
         self._counts["both"] += 1

@@ -112,6 +112,9 @@ class WatchedPuts(Puts):
                 scene.watch.puts(process, messages)
                 done = _Watched(process, messages, done)
             scene.watch.put(process, lambda: super(WatchedPuts, self).put(messages, done, wait_store_ok=wait_store_ok))
+            if self.waiting and process.behind_a_put is not None:
+                stop, process.behind_a_put = process.behind_a_put, None
+                stop()
         except InvariantViolation as broken:
             scene.found(broken)
 
@@ -143,6 +146,8 @@ class BrokerProcess:
         self.switch = Switch(self)
         self.opened = True
         self.scene.watch.runs.recovered(self)
+        self.behind_a_put: Callable[[], None] | None = None
+        """A call that waits until something was put and is not answered yet."""
         self.demanded = host.min_in_sync
         """The ``minInSyncReplicas`` in force."""
         self.behind_a_beat: list[Callable[[], None]] = []

@@ -66,10 +66,10 @@ STATEMENTS: Final[dict[str, str]] = {
     "INV_B53": "no producer is told that its transaction is committed, and that it is rolled back",
     "INV_C14": "who moved to a later epoch acknowledges nothing in an older one",
     "INV_C15": "a broker's epoch never falls, and an epoch has one master",
-    "INV_C16": "no write is accepted by who knows of a later epoch, or whose lease is over",
+    "INV_C16": "nothing is written or acknowledged by who knows of a later epoch, or whose lease is over",
     "INV_C17": "healed, all brokers agree with the controllers, though notifications be lost",
     "INV_C25": "who is eligible beside the SyncStateSet holds all that was acknowledged",
-    "INV_LEASE": "where leases are waited for, no write is accepted beside another master",
+    "INV_LEASE": "where leases are waited for, nothing is written or acknowledged beside another master",
 }
 OF_CONTROLLERS: Final = (
     "INV_C1", "INV_C2", "INV_C3", "INV_C4", "INV_C5", "INV_C6", "INV_C7", "INV_C8", "INV_C9", "INV_C10", "INV_C11",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from broker.ha.acks import PutStatus
 from broker.ha.tail import undispatched
 from broker.ha.taking import Become, BecomeMaster
-from broker.puts import PutResult
+from broker.puts import LEASE_OVER, PutResult
 from broker.replicas.manager import REFUSALS
 from controller.metadata.commands import AlterSyncStateSet, CleanBrokerData, ElectMaster, Trigger
 from controller.metadata.events import Applied
@@ -375,27 +375,32 @@ class BrokerWatch:
         call()
         if log.max_offset == before:
             return
-        plan, in_sync, role = self.scene.plan, process.switch.in_sync, process.switch.role
+        in_sync, role = process.switch.in_sync, process.switch.role
         if in_sync is None or role is None:
             self.counts["INV_C16"] += 1
             raise InvariantViolation("INV_C16", f"written on {process.host.name}, which is no master")
         self.demands.written(process)
         self._goes_by_a_committed_set(process)
+        self._is_rightful(process, role.epoch, "writes")
+
+    def _is_rightful(self, process: BrokerProcess, epoch: int, what: str) -> None:
+        """INV_C16, INV_LEASE: a master that writes or acknowledges in this epoch may do so."""
+        plan = self.scene.plan
         self.counts["INV_C16"] += 1
         learned = self._learned.get(process, 0)
-        if learned > role.epoch:
-            self.broken("INV_C16", "a deposed master knows it and writes", process, role.epoch, learned)
+        if learned > epoch:
+            self.broken("INV_C16", f"a deposed master knows it and {what}", process, epoch, learned)
         renewed = self._renewed.get(process)
         if plan.lease_ms and renewed is not None:
-            self.scene.counts["written under a lease"] += 1
+            self.scene.counts[f"{what} under a lease"] += 1
             if process.now - renewed > plan.lease_ms * MS:
-                self.broken("INV_C16", "a write without a lease", process, (process.now - renewed) / MS)
+                self.broken("INV_C16", f"it {what} without a lease", process, (process.now - renewed) / MS)
             if plan.wait_master_lease and not plan.all_ack:
                 self.counts["INV_LEASE"] += 1
-                later = {epoch: how for epoch, how in self._elections.items() if epoch > role.epoch}
+                later = {later: how for later, how in self._elections.items() if later > epoch}
                 if later and all(by_controller for _, by_controller in later.values()) and any(
                         master != process.switch.broker_id for master, _ in later.values()):
-                    self.broken("INV_LEASE", "a write beside another master", process, role.epoch, later)
+                    self.broken("INV_LEASE", f"it {what} beside another master", process, epoch, later)
 
     def _goes_by_a_committed_set(self, process: BrokerProcess) -> None:
         """INV_B16: controllers committed the set that a master goes by."""
@@ -432,10 +437,12 @@ class BrokerWatch:
             known = {PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH: "put refused by the gate",
                      PutStatus.SERVICE_NOT_AVAILABLE: "put without a master"}
             scene.counts[known.get(status, "put in doubt")] += 1
+            scene.counts["not acknowledged for want of a lease"] += bool(result.puts) and result.remark == LEASE_OVER
             return
         end = result.puts[-1].offset + result.puts[-1].size
         epoch, in_sync = self.leads_in(process), process.switch.in_sync
         assert epoch is not None and in_sync is not None, "a master acknowledges"
+        self._is_rightful(process, epoch, "acknowledges")
         if plan.sync_flush:
             self.counts["INV_B12"] += 1
             if process.journal.log.flushed_offset < end:

@@ -45,7 +45,7 @@ STATEMENTS: Final[dict[str, str]] = {
                "controller's own word that all members read the next; nobody stops at any other",
     **HINDERED,
     "INV_LEASE": "where leases are waited for, no master is elected while the former may acknowledge, and none writes "
-                 "beside another",
+                 "or acknowledges beside another",
 }
 PREDICATES: Final = tuple(dict.fromkeys((*INVARIANTS, *STATEMENTS, *BROKER_STATEMENTS)))
 """All properties: of the metadata, between brokers and controllers, and of brokers, C14 to C17 among them."""

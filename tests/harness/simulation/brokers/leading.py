@@ -28,7 +28,7 @@ ROLES: Final = "tests/broker/test_roles.py::"
 PLANTED: Final = (
     # --- roles and leases
     Planted("the lease does not end", "broker/replicas/lease.py",
-            "return self.began if self.until_ns is None else now_ns < self.until_ns", "return self.began",
+            "        return now_ns < until_ns\n", "        return True\n",
             ("INV_C16",)),
     Planted("a lease that was never granted holds", "broker/replicas/lease.py",
             "return not self.granted or not self.length_ns or self.until_ns is not None", "return True",
@@ -42,6 +42,13 @@ PLANTED: Final = (
     Planted("a process that is stopped within a turn does not look at its lease", "broker/puts.py",
             "        if not self._may(now_ns):\n", "        if not self._unwritten and not self._may(now_ns):\n",
             (PUTS + "test_a_process_that_was_stopped_within_a_turn_asks_for_its_lease_again",)),
+    Planted("what was put under a lease is acknowledged after it", "broker/puts.py",
+            "        if status is PutStatus.PUT_OK and not self._may(self._journal.now_ns()):\n", "        if False:\n",
+            ("INV_C16",), "roles"),
+    Planted("slaves that acknowledge after the lease release what they hold", "broker/puts.py",
+            "        self._unacknowledged = PutQueue(self._end)\n",
+            "        self._unacknowledged = PutQueue(_Waiting.finish)\n",
+            (PUTS + "test_slaves_that_acknowledge_when_the_lease_is_over_release_nothing",)),
     Planted("it writes on while it changes its role", MACHINE,
             "{S.MASTER: Writes.LEASED, S.SLAVE: Writes.OPEN}",
             "{S.MASTER: Writes.LEASED, S.SLAVE: Writes.OPEN, S.CHANGING: Writes.LEASED}", ("INV_C16",)),

@@ -378,7 +378,7 @@ PLANTED = (
             "{S.MASTER: Writes.LEASED, S.SLAVE: Writes.OPEN}",
             "{S.MASTER: Writes.LEASED, S.SLAVE: Writes.OPEN, S.CHANGING: Writes.LEASED}", ("INV_C16",)),
     Planted("broker: the lease does not end", REPLICAS + "lease.py",
-            "return self.began if self.until_ns is None else now_ns < self.until_ns", "return self.began",
+            "        return now_ns < until_ns\n", "        return True\n",
             ("INV_C16", "INV_LEASE")),
     Planted("broker: acknowledges on in the epoch that it left", "broker/ha/switching.py",
             "(self.role.master_id, self.role.master_address) == (role.master_id, role.master_address)):\n", "True):\n",
