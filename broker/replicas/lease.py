@@ -4,11 +4,19 @@ Both follow from answered heartbeats. A lease counts from when the heartbeat was
 begin no earlier. Java controllers renew nothing and say nothing of it: with them there is no lease. Where controllers
 speak of leases, a master without one has none yet: it may be the one that silence has already replaced. This module
 knows times, and neither roles nor requests.
+
+Two machines measure one lease. So the master's ends ``CLOCK_DRIFT_PERCENT`` earlier on its own clock than the
+controllers count it on theirs: it is over by their book as long as no two of these clocks run further apart.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
+
+CLOCK_DRIFT_PERCENT: Final = 10
+"""The faster of two clocks gains no more than this on the slower one, as ``clock_drift_percent`` of the controllers."""
 
 
 @attrs.define
@@ -16,6 +24,7 @@ class Lease:
     """``masterLeaseMs``; a length of 0 means that there is none."""
 
     length_ns: int
+    """As controllers count it."""
     granted: bool = False
     """Controllers here grant leases: one has answered a heartbeat with whether it renews this one."""
     until_ns: int | None = None
@@ -28,8 +37,13 @@ class Lease:
         """
         self.granted = self.granted or renewed is not None
         if renewed and self.length_ns:
-            self.until_ns = max(self.until_ns or 0, sent_ns + self.length_ns)
+            self.until_ns = max(self.until_ns or 0, sent_ns + self.lasts_ns)
         assert self.until_ns is None or self.granted, "what was renewed is granted"
+
+    @property
+    def lasts_ns(self) -> int:
+        """How long it holds, on this clock."""
+        return self.length_ns * (100 - CLOCK_DRIFT_PERCENT) // 100
 
     @property
     def began(self) -> bool:

@@ -783,7 +783,7 @@ class ReplicasManager:
         if writes is Writes.OPEN or (writes is Writes.LEASED and self.lease.holds(now_ns)):
             return ""
         if writes is Writes.LEASED:
-            return (f"no active controller has renewed the lease for {self._config.master_lease_ms} ms"
+            return (f"no active controller has renewed the lease for {self.lease.lasts_ns // NS_PER_MS} ms"
                     if self.lease.until_ns is not None else "no active controller has granted the lease yet")
         if machine.state is State.MASTER:
             return self._why_it_yields() if machine.yielding else _HANDED_OVER

@@ -100,6 +100,10 @@ PAGE = Page("docs/explanation/controller.md", (
             tests=tests_of("controller", SERVER, "a_masters_lease_is_renewed_by_the_active_controller_alone")),
     Promise("A master whose lease is not renewed", "LEASE C16", not_real=ORDERS,
             tests=tests_of("controller", SERVER, "a_closed_channel_can_wait_for_the_lease")),
+    Promise("It asks for its lease with each message", "C16", not_real=ORDERS, tests=tests_of(
+        "broker", "puts", "what_was_put_under_a_lease_is_not_acknowledged_when_that_is_over")),
+    Promise("On its own clock the lease ends", "LEASE C16", not_real=ORDERS, tests=tests_of(
+        "broker/replicas", "lease", "it_is_over_by_the_masters_clock_before_it_is_by_the_controllers")),
     Promise("RocketMQ's masters announce none", not_simulated=JAVA, not_real=ONE_RULE,
             tests=tests_of("controller", ACTIVE, "without_a_lease_that_matters_nobody_waits")),
     Promise("**When it asks, as its members do not hear it**", "C28", not_real=ORDERS, tests=tests_of(

@@ -56,6 +56,8 @@ PAGE = Page("docs/explanation/durability.md", (
             tests=tests_of("broker", "config", "relations_between_keys")),
     Promise("When its *connection closed*", "LEASE", not_real=ORDERS,
             tests=tests_of("controller", "active", "BUG_A14_a_close_can_wait_for_the_masters_lease")),
+    Promise("A master gives it up a tenth earlier", "LEASE C16", not_real=ORDERS, tests=tests_of(
+        "broker/replicas", "lease", "it_is_over_by_the_masters_clock_before_it_is_by_the_controllers")),
     Promise("A new master has no lease", "C16", not_real=ORDERS, tests=tests_of(
         "broker/replicas", "manager", "a_new_master_serves_nobody_before_its_lease_is_granted")),
     Promise("Under a Java controller there is no lease", not_simulated=JAVA, tests=tests_of(
@@ -172,6 +174,7 @@ PAGE = Page("docs/explanation/durability.md", (
     "**One window is open**", "In the other modes a master acknowledges alone", "A Java broker doubts nothing",
     "A master without others", "A slave of the default protocol copies again", "A slave copies such a record again",
     "A producer that gets", "That depends on four keys", "This page says", "*While two are in sync*", "The demo shows",
+    "Two machines measure one lease", "A clock that stands still, as that",
     "A master that was merely cut off", "Two things stop it", "RocketMQ's CRC", "One thing can go unseen",
     "Java's slaves write records in pieces", "A new master does not know which", "Excepted is what all replicas lost",
     "With `minInSyncReplicas=1` a new master", "A file is only as durable", "`SEND_OK` is a promise",

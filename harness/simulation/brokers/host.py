@@ -37,6 +37,7 @@ class Host:
         self.min_in_sync = scene.plan.min_in_sync
         """``minInSyncReplicas`` of the next runs."""
         self.clock = Clock((number + 1) * 7_000_000_000)
+        self.clock.set_rate(scene.world.now, scene.plan.rate_of(number))
         self.process: BrokerProcess | None = None
         self.life = 0
         self.paused: list[tuple[bool, Callable[[], None]]] | None = None
@@ -173,7 +174,9 @@ class Host:
         self._stopped_by.clear()
 
     def later(self, process: BrokerProcess, delay_ns: int, kind: int, call: Callable[[], None]) -> None:
-        self.scene.world.at(self.scene.world.now + delay_ns, _call, lambda: self.do(process, kind, call, timer=True))
+        """In so long on its clock."""
+        due_ns = self.clock.world(self.now + delay_ns)
+        self.scene.world.at(due_ns, _call, lambda: self.do(process, kind, call, timer=True))
 
 
 def _call(action: Callable[[], None]) -> None:

@@ -10,9 +10,11 @@ from typing import Final
 import attrs
 
 from broker.ha.config import HaConfig
+from broker.replicas.lease import CLOCK_DRIFT_PERCENT
 from raft.config import MS
 from raft.sim.links import LinkProfile
 from raft.sim.tape import Stream, Tape
+from raft.sim.world import MILLION
 
 CLUSTER: Final = "c"
 GROUP: Final = "g"
@@ -40,6 +42,8 @@ DELAYS_MS: Final = (1_000, 2_000, 3_000)
 """Delays of the levels, from the first."""
 TIMER_MS: Final = 100
 """``timerPrecisionMs``."""
+APART_PPM: Final = (MILLION * 100 // (100 + CLOCK_DRIFT_PERCENT) + 1, MILLION * (100 + CLOCK_DRIFT_PERCENT) // 100)
+"""The slowest and the fastest clock that leases allow for, beside a true one."""
 _OF: Final = {
     "calm": (), "kills": ("kill",), "power": ("kill", "power cut", "blink"),
     "network": ("cut", "one way", "severed", "reset"),
@@ -120,6 +124,8 @@ class BrokerPlan:
     """Chance that an operator resets a popping group, in each ``feature_ns``."""
     copy_ms: int = 800
     """Between two copies that a slave makes of its master's tables."""
+    rates_ppm: tuple[int, ...] = ()
+    """How clocks of machines run, one after the other; empty: all are true."""
 
     def ha(self) -> HaConfig:
         return HaConfig(
@@ -132,6 +138,9 @@ class BrokerPlan:
 
     def learns(self, number: int) -> bool:
         return number >= self.brokers - self.learners
+
+    def rate_of(self, number: int) -> int:
+        return self.rates_ppm[number % len(self.rates_ppm)] if self.rates_ppm else MILLION
 
 
 def draw(tape: Tape, profile: str) -> BrokerPlan:
@@ -183,7 +192,15 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
     if profile != "demands" and plan.demand_chance and plan.harms and stream.chance(0.5):
         plan.harms += ("alone",)
     draw_features(plan, tape.stream("features"), profile)
+    if profile != "calm":
+        draw_clocks(plan, tape.stream("clocks"), APART_PPM)
     return plan
+
+
+def draw_clocks(plan: BrokerPlan, stream: Stream, apart_ppm: tuple[int, int]) -> None:
+    """Draws how the clocks of machines run: in half of the seeds true, else in part as slowly or as fast as this."""
+    if stream.chance(0.5):
+        plan.rates_ppm = tuple(stream.pick((*apart_ppm, MILLION), MILLION) for _ in range(plan.brokers))
 
 
 def draw_features(plan: BrokerPlan, stream: Stream, profile: str) -> None:

@@ -15,6 +15,7 @@ from broker.ha.acks import PutStatus
 from broker.ha.tail import undispatched
 from broker.ha.taking import Become, BecomeMaster
 from broker.puts import LEASE_OVER, PutResult
+from broker.replicas.lease import CLOCK_DRIFT_PERCENT
 from broker.replicas.manager import REFUSALS
 from controller.metadata.commands import AlterSyncStateSet, CleanBrokerData, ElectMaster, Trigger
 from controller.metadata.events import Applied
@@ -393,7 +394,7 @@ class BrokerWatch:
         renewed = self._renewed.get(process)
         if plan.lease_ms and renewed is not None:
             self.scene.counts[f"{what} under a lease"] += 1
-            if process.now - renewed > plan.lease_ms * MS:
+            if process.now - renewed > plan.lease_ms * MS * (100 - CLOCK_DRIFT_PERCENT) // 100:
                 self.broken("INV_C16", f"it {what} without a lease", process, (process.now - renewed) / MS)
             if plan.wait_master_lease and not plan.all_ack:
                 self.counts["INV_LEASE"] += 1

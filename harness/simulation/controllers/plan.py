@@ -11,7 +11,7 @@ import attrs
 
 from controller.active import ElectionSettings
 from controller.metadata.codec import FORMAT
-from harness.simulation.brokers.plan import BrokerPlan, draw_demands
+from harness.simulation.brokers.plan import APART_PPM, BrokerPlan, draw_clocks, draw_demands
 from raft.config import MS, Config, Read, Rules
 from raft.sim.links import LinkProfile
 from raft.sim.swarm import BOUNCE, NEMESES, PROFILES, Plan, draw_plan
@@ -26,15 +26,18 @@ BROKER_FAULTS: Final = (
 nothing, as its brokers say, or all do; ``copied disk``: a copied directory is started elsewhere."""
 LATER: Final = ("copied disk", "lonely", "bad disk")
 """Drawn after the others."""
-CLOCKS: Final = frozenset(("rate", "drift", "step"))
+WILD_CLOCKS: Final = frozenset(("drift", "step"))
+"""Beyond what leases allow for."""
+CLOSER_PPM: Final = (955_000, 1_045_000)
+"""Between which brokers' clocks run where those of controllers do so, too: ``rate``."""
 BASES: Final = {"brokers": "calm", "controllers": "swarm", "successors": "calm", "deposed": "clocks",
                 "leases": "calm", "releases": "calm", "copies": "calm", "demands": "calm", "hindered": "calm"}
 """What befalls controllers in the profiles that ``raft.sim`` does not have.
 
 "brokers": controllers are left alone; "controllers": brokers are. "successors": masters die, and who came after them,
 alone with what was acknowledged meanwhile. "deposed": active controllers that do not know of the next one are asked for
-groups that go on. "leases": masters that hold one lose their channels, and nothing else. "releases": controllers of two
-releases, which are upgraded and downgraded.
+groups that go on. "leases": masters that hold one lose their channels, and some all ways to controllers. "releases":
+controllers of two releases, which are upgraded and downgraded.
 "copies": copied directories are started beside their originals, which die, fall silent or lose their channels.
 "demands": an operator changes what running masters demand, while brokers die and are cut off.
 "hindered": masters live and are of no use: stopped, not heard, with bad disks.
@@ -88,9 +91,9 @@ class ControllerPlan(Plan):
         return self.settings.wait_master_lease and bool(fleet.lease_ms)
 
     @property
-    def true_clocks(self) -> bool:
-        """Whether time promises may be held to the letter."""
-        return not CLOCKS & set(self.faults)
+    def sound_clocks(self) -> bool:
+        """Whether time promises may be held to the letter: clocks run apart no more than leases allow for."""
+        return not WILD_CLOCKS & set(self.faults)
 
 
 def draw(tape: Tape, profile: str) -> ControllerPlan:
@@ -124,13 +127,15 @@ def draw(tape: Tape, profile: str) -> ControllerPlan:
         plan.mixed = plan.format == FORMAT and tape.stream("mixed").chance(0.3)
     plan.deposed = plan.size > 2 and (profile == "deposed" or (
         profile in ("swarm", "controllers") and tape.stream("deposed").chance(0.3)))
-    if plan.deposed and not plan.true_clocks:
+    if plan.deposed and not plan.sound_clocks:
         plan.read = Read.INDEX
     if profile in ("swarm", "brokers") and plan.harms and stream.chance(0.3):
         plan.harms += ("copied disk",)
     _hinder(plan, tape.stream("hindered"), profile)
     plan.fleet.java_controllers = plan.java  # of a doubt neither side tells the other
-    draw_demands(plan.fleet, stream, always=profile == "demands", never=profile == "calm" or not plan.true_clocks)
+    draw_demands(plan.fleet, stream, always=profile == "demands", never=profile == "calm" or not plan.sound_clocks)
+    if profile != "calm":
+        draw_clocks(plan.fleet, tape.stream("clocks"), CLOSER_PPM if "rate" in plan.faults else APART_PPM)
     return plan
 
 
@@ -170,9 +175,9 @@ def _fleet(plan: ControllerPlan, stream: Stream) -> BrokerPlan:
     fleet.sync_ms = stream.pick((0, 0, 5, 60), 0)
     fleet.harms = ("power cut",) if stream.chance(0.4) else ()
     if plan.waits_for(fleet) and stream.chance(0.8):
-        plan.faults = tuple(fault for fault in plan.faults if fault not in CLOCKS)
+        plan.faults = tuple(fault for fault in plan.faults if fault not in WILD_CLOCKS)
         fleet.all_ack = False
-    fleet.wait_master_lease = plan.waits_for(fleet) and plan.true_clocks
+    fleet.wait_master_lease = plan.waits_for(fleet) and plan.sound_clocks
     return fleet
 
 
@@ -198,7 +203,7 @@ def _harm(plan: ControllerPlan, stream: Stream, profile: str) -> None:
             put_chance=0.9, unclean=False, wait_master_lease=False, close_seen=1.0,
             min_in_sync=2 if plan.fleet.min_in_sync == 2 else 1)
     elif profile == "leases":
-        plan.harms, plan.harm_chance, plan.close_seen, plan.java = ("reset",), 0.1, 1.0, False
+        plan.harms, plan.harm_chance, plan.close_seen, plan.java = ("reset", "reset", "severed"), 0.1, 1.0, False
         plan.settings = attrs.evolve(plan.settings, wait_master_lease=True)
         plan.brokers = max(plan.brokers, 3)
         plan.fleet = attrs.evolve(

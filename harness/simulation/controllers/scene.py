@@ -54,6 +54,8 @@ SETTLE_MS: Final = 30_000
 COPIES_MAX: Final = 4
 """How many copied disks one seed may have."""
 LOOK_MS: Final = 50
+BREAK_MS: Final = 10
+"""How long controllers have to see that channels broke, before they hear nothing more."""
 PATIENCE_MS: Final = 8_000
 """Patience with a controller that has just replaced a living master."""
 
@@ -195,7 +197,7 @@ class ControllerScene(Scene):
 
     @property
     def reads_are_sound(self) -> bool:
-        return self.plan.true_clocks or self.plan.read.value == "index"
+        return self.plan.sound_clocks or self.plan.read.value == "index"
 
     @property
     def evaluated(self) -> Counter[str]:
@@ -363,13 +365,20 @@ class ControllerScene(Scene):
             machine.close(machine.channels.get(names[number % len(names)]))
 
     def _do_severed(self, machine: Machine, span_ms: int, number: int) -> None:
-        """Cuts it off from some controllers or from all; brokers still hear each other."""
+        """Cuts it off from some controllers or from all; brokers still hear each other. Some of the latter see its
+        channels break before."""
         names = self.cluster.names
         cut = names if number % 3 == 0 else names[: 1 + number % len(names)]
         self.counts["severed"] += 1
+        breaks = number % 3 == 0 and machine.up and not machine.paused
+        for channel in [*machine.channels.values()] if breaks else ():
+            machine.close(channel)
         for name in cut:
-            self._cut(machine.name, name, span_ms)
-            self._cut(name, machine.name, span_ms)
+            for way in ((machine.name, name), (name, machine.name)):
+                if breaks:
+                    self.after(BREAK_MS, partial(self._cut, *way, span_ms))
+                else:
+                    self._cut(*way, span_ms)
 
     def _do_one_way(self, machine: Machine, span_ms: int, number: int) -> None:
         name = self.cluster.names[number % len(self.cluster.names)]

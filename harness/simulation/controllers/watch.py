@@ -111,7 +111,7 @@ class ControllerWatch:
     def _lease_is_over(self, command: ElectMaster, elected: Elected) -> None:
         fleet = self.scene.fleets[elected.key]
         lived = self.hindered.replaced(command, elected.master_epoch - 1)
-        waits = fleet.plan.wait_master_lease or (lived and fleet.plan.lease_ms and self.scene.plan.true_clocks)
+        waits = fleet.plan.wait_master_lease or (lived and fleet.plan.lease_ms and self.scene.plan.sound_clocks)
         if (not waits or fleet.plan.all_ack or command.trigger is Trigger.ADMIN
                 or elected.previous is None or elected.previous == elected.master):
             return

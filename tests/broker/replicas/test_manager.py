@@ -388,10 +388,10 @@ def test_a_master_without_a_controller_fences_itself_and_comes_back() -> None:
     broker = booted()
     broker.run(2_900)
     broker.controller.down = True
-    broker.run(4_000)
+    broker.run(3_500)
     assert broker.fences == [""]
     broker.run(2_000)
-    assert broker.fences[1:] == ["no active controller has renewed the lease for 5000 ms"]
+    assert broker.fences[1:] == ["no active controller has renewed the lease for 4500 ms"]
     broker.controller.down = False
     broker.run(1_500)
     assert broker.fences[2:] == [""]
@@ -420,7 +420,7 @@ def test_the_lease_counts_from_the_sending_of_the_heartbeat() -> None:
     broker.run(3_000)
     broker.do(broker.manager.answered(
         sent_at.request, response(sent_at.command, header=BrokerHeartbeatResponse(True)), broker.now))
-    assert broker.manager.lease.until_ns == 6_200 * MS
+    assert broker.manager.lease.until_ns == 5_700 * MS
 
 
 def test_a_new_master_serves_nobody_before_its_lease_is_granted() -> None:
