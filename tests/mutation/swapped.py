@@ -25,6 +25,7 @@ class Swapper:
     def __init__(self, file: str, before: str) -> None:
         self.file = file
         self._before = compile(before, file, "exec")
+        gc.unfreeze()  # what is frozen is not among the objects
         self._functions = [(each, _where(each.__code__)) for each in gc.get_objects()
                            if type(each) is FunctionType and each.__code__.co_filename == file]
 
@@ -34,6 +35,8 @@ class Swapper:
         if found is None:
             raise ValueError("other functions")
         changed = {_where(old): new for old, new in found}
+        if len(changed) > 1 and not self._functions:
+            raise ValueError("no live function of that file")
         for function, where in self._functions:
             function.__code__ = changed[where]
 

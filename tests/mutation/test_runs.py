@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,20 @@ def test_every_live_function_takes_its_changed_code(tmp_path: Path) -> None:
     swapper.swap(MODULE)
     with pytest.raises(ValueError, match="free vars"):
         swapper.swap(MODULE.replace("super().__init__()", "pass"))
+
+
+def test_functions_are_found_that_the_collector_no_longer_looks_at(tmp_path: Path) -> None:
+    """As tests/conftest.py freezes all that was collected: else each change would be put nowhere, and survive."""
+    file = str(tmp_path / "m.py")
+    names: dict[str, type] = {}
+    exec(compile(MODULE, file, "exec"), names)
+    gc.freeze()
+    swapper = Swapper(file, MODULE)
+    gc.freeze()
+    swapper.swap(MODULE.replace("= 0", "= 7"))
+    assert names["Counter"]().count == 7
+    with pytest.raises(ValueError, match="no live function"):
+        Swapper(str(tmp_path / "other.py"), MODULE).swap(MODULE)
 
 
 def test_lines_of_one_file_are_seen_alone(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ PLANTED: Final = (
             ("tests/broker/replicas/test_manager.py::"
              "test_a_new_master_serves_nobody_before_its_lease_is_granted",)),
     Planted("the lease counts twice", "broker/replicas/lease.py",
-            "sent_ns + self.length_ns)", "sent_ns + 2 * self.length_ns)", ("INV_C16",)),
+            "sent_ns + self.lasts_ns)", "sent_ns + 2 * self.lasts_ns)", ("INV_C16",)),
     Planted("a stopped process does not look at its lease", "broker/puts.py",
             "        if not self._may(now_ns):\n", "        if False:\n",
             ("INV_C16",), "roles"),
