@@ -87,9 +87,10 @@ class Nemesis:
     def _do_pause(self, host: Host, span_ms: int, number: int) -> None:
         """Stops its loop: timers are late, and what is sent to it waits in its machine. Some masters stop right when
         they have put something, for longer than their lease, and answer as they go on."""
-        group, behind = self._scene.group(), number % 3 == 0
+        plan, group = self._scene.plan, self._scene.group()
+        behind = plan.lease_ms > 0 and not plan.features and number % 3 == 0
         if behind and group is not None:
-            host, span_ms = self._scene.host_of(group.master) or host, span_ms + self._scene.plan.lease_ms
+            host, span_ms = self._scene.host_of(group.master) or host, span_ms + plan.lease_ms
         process, life = host.process, host.life
 
         def stop() -> None:

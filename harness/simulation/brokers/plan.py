@@ -192,14 +192,15 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
     if profile != "demands" and plan.demand_chance and plan.harms and stream.chance(0.5):
         plan.harms += ("alone",)
     draw_features(plan, tape.stream("features"), profile)
-    if profile != "calm":
+    if profile not in ("calm", *FEATURES):
         draw_clocks(plan, tape.stream("clocks"), APART_PPM)
     return plan
 
 
 def draw_clocks(plan: BrokerPlan, stream: Stream, apart_ppm: tuple[int, int]) -> None:
-    """Draws how the clocks of machines run: in half of the seeds true, else in part as slowly or as fast as this."""
-    if stream.chance(0.5):
+    """Draws how the clocks of machines run: in half of the seeds with leases true, else in part as slowly or as fast
+    as this."""
+    if plan.lease_ms and stream.chance(0.5):
         plan.rates_ppm = tuple(stream.pick((*apart_ppm, MILLION), MILLION) for _ in range(plan.brokers))
 
 
