@@ -85,7 +85,7 @@ def test_the_test_that_asks_is_near_and_special(found: dict[str, int], named: st
 
 
 @pytest.mark.parametrize(("path", "test"), [
-    ("harness/simulation/worlds/brokers.py", "tests/broker/"),  # a test imports it
+    ("harness/simulation/worlds/brokers.py", "tests/harness/"),  # a test imports it
     ("controller/metadata/outcomes.py", "tests/controller/metadata/"),
     ("controller/namesrv/verdict.py", "tests/b.py"),  # a child's process alone
     ("harness/scenarios/interop/acting.py", "harness/scenarios/interop/__main__.py"),

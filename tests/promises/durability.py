@@ -9,6 +9,7 @@ from tests.promises.table import (
     MASTERS_KILLED,
     ONE_ANSWER,
     ORDERS,
+    PLAIN,
     POWERLESS,
     SHELL,
     TABLES,
@@ -151,6 +152,17 @@ PAGE = Page("docs/explanation/durability.md", (
     Promise("`allAckInSyncStateSet` | kept, while", "B36 B39 B44", not_real=ORDERS, tests=MODE_BY_MODE),
     Promise("and `minInSyncReplicas = 2` | kept", "B36 B39 B44", real=WAITING_KILLED, tests=MODE_BY_MODE),
     Promise("and `SYNC_FLUSH` | kept, also", "B36 B12 B44", not_real=POWERLESS),
+    Promise("`ASYNC_MASTER` or `SYNC_MASTER` | kept", not_simulated=PLAIN, not_real=ORDERS, tests=both(
+        tests_of("broker/schedule", "delivery", "killed_and_started_again"),
+        tests_of("broker/timer", "killed", "a_thousand_timers_outlive_their_only_broker_twice"),
+        tests_of("broker/transactions", "killed",
+                 "a_half_that_nobody_answers_for_is_given_up_and_323_brings_it_back"))),
+    Promise("the same, with `SYNC_FLUSH` | kept", not_simulated=PLAIN, not_real=POWERLESS, tests=tests_of(
+        "broker/store", "trust", "of_a_synced_log_nothing_was_acknowledged_before")),
+    Promise("a slave acts meanwhile", not_simulated=PLAIN, not_real=IN_PROCESS, tests=both(
+        tests_of("broker/transactions", "standing_in", "decisions_at_a_slave_are_the_masters",
+                 "a_decision_stays_in_the_masters_ledger_until_its_mark_is_on_disk"),
+        tests_of("broker/standin", "part", "the_smallest_slave_acts_until_the_master_is_back"))),
     Promise("With `allAckInSyncStateSet` consumers see", "B3 B4 B5", real=("failovers UNSEEN",)),
     Promise("With `allAckInSyncStateSet` and `minInSyncReplicas` of 2", "B24", real=("failovers UNSEEN",),
         tests=tests_of(
@@ -181,6 +193,9 @@ PAGE = Page("docs/explanation/durability.md", (
     "`FLUSH_SLAVE_TIMEOUT`, `FLUSH_DISK_TIMEOUT`", "A producer that sends again", "In the default mode they see",
     "In the other modes what a new master lacks", "In the other modes a new master may lack a half",
     "What is lost when the process of a master dies", "With `syncFromLastFile` a replica lacks",
-    "A topic without messages",
+    "A topic without messages", "default mode with `SYNC_FLUSH` alone", "`youngMasterShowsAll=true`, with any of them",
+    "an unclean election (`enableElectUncleanMaster`", "Without controllers nobody is elected",
+    "What is lost when the process of a plain master", "the same, and its machine loses power",
+    "the same, and its disk is lost",
     "A replica watches its own disk", "With `allAckInSyncStateSet` that takes a moment",
 ))
