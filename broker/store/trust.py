@@ -51,7 +51,6 @@ class Trust:
 def doubted_from(found: Trust | None, boot: str, *, killed: bool, flushed: int) -> int:
     """Up to where a log is trusted at a start, ``ALL`` if it is not in doubt. ``killed``: it was not closed in order;
     ``flushed``: so far it was on disk, for certain. None: nobody noted anything, as an earlier release."""
-    assert flushed >= 0, "a log begins at 0"
     if found is not None and found.upto != ALL:
         return min(found.upto, flushed) if killed and not (boot and found.boot == boot) else found.upto
     if not killed or (found is not None and (found.synced or (boot and found.boot == boot))):

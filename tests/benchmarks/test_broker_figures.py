@@ -64,4 +64,5 @@ def test_the_gap_reaches_back_to_the_last_acknowledgement_before() -> None:
 
 def test_every_part_is_measured_unless_told_otherwise() -> None:
     assert parser().parse_args([]).parts == [
-        "send", "consume", "memory", "due", "burst", "transactions", "first", "idle", "catch-up", "kill", "switch"]
+        "send", "consume", "memory", "due", "burst", "transactions", "first", "idle", "popping", "filtered",
+        "asked", "first-pop", "unacked", "catch-up", "kill", "switch"]

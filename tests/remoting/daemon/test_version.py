@@ -25,8 +25,7 @@ def test_every_command_says_its_version(
     with pytest.raises(SystemExit) as ended:
         getattr(importlib.import_module(module), function)()
     assert ended.value.code == 0
-    program = {"raft-export": "raftlog export"}.get(name, name)
-    assert capsys.readouterr().out == f"{program} {metadata.version('quorate')}\n"
+    assert capsys.readouterr().out == f"{name} {metadata.version('quorate')}\n"
 
 
 def test_every_script_is_a_command_that_looks_who_is_in_the_way() -> None:
