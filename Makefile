@@ -22,6 +22,9 @@ FUZZ_SECONDS ?= 60
 PACKAGE ?= raft
 SLICE ?= 1/7
 ARGS ?=
+# What failed beside other tests, for want of a processor perhaps, runs once more, alone. The first failure is final.
+AGAIN = { test $$? -eq 1 && printf '\n== again, alone: what failed above\n' && \
+  $(RUN) -m pytest --last-failed --last-failed-no-failures none --maxfail 1 $(ARGS); }
 comma := ,
 
 .PHONY: help demo demo-controllers demo-raft test check fix sim sim-controllers sim-brokers failovers interop bench bench-raft bench-remoting bench-controller bench-broker bench-analysis fuzz mutants \
@@ -40,7 +43,7 @@ demo-raft: $(VENV)/.demo ## three real processes, a leader killed again and agai
 	$(RUN) docs/examples/demo.py $(ARGS)
 
 test: $(VENV)/.dev ## all tests, on half as many processes again as WORKERS: some only wait for servers
-	$(RUN) -m pytest -n $(TEST_WORKERS) $(ARGS)
+	$(RUN) -m pytest -n $(TEST_WORKERS) $(ARGS) || $(AGAIN)
 
 check: $(VENV)/.dev ## lint, types, layers, figures; writes nothing
 	$(BIN)/ruff check .
