@@ -23,11 +23,18 @@ class Mutant:
     """pytest ids, each of which is green on the clean tree and at least one red on the mutant."""
 
     def apply(self, text: str) -> str:
-        """The mutated text of ``file``. ValueError when ``old`` does not occur exactly once."""
+        """The mutated text of ``file``. ValueError when ``old`` does not occur exactly once, or the text is no program
+        any more, which every test would notice.
+        """
         found = text.count(self.old)
         if found != 1 or self.old == self.new:
             raise ValueError(f"{self.row}: the text to change occurs {found} times in {self.file}: {self.old!r}")
-        return text.replace(self.old, self.new)
+        changed = text.replace(self.old, self.new)
+        try:
+            compile(changed, self.file, "exec")
+        except SyntaxError as error:
+            raise ValueError(f"{self.row}: {self.file} does not compile with {self.new!r}: {error}") from error
+        return changed
 
 
 @attrs.frozen

@@ -78,7 +78,7 @@ MUTANTS = [
            new="return NEVER",
            tests=(TESTS + "test_BUG_D15_a_leader_whose_disk_hangs_steps_down",)),
     Mutant("D16", "raft/replica.py",
-           old='        self.step_down("disk full")\n',
+           old='            self.step_down("disk full")\n',
            new="",
            tests=(TESTS + "test_BUG_D16_a_full_disk_ends_a_leadership",)),
     Mutant("D16", "raft/replica.py",

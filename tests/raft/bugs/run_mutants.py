@@ -144,8 +144,7 @@ def judge(clean: Path, label: str, mutant: Mutant) -> Verdict:
         file = tree / mutant.file
         try:
             changed = mutant.apply(file.read_text(encoding="utf-8"))
-            compile(changed, mutant.file, "exec")
-        except (OSError, ValueError, SyntaxError) as error:
+        except (OSError, ValueError) as error:
             return verdict("STALE", str(error))
         file.write_text(changed, encoding="utf-8")
         run = run_tests(tree, mutant.tests, first_only=True)

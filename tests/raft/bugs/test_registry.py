@@ -44,3 +44,8 @@ def test_a_mutant_needs_text_that_occurs_once() -> None:
     for text in ("abb", "a"):
         with pytest.raises(ValueError, match="occurs"):
             Mutant("E1", "a.py", old="b", new="c", tests=()).apply(text)
+
+
+def test_a_mutant_is_a_program() -> None:
+    with pytest.raises(ValueError, match=r"E1: a\.py does not compile"):
+        Mutant("E1", "a.py", old="b", new="c(", tests=()).apply("abd")
