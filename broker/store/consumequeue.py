@@ -182,15 +182,15 @@ class ConsumeQueue:
             self._empty()
             self._base = self._written = at - at % self._file_bytes
             self.min_offset, self.max_offset = queue_offset, self._written // ENTRY_BYTES
-        while (missing := queue_offset - self.max_offset) > 0:
-            part = min(missing, GATHERED)
-            self.tail += NOWHERE * part
-            self.max_offset += part
-            self.write()
-        assert not missing, "the message itself is the next"
+        assert self.max_offset <= queue_offset, "what is missing stands in front of it"
+        self.tail += NOWHERE * (queue_offset - self.max_offset)
+        self.max_offset = queue_offset
+        self.write()
 
     def write(self) -> None:
         """Hand the entries to the system. Raises ``OSError``; then they are still here."""
+        if self._base and not self._open:  # the name of the file says where a queue begins that has no entry yet
+            self._add_file(self._base)
         while self.tail:
             number, inside = divmod(self._written - self._base, self._file_bytes)
             assert 0 <= number <= len(self._open), "one file follows the other"
@@ -290,12 +290,11 @@ class ConsumeQueue:
     def begin_at(self, queue_offset: int) -> None:
         """It never had an entry here, and goes on behind those that it had elsewhere. Raises ``OSError``; then call it
         again."""
-        if self.max_offset and self.max_offset >= self.min_offset:
-            return
-        self._fill(queue_offset)
-        if not self._open:  # no entry stands in front of it in its file, whose name alone says where it begins
-            self._add_file(self._base)
-        assert self.min_offset == self.max_offset == queue_offset, "the next entry is that one"
+        if self.max_offset:
+            self.write()
+        else:
+            self._fill(queue_offset)
+        assert not self.tail, "a crash does not lose where it begins"
 
     def trust(self) -> None:
         """It was damaged, and is not any more: look for its beginning again."""

@@ -56,13 +56,13 @@ class Queues:
                     queue = self._make((topic.encode(), int(number)))
                     queue.open(log_end, sure)
                     queue.correct_min(log_min)
-                    if queue.is_unsynced:
-                        self._changed[queue] = None
                     if queue.damaged:
                         queue.damaged, self.damaged = False, True
                         queue.end_where_it_did()
                         self.say(f"queue {number} of {topic} was damaged after it was flushed: it is built again "
                                  "from the log")
+                    if queue.is_unsynced:
+                        self._changed[queue] = None
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -169,8 +169,8 @@ class Queues:
             if queue is None and 0 < end and self.has_place(*key, end, 0):
                 queue = self._make(key)
             if queue is not None:
-                queue.begin_at(end)
                 self._changed[queue] = None
+                queue.begin_at(end)
 
     def to_sync(self) -> tuple[list[File], list[str]]:
         """Files and folders to sync for what was told to be durable. Raises ``OSError`` when it cannot be written."""

@@ -153,6 +153,44 @@ def test_a_queue_whose_files_hold_no_entry_begins_anywhere_and_nothing_is_filled
     assert (queue.min_offset, queue.max_offset, queue.entry(9)) == (9, 10, (0, 100, 0))
 
 
+def test_a_damaged_queue_whose_lost_end_is_one_of_a_file_ends_there_after_another_start() -> None:
+    files = MemoryFiles()
+    queue = ConsumeQueue(files, "q", file_bytes=20 * 4)
+    for number in range(12):
+        queue.append(number, 100 * number, 100, 0)
+    queue.to_sync()
+    files.content["q/" + "0" * 18 + "80"].data[40:] = bytes(40)
+    for _ in range(2):
+        queue = ConsumeQueue(files, "q", file_bytes=20 * 4)
+        queue.open(1_200, 1_200)
+        queue.correct_min(600)  # and no message in front of the damage is left
+        if queue.damaged:
+            queue.end_where_it_did()
+        assert queue.min_offset == queue.max_offset == 12
+
+
+@pytest.mark.parametrize("begin", [12, 13], ids=["with a file", "within a file"])
+def test_a_queue_begins_elsewhere_although_the_disk_refuses_at_first(begin: int) -> None:
+    files = MemoryFiles()
+    queue = ConsumeQueue(files, "q", file_bytes=20 * 4)
+    calls = 0
+
+    def refuses_twice(what: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls < 3:
+            raise OSError(28, "No space left on device")
+
+    files.hook = refuses_twice
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space left"):
+            queue.begin_at(begin)
+    queue.begin_at(begin)
+    again = ConsumeQueue(files, "q", file_bytes=20 * 4)
+    again.open(0)
+    assert queue.max_offset == again.max_offset == begin
+
+
 def test_a_queue_file_that_somebody_removed() -> None:
     for sure in (0, 1_200):
         files = MemoryFiles()
