@@ -181,7 +181,6 @@ class MessageStore:
         self.mender.restart()
         kept = 0 if everything else offset
         self.flusher.lower(kept)
-        self.trust.truncate(kept)
         if everything:
             self._queues.delete()
             if self._index is not None:
@@ -194,6 +193,7 @@ class MessageStore:
             if self._index is not None:
                 self._index.truncate(offset)
             self.visible.truncate(offset)
+        self.trust.truncate(kept)
         assert self.visible.offset <= self.log.max_offset == kept, "consumers see nothing of what was cut"
         self.writer.forget_numbers()
 

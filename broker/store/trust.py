@@ -4,7 +4,8 @@ While a machine runs, its system has all that any process wrote. Once it went do
 not synced may be gone, in any part. So each start notes in which boot of the machine it runs. A log that was closed in
 order, or whose last process ran in the same boot, is trusted; so is one under SYNC_FLUSH, of which nothing was
 acknowledged before it was synced. Any other one is in doubt: trusted as far as the checkpoint says that it was flushed,
-which trails what was. The doubt outlives restarts, until the log was made level with a master's, or is the master's.
+which trails what was. The doubt outlives restarts, until the log was made level with a master's, or is the master's;
+what was copied meanwhile is trusted as any log is, for whoever copied it may count in the SyncStateSet by then.
 It knows a small file and the ends of a log, and no roles.
 """
 
@@ -22,6 +23,8 @@ from remoting.errors import DamagedRecord
 
 PATH: Final = f"{CHECKPOINT}.boot"
 ALL: Final = -1
+WHOLE: Final = (1 << 63) - 1
+"""In doubt, though nothing is here of what was not synced: another boot compares with what was synced until then."""
 
 
 @attrs.frozen
@@ -111,6 +114,7 @@ class LogTrust:
                 upto = damage.offset
             assert upto <= max(end, log.min_offset)
             self.in_doubt, self.trusted_end = True, upto if upto < end else None
+            upto = WHOLE if self.trusted_end is None else upto  # what comes behind is of this boot
         self._note(upto)
 
     def regained(self) -> None:
@@ -120,10 +124,11 @@ class LogTrust:
         self.in_doubt, self.trusted_end = False, None
 
     def truncate(self, offset: int) -> None:
-        """The log was cut: what comes to stand there is new."""
+        """The log was cut: what comes to stand there is new, so a start in the same boot need not cut it again."""
         assert self.in_doubt or self.trusted_end is None, "only a doubtful log is trusted in part"
         if self.trusted_end is not None and offset <= self.trusted_end:
             self.trusted_end = None
+            self._note(WHOLE)
 
     def distrust(self) -> None:
         """The disk failed: the next start is in doubt, whatever the machine does. Raises ``OSError``."""

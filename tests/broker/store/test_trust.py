@@ -11,7 +11,7 @@ from broker.store.checkpoint import PATH as CHECKPOINT
 from broker.store.disk import InlineDisk
 from broker.store.files import MemoryFile, MemoryFiles, write_whole
 from broker.store.store import MessageStore, StoreConfig
-from broker.store.trust import PATH, Trust, doubted_from
+from broker.store.trust import PATH, WHOLE, Trust, TrustFile, doubted_from
 from remoting.record import Message
 
 SMALL = StoreConfig(log_file_bytes=4_096, queue_file_bytes=20 * 8, index=False)
@@ -125,6 +125,42 @@ def test_what_stands_where_a_log_in_doubt_was_cut_is_new_and_not_synced() -> Non
     assert state(opened(files, "third")) == (True, cut)
 
 
+@pytest.mark.parametrize("cut", [True, False])
+def test_what_is_copied_while_in_doubt_is_cut_by_no_start_of_the_same_boot(cut: bool) -> None:
+    """Whoever copied it may have joined the SyncStateSet meanwhile, and be asked for it."""
+    files = MemoryFiles()
+    flushed = half_flushed(files)
+    if not cut:
+        files.crash()  # all that is left was synced
+    store = opened(files, "second")
+    if cut:
+        store.truncate(flushed)
+    put(store, 6)
+    store.abandon()
+    for _ in range(2):
+        store = opened(files, "second")
+        assert state(store) == (True, None), "it may lack what it acknowledged, and all that is here is right"
+        store.abandon()
+    assert state(opened(files, "third")) == (True, flushed), "what was copied was not synced"
+
+
+def test_a_kill_within_a_cut_trusts_nothing_new() -> None:
+    """Bytes that were not synced may be there still."""
+    files = MemoryFiles()
+    flushed = half_flushed(files)
+    store = opened(files, "second")
+
+    def killed(offset: int) -> None:
+        raise KeyboardInterrupt
+
+    store.visible.truncate = killed  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        store.truncate(flushed)
+    store.abandon()
+    found = TrustFile(files, "second", synced=False).read()
+    assert found is not None and found.upto == flushed
+
+
 def test_a_mark_that_cannot_be_read_is_none() -> None:
     files = MemoryFiles()
     flushed = half_flushed(files)
@@ -214,7 +250,8 @@ def test_the_mark_may_trail_what_was_synced_and_never_leads(seed: int) -> None:
     (None, False, -1), (None, True, 7), (Trust("b"), True, -1), (Trust("a"), False, -1), (Trust("a"), True, 7),
     (Trust(""), True, 7), (Trust("a", True), True, -1), (Trust("b", False, 5), True, 5),
     (Trust("a", False, 5), True, 5), (Trust("a", True, 9), True, 7), (Trust("a", False, 9), False, 9),
-    (Trust("b", False, 9), True, 9),
+    (Trust("b", False, 9), True, 9), (Trust("b", False, WHOLE), True, WHOLE), (Trust("a", False, WHOLE), True, 7),
+    (Trust("a", False, WHOLE), False, WHOLE),
 ])
 def test_from_where_on_a_log_is_doubted(found: Trust | None, killed: bool, expected: int) -> None:
     assert doubted_from(found, "b", killed=killed, flushed=7) == expected
