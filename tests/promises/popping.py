@@ -196,6 +196,7 @@ PAGE = Page("docs/reference/popping.md", (
     answer("where the message should stand", reviving("an_offset_beyond_the_end_is_tried_again")),
     answer("an offset beyond the end of its queue", reviving(
         "an_offset_beyond_the_end_is_tried_again", "of_a_topic_that_was_made_anew_nothing_comes_back")),
+    answer("revive queues beyond `reviveQueueNum`", reviving("all_queues_are_read_and_those_of_before")),
     answer("acknowledged in the middle of a batch", tests_of("broker/pop", "order",
                                                              "what_is_done_with_in_the_middle_is_not_given_again")),
     answer("an acknowledgement in order without", tests_of("broker/pop", "order",

@@ -15,6 +15,11 @@ ControllerType = Literal["DLedger", "jRaft"]
 
 COMMITLOG_FILE_BYTES: Final = 8 << 20
 CONTROLLER_FILE_BYTES: Final = 4 << 20
+WITHOUT_TIMERS: Final[Mapping[str, Value]] = {
+    "timerWheelEnable": False,  # else each broker makes a timer log of 100 MiB
+    "reviveQueueNum": 1,  # else nine threads look for POP messages every second
+}
+"""POP needs timers. A broker that has them reads as many revive queues as its peers fill: Java's passes over others."""
 
 
 def properties(settings: Mapping[str, Value]) -> str:
@@ -96,8 +101,7 @@ def broker(
         "mappedFileSizeConsumeQueue": 20 * 3_000,
         "maxHashSlotNum": 10_000,
         "maxIndexNum": 40_000,
-        "timerWheelEnable": False,  # else each broker makes a timer log of 100 MiB
-        "reviveQueueNum": 1,  # else nine threads look for POP messages every second
+        **({} if extra.get("timerWheelEnable") else WITHOUT_TIMERS),
         "transactionMetricFlushInterval": 500,  # ms; one thread spins for as long after each start, by default for 10 s
         "diskMaxUsedSpaceRatio": 95,  # a full test machine is no reason to refuse writes
         "defaultTopicQueueNums": 4,

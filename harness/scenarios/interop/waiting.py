@@ -14,6 +14,7 @@ from pathlib import Path
 import attrs
 import trio
 
+from broker.pop.requests import TakingConfig
 from broker.timer.checkpoint import PATH as CHECKPOINT
 from broker.timer.checkpoint import TimerCheckpoint
 from broker.timer.metrics import PATH as METRICS
@@ -22,7 +23,7 @@ from harness.processes.broker import Broker
 from harness.processes.java.settings import COMMITLOG_FILE_BYTES, Value
 from harness.processes.program import Program, Report
 from harness.scenarios.interop.ha import ALL_ACK, GROUP, mixed, seen, topic_everywhere
-from harness.scenarios.interop.popped import AGAIN_S, RawPopper
+from harness.scenarios.interop.popped import AGAIN_S, Got, RawPopper
 from harness.scenarios.interop.scenario import Lost, Stage, expect, scenario
 from harness.scenarios.interop.transactions import committed
 from harness.scenarios.interop.watch import create_topic
@@ -234,14 +235,18 @@ async def a_store_with_timers_and_halves_passes_to_java_and_back(stage: Stage) -
 
 
 async def out(popper: RawPopper, name: str) -> set[str]:
-    """Ten are popped, three of them acknowledged; those that are to come back."""
-    await popper.send(*(f"{name}{number}" for number in range(10)))
-    found = await popper.pop(invisible_ms=OUT_MS)
-    expect(len(found) == 10, f"{name}: {len(found)} of 10 are given")
-    for got in found[:3]:
+    """Two by two, until each revive queue has a checkpoint; a third is acknowledged. Those that are to come back."""
+    count = 2 * TakingConfig().revive_queue_num
+    await popper.send(*(f"{name}{number}" for number in range(count)))
+    found = list[Got]()
+    with trio.move_on_after(OUT_MS / 2e3):
+        while len(found) < count:
+            found += await popper.pop(invisible_ms=OUT_MS, count=2)
+    expect(len(found) == count, f"{name}: {len(found)} of {count} are given")
+    for got in found[::3]:
         code = await popper.ack(got)
         expect(code == ResponseCode.SUCCESS, f"{name}: an acknowledgement is answered with {code}")
-    return {got.body for got in found[3:]}
+    return {got.body for number, got in enumerate(found) if number % 3}
 
 
 async def come_back(stage: Stage, popper: RawPopper, wanted: set[str], what: str) -> None:

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from broker.pop.requests import TakingConfig
 from harness.processes.java import settings
 
 HERE = Path("/d")
+JAVA_REVIVE_QUEUES = 8
+"""``BrokerConfig.reviveQueueNum`` where it is not set."""
 
 
 def test_properties_are_sorted_and_booleans_are_javas() -> None:
@@ -41,13 +44,21 @@ def test_jraft_controller() -> None:
     assert made["jRaftControllerRPCAddr"] == "h:1,h:2"
 
 
-def test_broker_by_itself_is_a_master_and_under_controllers_is_nobody_yet() -> None:
-    def made(extra: dict[str, settings.Value]) -> dict[str, settings.Value]:
-        return settings.broker(
-            HERE, host="127.0.0.1", announced="127.0.0.2", port=10, ha_port=11, group="g", cluster="c",
-            namesrv=["h:1", "h:2"], extra=extra)
+def broker(extra: dict[str, settings.Value]) -> dict[str, settings.Value]:
+    return settings.broker(
+        HERE, host="127.0.0.1", announced="127.0.0.2", port=10, ha_port=11, group="g", cluster="c",
+        namesrv=["h:1", "h:2"], extra=extra)
 
-    plain, ruled = made({}), made(settings.controlled(["h:3", "h:4"]))
+
+def test_a_broker_with_timers_reads_all_revive_queues_that_ours_fills() -> None:
+    ours = TakingConfig().revive_queue_num
+    assert broker({"timerWheelEnable": True}).get("reviveQueueNum", JAVA_REVIVE_QUEUES) == ours
+    assert broker({"timerWheelEnable": True, "reviveQueueNum": 2})["reviveQueueNum"] == 2
+    assert (broker({})["timerWheelEnable"], broker({})["reviveQueueNum"]) == (False, 1)
+
+
+def test_broker_by_itself_is_a_master_and_under_controllers_is_nobody_yet() -> None:
+    plain, ruled = broker({}), broker(settings.controlled(["h:3", "h:4"]))
     assert (plain["brokerId"], plain["brokerRole"], "controllerAddr" in plain) == (0, "ASYNC_MASTER", False)
     assert (ruled["brokerId"], ruled["brokerRole"], ruled["controllerAddr"]) == (-1, "SLAVE", "h:3;h:4")
     assert (plain["namesrvAddr"], plain["brokerIP1"]) == ("h:1;h:2", "127.0.0.2")
