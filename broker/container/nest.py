@@ -22,7 +22,7 @@ import traceback
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import attrs
 import trio
@@ -30,10 +30,9 @@ import trio
 from broker.boot import boot_id
 from broker.container.records import Record
 from broker.relay.guardian import CONTAINED, Child, told
-from remoting.daemon.child import child
+from remoting.daemon.child import child, live
 from remoting.daemon.files import DiskFiles
 from remoting.daemon.identity import born
-from remoting.daemon.process import FAILED
 
 logger = logging.getLogger("broker.container")
 
@@ -296,7 +295,7 @@ def _answer(control: socket.socket, others: Sequence[int]) -> bool:
             signal.set_wakeup_fd(-1)
             for each in (control.detach(), *others):
                 os.close(each)
-            _live(Birth(**request), descriptors)
+            live(lambda: _live(Birth(**request), descriptors))
         handle = os.pidfd_open(pid)  # it is waited for by this thread alone, so it is that process's
         socket.send_fds(control, [json.dumps({"number": number, "pid": pid}).encode()], [handle])
         os.close(handle)
@@ -305,33 +304,22 @@ def _answer(control: socket.socket, others: Sequence[int]) -> bool:
     return True
 
 
-def _live(start: Birth, descriptors: Sequence[int]) -> NoReturn:
-    """Become a broker, and end with it."""
-    code: object = FAILED
-    try:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        os.setsid()
-        _redirect(Path(start.out))
-        pid = os.getpid()
-        DiskFiles().replace(start.record, Record(start.path, start.broker, pid, born(pid), boot_id()).to_json())
-        with contextlib.suppress(OSError):
-            Path("/proc/self/comm").write_text(start.title[-_NAME_MAX:])
-        os.environ[CONTAINED] = start.broker
-        os.environ.update(told(descriptors[0], descriptors[1:]))
-        import broker.cli
+def _live(start: Birth, descriptors: Sequence[int]) -> int:
+    """Become a broker; returns its exit code."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.setsid()
+    _redirect(Path(start.out))
+    pid = os.getpid()
+    DiskFiles().replace(start.record, Record(start.path, start.broker, pid, born(pid), boot_id()).to_json())
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text(start.title[-_NAME_MAX:])
+    os.environ[CONTAINED] = start.broker
+    os.environ.update(told(descriptors[0], descriptors[1:]))
+    import broker.cli
 
-        code = broker.cli.main(list(start.arguments))
-    except SystemExit as ended:
-        code = ended.code
-    except BaseException:  # noqa: BLE001  nothing is behind this process but the nest's own loop
-        traceback.print_exc()
-    finally:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code if isinstance(code, int) else FAILED)
+    return broker.cli.main(list(start.arguments))
 
 
 def _redirect(out: Path) -> None:

@@ -21,14 +21,13 @@ import signal
 import socket
 import subprocess
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import trio
 
-from remoting.daemon.child import child
+from remoting.daemon.child import child, live
 
 FORKS: Final = "QUORATE_FORKS"
 COVERAGE: Final = "COVERAGE_PROCESS_START"
@@ -36,7 +35,6 @@ _START: Final = [sys.executable, "-P", "-c"]
 _MODULE: Final = re.compile(r"from ([\w.]+) import main")
 """In the code that ``remoting.daemon.child`` makes."""
 _MESSAGE_MAX: Final = 64 << 10
-_FAILED: Final = 1
 
 
 def can_fork(command: Sequence[str]) -> bool:
@@ -150,31 +148,19 @@ def _forked(control: socket.socket, request: dict[str, Any], descriptors: Sequen
     pid = os.fork()
     if not pid:
         control.close()
-        _live(request, descriptors)
+        live(lambda: _live(request, descriptors))
     return pid
 
 
-def _live(request: dict[str, Any], descriptors: Sequence[int]) -> NoReturn:
-    """Becomes the program, and ends with it."""
-    code: object = _FAILED
-    try:
-        os.setsid()
-        for number, each in zip((0, 1, 2), (descriptors[0], descriptors[1], descriptors[1]), strict=True):
-            os.dup2(each, number)
-        for each in descriptors:
-            os.close(each)
-        os.chdir(request["cwd"])
-        os.environ.clear()
-        os.environ.update(request["env"])
-        sys.argv = ["-c", *request["arguments"]]
-        exec(request["code"], {"__name__": "__main__"})  # noqa: S102  as the interpreter would
-        code = 0
-    except SystemExit as ended:
-        code = 0 if ended.code is None else ended.code
-    except BaseException:  # noqa: BLE001  nothing is behind this process but the server's own loop
-        traceback.print_exc()
-    finally:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code if isinstance(code, int) else _FAILED)
+def _live(request: dict[str, Any], descriptors: Sequence[int]) -> None:
+    """Becomes the program that was asked for."""
+    os.setsid()
+    for number, each in zip((0, 1, 2), (descriptors[0], descriptors[1], descriptors[1]), strict=True):
+        os.dup2(each, number)
+    for each in descriptors:
+        os.close(each)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    sys.argv = ["-c", *request["arguments"]]
+    exec(request["code"], {"__name__": "__main__"})  # noqa: S102  as the interpreter would

@@ -43,6 +43,18 @@ def test_a_shell_may_read_it(tmp_path: Path, name: str, shell: list[str]) -> Non
     assert ran.stdout.startswith(f"{name} ")
 
 
+# --- by a fork -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("run", "code", "said"), [
+    ("None", 0, ""), ("3", 3, ""), ("sys.exit()", 0, ""), ("sys.exit(3)", 3, ""), ("sys.exit('words')", 1, ""),
+    ("1 // 0", 1, "ZeroDivisionError"), ("print('out')", 0, "out")])
+def test_a_fork_ends_as_a_program_does(run: str, code: int, said: str) -> None:
+    program = f"import sys; from remoting.daemon.child import live; live(lambda: {run}); print('behind it')"
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == code and said in ran.stdout + ran.stderr and "behind" not in ran.stdout
+
+
 # --- by systemd ------------------------------------------------------------------------------------------------------
 
 
