@@ -61,6 +61,7 @@ from remoting.daemon.process import (
     Stoppable,
     check_exporter,
     given_and_unknown,
+    is_printed,
     listen,
     piped,
     run_server,
@@ -121,10 +122,7 @@ def _prepare(options: argparse.Namespace, arguments: Sequence[str]) -> Callable[
     if options.namesrvAddr:
         given["namesrvAddr"] = options.namesrvAddr
     config = here(from_properties(given, start=configuration()()))
-    if options.printConfigItem or options.printImportantConfig:
-        for name, value in listing(config).items():
-            if options.printConfigItem or name in IMPORTANT:
-                print(f"{name}={value}")
+    if is_printed(options, listing(config), IMPORTANT):
         return None
     check(config)
     config = resolved(config)

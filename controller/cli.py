@@ -21,6 +21,7 @@ from remoting.daemon.process import (
     Stoppable,
     check_exporter,
     given_and_unknown,
+    is_printed,
     listen,
     piped,
     run_server,
@@ -63,9 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _prepare(options: argparse.Namespace) -> Callable[[], None] | None:
     given, strange = given_and_unknown(options, DiskFiles(), KNOWN)
     config = from_properties(given)
-    if options.printConfigItem:
-        for name, value in listing(config).items():
-            print(f"{name}={value}")
+    if is_printed(options, listing(config)):
         return None
     check(config)
     check_exporter(config)

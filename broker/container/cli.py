@@ -28,6 +28,7 @@ from remoting.daemon.keys import ConfigError
 from remoting.daemon.process import (
     Stoppable,
     given_and_unknown,
+    is_printed,
     listen,
     piped,
     run_server,
@@ -84,10 +85,7 @@ def _prepare(options: argparse.Namespace) -> Callable[[], None] | None:
         if getattr(options, name):
             given[name] = getattr(options, name)
     config = from_properties(given)
-    if options.printConfigItem or options.printImportantConfig:
-        for name, value in listing(config).items():
-            if options.printConfigItem or name in IMPORTANT:
-                print(f"{name}={value}")
+    if is_printed(options, listing(config), IMPORTANT):
         return None
     tls = tls_of(config)
     start_logs(options, PROGRAM, RepeatLimit())

@@ -29,6 +29,7 @@ from remoting.daemon.process import (
     Stoppable,
     check_exporter,
     given_and_unknown,
+    is_printed,
     listen,
     piped,
     run_server,
@@ -105,12 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _prepare(options: argparse.Namespace) -> Callable[[], None] | None:
     given, strange = given_and_unknown(options, DiskFiles(), KNOWN)
     config = configure(given)
-    if options.printConfigItem:
-        shown = listing(config.namesrv)
-        if config.controller is not None:
-            shown = {**controllers.listing(config.controller), **shown}
-        for name, value in sorted(shown.items()):
-            print(f"{name}={value}")
+    of_controller = {} if config.controller is None else controllers.listing(config.controller)
+    if is_printed(options, dict(sorted({**of_controller, **listing(config.namesrv)}.items()))):
         return None
     check_exporter(config.namesrv)
     tls = tls_of(config.namesrv)

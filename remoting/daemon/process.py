@@ -16,7 +16,7 @@ import resource
 import signal
 import stat
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -91,6 +91,16 @@ def key_lines(config: type[attrs.AttrsInstance]) -> str:
     return "\n".join(
         f"  {name} = {written(field.default)}\n      {field.metadata['about']}"
         for name, field in names(config).items())
+
+
+def is_printed(options: argparse.Namespace, values: Mapping[str, str], important: Container[str] = ()) -> bool:
+    """Print the configuration, or what is important of it, if that is asked for; whether it is."""
+    if options.printConfigItem or getattr(options, "printImportantConfig", False):
+        for name, value in values.items():
+            if options.printConfigItem or name in important:
+                print(f"{name}={value}")
+        return True
+    return False
 
 
 def given_properties(options: argparse.Namespace, files: Files) -> dict[str, str]:
