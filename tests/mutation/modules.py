@@ -47,7 +47,7 @@ CORES: Final[dict[str, tuple[str, ...]]] = {
     "raft/rules/rows.py": RULES,
     "raft/wire.py": ("tests/raft/test_wire.py", "tests/raft/bugs/test_resources.py"),
     "raft/frame.py": ("tests/raft/test_frame.py", "tests/raft/bugs/test_resources.py"),
-    "raft/voting.py": ("tests/raft/test_candidacy.py", "tests/raft/bugs/test_elections.py",
+    "raft/voting.py": ("tests/raft/test_voting.py", "tests/raft/test_candidacy.py", "tests/raft/bugs/test_elections.py",
                        "tests/raft/test_replica.py",
                        "tests/raft/bugs/test_dledger_regressions.py", *RULES, *FORGOTTEN),
     "raft/forgotten.py": FORGOTTEN,
