@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from broker.pop.revive import Loose, Outstanding, ReviveQueue
-from remoting.bodies.popping import CheckPoint
-from tests.broker.pop.test_revive import T0, checkpoint, offsets, ripe
+from tests.broker.pop.test_revive import T0, Given, Timer, checkpoint, offsets, ripe
 
 SLOT_MS = 1_000
 
@@ -96,17 +95,7 @@ def test_the_same_checkpoint_in_the_queue_and_loose() -> None:
 
 
 @attrs.define(eq=False)
-class Given:
-    found: CheckPoint
-    acked: set[int] = attrs.field(factory=set)
-
-
-@attrs.define(eq=False)
-class Timer:
-    due_ms: int
-    given: Given
-    acks: set[int]
-    """None of them: it is the checkpoint."""
+class Slotted(Timer):
     place: int
 
     @property
@@ -121,7 +110,7 @@ class Acting(RuleBasedStateMachine):
     @initialize(data=st.data())
     def the_master_is_lost(self, data: st.DataObject) -> None:
         self.now_ms = T0
-        given, timers, offset = list[Given](), list[Timer](), 0
+        given, timers, offset = list[Given](), list[Slotted](), 0
         for _ in range(data.draw(st.integers(1, 6))):
             count = data.draw(st.integers(1, 3))
             one = Given(checkpoint(offset, tuple(range(count)), pop_ms=T0 + data.draw(st.integers(-9_000, 0)),
@@ -129,10 +118,10 @@ class Acting(RuleBasedStateMachine):
             offset += count
             given.append(one)
             due_ms = one.found.revive_time_ms
-            timers.append(Timer(due_ms - 1_000, one, set(), 0))
+            timers.append(Slotted(due_ms - 1_000, one, set(), 0))
             for acks in data.draw(st.lists(st.sampled_from(one.found.offsets), max_size=3, unique=True)):
                 one.acked.add(acks)
-                timers.append(Timer(due_ms, one, {acks}, 0))
+                timers.append(Slotted(due_ms, one, {acks}, 0))
         timers.sort(key=lambda timer: timer.due_ms)
         for number, timer in enumerate(timers):
             timer.place = -2 - number
@@ -171,7 +160,7 @@ class Acting(RuleBasedStateMachine):
             self.unseen.remove(timer)
             self._hand(timer)
 
-    def _hand(self, timer: Timer) -> None:
+    def _hand(self, timer: Slotted) -> None:
         not_gone = self.not_gone
         loose = Loose(timer.place, lambda: not_gone.remove(timer))
         if timer.acks:
