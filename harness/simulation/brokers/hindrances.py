@@ -12,6 +12,7 @@ from broker.ha.silence import LOOK_NS
 from broker.store.health import DiskHealth
 from controller.metadata.commands import ElectMaster, Trigger
 from controller.metadata.events import Applied
+from controller.metadata.groups import BrokerGroup
 from controller.metadata.outcomes import Elected
 from harness.simulation.brokers.plan import YIELD_WAIT_MS
 from raft.config import MS
@@ -147,8 +148,13 @@ class Hindrances:
                                or not len(before.sync_state_set) < each.member.manager.gate.announced <= len(
                                    after.sync_state_set)}
             if isinstance(outcome, Elected) and isinstance(command, ElectMaster) and before.leader is not None \
-                    and command.trigger is Trigger.BROKER and after.master != before.master:
+                    and command.trigger is Trigger.BROKER and after.master != before.master and self._leads(before):
                 self._replaces(command.term)
+
+    def _leads(self, group: BrokerGroup) -> bool:
+        """Whether the master on record is one: who comes back to a group without asks for an election, too."""
+        host = self._scene.host_of(group.master)
+        return host is not None and self._watch.leads_in(host.process) == group.master_epoch
 
     def _replaces(self, term: int) -> None:
         now = self._scene.world.now

@@ -40,7 +40,8 @@ class Runs:
         """Notes what is safe when a run ends: nothing, where the first file of a copy that begins late has no room."""
         host, journal = process.host, process.journal
         log = journal.log
-        end = self._watch.copies.end_of_run(host, log.max_offset) if log.min_offset < log.max_offset else 0
+        end = self._watch.copies.end_of_run(host, log.max_offset)  # always: a cut that it broke off is of no later run
+        end = end if log.min_offset < log.max_offset else 0
         safe = min(log.flushed_offset if power else log.written_offset, end)
         host.held = safe
         self._before[host] = self._whole(process, safe), safe

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from harness.simulation.brokers.process import BrokerProcess
     from harness.simulation.brokers.watch import BrokerWatch
 
+BORN: Final = "BORN_TIMESTAMP"
+"""When a recall was made."""
 TOPIC: Final = TIMER_TOPIC
 RAW_TOPIC: Final = TOPIC.encode()
 WHEEL_TOPIC: Final = TIMER.encode()
@@ -157,11 +159,12 @@ class Timers(Judge):
                 self._written -= {self._key(process, sent) for sent in delivered}
             return
         for message in messages:
-            number = decode_properties(message.properties).get(DELETES)
-            if number is not None:
-                sent = self.sent[int(number)]
+            values = decode_properties(message.properties)
+            if DELETES in values:
+                sent = self.sent[int(values[DELETES])]
                 self._scene.counts["timer recalled"] += 1
-                if self.complete and not sent.copies and AHEAD_MS < sent.due_ms - self._scene.wall_ms < WINDOW_MS:
+                if (self.complete and not sent.copies and AHEAD_MS < sent.due_ms - self._scene.wall_ms
+                        and sent.due_ms - int(values[BORN]) < WINDOW_MS):
                     self._scene.counts["timer recalled in time"] += not sent.recalled
                     sent.recalled = True
 
