@@ -236,7 +236,9 @@ class Broker:
             ordered=self.topics.table.set_ordered, members=self._counts_members,
             grouped=lambda members: self.roles.members_changed(Members(members)), now_ns=world.now_ns)
         self.topics.table.on_change.join("name servers", self.registration.changed)
-        self.copies = TableCopies(client, {table.code: table.copy for table in made.tables()}, made.copies())
+        queue_ends = QueueEndsPart(client, journal)
+        self.copies = TableCopies(client, {table.code: table.copy for table in made.tables()}, made.copies(),
+                                  offers=queue_ends.offered)
         journal.on_new_queue.call = self._new_queue
         journal.needed.begin, journal.needed.make_way = made.keeps_from, made.make_way
         self.ha_addresses = HaAddresses(client, self._itself, self._told)
@@ -251,11 +253,11 @@ class Broker:
             config, config_path or config.config_store_path, world.files, self.standing, self._follow,
             self._version, made.runtime_info, self._replication, self.roles.epochs, lambda: journal.end,
             self._set_master_flushed, self._least_id_changed)
-        for part in (self.copies, QueueEndsPart(client, journal), self.registration, self.abroad,
+        for part in (self.copies, queue_ends, self.registration, self.abroad,
                      *lookups(config, self.registration.use), self.ha_addresses, administration,
                      *self._succession(), *self._acting(), *(() if self.ledger is None else (self.ledger,))):
             made.add(part)
-        handlers = offering({**made.handlers(), **more}, made.tables())
+        handlers = offering({**made.handlers(), **more})
         if self.levelling is not None and config.role is not BrokerRole.SLAVE:
             gate = self.levelling.gate
             copied = {*made.all_joins(), *made.copies()}

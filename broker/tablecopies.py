@@ -9,12 +9,12 @@ table, and of a role only whose slave this broker is.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import trio
 
-from broker.part import OWN_CODES, Part, Table
+from broker.part import OWN_CODES, Part
 from broker.standing import Role
 from remoting.client import Client, checked
 from remoting.codes import RequestCode, ResponseCode
@@ -30,13 +30,13 @@ TIMEOUT_MS: Final = 30_000
 """For one table."""
 PERIOD_S: Final = 3.0
 OFFERED: Final = "__QUORATE_CODES"
-"""Ours, of the answer to 21: tables of our own that may be asked for. Java ignores it."""
+"""Ours, of the answer to 21: codes of our own that whoever gave it may be asked. Java ignores it."""
 _TOPICS: Final = int(RequestCode.GET_ALL_TOPIC_CONFIG)
 
 
-def offering(handlers: Mapping[int, Handler], tables: Iterable[Table]) -> dict[int, Handler]:
-    """``handlers``, of which the one for topics says, too, which of the tables are our own."""
-    tell, said = handlers[_TOPICS], " ".join(str(each.code) for each in tables if each.code in OWN_CODES)
+def offering(handlers: Mapping[int, Handler]) -> dict[int, Handler]:
+    """``handlers``, of which the one for topics says, too, which codes of our own are among them."""
+    tell, said = handlers[_TOPICS], " ".join(str(code) for code in sorted(handlers) if code in OWN_CODES)
 
     def answer(connection: Connection, command: Command) -> Command:
         made = tell(connection, command)
@@ -47,18 +47,30 @@ def offering(handlers: Mapping[int, Handler], tables: Iterable[Table]) -> dict[i
     return {**handlers, _TOPICS: answer}
 
 
+def offered(answer: Command) -> frozenset[int]:
+    """Codes of our own that whoever gave this answer may be asked; only that to 21 says it."""
+    return frozenset(int(code) for code in answer.ext.get(OFFERED, "").split() if code.isdecimal())
+
+
+def ours_last(codes: Iterable[int]) -> list[int]:
+    """In the order in which they are asked: what is offered is known in front of codes of our own."""
+    return sorted(codes, key=lambda code: code in OWN_CODES)
+
+
 class TableCopies(Part):
     """Copies while the role says whose slave this broker is."""
 
     def __init__(self, client: Client, tables: Mapping[int, Callable[[bytes], None]],
-                 progress: Mapping[int, Callable[[bytes], None]] = {}, *, period_s: float = PERIOD_S) -> None:
+                 progress: Mapping[int, Callable[[bytes], None]] = {}, *, period_s: float = PERIOD_S,
+                 offers: Callable[[Collection[int]], None] = lambda codes: None) -> None:
         """``tables``: by the code that asks for it, who becomes what the answer's body says, or raises ``BodyError``.
-        ``progress``: the same of what a master may not have.
+        ``progress``: the same of what a master may not have. ``offers`` hears in each round which codes of our own the
+        master offers.
         """
         self.done = 0
         """Whole rounds without an error."""
         self._client, self._tables, self._period_s = client, {**tables, **progress}, period_s
-        self._missing = frozenset(progress)
+        self._missing, self._offers = frozenset(progress), offers
         self._master: str | None = None
         self._bell = Bell()
         self._scope = trio.CancelScope()
@@ -91,15 +103,18 @@ class TableCopies(Part):
 
     async def _round(self, master: str) -> None:
         problems = []
-        offered: set[str] = set()
-        for code in sorted(self._tables, key=lambda code: code in OWN_CODES):
-            if code in OWN_CODES and str(code) not in offered:
+        codes: frozenset[int] = frozenset()
+        for code in ours_last(self._tables):
+            if code in OWN_CODES and code not in codes:
                 continue
             try:
                 answer = await self._ask(master, code)
-                if answer is not None:
-                    offered.update(answer.ext.get(OFFERED, "").split())
-                    self._tables[code](answer.body)
+                if answer is None:
+                    continue
+                if code == _TOPICS:
+                    codes = offered(answer)
+                    self._offers(codes)
+                self._tables[code](answer.body)
             except (RemotingError, BodyError) as error:
                 problems.append(str(error))
         self.done += not problems

@@ -21,11 +21,12 @@ from broker.ha.tail import undispatched
 from broker.ha.wire import Block, Blocks
 from broker.haaddress import MasterAddress
 from broker.journal import Journal
-from broker.part import Part
+from broker.part import OWN_CODES, Part
 from broker.preonline import steps
 from broker.preonline.steps import LogEnds, Phase, Tail
 from broker.preonline.tail import COMPARED_BYTES, TailCore
 from broker.store.errors import StoreError
+from broker.tablecopies import offered, ours_last
 from remoting import properties
 from remoting.address import join_address
 from remoting.bodies.namesrv import KVTable
@@ -139,13 +140,17 @@ class Levelling(Part):
         await self._collect(members.values())
 
     async def _join(self, member: int, address: str, joins: Mapping[int, Callable[[bytes], None]]) -> None:
-        for code, join in joins.items():
+        codes: frozenset[int] = frozenset()
+        for code in ours_last(joins):
+            if code in OWN_CODES and code not in codes:
+                continue
             answer = await self._client.call(address, request(code), timeout_ms=TABLE_TIMEOUT_MS)
             if answer.code != ResponseCode.SUCCESS and code not in NEEDED:
                 logger.info("a member does not tell what this master may lack", extra={
                     "member": member, "code": code, "why": answer.remark})
                 continue
-            join(checked(answer, address).body)
+            codes |= offered(answer)
+            joins[code](checked(answer, address).body)
 
     # --- the end of its log ------------------------------------------------------------------------------------
 

@@ -2,14 +2,14 @@
 
 A slave whose store was empty begins at its master's oldest file, or with ``syncFromLastFile`` at the newest. What its
 queues lack in front of that is gone, but for the number of the next message: without it, this broker as master would
-begin such a queue at 0 again, and a group that is further on would pass over what comes. So it asks once in its life,
-and again if its log was emptied, or if the master before had no such request. Java's slaves do not ask.
+begin such a queue at 0 again, and a group that is further on would pass over what comes. So it asks once in its life a
+master that offers this, and again if its log was emptied. Java's masters do not offer it, nor do its slaves ask.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -18,7 +18,6 @@ from broker.journal import NEVER
 from broker.part import Part
 from broker.queueends.ends import GET_QUEUE_ENDS, QueueEnds, QueueEndsRequest, ends_before
 from remoting.client import Client, checked
-from remoting.codes import ResponseCode
 from remoting.command import Command, request, response
 from remoting.errors import BodyError, RemotingError
 from remoting.wakeup import Bell
@@ -46,8 +45,8 @@ class QueueEndsPart(Part):
         self._master = ""
         self._told = False
         """A master has said it of the log that is here."""
-        self._unknown_to = ""
-        """A master that has no such request."""
+        self._is_offered = False
+        """By the master that it has now."""
         self._due_ns = 0
         self._bell = Bell()
         journal.was_cut.join("parts", self._was_cut)
@@ -67,13 +66,18 @@ class QueueEndsPart(Part):
 
     def role_changed(self, role: Role) -> None:
         if role.master_address != self._master:
-            self._master, self._unknown_to, self._due_ns = role.master_address, "", 0
+            self._master, self._is_offered, self._due_ns = role.master_address, False, 0
+
+    def offered(self, codes: Collection[int]) -> None:
+        """The master says which codes of our own it may be asked."""
+        if self._is_offered != (GET_QUEUE_ENDS in codes):
+            self._is_offered = not self._is_offered
+            self._journal.stir()
 
     # --- asking ----------------------------------------------------------------------------------------------
 
     def due_ns(self) -> int:
-        nothing = self._told or not self._master or self._unknown_to
-        return NEVER if nothing else self._due_ns
+        return self._due_ns if self._is_offered and not self._told else NEVER
 
     def tick(self, now_ns: int) -> None:
         self._due_ns = now_ns + LOOK_NS
@@ -98,9 +102,6 @@ class QueueEndsPart(Part):
     async def _learn(self, master: str, begin: int) -> None:
         """Raises ``RemotingError``, ``BodyError``; ``OSError`` where the disk takes no queue."""
         answer = await self._client.call(master, request(GET_QUEUE_ENDS, QueueEndsRequest(begin)), TIMEOUT_MS)
-        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            self._unknown_to = master
-            return
         ends = [*QueueEnds.from_json(checked(answer, master).body).by_queue().items()]
         for at in range(0, len(ends), SLICE):
             await trio.lowlevel.checkpoint()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 import trio
 from trio.testing import MockClock
 
+from broker.ha.config import HaConfig
+from broker.preonline.levelling import Levelling
 from broker.preonline.steps import Phase
 from broker.roles import PlainMasterRole, PlainSlaveRole
 from broker.schedule.part import DelaysPart
@@ -13,8 +17,13 @@ from broker.store.tables import DelayOffsets
 from broker.timer.checkpoint import TimerCheckpoint
 from broker.timer.part import TimersPart
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, until
+from harness.simulation.worlds.streams import net
 from remoting.bodies.consumers import MessageRequestMode, MessageRequestModes
+from remoting.client import open_client
 from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, response
+from remoting.connection import Connection
+from remoting.server import Server
 from tests.broker.ha.group import log_of
 
 ACTING = {"enableSlaveActingMaster": "true", "totalReplicas": "2", "slaveReadEnable": "true"}
@@ -166,3 +175,25 @@ async def test_delays_timers_and_modes_go_on_where_the_slave_is(autojump_clock: 
         await until(lambda: master.broker.parts[TimersPart].done_before_ms >= due_ms // 1_000 * 1_000)
         found = await made.ask(master.address, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
         assert MessageRequestModes.from_json(found.body).message_request_mode_map["T"]["G"].mode == "POP"
+
+
+@pytest.mark.parametrize(("offers", "asked"), [(None, [21]), ("61020", [21]), ("61021 61051", [21, 61_021])])
+async def test_a_code_of_our_own_is_asked_of_a_member_that_offers_it(
+    offers: str | None, asked: list[int], autojump_clock: MockClock,
+) -> None:
+    """Java's offer nothing, and are not asked."""
+    heard, joined = list[int](), list[bytes]()
+
+    def answer(_: Connection, command: Command) -> Command:
+        heard.append(command.code)
+        made = response(command, body=b"all")
+        if offers is not None and command.code == RequestCode.GET_ALL_TOPIC_CONFIG:
+            made.ext["__QUORATE_CODES"] = offers
+        return made
+
+    async with net() as made, open_client(connector=made.connect) as client:
+        await made.serve("m:1", Server(dict.fromkeys(asked, answer) | {61_021: answer}))
+        levelling = Levelling(client, cast(Any, None), HaConfig(), made.connect, broker_id=0, address="m:0",
+                              members=cast(Any, None), collect=cast(Any, None))
+        await levelling._join(1, "m:1", {61_021: joined.append, RequestCode.GET_ALL_TOPIC_CONFIG: joined.append})
+        assert heard == asked and joined == [b"all"] * len(asked)

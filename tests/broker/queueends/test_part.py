@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from broker.journal import NEVER
-from broker.queueends.ends import QueueEnds, QueueEndsRequest
+from broker.queueends.ends import GET_QUEUE_ENDS, QueueEnds, QueueEndsRequest
 from broker.queueends.part import LOOK_NS, QueueEndsPart
 from broker.standing import Role
 from broker.store.store import MessageStore
@@ -109,6 +109,8 @@ async def test_it_asks_once_of_each_log_and_again_if_nobody_answered(nursery: tr
     await nursery.start(part.run)
     assert not await looks(part, 0), "no master"
     part.role_changed(Role.slave(2, 1, "a:1"))
+    assert not await looks(part, 1), "a Java master offers nothing"
+    part.offered({GET_QUEUE_ENDS})
     assert await looks(part, 1) and not master.asked, "an empty log may begin anywhere"
     log.begin, log.end = 8192, 9000
     assert await looks(part, 2) and master.asked == [8192] and not log.begun
@@ -117,12 +119,13 @@ async def test_it_asks_once_of_each_log_and_again_if_nobody_answered(nursery: tr
     part.role_changed(Role.slave(2, 2, "b:1"))
     assert part.due_ns() == NEVER, "another master has the same log"
     log.cut(0)  # type: ignore[operator]
-    assert await looks(part, 4) and len(master.asked) == 3
+    assert not await looks(part, 4), "it has not said yet what it offers"
+    part.offered({GET_QUEUE_ENDS})
+    part.offered({GET_QUEUE_ENDS})
+    assert await looks(part, 5) and len(master.asked) == 3
     log.cut(0)  # type: ignore[operator]
-    master.answers = [response(Command(0), ResponseCode.REQUEST_CODE_NOT_SUPPORTED), told({})]
-    assert await looks(part, 5) and part.due_ns() == NEVER, "a Java master is asked once"
-    part.role_changed(Role.slave(2, 3, "a:1"))
-    assert await looks(part, 6) and len(master.asked) == 5
+    part.offered(())
+    assert not await looks(part, 6), "it does not any more"
 
 
 async def test_a_log_that_begins_at_0_lacks_nothing() -> None:
@@ -130,4 +133,5 @@ async def test_a_log_that_begins_at_0_lacks_nothing() -> None:
     log.end = 100
     part = QueueEndsPart(cast("Client", Master()), cast("MessageStore", log))  # type: ignore[arg-type]
     part.role_changed(Role.slave(2, 1, "a:1"))
+    part.offered({GET_QUEUE_ENDS})
     assert await looks(part, 0) and part.due_ns() == NEVER
