@@ -28,8 +28,6 @@ from remoting.daemon.version import add_version
 SOUND = 0
 DAMAGED = 1
 DAY = "day"
-TIMES = {"wall_ms": "wall_time", "after_ms": "after_time"}
-"""By column in milliseconds, the timestamp that is written beside it."""
 
 
 @attrs.frozen
@@ -41,12 +39,8 @@ class Exported:
     """File, offset and reason of each damage, the first hundred."""
 
 
-def with_times(rows: DataFrame) -> DataFrame:
-    """Rows with a timestamp beside each column of milliseconds, and ``day``: the UTC date of the leader's clock; null
-    where no time is recorded."""
-    for column, name in TIMES.items():
-        if column in rows.columns:
-            rows = rows.withColumn(name, F.timestamp_millis(column))
+def with_day(rows: DataFrame) -> DataFrame:
+    """Rows and their ``day``: the UTC date of the leader's clock; null where no time is recorded."""
     return rows.withColumn(DAY, F.date_add(F.lit("1970-01-01").cast("date"), F.floor(
         F.col("wall_ms") / F.lit(86_400_000)).cast("int")))
 
@@ -67,7 +61,7 @@ def export(
     reader = spark.read.format("raftlog").option("format", form).option("payload", payload)
     for name, value in options.items():
         reader = reader.option(name, value)
-    writer = with_times(reader.load(list(paths))).write.partitionBy("group", DAY).option("compression", "zstd")
+    writer = with_day(reader.load(list(paths))).write.partitionBy("group", DAY).option("compression", "zstd")
     writer.mode("overwrite" if overwrite else "error").parquet(out)
     written = spark.read.parquet(out)
     damage = written.where(F.col("group").isNull() & F.col("damage").isNotNull()).orderBy("file", "offset")

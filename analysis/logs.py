@@ -24,6 +24,7 @@ from analysis import small
 from analysis.errors import NothingToRead
 from analysis.files.finding import Home, find_logs, homes
 from analysis.questions import QUESTIONS
+from analysis.questions.catalogue import timed
 from analysis.questions.compare import Period
 from analysis.register import register
 from analysis.schemas import Format
@@ -213,7 +214,7 @@ class Logs:
         if question not in QUESTIONS:
             raise KeyError(f"no question {question!r}; there are {', '.join(QUESTIONS)}")
         if question not in self._answers:
-            answer = QUESTIONS[question].answer(self)
+            answer = timed(QUESTIONS[question].answer(self))
             self._answers[question] = self._held(question, answer) if self.kept else answer
         return self._answers[question]
 

@@ -14,6 +14,9 @@ bytes is null; ``count(*)`` counts such rows, ``where damage is null`` leaves th
 
 Indices and terms are those of the log: from 1 in raft, from 0 in a Java DLedger directory. Columns that a Java DLedger
 directory does not record (times, CRCs, write sequences) are null. All numbers are signed 64 bits unless said otherwise.
+
+A moment is there twice, here and in every answer: as a TIMESTAMP ``..._time``, which people read, and behind it as a
+number ``..._ms``, ms since 1970 UTC, with which one calculates. A duration is ``..._ms`` alone.
 """
 
 from __future__ import annotations
@@ -77,7 +80,8 @@ FRAMES: Final = (
         ("index", "bigint", "index of the first entry"),
         ("last_index", "bigint", "index of the last entry"),
         ("count", "int", "entries"),
-        ("wall_ms", "bigint", "leader's wall clock when it built the frame, ms since 1970 UTC"),
+        ("wall_time", "timestamp", "leader's wall clock when it built the frame; null beyond the year 9999"),
+        ("wall_ms", "bigint", "the same, ms since 1970 UTC"),
         ("frame_bytes", "int", "bytes of the whole frame: header, table of lengths, payloads"),
         ("payload_bytes", "int", "bytes of the payloads alone"),
         ("body_crc", "bigint", "CRC-32C of table and payloads, unsigned 32 bits"),
@@ -102,7 +106,8 @@ ENTRIES: Final = (
         ("kind", "string", "commands, noop, membership, session, or damage"),
         ("term", "bigint", "term of the entry"),
         ("index", "bigint", "index of the entry"),
-        ("wall_ms", "bigint", "leader's wall clock when it built the entry's frame, ms since 1970 UTC"),
+        ("wall_time", "timestamp", "leader's wall clock when it built the entry's frame; null beyond the year 9999"),
+        ("wall_ms", "bigint", "the same, ms since 1970 UTC"),
         ("payload_bytes", "int", "bytes of the payload"),
         ("segment", "bigint", "segment sequence (Java: base offset of the data file)"),
         ("offset", "bigint", "byte of the file where the entry's frame begins; entries of one frame share it"),
@@ -129,8 +134,11 @@ EVENTS: Final = (
                             "follow once more; else null"),
         ("mark", "bigint", "mark of the frame that ends at `index`; null for hard_state and opened"),
         ("voted_for", "string", "state, hard_state: the vote cast in `term`; null: none"),
-        ("wall_ms", "bigint", "noop, membership: leader's wall clock, ms since 1970 UTC; else null"),
-        ("after_ms", "bigint", "wall clock of the latest frame before it in its segment, of any group; null: none"),
+        ("wall_time", "timestamp", "noop, membership: leader's wall clock; else null"),
+        ("wall_ms", "bigint", "the same, ms since 1970 UTC"),
+        ("after_time", "timestamp", "wall clock of the latest frame before it in its segment, of any group; null: "
+                                    "none"),
+        ("after_ms", "bigint", "the same, ms since 1970 UTC"),
         ("detail", "string", "JSON. noop: how the election was won (cause, rounds, votes, ...), null if it tells "
                              "nothing. membership: voters, outgoing, learners opened: its life number"),
         ("segment", "bigint", "segment sequence (Java: base offset of the data file)"),
@@ -145,8 +153,24 @@ EVENTS: Final = (
 
 COLUMNS: Final[dict[Format, tuple[Column, ...]]] = {"frames": FRAMES, "entries": ENTRIES, "events": EVENTS}
 
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+"""What Spark calls ``timestamp`` and shows in its session's zone."""
+LAST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999, which is the last one of Python and of SQL."""
+
+
+def time_of(column: str) -> str:
+    """The name of the timestamp beside a column of milliseconds."""
+    return f"{column.removesuffix('_ms')}_time"
+
+
+def moment(wall_ms: int | None) -> pa.Scalar:
+    return pa.scalar(wall_ms * 1_000 if wall_ms is not None and 0 <= wall_ms <= LAST_MS else None, TIMESTAMP)
+
+
 _ARROW: Final[dict[str, pa.DataType]] = {
     "string": pa.string(), "bigint": pa.int64(), "int": pa.int32(), "boolean": pa.bool_(), "binary": pa.binary(),
+    "timestamp": TIMESTAMP,
 }
 
 

@@ -41,7 +41,7 @@ is a job of its own, and to note where each column was named doubles the calls i
 
 def session(master: str = "", *, name: str = "raft logs", **settings: str) -> SparkSession:
     """The active session, or a new one on ``master`` (default: as Spark is configured, else ``local[*]``), with the
-    source.
+    source. A new one shows timestamps in UTC.
 
     ``settings``: Spark's; a name without dots has ``_`` for them, as in ``spark_driver_memory="4g"``.
 
@@ -53,6 +53,7 @@ def session(master: str = "", *, name: str = "raft logs", **settings: str) -> Sp
         check_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.builder.appName(name).config(PUSHDOWN, "true")
+        builder = builder.config("spark.sql.session.timeZone", "UTC")
         if master:
             builder = builder.master(master)
         for key, value in settings.items():

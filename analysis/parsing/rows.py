@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from analysis.parsing.selection import Selection, frame_mask
 from analysis.parsing.tables import Frames, table_of_lengths
 from analysis.parsing.walk import Damage, LocalRecord, Walk
-from analysis.schemas import DAMAGE_KIND, KINDS, Format, arrow_schema
+from analysis.schemas import DAMAGE_KIND, KINDS, LAST_MS, TIMESTAMP, Format, arrow_schema, moment
 from raft.errors import MalformedMessage
 from raft.frame import HEADER_BYTES, Kind
 from raft.membership import Membership
@@ -61,10 +61,17 @@ class Wanted:
 
 
 def build(form: Format, rows: int, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    """A batch of a format; columns that are not given are null."""
+    """A batch of a format; columns that are not given are null, but for ``wall_time``, which ``wall_ms`` gives."""
     schema = _SCHEMAS[form]
+    if "wall_ms" in columns:
+        columns = {**columns, "wall_time": _times(columns["wall_ms"])}
     made = [columns[field.name] if field.name in columns else pa.nulls(rows, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(made, schema=schema)
+
+
+def _times(wall_ms: pa.Array) -> pa.Array:
+    told = pc.and_(pc.greater_equal(wall_ms, 0), pc.less_equal(wall_ms, LAST_MS))
+    return pc.multiply(pc.if_else(told, wall_ms, None), 1_000).cast(TIMESTAMP)
 
 
 def constant(value: str | int | bool | None, rows: int, kind: pa.DataType) -> pa.Array:
@@ -270,6 +277,7 @@ def _events(frames: Frames, found: Walk, place: Place, selection: Selection) -> 
         number = row.get("group_id")
         row.update(cluster=place.cluster, node=place.node, segment=place.segment, file=place.file,
                    group=None if number is None else place.name_of(number), after_ms=after_ms(row["offset"]))
+        row.update(wall_time=moment(row.get("wall_ms")), after_time=moment(row["after_ms"]))
         row["offset"] += place.shift
     for start in range(0, len(kept), ROWS_MAX):
         yield pa.RecordBatch.from_pylist(kept[start : start + ROWS_MAX], schema=_SCHEMAS["events"])

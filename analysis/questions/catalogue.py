@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from analysis.questions import audit, compare, elections, latency, leadership, masters, replication, throughput
+from analysis.schemas import LAST_MS, time_of
 
 if TYPE_CHECKING:
     from analysis.logs import Logs
@@ -17,15 +18,19 @@ if TYPE_CHECKING:
 _OF: Final = {
     "cluster": "of the nodes' identities", "group": "raft group", "node": "node id", "term": "raft term",
     "index": "index in the raft log", "leader": "node id", "file": "where it shows", "offset": "byte of the file",
-    "broker_cluster": "cluster of the brokers", "broker_name": "broker group", "wall_ms": "ms since 1970 UTC",
+    "broker_cluster": "cluster of the brokers", "broker_name": "broker group", "wall_time": "by the leader's clock",
     "source": "`log`, `trace` or `not recorded`", "measured": "frames that the trace has", "cause": "why it came about",
     "p50_ms": "median, ms", "p90_ms": "90th percentile, ms", "p99_ms": "99th percentile, ms", "max_ms": "most, ms",
     "entries": "count", "payload_bytes": "bytes of payloads", "previous_leader": "node id, as the winner knew it",
     "terms_lost": "terms since the leader before in which nobody won; null: not known",
-    "bucket_ms": "where it begins, ms since 1970",
+    "bucket_time": "where it begins",
     "master_epoch": "the new one", "master": "broker id; null: nobody could be elected",
 }
 """What columns mean that several questions have."""
+MOMENTS: Final = ("wall_ms", "began_ms", "until_ms", "first_write_ms", "last_write_ms", "bucket_ms", "lost_ms",
+                  "recovered_ms", "from_ms", "snapshot_taken_ms")
+"""Columns of milliseconds since 1970; all others ending in ``_ms`` are durations."""
+_TIMES: Final = {time_of(name): name for name in MOMENTS}
 
 
 @attrs.frozen
@@ -49,23 +54,39 @@ class Question:
         return [*wanted, F.expr(f"struct({', '.join(f'`{name}`' for name in self.columns)})")]
 
 
+def timed(rows: DataFrame) -> DataFrame:
+    """Rows with a timestamp before each column that is a moment in milliseconds."""
+    found: list[Column] = []
+    for name in rows.columns:
+        if name in MOMENTS:
+            told = F.when(F.col(name).between(0, LAST_MS), F.timestamp_millis(name))
+            found.append(told.alias(time_of(name)))
+        found.append(F.col(f"`{name}`"))
+    return rows.select(*found)
+
+
 def _columns(names: str, **own: str) -> dict[str, str]:
-    return {name: own.get(name) or _OF[name] for name in names.split()}
+    out = {}
+    for name in names.split():
+        out[name] = own.get(name) or _OF[name]
+        if name in _TIMES:
+            out[_TIMES[name]] = "the same, ms since 1970 UTC"
+    return out
 
 
 _ALL: Final = (
     Question(
         "leadership", "Who led each group, from when until when?", "log, trace",
-        _columns("cluster group term leader leader_source began_ms until_ms tenure_ms first_index last_index "
-                 "first_write_ms last_write_ms entries payload_bytes cause previous_leader election_ms held_by",
+        _columns("cluster group term leader leader_source began_time until_time tenure_ms first_index last_index "
+                 "first_write_time last_write_time entries payload_bytes cause previous_leader election_ms held_by",
                  leader="node id; null: not known",
                  leader_source="`log`, `trace`, `before the log` (elected before it begins, or before the time asked "
                                "for) or `not recorded`",
-                 began_ms="its no-op, ms since 1970 UTC; null: not in the log, nor is what it tells (`cause` and on)",
-                 until_ms="where the next leadership begins or is first seen, or the log's last frame",
+                 began_time="its no-op; null: not in the log, nor is what it tells (`cause` and on)",
+                 until_time="where the next leadership begins or is first seen, or the log's last frame",
                  tenure_ms="from one to the other, ms", first_index="its first entry in the log",
-                 last_index="its last entry", first_write_ms="its first frame in the log, ms since 1970 UTC",
-                 last_write_ms="its last frame, ms since 1970 UTC",
+                 last_index="its last entry", first_write_time="its first frame in the log",
+                 last_write_time="its last frame",
                  election_ms="how long the winner campaigned, ms", held_by="nodes whose logs have its no-op"),
         lambda logs: leadership.timeline(logs.elections, logs.frames, logs.trace), first="cluster, `group`, term"),
     Question(
@@ -85,7 +106,7 @@ _ALL: Final = (
         lambda logs: leadership.churn(logs.ask("leadership")), first="leaderships desc"),
     Question(
         "elections", "What did each election cost, and were votes split?", "log, trace",
-        _columns("cluster group term leader wall_ms cause rounds election_ms votes previous_leader terms_lost "
+        _columns("cluster group term leader wall_time cause rounds election_ms votes previous_leader terms_lost "
                  "split_votes split_votes_source",
                  rounds="rounds the winner asked, probes included", election_ms="how long the winner campaigned, ms",
                  votes="votes granted", split_votes="rounds of votes that nobody won; null: not recorded",
@@ -113,11 +134,11 @@ _ALL: Final = (
         lambda logs: latency.commit_latency(logs.frames, logs.trace), first="p99_ms desc"),
     Question(
         "commit_latency_over_time", "When were commits slow?", "trace",
-        _columns("cluster group bucket_ms measured p50_ms p99_ms"),
+        _columns("cluster group bucket_time measured p50_ms p99_ms"),
         lambda logs: latency.over_time(logs.frames, logs.trace, logs.bucket_ms), first="bucket_ms, cluster, `group`"),
     Question(
         "throughput", "How much was written, and when?", "log",
-        _columns("cluster group bucket_ms frames entries payload_bytes entries_per_s payload_bytes_per_s",
+        _columns("cluster group bucket_time frames entries payload_bytes entries_per_s payload_bytes_per_s",
                  frames="count", entries_per_s="per second", payload_bytes_per_s="bytes per second"),
         lambda logs: throughput.throughput(logs.frames, logs.bucket_ms), first="bucket_ms, `group`"),
     Question(
@@ -144,31 +165,31 @@ _ALL: Final = (
     Question(
         "compaction", "What does each node keep, and how fresh are its snapshots?", "log",
         _columns("cluster group node first_index last_index log_bytes snapshots snapshot_index snapshot_bytes "
-                 "snapshot_taken_ms entries_since_snapshot installs",
+                 "snapshot_taken_time entries_since_snapshot installs",
                  first_index="first entry that the log still has", last_index="last entry", log_bytes="bytes of frames",
                  snapshots="files", snapshot_index="last entry in the newest", snapshot_bytes="bytes of its file",
-                 snapshot_taken_ms="ms since 1970 UTC", entries_since_snapshot="count",
+                 snapshot_taken_time="of the newest", entries_since_snapshot="count",
                  installs="snapshots that came from a leader"),
         lambda logs: replication.compaction(logs.frames, logs.events, logs.snapshots), first="log_bytes desc"),
     Question(
         "master_changes", "Which broker was master of each broker group, from when?", "log",
-        _columns("cluster group broker_cluster broker_name index wall_ms master_epoch master previous clean "
+        _columns("cluster group broker_cluster broker_name index wall_time master_epoch master previous clean "
                  "node file offset",
                  previous="broker id before", clean="false: an unclean election, messages may be lost"),
         lambda logs: masters.master_changes(logs.history), first="index desc"),
     Question(
         "outages", "When had a broker group no master, and for how long?", "log",
-        _columns("cluster group broker_cluster broker_name index lost_ms recovered_ms recovery_ms lasted_ms "
+        _columns("cluster group broker_cluster broker_name index lost_time recovered_time recovery_ms lasted_ms "
                  "new_master file offset",
-                 lost_ms="first command that saw the master missing, ms since 1970 UTC",
-                 recovered_ms="the new master's election; null: not yet", recovery_ms="from one to the other, ms",
+                 lost_time="first command that saw the master missing",
+                 recovered_time="the new master's election; null: not yet", recovery_ms="from one to the other, ms",
                  lasted_ms="the same, or until the log's end, ms", new_master="broker id"),
         lambda logs: masters.outages(logs.replayed, logs.since_ms), first="lasted_ms desc"),
     Question(
         "availability", "For what share of the time had each broker group a master?", "log",
-        _columns("cluster group broker_cluster broker_name from_ms until_ms masters outages without_master_ms "
+        _columns("cluster group broker_cluster broker_name from_time until_time masters outages without_master_ms "
                  "longest_ms availability unclean_elections",
-                 from_ms="its first master, or the time asked for, ms since 1970 UTC", until_ms="the log's end",
+                 from_time="its first master, or the time asked for", until_time="the log's end",
                  masters="elections won, count", outages="count", without_master_ms="ms in all",
                  longest_ms="longest outage, ms", availability="share of the time with a master, 0 to 1",
                  unclean_elections="count"),
@@ -181,7 +202,7 @@ _ALL: Final = (
         lambda logs: masters.sync_state_sets(logs.history), first="flaps desc, changes desc"),
     Question(
         "broker_ids", "Is every broker id one broker's for ever?", "log",
-        _columns("finding cluster group broker_cluster broker_name broker_id index wall_ms node file offset detail",
+        _columns("finding cluster group broker_cluster broker_name broker_id index wall_time node file offset detail",
                  finding="`bound_twice` or `shared`", broker_id="the id", detail="in words"),
         lambda logs: masters.broker_ids(logs.history), first="index"),
     Question(

@@ -8,17 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import functions as F
 
 from analysis.logs import Logs
 from analysis.questions import QUESTIONS, Question
+from analysis.questions.catalogue import MOMENTS
 from analysis.report import plots
 from analysis.report.charts import number_words
 from analysis.report.findings import Bounds, Finding, judged
 from analysis.report.injected import Run
 from analysis.report.page import Page, Plot, Table, Tile, render
+from analysis.schemas import time_of
 
 ROWS_SHOWN: Final = 50
 ENTRIES_READ_MAX: Final = 50_000_000
@@ -95,13 +97,18 @@ def _page(logs: Logs, title: str, bounds: Bounds, run: Run, begin: Callable[[str
 
 
 def _table(logs: Logs, question: Question) -> Table:
+    """A moment is shown once, under the timestamp's name; the page makes the words of its milliseconds."""
     whole = logs.short(question.name)
     if whole is not None:
-        rows: list[Sequence[Any]] = [tuple(row.values()) for row in whole.slice(0, ROWS_SHOWN).to_pylist()]
-        return Table(question.name, question.asks, question.source, question.columns, rows, whole.num_rows)
-    answer = logs.ask(question.name)
-    rows = [tuple(row) for row in answer.orderBy(*question.order()).limit(ROWS_SHOWN).collect()]
-    return Table(question.name, question.asks, question.source, question.columns, rows, answer.count())
+        rows, total = whole.slice(0, ROWS_SHOWN).to_pylist(), whole.num_rows
+    else:
+        answer = logs.ask(question.name)
+        rows = [row.asDict() for row in answer.orderBy(*question.order()).limit(ROWS_SHOWN).collect()]
+        total = answer.count()
+    columns = {name: meaning for name, meaning in question.columns.items() if name not in MOMENTS}
+    behind = {time_of(name): name for name in MOMENTS}
+    shown = [[row[behind.get(name, name)] for name in columns] for row in rows]
+    return Table(question.name, question.asks, question.source, columns, shown, total)
 
 
 def _tiles(logs: Logs) -> tuple[list[Tile], int]:

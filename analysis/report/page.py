@@ -13,17 +13,17 @@ import attrs
 from markupsafe import Markup
 
 from analysis.questions import leadership
+from analysis.questions.catalogue import MOMENTS
 from analysis.report import markup
 from analysis.report.findings import SEVERITIES, Finding
+from analysis.schemas import time_of
 
 _STYLE: Final = Markup(resources.files(__package__).joinpath("style.css").read_text(encoding="utf-8"))
 UNKNOWN_LEADER: Final = {
     leadership.BEFORE: "unknown (elected before the log begins)", leadership.NOT_RECORDED: "leader not recorded"}
 """By ``leader_source``: what is shown where ``leader`` is null."""
-_MOMENTS: Final = frozenset((
-    "wall_ms", "began_ms", "until_ms", "first_write_ms", "last_write_ms", "bucket_ms", "lost_ms", "recovered_ms",
-    "from_ms", "snapshot_taken_ms"))
-"""Columns that are shown as dates."""
+_MOMENTS: Final = frozenset(map(time_of, MOMENTS))
+"""Columns whose cells hold milliseconds and are shown as dates."""
 
 
 @attrs.frozen

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pyarrow as pa
 from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,
@@ -19,9 +20,10 @@ from pyspark.sql.datasource import (
 )
 
 from analysis.parsing.selection import Selection
+from analysis.schemas import TIMESTAMP
 
 _NAMES = {"node": "nodes", "group": "groups", "group_id": "group_ids", "kind": "kinds"}
-_NUMBERS = {"index": "index", "last_index": "index", "term": "term", "wall_ms": "wall_ms"}
+_NUMBERS = {"index": "index", "last_index": "index", "term": "term", "wall_ms": "wall_ms", "wall_time": "wall_ms"}
 
 
 def push(selection: Selection, filters: Iterable[Filter]) -> None:
@@ -45,14 +47,28 @@ def push(selection: Selection, filters: Iterable[Filter]) -> None:
             continue
         bounds = getattr(selection, _NUMBERS[column])
         if values:
-            if all(type(value) is int for value in values):
-                bounds.narrow(min(values), max(values))
-        elif isinstance(each, (GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)) and type(each.value) is int:
+            numbers = [number for value in values if (number := _number(value)) is not None]
+            if len(numbers) == len(values):
+                bounds.narrow(min(low for low, _ in numbers), max(high for _, high in numbers))
+        elif isinstance(each, (GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)) and (
+                number := _number(each.value)) is not None:
+            upto, since = number
             if isinstance(each, GreaterThanOrEqual):
-                bounds.narrow(low=each.value)
+                bounds.narrow(low=since)
             elif isinstance(each, GreaterThan):
-                bounds.narrow(low=each.value + 1)
+                bounds.narrow(low=upto + 1)
             elif isinstance(each, LessThanOrEqual):
-                bounds.narrow(high=each.value)
+                bounds.narrow(high=upto)
             else:
-                bounds.narrow(high=each.value - 1)
+                bounds.narrow(high=since - 1)
+
+
+def _number(value: object) -> tuple[int, int] | None:
+    """The last number up to the value and the first from it on: they differ where a timestamp is between two
+    milliseconds. None: neither a number nor a timestamp."""
+    if type(value) is int:
+        return value, value
+    if getattr(value, "tzinfo", None) is not None:
+        us = pa.scalar(value, TIMESTAMP).value
+        return us // 1_000, -(-us // 1_000)
+    return None

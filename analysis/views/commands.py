@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from analysis.files.filesystem import Tree
+from analysis.schemas import TIMESTAMP, moment
 from controller.metadata.codec import FORMAT, FormatTooNew, MalformedCommand, decode
 from controller.metadata.commands import AnyCommand, Command, ImportGroups
 from controller.metadata.events import Applied, Change, changes
@@ -32,8 +33,8 @@ from raft.storage.interface import File
 from raft.storage.snapshots import read_chunk, read_stored
 
 _ROW: Final = {
-    "cluster": "string", "group": "string", "index": "bigint", "term": "bigint", "wall_ms": "bigint",
-    "node": "string", "file": "string", "offset": "bigint",
+    "cluster": "string", "group": "string", "index": "bigint", "term": "bigint", "wall_time": "timestamp",
+    "wall_ms": "bigint", "node": "string", "file": "string", "offset": "bigint",
     "what": "string", "is_change": "boolean",
     "broker_cluster": "string", "broker_name": "string", "broker_id": "bigint",
     "outcome": "string", "code": "bigint", "changed": "boolean", "remark": "string",
@@ -44,7 +45,8 @@ _ROW: Final = {
 }
 SCHEMA: Final = ", ".join(f"`{name}` {kind}" for name, kind in _ROW.items())
 _ARROW: Final = {
-    "string": pa.string(), "bigint": pa.int64(), "boolean": pa.bool_(), "array<bigint>": pa.list_(pa.int64())}
+    "string": pa.string(), "bigint": pa.int64(), "boolean": pa.bool_(), "array<bigint>": pa.list_(pa.int64()),
+    "timestamp": TIMESTAMP}
 _ARROW_SCHEMA: Final = pa.schema([(name, _ARROW[kind]) for name, kind in _ROW.items()])
 SAMPLES: Final = 8
 """Of a group, so many early frames and as many from anywhere are looked into to tell whose commands they are."""
@@ -175,8 +177,9 @@ def replay(log: list[dict[str, Any]], contents: Iterable[bytes]) -> Iterator[dic
     for frame in log:
         if frame["kind"] != "commands":
             continue
+        of_frame = {**{name: frame[name] for name in _OF_FRAME}, "wall_time": moment(frame["wall_ms"]).as_py()}
         for index, payload in enumerate(_payloads(frame), frame["index"]):
-            where = {"index": index, **{name: frame[name] for name in _OF_FRAME}}
+            where = {"index": index, **of_frame}
             if known is None or index <= known:
                 yield _command_row(where, _decoded(payload), None)
                 continue

@@ -29,6 +29,7 @@ def elections(events: DataFrame) -> DataFrame:
         F.first("told.votes", ignorenulls=True).alias("votes"),
         F.first("told.previous_leader", ignorenulls=True).alias("previous_leader"),
         F.first("told.election_ms", ignorenulls=True).alias("election_ms"),
+        F.min("wall_time").alias("wall_time"),
         F.min("wall_ms").alias("wall_ms"),
         F.count_if(~F.col("truncated")).alias("held_by"),
         F.min_by("node", "node").alias("node"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Final
 
 import attrs
@@ -11,10 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from analysis.files.filesystem import Tree
 from analysis.files.finding import Home
+from analysis.schemas import moment
 from analysis.small import nothing
 
 SCHEMA: Final = ("cluster string, directory string, group_id bigint, `index` bigint, term bigint, bytes bigint, "
-                 "taken_ms bigint, file string")
+                 "taken_time timestamp, taken_ms bigint, file string")
 """Of ``snapshots``, in Spark's DDL."""
 CONTENTS: Final = "cluster string, group_id bigint, contents array<binary>"
 """Of ``contents``."""
@@ -31,6 +33,7 @@ class Snapshot:
     index: int
     term: int
     bytes: int
+    taken_time: datetime | None
     taken_ms: int
     file: str
 
@@ -42,13 +45,14 @@ def _found(known: Iterable[Home]) -> Iterator[Snapshot]:
             named = _NAME.fullmatch(entry.name)
             if named is not None:
                 group, index, term = map(int, named.groups())
-                yield Snapshot(home.cluster, home.root, group, index, term, entry.size, entry.modified_ms,
+                taken = entry.modified_ms
+                yield Snapshot(home.cluster, home.root, group, index, term, entry.size, moment(taken).as_py(), taken,
                                tree.path_of(f"snapshots/{entry.name}"))
 
 
 def snapshots(spark: SparkSession, known: Sequence[Home]) -> DataFrame:
     """One row per finished snapshot beside the logs of ``known``: cluster and ``directory`` of its node, group_id,
-    index, term, bytes, taken_ms, file."""
+    index, term, bytes, taken_time, taken_ms, file."""
     rows = [attrs.astuple(each) for each in _found(known)]
     return spark.createDataFrame(rows, SCHEMA) if rows else nothing(spark, SCHEMA)
 

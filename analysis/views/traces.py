@@ -41,7 +41,8 @@ _UNSAID: Final = ("version", "wall_ms")
 SCHEMA: Final = ", ".join([
     *("group_id bigint" if field.startswith("`group` ") else field
       for field in map(str.strip, _FIELDS.split(",")) if field.split()[0] not in _UNSAID),
-    "file string", "line struct<file_block_start: bigint, col2: bigint>", "wall_us bigint", "cluster string"])
+    "file string", "line struct<file_block_start: bigint, col2: bigint>", "wall_time timestamp", "wall_us bigint",
+    "cluster string"])
 """Of ``traces``, in Spark's DDL."""
 
 
@@ -69,7 +70,7 @@ def file_of_line() -> Column:
 
 def traces(spark: SparkSession, paths: Sequence[str], known: Sequence[Home]) -> DataFrame:
     """Every event in ``paths``, as ``files_under`` tells them: its fields, ``file``, ``line`` (rises within a file),
-    ``wall_us`` and ``cluster``.
+    ``wall_time``, ``wall_us`` and ``cluster``.
 
     ``group_id`` is the group's number. Lines that are no JSON have ``event`` null. ``known``: directories of nodes;
     where several clusters have a node of the line's name and none is nearest to the file, ``cluster`` is null.
@@ -86,7 +87,8 @@ def traces(spark: SparkSession, paths: Sequence[str], known: Sequence[Home]) -> 
         .withColumn("sample_every", F.last("sample_every", True).over(so_far))
         .withColumn("process", F.last("process", True).over(so_far))
     )
-    timed = placed.withColumn("wall_us", ((F.col("at_ns") + F.col("_ahead")) / 1_000).cast("bigint")).drop(
+    wall_us = ((F.col("at_ns") + F.col("_ahead")) / 1_000).cast("bigint")
+    timed = placed.withColumn("wall_time", F.timestamp_micros(wall_us)).withColumn("wall_us", wall_us).drop(
         "_ahead", *_UNSAID).withColumnRenamed("group", "group_id")
     clusters = {home.cluster for home in known}
     if len(clusters) < 2:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +66,27 @@ def test_entries() -> None:
         ("orders", 2, 5, 1, 2001, 7, b"entry 1"), ("1", 1, 1, 4, 1500, 1, b"d"),
     ]
     assert columns(found, "node", "kind") == [("n0", "commands")] * 5
+    assert columns(found[2:], "wall_time") == [
+        (datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),), (datetime(1970, 1, 1, 0, 0, 2, 1_000, tzinfo=UTC),),
+        (datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC),)]
     assert {row["offset"] for row in found[:3]} == {log.starts[1][1] + 64}
     assert columns(found, "write", "segment", "truncated", "file", "damage", "reason") == [
         (write, 1, False, None, None, None) for write in (2, 2, 2, 3, 3)]
+
+
+@pytest.mark.parametrize("form", ["entries", "frames", "events"])
+def test_a_clock_beyond_the_years_of_timestamps_gives_its_milliseconds_alone(form: Format) -> None:
+    log = Log()
+    log.begin()
+    last = 253_402_300_799_999
+    log.block(frame(1, b"", kind=2, wall_ms=last), frame(1, b"", kind=2, group=2, wall_ms=last + 1),
+              frame(1, b"", kind=2, group=3, wall_ms=(1 << 63) - 1))
+    log.block()
+    found = [row for row in rows(log.data(1), form) if row["kind"] == "noop"]
+    assert columns(found, "wall_ms", "wall_time") == [
+        (last, datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)), (last + 1, None), ((1 << 63) - 1, None)]
+    if form == "events":
+        assert columns(found, "after_time") == [(None,), (found[0]["wall_time"],), (None,)]
 
 
 def test_payload_by_prefix_and_not_at_all() -> None:

@@ -80,7 +80,7 @@ def test_whatever_is_told_is_text() -> None:
 
 
 def test_figures_are_there_for_programs() -> None:
-    columns = dict.fromkeys(("wall_ms", "n", "rate", "ok", "none", "leader", "leader_source"), "")
+    columns = dict.fromkeys(("wall_time", "n", "rate", "ok", "none", "leader", "leader_source"), "")
     rows = [(T0 + 7, 1_234_567, 0.123456, True, None, None, leadership.BEFORE), (None, -1, 1e6, False, None, "n0", "")]
     page = attrs.evolve(PAGE, tables=[Table("t", "", "log", columns, rows, 2)], findings=[], plots=[])
     seen = Read.of(render(page, AT))

@@ -79,7 +79,10 @@ def test_numbers_read_off_the_page(made: Made, shown: Seen) -> None:
     assert int(shown.figures["entries"]) == entries >= 6 * 14
     assert shown.figures["commit-p99"] == "", "not recorded"
     assert set(shown.tables) == set(QUESTIONS)
-    place = list(QUESTIONS["leadership"].columns).index("tenure_ms")
+    columns = list(QUESTIONS["leadership"].columns)
+    once = [name for name in columns if f"{name.removesuffix('_ms')}_time" not in columns]
+    assert {"began_time", "until_time"} < set(once) and {len(row) for row in shown.tables["leadership"]} == {len(once)}
+    place = once.index("tenure_ms")
     assert {row[place] for row in shown.tables["leadership"]} >= {"4000", "6000"}
     assert shown.rows_of["leadership"] == len(shown.tables["leadership"])
 

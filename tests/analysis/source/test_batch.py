@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import pytest
 from pyspark.errors import PySparkException
@@ -11,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from analysis.errors import JavaMissing
 from analysis.schemas import COLUMNS, FORMATS, Format
-from analysis.session import check_java
+from analysis.session import check_java, session
 from analysis.source.metrics import collect
 from tests.analysis.by_hand import SEGMENT_BYTES, Log, frames, mark_of, save_identity, segment_file, span, state
 
@@ -19,6 +20,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 SEGMENTS = 8
 PER_SEGMENT = 6
+HOUR_4 = "timestamp '1970-01-01 04:00:00Z'"
 
 
 def long_log() -> Log:
@@ -82,6 +84,7 @@ def test_a_list_of_paths(spark: SparkSession, fleet: Path) -> None:
 @pytest.mark.parametrize("where", [
     "index between 20 and 22", "term = 4", "node = 'n1' and index = 20", "term in (4, 5) and index < 25",
     f"wall_ms >= {4 * 3_600_000} and wall_ms < {5 * 3_600_000}",
+    f"wall_time >= {HOUR_4} and wall_time < {HOUR_4} + interval 1 hour",
 ])
 def test_a_narrow_filter_reads_only_the_segments_that_hold_it(
     spark: SparkSession, fleet: Path, tmp_path: Path, where: str,
@@ -173,3 +176,13 @@ def test_without_java_a_clear_word(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     old.chmod(0o755)
     with pytest.raises(JavaMissing, match="is Java 8"):
         check_java()
+
+
+def test_a_new_session_shows_times_in_utc(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = Mock()
+    builder.appName.return_value = builder.config.return_value = builder.master.return_value = builder
+    builder.getOrCreate.return_value = spark
+    monkeypatch.setattr(sys.modules["analysis.session"], "SparkSession", Mock(
+        builder=builder, getActiveSession=Mock(return_value=None)))
+    assert session("local[1]") is spark
+    assert call("spark.sql.session.timeZone", "UTC") in builder.config.call_args_list

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import fs as arrow_fs
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
 
 from analysis.errors import BadOption, NothingToRead
 from analysis.files.filesystem import Tree
@@ -19,6 +29,7 @@ from analysis.parsing.selection import Selection
 from analysis.schemas import Format, arrow_schema
 from analysis.source.options import parse_options
 from analysis.source.planning import Range, open_log, plan
+from analysis.source.pushdown import push
 from analysis.source.reading import Reader
 from tests.analysis.by_hand import (
     SEGMENT_BYTES,
@@ -32,6 +43,12 @@ from tests.analysis.by_hand import (
     state,
     truncate,
 )
+
+TIME = ("wall_time",)
+
+
+def at(ms: int, us: int = 0) -> datetime:
+    return datetime(1970, 1, 1, 0, 0, 0, ms * 1_000 + us, tzinfo=UTC)
 
 
 def three_segments() -> Log:
@@ -119,6 +136,26 @@ def test_what_lies_beside_logs_does_not_hide_them(tmp_path: Path, monkeypatch: p
     closed.add("n1")
     with pytest.raises(NothingToRead, match=r"cannot be read: .*Permission denied: .*n1"):
         find_logs([str(tmp_path)])
+
+
+@pytest.mark.parametrize(("filters", "low", "high"), [
+    ([EqualTo(TIME, at(5))], 5, 5), ([EqualTo(TIME, at(5, 400))], 5, 6), ([In(TIME, (at(7), at(5)))], 5, 7),
+    ([GreaterThan(TIME, at(5)), LessThan(TIME, at(9))], 6, 8),
+    ([GreaterThan(TIME, at(5, 400)), LessThan(TIME, at(9, 400))], 6, 9),
+    ([GreaterThanOrEqual(TIME, at(5)), LessThanOrEqual(TIME, at(9))], 5, 9),
+    ([GreaterThanOrEqual(TIME, at(5, 400)), LessThanOrEqual(TIME, at(9, 400))], 6, 9),
+])
+def test_filters_on_timestamps_bound_the_milliseconds(filters: list[Filter], low: int, high: int) -> None:
+    found = Selection()
+    push(found, filters)
+    assert (found.wall_ms.low, found.wall_ms.high) == (low, high)
+
+
+@pytest.mark.parametrize("value", [None, "1970", datetime(1970, 1, 1)])  # noqa: DTZ001
+def test_what_is_no_timestamp_bounds_nothing(value: object) -> None:
+    found = Selection()
+    push(found, [EqualTo(TIME, value), GreaterThan(TIME, value)])
+    assert found.wall_ms.open
 
 
 @pytest.mark.parametrize(("bounds", "expected"), [
