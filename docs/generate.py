@@ -47,6 +47,7 @@ from broker.transactions.conversion import Conversion  # noqa: E402
 from controller.admin.absent import ABSENT  # noqa: E402
 from controller.admin.cli import parser as mqadmin_parser  # noqa: E402
 from controller.config import WITHOUT_MEANING, ControllerConfig  # noqa: E402
+from harness.chaos import compare  # noqa: E402
 from harness.nemesis.faults import FAULTS  # noqa: E402
 from harness.scenarios.interop import __main__ as _registers  # noqa: E402, F401  the scenarios
 from harness.scenarios.interop.report import read as read_results  # noqa: E402
@@ -69,6 +70,8 @@ FAILOVERS_TOGETHER: Final = FAILOVERS.with_stem("failover_timeline_together")
 
 RTO: Final = FAILOVERS.with_name("rto.json")
 """Written by ``python -m benchmarks.rto``."""
+COMPARED: Final = FAILOVERS.with_name("compared.json")
+"""Written by ``chaos compare --keep benchmarks/results/compared.json``."""
 
 _PART: Final = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -196,6 +199,11 @@ def profiles() -> Iterator[str]:
 def rto() -> Iterator[str]:
     """What clients were not acknowledged to, from the recorded run."""
     yield from rto_figures.page(json.loads(RTO.read_text()))
+
+
+def compared() -> Iterator[str]:
+    """What each side lost under the same schedules, and for how long."""
+    yield from compare.table(json.loads(COMPARED.read_text()))
 
 
 def rto_summary() -> Iterator[str]:
@@ -337,6 +345,7 @@ PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "broker-feature-keys": feature_keys,
     "mqadmin-absent": absent_commands, "mqadmin-commands": commands, "interop": scenarios, "send-rules": send_rules,
     "broker-moments": broker_moments, "broker-profiles": profiles, "rto": rto, "rto-summary": rto_summary,
+    "compared": compared,
     "broker-benchmarks": broker_benchmarks, "failover-timeline": partial(failovers, FAILOVERS),
     "failover-timeline-together": partial(failovers, FAILOVERS_TOGETHER),
     "own-properties": own_properties, "own-fields": own_fields, "questions": questions,

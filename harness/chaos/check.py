@@ -206,10 +206,12 @@ def _recovery(held: Sequence[Event], faults: Sequence[recovery.Fault], within_ms
     asked = {"faults": len(faults), "recoveries": len(found)}
     if not faults or not found:
         return Verdict(RECOVERY, Valid.UNKNOWN, "no fault with sends after it: nothing was asked", asked)
-    words = []
+    words: list[str] = []
+    numbers: dict[str, int] = {}
     for name in recovery.DEFINITIONS:
         figures = recovery.figures(found, name)
         if figures is not None:
+            numbers |= {f"{name} p50_ms": round(figures.p50), f"{name} most_ms": round(figures.most)}
             words.append(f"{name} p50 {figures.p50:,.0f}, p99 {figures.p99:,.0f}, most {figures.most:,.0f} ms "
                          f"({figures.seen} of {figures.seen + figures.missing})")
     never = recovery.unserved(found)
@@ -220,7 +222,7 @@ def _recovery(held: Sequence[Event], faults: Sequence[recovery.Fault], within_ms
         late = [each for each in recovery.outages(held, faults) if each.ms > within_ms]
         broken += [verdict.Breach("within", _late(each, within_ms)) for each in late[:verdict.SHOWN]]
     return Verdict(RECOVERY, Valid.FALSE if broken else Valid.TRUE, "; ".join(words) or "it accepted nothing", asked,
-                   broken=broken)
+                   broken=broken, figures=numbers)
 
 
 def _late(each: recovery.Outage, within_ms: int) -> str:

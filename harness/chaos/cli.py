@@ -19,7 +19,7 @@ from remoting.daemon.completion import add_completion
 from remoting.daemon.process import piped
 from remoting.daemon.version import add_version
 
-SUBCOMMANDS: Final = ("run", "scenarios", "check", "report", "replay", "shrink", "clean", "convert", "sim")
+SUBCOMMANDS: Final = ("run", "compare", "scenarios", "check", "report", "replay", "shrink", "clean", "convert", "sim")
 """Modules of this package. Some take long to load, so each is loaded when it is asked for."""
 
 

@@ -328,7 +328,8 @@ class QueueCheck:
             words = ", ".join(f"{promise} {count:,} times" if count > 1 else f"{promise} once"
                               for promise, count in self._breaks.items())
             first = min((each.prefix for each in self._broken if each.prefix), default=0)
-            return Verdict(name, Valid.FALSE, f"broken: {words}", asked, None, first, self._broken, counts)
+            return Verdict(name, Valid.FALSE, f"broken: {words}", asked, None, first, self._broken, counts,
+                           figures=self._breaks)
         unknown = self._doubts(waiting)
         if unknown:
             return Verdict(name, Valid.UNKNOWN, unknown, asked, counts=counts)

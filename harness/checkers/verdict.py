@@ -51,6 +51,8 @@ class Verdict:
     """Of what is allowed, and worth knowing."""
     states: Sequence[str] = ()
     """What the system could be just before the failing operation."""
+    figures: Mapping[str, int] = attrs.field(factory=dict)
+    """For programs: how often each promise is broken, or what else ``why`` says in words."""
 
     def as_json(self) -> dict[str, Any]:
         """An object as ``verdict.json`` holds it."""
@@ -64,6 +66,8 @@ class Verdict:
                 {"prefix": each.prefix} if each.prefix else {}) for each in self.broken]
         if self.states:
             made["states"] = list(self.states)
+        if self.figures:
+            made["figures"] = dict(self.figures)
         return made | ({"counts": dict(self.counts)} if self.counts else {})
 
 
