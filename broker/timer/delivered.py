@@ -22,9 +22,12 @@ first slot that is not done, as far as it knows, and asks here before each timer
 - *What the log lacks was not delivered*, for a replica that may become master: in the mode that waits for all members,
   what consumers have seen is in the log of every member. In other modes such a timer may come again, and does not
   get lost: it is still in its slot.
-- *Nothing is forgotten too early.* A delivery is remembered until the slots of its time are done on this replica
-  (``pass_to``), beyond which nobody asks, and a later process begins to hear at the oldest that is remembered
-  (``begins``). Where more than ``REMEMBERED_MAX`` are open at once, the oldest may come twice.
+- *Nothing is forgotten too early.* A delivery is remembered until its message is in the wheel, in a slot that is done,
+  and the disk says both (``pass_to``): nobody asks beyond that, nor does a later process, which begins to hear at the
+  oldest that is remembered (``begins``). That its time is over is not enough. A replica that was away for a while is
+  told how far its master is before it has put into its own wheel what was delivered meanwhile; that is late there, and
+  asked for if this replica becomes master before it is told again. Where more than ``REMEMBERED_MAX`` are open at once,
+  the oldest may come twice.
 - *A cut of the log takes back what it took* (``cut``): such a timer is delivered anew.
 
 It knows times and offsets, and does nothing itself.
@@ -72,10 +75,10 @@ class Delivered:
         """Whether the message at that offset was delivered. Topic and id must be its own: others may claim it."""
         return self._known.get(offset) == hash((topic, uniq_key))
 
-    def pass_to(self, read_time_ms: int) -> None:
-        """Slots before are done: nobody asks for what they held."""
+    def pass_to(self, read_time_ms: int, below: int) -> None:
+        """Slots before are done: nobody asks for what they held, if it stood in the log below that offset."""
         order = self._order
-        while order and order[0][0] < read_time_ms:
+        while order and order[0][0] < read_time_ms and order[0][1] < below:
             self._forget()
 
     def _forget(self) -> None:

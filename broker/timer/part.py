@@ -49,8 +49,6 @@ logger = logging.getLogger("broker")
 DAY_MS: Final = 86_400_000
 QUIET_NS: Final = 60_000_000_000
 """As long as timers do nothing, their checkpoint is written so rarely."""
-REMEMBERED_MS: Final = 15_000
-"""What was delivered is known for so long when its slot is done: a slave hears every 3 s how far its master is."""
 METRICS_PAUSE_MS: Final = 10_000
 BOUNDS_S: Final = (5, 60, 300, 900, 3_600, 14_400, 28_800, 86_400)
 """Of the snapshot of timers that wait, as Java's ``TimerMetrics`` has them."""
@@ -326,7 +324,7 @@ class TimersPart(SpecialService):
         if unread is not None:
             logger.error("some timers may come twice: what was delivered cannot be read: %s", unread)
         self._delivery.hears_all = self._noted.told_all
-        self._known.pass_to(self._store.read_time_ms - REMEMBERED_MS)
+        self._known.pass_to(*self._store.settled)
         begins = self._known.begins(self._noted.offset)
         if abs(begins - self._heard) >= HEARD_STEP:
             self._heard = begins

@@ -66,6 +66,11 @@ class TimerStore:
         """Of the last unit: one of an earlier message is here already."""
         self._oldest = self._oldest_flushed = 0
         """Units before this place of the timer log are done; so they are on disk."""
+        self._late: dict[int, int] = {}
+        """By the slot that was the first one then, the least offset of what was put there, as it may have been late."""
+        self.settled = self._settles = (0, 0)
+        """Messages that stand in the log below the second one, and whose time is before the first, are done, and the
+        next process knows it; the other, as the flush under way will have it."""
         self._flushed: TimerCheckpoint | None = None
         """What the checkpoint says on disk."""
         self._is_quiet = True
@@ -87,6 +92,8 @@ class TimerStore:
         if wrong:
             self.anew(wrong)
         else:
+            if self._last_offset >= 0:  # of the units that are here nobody knows which were late
+                self._late[now_ms // self.precision_ms] = 0
             if self._flushed is not None and self._flushed.own is None:  # Java's log may end before what it says
                 place = place_of(self._last_offset) if self._last_offset >= 0 else None
                 self.queue_offset = self.queue_offset if place is None else min(self.queue_offset, place + 1)
@@ -195,6 +202,7 @@ class TimerStore:
         caller's log. Raises ``OSError``; then it may be called again."""
         self._give_up_flush()
         self.queue_offset, self._last_offset, self._oldest, self._oldest_flushed = 0, -1, 0, 0
+        self.settled = 0, 0
         self._flushed = attrs.evolve(self.checkpoint(), log_end=0)
         self._run(TimerFlush(self._files, self._flushed))  # before that is so, for fear of a crash in between
         self._wheel.clear()
@@ -277,6 +285,8 @@ class TimerStore:
             slot_ms = moment * self.precision_ms
         elif moment >= wheel.begin + wheel.slots:
             raise ValueError(f"slot {slot_ms} is beyond the wheel, which ends at {self.end_ms}")
+        if moment == wheel.begin:
+            self._late[moment] = min(unit.offset, self._late.get(moment, unit.offset))
         raw = units.pack(wheel.last(moment), unit, slot_ms, write_time_ms)
         at = self._log.make_room()
         self._log.append(raw, at)
@@ -486,6 +496,9 @@ class TimerStore:
             self._flush = TimerFlush(self._files, None)
             return self._flush
         self._is_quiet = True
+        begin = self._wheel.begin
+        self._late = {moment: offset for moment, offset in self._late.items() if moment >= begin}
+        self._settles = self.read_time_ms, min([self._last_offset + 1, *self._late.values()])
         files, folders = self._log.to_sync()
         is_needed = self._wheel.is_unflushed or (log_end > 0 and not self._wheel.exists)
         wheel = self._wheel.ready() if is_needed else None
@@ -504,7 +517,7 @@ class TimerStore:
         if flush.finished:
             self._wheel.flushed()
             if flush.checkpoint is not None:
-                self._flushed = flush.checkpoint
+                self._flushed, self.settled = flush.checkpoint, self._settles
                 if flush.checkpoint.own is not None:
                     self._oldest_flushed = flush.checkpoint.own.oldest
         else:

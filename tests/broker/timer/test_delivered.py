@@ -37,11 +37,12 @@ def test_it_is_forgotten_when_the_slots_of_its_time_are_done() -> None:
     known = Delivered()
     known.hear(outline(1_000, 100, 5_000))
     known.hear(outline(1_090, 200, 6_000))
-    known.pass_to(5_000)
-    assert known.has(100, "T", "U") and known.begins(9_999) == 1_000
-    known.pass_to(5_001)
+    for read_time_ms, below in ((5_000, 300), (5_001, 100)):
+        known.pass_to(read_time_ms, below)
+        assert known.has(100, "T", "U") and known.begins(9_999) == 1_000
+    known.pass_to(5_001, 101)
     assert not known.has(100, "T", "U") and known.begins(9_999) == 1_090
-    known.pass_to(7_000)
+    known.pass_to(7_000, 201)
     assert len(known) == 0 and known.begins(9_999) == 9_999
 
 

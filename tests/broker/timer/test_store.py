@@ -257,3 +257,37 @@ def test_a_flush_that_would_say_only_that_time_passed_is_known() -> None:
     store.master_queue_offset += 1
     found["its master went on"] = store.only_time_passed
     assert [what for what, only in found.items() if only] == ["empty slots are over"]
+
+
+def test_what_is_settled_is_in_slots_that_are_done_as_the_disk_says() -> None:
+    store = opened(MemoryFiles())
+    put(store, 2, 100)
+    store.done_before(at(5))
+    put(store, 5, 200)
+    assert store.settled == (at(0), 0), "what is on disk"
+    store.flush()
+    assert store.settled == (at(5), 200), "the second one is late perhaps, and waits"
+    put(store, 7, 300)
+    store.done_before(at(6))
+    flush = store.begin_flush()
+    store.done_before(at(8))
+    put(store, 8, 400)
+    assert list(flush.steps()) and store.settled == (at(5), 200)
+    store.end_flush(flush)
+    assert store.settled == (at(6), 301)
+    store.anew("")
+    assert store.settled == (0, 0), "all of it comes again"
+
+
+def test_of_what_a_start_finds_nobody_knows_what_was_late_until_its_time_is_over() -> None:
+    files = MemoryFiles()
+    store = opened(files)
+    put(store, 2, 100)
+    store.flush()
+    store.close()
+    store = TimerStore(files, slots=SLOTS, log_file_bytes=LOG_FILE_BYTES)
+    assert store.recover(1 << 40, now_ms=at(3)) == ""
+    for second, below in ((3, 0), (4, 101)):
+        store.done_before(at(second))
+        store.flush()
+        assert store.settled == (at(second), below)

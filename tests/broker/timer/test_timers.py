@@ -281,6 +281,32 @@ async def test_what_slaves_know_to_be_delivered_no_new_master_delivers_again(aut
         assert sorted(bodies(after)) == [b"%d" % number for number in range(5)]
 
 
+async def test_who_was_away_delivers_nothing_again_that_came_meanwhile(autojump_clock: MockClock) -> None:
+    """It hears how far its master is before it has in its wheel what was delivered, and is master before it hears so
+    once more."""
+    async with cluster(controllers=3) as made:
+        master, first, second = await three(made, **ALL)
+        await first.kill()
+        for number in range(5):
+            await good(made, master, b"%d" % number, f"U{number}", TIMER_DELAY_SEC=5)
+        await until(lambda: len(bodies(master)) == 5)
+        await trio.sleep(60)
+        await first.start()
+        await in_sync(master, 2)
+        timers = first.broker.parts[TimersPart]
+        await until(lambda: timers.places[0] == 5 and timers._store.settled[0] == timers._store.read_time_ms)
+        late = [unit.offset for unit in timers._store.slot(timers._store.read_time_ms)]
+        assert len(late) == 5, "in the first slot that is not done, as the disk says, too"
+        await master.kill()
+        await second.kill()
+        await until(lambda: first.serves)
+        await second.start()
+        await in_sync(first, 1)
+        await trio.sleep(20)
+        assert sorted(bodies(first)) == [b"%d" % number for number in range(5)]
+        assert timers.counters.passed_over == 5
+
+
 async def test_too_few_replicas_at_the_due_time_put_off_and_lose_nothing(autojump_clock: MockClock) -> None:
     async with cluster(controllers=3) as made:
         nodes = await three(made, **{**ALL, "minInSyncReplicas": "3", "youngMasterHoldMs": "0"})

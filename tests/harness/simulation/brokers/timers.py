@@ -15,6 +15,7 @@ DELIVERY: Final = TIMER + "delivery.py"
 SLOTS: Final = "tests/broker/timer/test_machine.py::"
 ADMITTED: Final = "tests/broker/timer/test_admission.py::"
 KNOWN: Final = "tests/broker/timer/test_delivered.py::"
+SETTLED: Final = "tests/broker/timer/test_store.py::test_what_is_settled_is_in_slots_that_are_done_as_the_disk_says"
 BEHIND: Final = ("tests/broker/timer/test_markers.py::"
                  "test_who_rolls_behind_its_marker_is_taken_back",)
 
@@ -81,6 +82,13 @@ PLANTED: Final = (
             "offset in self._known", (KNOWN + "test_what_was_delivered_is_known_by_place_topic_and_id",)),
     Planted("what stood in a log that was cut counts as delivered", DELIVERED, "self._order[-1][2] >= end",
             "self._order[-1][2] > end", (KNOWN + "test_a_log_that_is_cut_takes_it_back",)),
+    Planted("what was delivered is forgotten before it is in the wheel", DELIVERED, " and order[0][1] < below", "",
+            (KNOWN + "test_it_is_forgotten_when_the_slots_of_its_time_are_done",)),
+    Planted("what came late to the wheel is forgotten before its slot is done", TIMER + "store.py",
+            "        if moment == wheel.begin:\n", "        if False:\n", (SETTLED,)),
+    Planted("what was delivered is forgotten before the disk says that its slot is done", TIMER + "store.py",
+            "        self._settles = self.read_time_ms", "        self.settled = self._settles = self.read_time_ms",
+            (SETTLED,)),
     Planted("what was delivered is forgotten before its slot is done", DELIVERED, "order[0][0] < read_time_ms",
             "order[0][0] <= read_time_ms", (KNOWN + "test_it_is_forgotten_when_the_slots_of_its_time_are_done",)),
 )
