@@ -16,7 +16,7 @@ import attrs
 from broker.ha.acks import PutStatus
 from broker.offsets.part import OffsetsPart
 from broker.pop import records
-from broker.properties import REAL_TOPIC, TIMER_DONE, TIMER_MOVED
+from broker.properties import REAL_QID, REAL_TOPIC, TIMER_DONE, TIMER_MOVED
 from broker.puts import PutResult
 from broker.timer.letters import ROLL_TIMES
 from broker.topics.names import TIMER, pop_retry_topic, revive_topic
@@ -121,8 +121,9 @@ class Pops(Judge):
         """Of the queues, as anybody has seen them."""
         self._at: dict[tuple[str, int, int], PoppedMessage] = {}
         """By topic, queue and offset."""
-        self._deliveries: dict[tuple[Place, int], Delivery] = {}
-        """By place and pop time."""
+        self._deliveries: dict[tuple[Place, int, int], Delivery] = {}
+        """By place, pop time and revive queue: two POPs in one millisecond may take the same place, where the group was
+        reset in between, or the first one was refused. Each has a checkpoint of its own."""
         self._of_place: defaultdict[Place, list[Delivery]] = defaultdict(list)
         self._of_message: defaultdict[tuple[str, int], list[Delivery]] = defaultdict(list)
         """By group and number."""
@@ -151,13 +152,13 @@ class Pops(Judge):
             group = _RETRY.get(message.topic)
             if group is not None:
                 self._puts_back(process, group, message)
-            elif (checkpoint := _checkpoint(message)) is not None:
-                for place in _places(checkpoint):
-                    self._made(place, checkpoint)
+            elif (found := _checkpoint(message)) is not None:
+                for place in _places(found[0]):
+                    self._made(place, *found)
 
-    def _made(self, place: Place, checkpoint: CheckPoint) -> Delivery | None:
+    def _made(self, place: Place, checkpoint: CheckPoint, revive_queue: int) -> Delivery | None:
         """None: nobody has seen that record, so it is of a log that was lost."""
-        key = place, checkpoint.pop_time_ms
+        key = place, checkpoint.pop_time_ms, revive_queue
         known = self._deliveries.get(key)
         if known is not None:
             known.visible_ms = max(known.visible_ms, checkpoint.revive_time_ms)
@@ -180,12 +181,12 @@ class Pops(Judge):
                 for each in self._of_message[group, _number(message)]:
                     if each.by == self._who(process) and each.back is _Back.UNKNOWN and (ok or not unknown):
                         each.back = _Back.STORED if ok else _Back.NOT
-            elif ok and (checkpoint := _checkpoint(message)) is not None:
-                self._is_stored(checkpoint)
+            elif ok and (found := _checkpoint(message)) is not None:
+                self._is_stored(*found)
 
-    def _is_stored(self, checkpoint: CheckPoint) -> None:
+    def _is_stored(self, checkpoint: CheckPoint, revive_queue: int) -> None:
         for place in _places(checkpoint):
-            made = self._made(place, checkpoint)
+            made = self._made(place, checkpoint, revive_queue)
             if made is not None:
                 made.stored = True
 
@@ -255,8 +256,8 @@ class Pops(Judge):
             self._at[TOPIC, queue, queue_offset] = sent
         elif topic in _RETRY:
             self._at[topic.decode(), queue, queue_offset] = self.sent[_number(message)]
-        elif (checkpoint := _checkpoint(message)) is not None:
-            self._is_stored(checkpoint)
+        elif (found := _checkpoint(message)) is not None:
+            self._is_stored(*found)
 
     def gave(self, process: BrokerProcess, group: str, attempt_id: str, answer: Command) -> Iterator[Given]:
         """INV_B38, INV_B46, INV_B49, INV_B52: right as an answer leaves a broker. What a client makes of it."""
@@ -279,7 +280,7 @@ class Pops(Judge):
                 if group == FIFO:
                     self._gives_in_order(process, queue, offset, next(bodies, b""))
                 else:
-                    made = self._deliveries.get(((group, topic, queue, offset), told.pop_time))
+                    made = self._deliveries.get(((group, topic, queue, offset), told.pop_time, told.revive_qid))
                     self._gives(process, (group, topic, queue, offset), made, next(bodies, b""))
                 yield Given(group, topic, queue, offset, Receipt(
                     starts[flag, queue], told.pop_time, told.invisible_time, told.revive_qid, flag,
@@ -332,7 +333,8 @@ class Pops(Judge):
     def acknowledged(self, process: BrokerProcess, given: Iterable[Given]) -> None:
         """INV_B46: the answer says so, and leaves now. What comes late says nothing."""
         for each in given:
-            made = self._deliveries.get(((each.group, each.topic, each.queue, each.offset), each.receipt.pop_time_ms))
+            made = self._deliveries.get((
+                (each.group, each.topic, each.queue, each.offset), each.receipt.pop_time_ms, each.receipt.revive_qid))
             if each.group == FIFO:
                 in_time = self.in_order.acknowledged(
                     each.queue, each.offset, each.receipt.pop_time_ms, self._scene.wall_ms)
@@ -411,16 +413,19 @@ def _number(message: Message) -> int:
     return int(message.body.partition(b".")[0])
 
 
-def _checkpoint(message: Message) -> CheckPoint | None:
-    """As a POP makes it, or who changes a time, or puts it off: not as timers carry it on and deliver it."""
+def _checkpoint(message: Message) -> tuple[CheckPoint, int] | None:
+    """With its revive queue; as a POP makes it, or who changes a time, or puts it off: not as timers carry it on and
+    deliver it."""
     values = decode_properties(message.properties)
-    topic = values.get(REAL_TOPIC) if message.topic == _WHEEL else message.topic.decode(errors="replace")
+    topic, revive_queue = message.topic.decode(errors="replace"), message.queue_id
+    if message.topic == _WHEEL:
+        topic, revive_queue = values.get(REAL_TOPIC, ""), int(values.get(REAL_QID, "-1"))
     if topic != _REVIVE or values.get("TAGS") != records.CHECKPOINT or any(
             name in values for name in (TIMER_DONE, TIMER_MOVED, ROLL_TIMES)):
         return None
     found = records.read(message)
     assert isinstance(found, CheckPoint)
-    return found
+    return found, revive_queue
 
 
 def _places(checkpoint: CheckPoint) -> Iterator[Place]:

@@ -48,11 +48,11 @@ class Judged:
     def _broken(self, name: str, words: str, process: BrokerProcess, *facts: object) -> None:
         raise InvariantViolation(name, words)
 
-    def popped(self, invisible_ms: int, status: PutStatus = PutStatus.PUT_OK) -> None:
+    def popped(self, invisible_ms: int, status: PutStatus = PutStatus.PUT_OK, revive_queue: int = 0) -> None:
         """Now; the checkpoint's put ends like that."""
         made = self._records.checkpoint(CheckPoint(
             start_offset=0, pop_time_ms=self.scene.wall_ms, invisible_ms=invisible_ms, count=1, queue_id=0,
-            topic=TOPIC, group="one", diffs=[0]), 0)
+            topic=TOPIC, group="one", diffs=[0]), revive_queue)
         assert isinstance(made, Message)
         self._put(self.master, made, status)
 
@@ -85,6 +85,15 @@ def test_what_was_put_back_is_not_put_back_again(judged: Judged) -> None:
     judged.back(2_200)
     with pytest.raises(InvariantViolation, match="INV_B52"):
         judged.back(2_300)
+
+
+def test_two_checkpoints_of_one_millisecond_come_back_once_each(judged: Judged) -> None:
+    judged.popped(100)
+    judged.popped(700, revive_queue=1)
+    judged.back(2_200)
+    judged.back(2_800)
+    with pytest.raises(InvariantViolation, match="INV_B52"):
+        judged.back(2_900)
 
 
 def test_who_was_replaced_does_not_know_that_it_was_put_back(judged: Judged) -> None:
