@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import math
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
@@ -29,7 +30,7 @@ from broker.client.producing import Producer
 from broker.client.queries import Queries
 from broker.client.returns import Returns
 from broker.client.route import Route
-from broker.client.session import Session
+from broker.client.session import CALL_TIMEOUT_MS, Session
 from broker.client.share import Consumption, OrderedShare, Share
 from remoting.allocation import java_order
 from remoting.background import background
@@ -54,6 +55,8 @@ logger = logging.getLogger("broker.client")
 RECONSUME_TIMES_MAX: Final = 16
 _UNBALANCED_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Until the next attempt to get a share, after so many that did not come out right."""
+_UNTOLD_S: Final = 0.2
+"""Until a position that could not be told is told again, before its queue's lock is given up."""
 
 Subscriptions = str | Mapping[str, str]
 """A topic, or topics with what is wanted of them: ``"new || old"``, or ``"*"`` for all."""
@@ -122,6 +125,9 @@ class Consumer:
         self._closing = False
         self._changing = trio.Lock()
         """Shares change under it."""
+        self._committing = trio.CancelScope()
+        self._turns: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
+        """Positions are told to a broker one batch after the other: none may overtake a later one."""
 
     # --- life ------------------------------------------------------------------------------------------------
 
@@ -146,6 +152,7 @@ class Consumer:
         self.messages.close()
         for share in self.shares.values():
             share.drop()
+        self._committing.cancel()  # a broker that says nothing may have its turn
         with trio.move_on_after(part_s):
             await self._commit(confirmed=True)
         if self._locking:
@@ -201,22 +208,18 @@ class Consumer:
             if self._may_come_back(subscription.topic, members):
                 return False
             mine = set(self.settings.allocate(self._session.client_id, route.readable, members))
-        balanced = True
+        lost = [queue for queue in self.shares if queue.topic == subscription.topic and queue not in mine]
+        leaving = [queue for queue in lost if self.shares[queue].may_leave]
         async with trio.open_nursery() as nursery:  # a broker that says nothing keeps back no other's
-            for queue, share in list(self.shares.items()):
-                if queue.topic == subscription.topic and queue not in mine:
-                    if share.may_leave:
-                        self.shares.pop(queue).drop()
-                        nursery.start_soon(self._release, share)
-                    else:
-                        balanced = False
+            for broker, theirs in by_broker(leaving).items():
+                nursery.start_soon(self._release, broker, [self.shares.pop(queue) for queue in theirs])
         if self._locking:
             await self._locks.unlock_others(subscription.topic, mine | self.shares.keys())
         new = mine - self.shares.keys()
         async with trio.open_nursery() as nursery:
             for theirs in by_broker(new).values():
                 nursery.start_soon(self._take_all, theirs, subscription)
-        return balanced and new <= self.shares.keys()
+        return leaving == lost and new <= self.shares.keys()
 
     async def _take_all(self, queues: list[MessageQueue], subscription: SubscriptionData) -> None:
         """Of one broker, as far as it gives them."""
@@ -275,10 +278,23 @@ class Consumer:
         logger.debug("%s reads %s from %d", self.group, queue, offset)
         self._nursery.start_soon(share.fetcher.run, name=f"reading {queue}")
 
-    async def _release(self, share: Share) -> None:
-        await self._positions.write({share.queue: share.fetcher.in_flight.committable}, confirmed=True)
+    async def _release(self, broker: str, shares: list[Share]) -> None:
+        """Whoever locks an ordered queue next begins at its position: it is told first, for as long as a broker may be
+        silent anyway. Then the lock ends nevertheless: to wait for its end would tell nothing either."""
+        for share in shares:
+            share.drop()
+        deadline, untold = trio.current_time() + CALL_TIMEOUT_MS / 1e3, shares
+        async with self._turns[broker]:
+            while True:
+                told = await self._positions.write(
+                    {share.queue: share.fetcher.in_flight.committable for share in untold}, confirmed=True)
+                untold = [share for share in untold if share.queue not in told]
+                if not untold or not self._locking or trio.current_time() >= deadline:
+                    break
+                self._session.routes.renew_soon(untold[0].queue.topic)
+                await trio.sleep(_UNTOLD_S)
         if self._locking:
-            await self._locks.unlock([share.queue])
+            await self._locks.unlock([share.queue for share in shares])
 
     # --- locks -----------------------------------------------------------------------------------------------
 
@@ -307,23 +323,33 @@ class Consumer:
     # --- positions -------------------------------------------------------------------------------------------
 
     async def _keep_committed(self) -> None:
-        while True:
-            await trio.sleep(self.settings.commit_ms / 1e3)
-            now = trio.current_time()
-            if not self.ordered:
-                for share in self.shares.values():
-                    share.give_back_overdue(now)
-            await self._commit()
+        with self._committing:
+            while True:
+                await trio.sleep(self.settings.commit_ms / 1e3)
+                now = trio.current_time()
+                if not self.ordered:
+                    for share in self.shares.values():
+                        share.give_back_overdue(now)
+                await self._commit(confirmed=self.ordered)
 
-    async def _commit(self, *, confirmed: bool = False) -> None:
-        """``confirmed``: also what was told, and may not have arrived."""
-        fetchers = [share.fetcher for share in self.shares.values()]
-        moved = {fetcher.queue: fetcher.in_flight.committable for fetcher in fetchers
-                 if fetcher.in_flight.committable != (fetcher.committed if confirmed else fetcher.told)}
-        told = await self._positions.write(moved, confirmed=confirmed) if moved else ()
-        for fetcher in fetchers:
-            if fetcher.queue in told:
-                fetcher.told = moved[fetcher.queue]
+    async def _commit(self, *, confirmed: bool) -> None:
+        """``confirmed``: also what was told, and may not have arrived. In order it always is: what is on its way could
+        arrive behind the last word on a queue that is released."""
+        async with trio.open_nursery() as nursery:
+            for broker in by_broker(self.shares):
+                nursery.start_soon(self._commit_to, broker, confirmed)
+
+    async def _commit_to(self, broker: str, confirmed: bool) -> None:
+        async with self._turns[broker]:
+            fetchers = [share.fetcher for queue, share in self.shares.items() if queue.broker_name == broker]
+            moved = {fetcher.queue: fetcher.in_flight.committable for fetcher in fetchers
+                     if fetcher.in_flight.committable != (fetcher.committed if confirmed else fetcher.told)}
+            told = await self._positions.write(moved, confirmed=confirmed) if moved else ()
+            for fetcher in fetchers:
+                if fetcher.queue in told:
+                    fetcher.told = moved[fetcher.queue]
+                    if confirmed:
+                        fetcher.committed = fetcher.told
 
     # --- what brokers ask (``SessionMember``) ----------------------------------------------------------------
 
@@ -341,7 +367,9 @@ class Consumer:
             mine = {queue: offset for queue, offset in offsets.items() if queue in self.shares}
             for queue in mine:
                 self.shares.pop(queue).drop()
-            await self._positions.write(mine, confirmed=True)
+            for broker, theirs in by_broker(mine).items():
+                async with self._turns[broker]:
+                    await self._positions.write({queue: mine[queue] for queue in theirs}, confirmed=True)
         self._bell.ring()
 
     def positions(self, topic: str) -> dict[MessageQueue, int]:

@@ -93,15 +93,21 @@ class Fetcher:
             self._room = None
 
     async def _pull(self) -> float:
-        """One pull; milliseconds to wait before the next."""
+        """One pull; milliseconds to wait before the next.
+
+        It tells the position again where all that was pulled is settled: no later one can be told before this pull is
+        answered. Else a pull that a broker handles late would take it back. Whoever commits tells the first.
+        """
         session, queue, settings, in_flight = self._session, self.queue, self._settings, self.in_flight
         address, broker_id = await session.address(queue.topic, queue.broker_name, self._broker_id)
         if address not in session.greeted:
             await session.greet_first(address)
-        commit = in_flight.committable if self._commits and broker_id == MASTER else 0
+        offset = in_flight.next_offset
+        settled = self.told is not None and not in_flight
+        commit = offset if settled and self._commits and broker_id == MASTER else 0
         asked_at = trio.current_time()
         answer = await session.remoting.call(address, request(RequestCode.PULL_MESSAGE, PullMessageRequest(
-            self._group, queue.topic, queue.queue_id, in_flight.next_offset, settings.pull_batch,
+            self._group, queue.topic, queue.queue_id, offset, settings.pull_batch,
             SUSPEND | SUBSCRIPTION | (COMMIT_OFFSET if commit > 0 else 0), commit, settings.suspend_ms,
             self.subscription.sub_string, self.subscription.sub_version, self.subscription.expression_type,
         )), settings.pull_timeout_ms)

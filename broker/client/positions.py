@@ -61,27 +61,47 @@ class BrokerPositions:
             raise
 
     async def write(self, offsets: dict[MessageQueue, int], *, confirmed: bool) -> set[MessageQueue]:
-        """What cannot be told is logged. None waits for the answer to another."""
-        session, told = self._session, set[MessageQueue]()
+        """What cannot be told is logged. No broker waits for the answer of another.
 
-        async def tell(queue: MessageQueue, offset: int) -> None:
+        The first of a broker's queues of a topic is told alone, and its answer awaited: of a group's first two
+        positions in a topic that come at once, a Java broker says yes to both and may keep one
+        (``ConsumerOffsetManager.commitOffset``).
+        """
+        told = set[MessageQueue]()
+
+        async def tell(queue: MessageQueue, wait: bool) -> bool:
+            """Whether its broker can be reached."""
             try:
-                address, _ = await session.address(queue.topic, queue.broker_name)
-                command = request(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequest(
-                    self._group, queue.topic, queue.queue_id, offset))
-                if confirmed:
-                    await session.ask("commit", address, command)
-                else:
-                    await session.remoting.send_oneway(address, command)
+                await self._tell(queue, offsets[queue], wait)
             except (ClientError, RemotingError) as error:
-                logger.warning("position %d of %s in %s is not committed: %s", offset, self._group, queue, error)
-            else:
-                told.add(queue)
+                logger.warning("position %d of %s in %s is not committed: %s",
+                               offsets[queue], self._group, queue, error)
+                return isinstance(error, Refused)
+            told.add(queue)
+            return True
 
+        async def tell_all(queues: list[MessageQueue]) -> None:
+            if await tell(queues[0], True):
+                async with trio.open_nursery() as others:
+                    for queue in queues[1:]:
+                        others.start_soon(tell, queue, confirmed)
+
+        places: dict[tuple[str, str], list[MessageQueue]] = {}
+        for queue in offsets:
+            places.setdefault((queue.topic, queue.broker_name), []).append(queue)
         async with trio.open_nursery() as nursery:
-            for queue, offset in offsets.items():
-                nursery.start_soon(tell, queue, offset)
+            for queues in places.values():
+                nursery.start_soon(tell_all, queues)
         return told
+
+    async def _tell(self, queue: MessageQueue, offset: int, wait: bool) -> None:
+        address, _ = await self._session.address(queue.topic, queue.broker_name)
+        command = request(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequest(
+            self._group, queue.topic, queue.queue_id, offset))
+        if wait:
+            await self._session.ask("commit", address, command)
+        else:
+            await self._session.remoting.send_oneway(address, command)
 
 
 class FilePositions:

@@ -192,7 +192,7 @@ class FakeBroker:
     def _pull(self, connection: Connection, command: Command) -> Command | None:
         header = PullMessageRequest.from_ext(command.ext)
         if header.sys_flag & COMMIT_OFFSET:
-            self.offsets[header.consumer_group, header.topic, header.queue_id] = header.commit_offset
+            self._keep((header.consumer_group, header.topic, header.queue_id), header.commit_offset)
         least, end = self._range(header.topic, header.queue_id)
         if header.queue_offset == end and header.sys_flag & SUSPEND:
             assert self._nursery is not None
@@ -235,10 +235,13 @@ class FakeBroker:
             return response(command, ResponseCode.QUERY_NOT_FOUND, remark="Not found")
         return response(command, header=OffsetResponse(offset))
 
-    def _commit(self, _: Connection, command: Command) -> Command:
+    def _commit(self, connection: Connection, command: Command) -> Command | None:
         header = UpdateConsumerOffsetRequest.from_ext(command.ext)
-        self.offsets[header.consumer_group, header.topic, header.queue_id] = header.commit_offset
+        self._keep((header.consumer_group, header.topic, header.queue_id), header.commit_offset)
         return response(command)
+
+    def _keep(self, place: tuple[str, str, int], offset: int) -> None:
+        self.offsets[place] = offset
 
     def _max(self, _: Connection, command: Command) -> Command:
         header = QueueRequest.from_ext(command.ext)
@@ -332,6 +335,37 @@ class FakeBroker:
         return response(command)
 
 
+class ThreadedBroker(FakeBroker):
+    """A Java broker's way with positions: threads, each of which looks for the group's map of a topic, makes one where
+    there is none, and keeps it ``thread_s`` later; pulls have other threads, which may be ``late_s``. Source:
+    ``ConsumerOffsetManager.commitOffset`` of RocketMQ 5.5.0."""
+
+    thread_s = 0.01
+    late_s = 0.0
+
+    def _commit(self, connection: Connection, command: Command) -> Command | None:
+        header = UpdateConsumerOffsetRequest.from_ext(command.ext)
+        self._start((header.consumer_group, header.topic, header.queue_id), header.commit_offset, 0,
+                    lambda: connection.reply(command, response(command)))
+        return None
+
+    def _keep(self, place: tuple[str, str, int], offset: int) -> None:
+        self._start(place, offset, self.late_s, lambda: None)
+
+    def _start(self, place: tuple[str, str, int], offset: int, late_s: float, done: Callable[[], object]) -> None:
+        async def work() -> None:
+            await trio.sleep(late_s)
+            known = any(each[:2] == place[:2] for each in self.offsets)
+            await trio.sleep(self.thread_s)
+            if not known:
+                self.offsets = {each: kept for each, kept in self.offsets.items() if each[:2] != place[:2]}
+            self.offsets[place] = offset
+            done()
+
+        assert self._nursery is not None
+        self._nursery.start_soon(work)
+
+
 SILENCE = Command(-1)
 """What ``refuse`` returns to leave a request without an answer."""
 
@@ -381,13 +415,15 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(*names: str, topics: tuple[str, ...] = ("orders",)) -> AsyncGenerator[Cluster, None]:
+async def cluster(
+    *names: str, topics: tuple[str, ...] = ("orders",), kind: type[FakeBroker] = FakeBroker,
+) -> AsyncGenerator[Cluster, None]:
     """Brokers of these names, each at ``name:1``, with topics of two queues each."""
     async with trio.open_nursery() as nursery:
         made = Cluster(Net(nursery))
         await made.net.serve(NAME_SERVER, made.name_server.server())
         for name in names:
-            await made.start(f"{name}:1", FakeBroker(name))
+            await made.start(f"{name}:1", kind(name))
         for topic in topics:
             made.name_server.set(topic, {name: {0: f"{name}:1"} for name in names})
         yield made

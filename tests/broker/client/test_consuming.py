@@ -23,7 +23,7 @@ from remoting.headers.consumers import (
     ResetOffsetRequest,
 )
 from remoting.headers.pulling import PullMessageResponse
-from tests.broker.client.cluster import SILENCE, FakeBroker, cluster, refusing
+from tests.broker.client.cluster import SILENCE, FakeBroker, ThreadedBroker, cluster, refusing
 from tests.broker.client.consumption import FIRST, GRACE_S, GROUP, fill, nothing_more, numbers, reading, take
 
 # --- deliveries ----------------------------------------------------------------------------------------------
@@ -231,6 +231,30 @@ async def test_the_end_commits_and_what_was_not_acknowledged_comes_again(autojum
         assert GROUP not in {group for group, members in made.brokers["a"].members.items() if members}
         async with reading(made) as messages:
             assert numbers(await take(messages, 6)) == [4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_the_end_keeps_the_first_positions_of_all_queues(autojump_clock: MockClock, ordered: bool) -> None:
+    """Also at a broker that would forget one of two that come at once."""
+    async with cluster("a", kind=ThreadedBroker) as made:
+        broker = made.brokers["a"]
+        fill(broker, 4)
+        async with reading(made, ordered=ordered) as messages:
+            await take(messages, 4)
+        assert [broker.offsets.get((GROUP, "orders", queue_id)) for queue_id in (0, 1)] == [2, 2]
+
+
+async def test_an_idle_group_tells_again_what_a_broker_has_forgotten(autojump_clock: MockClock) -> None:
+    """As a new master that was behind for a moment."""
+    async with cluster("a") as made:
+        broker = made.brokers["a"]
+        fill(broker, 4)
+        async with reading(made) as messages:
+            await take(messages, 4)
+            await trio.sleep(6)
+            broker.offsets.clear()
+            await trio.sleep(40)
+        assert broker.offsets[GROUP, "orders", 0] == broker.offsets[GROUP, "orders", 1] == 2
 
 
 async def test_pulling_pauses_while_too_much_is_unsettled(autojump_clock: MockClock) -> None:

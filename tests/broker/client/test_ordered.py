@@ -6,11 +6,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.client import ConsumerSettings, MessageQueue
+from broker.client import ConsumerSettings, MessageQueue, Messages
 from remoting.bodies.consumers import LockBatchRequestBody
-from remoting.codes import RequestCode
-from remoting.command import Command
-from tests.broker.client.cluster import SILENCE, cluster
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, response
+from tests.broker.client.cluster import SILENCE, Cluster, ThreadedBroker, cluster
 from tests.broker.client.consumption import GROUP, fill, nothing_more, numbers, reading, take
 
 
@@ -48,6 +48,71 @@ async def test_ordered_members_never_read_one_queue_at_a_time(autojump_clock: Mo
                 with trio.fail_after(30):
                     found = await anext(two)
                 assert found.queue.queue_id == 0 and found.queue_offset == 1
+
+
+def spread(made: Cluster, count: int) -> ThreadedBroker:
+    """A topic of four queues with so many messages in each; its broker."""
+    (broker,) = made.brokers.values()
+    made.name_server.set("orders", {broker.name: {0: f"{broker.name}:1"}}, queues=4)
+    for queue_id in range(4):
+        fill(broker, count, queue_id=queue_id)
+    assert isinstance(broker, ThreadedBroker)
+    return broker
+
+
+async def until_shared(one: Messages, two: Messages, within_s: float = 5) -> None:
+    with trio.fail_after(within_s):
+        while [len([queue for queue in each.queues if queue.topic == "orders"]) for each in (one, two)] != [2, 2]:
+            await trio.sleep(0.01)
+
+
+async def test_queues_that_were_read_together_are_handed_over_with_their_positions(autojump_clock: MockClock) -> None:
+    """Of a group's first positions, also where a broker would forget one of two that come at once."""
+    async with cluster("a", kind=ThreadedBroker) as made:
+        spread(made, 3)
+        async with reading(made, "c1", ordered=True) as one:
+            await take(one, 12)
+            async with reading(made, "c2", ordered=True) as two:
+                await until_shared(one, two)
+                await nothing_more(two)
+
+
+async def test_a_pull_on_its_way_takes_no_position_back(autojump_clock: MockClock) -> None:
+    """The last word on a queue that is handed over is its release's, however late a broker looks at a pull."""
+    async with cluster("a", kind=ThreadedBroker) as made:
+        broker, settings = spread(made, 3), ConsumerSettings(pull_batch=1)
+        async with reading(made, "c1", ordered=True, settings=settings) as one:
+            await take(one, 12)
+            await trio.sleep(6)  # from the first position on pulls may tell them
+            broker.late_s = 0.03  # behind the release, before the other member's next look
+            fill(broker, 1, first=3, queue_id=2)
+            fill(broker, 1, first=3, queue_id=3)
+            await take(one, 2)
+            for queue_id in (2, 3):
+                fill(broker, 1, first=4, queue_id=queue_id)
+            await take(one, 2)
+            async with reading(made, "c2", ordered=True) as two:
+                await until_shared(one, two)
+                await nothing_more(two)
+
+
+@pytest.mark.parametrize(("busy_s", "again"), [(1.0, []), (100.0, [0, 0, 1, 1, 2, 2])])
+async def test_a_lock_is_given_up_behind_the_position_or_a_few_seconds_later(
+    autojump_clock: MockClock, busy_s: float, again: list[int],
+) -> None:
+    """A broker that is too busy for positions is told again, but no queue stands still for a minute."""
+    async with cluster("a", kind=ThreadedBroker) as made:
+        broker = spread(made, 3)
+        async with reading(made, "c1", ordered=True) as one:
+            await take(one, 12)
+            until = trio.current_time() + busy_s
+            broker.refuse = lambda command: (
+                response(command, ResponseCode.SYSTEM_BUSY)
+                if command.code == RequestCode.UPDATE_CONSUMER_OFFSET and trio.current_time() < until else None)
+            async with reading(made, "c2", ordered=True) as two:
+                await until_shared(one, two, within_s=6)
+                assert numbers(await take(two, len(again))) == again
+                await nothing_more(two)
 
 
 async def test_an_ordered_message_that_fails_too_often_goes_to_the_dead_letters(autojump_clock: MockClock) -> None:

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from broker.client import MessageQueue, Puller, Start
-from tests.broker.client.cluster import FakeBroker, cluster
+from tests.broker.client.cluster import FakeBroker, ThreadedBroker, cluster
 
 QUEUE = MessageQueue("orders", "a", 0)
 
@@ -41,6 +41,15 @@ async def test_polls_give_what_is_there_and_positions_follow(autojump_clock: Moc
         await puller.assign([])
         with pytest.raises(ValueError, match="not assigned"):
             puller.seek(QUEUE, 0)
+
+
+async def test_a_commit_keeps_the_first_positions_of_all_queues(autojump_clock: MockClock) -> None:
+    """Also at a broker that would forget one of two that come at once."""
+    async with cluster("a", kind=ThreadedBroker) as made, made.client() as client, client.pull("readers") as puller:
+        queues = await puller.queues("orders")
+        await puller.assign(queues)
+        await puller.commit()
+        assert [await puller.committed(queue) for queue in queues] == [0, 0]
 
 
 async def test_what_was_fetched_before_a_seek_does_not_end_a_poll(autojump_clock: MockClock) -> None:
