@@ -31,6 +31,7 @@ from harness.processes.java.jvm import JVM
 from harness.processes.java.programs import (
     asker,
     exercise,
+    filtering,
     later,
     operate,
     poller,
@@ -44,6 +45,7 @@ from harness.processes.java.servers import broker, controller, controllers, name
 
 __all__ = [
     "CURRENT", "JVM", "OLDER", "AdminRun", "FetchFailed", "JavaMissing", "JavaPeerError", "Release", "Tools", "asker",
-    "broker", "cache_folder", "cached", "controller", "controllers", "exercise", "fetch", "fetch_client", "find_tools",
-    "later", "mqadmin", "namesrv", "operate", "poller", "popper", "receiver", "router", "sender", "transactor",
+    "broker", "cache_folder", "cached", "controller", "controllers", "exercise", "fetch", "fetch_client", "filtering",
+    "find_tools", "later", "mqadmin", "namesrv", "operate", "poller", "popper", "receiver", "router", "sender",
+    "transactor",
 ]

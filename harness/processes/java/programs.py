@@ -7,6 +7,7 @@ is said at the head of each program in ``src``. Times are microseconds of the wa
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -92,6 +93,19 @@ async def poller(
     """``DefaultLitePullConsumer`` from the last offset on; events ``received``."""
     values: Settings = {"namesrv": ";".join(namesrv), "topic": topic, "group": group}
     async with _program(release, directory, "Poll", values, jvm, '"started"') as program:
+        yield program
+
+
+@asynccontextmanager
+async def filtering(
+    release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, filters: Sequence[str],
+    jvm: JVM = CLIENT,
+) -> AsyncIterator[Program]:
+    """``DefaultMQPullConsumer`` that pulls the first message of a topic with each of these; events ``pulled``."""
+    values: Settings = {
+        "namesrv": ";".join(namesrv), "topic": topic,
+        "filters": " ".join(b64encode(each.encode()).decode() for each in filters)}
+    async with _program(release, directory, "Filter", values, jvm, '"started"') as program:
         yield program
 
 

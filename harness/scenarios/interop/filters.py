@@ -5,18 +5,30 @@ It starts our servers and Java programs, sends messages with properties, and com
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Sequence
+
 import trio
 
 from broker.client import Client, ClientError, Message, connect
 from harness.processes import java, ours
 from harness.processes.errors import StartFailed
-from harness.processes.program import Program
+from harness.processes.java.settings import Value
+from harness.processes.program import Program, Report
 from harness.scenarios.interop.clients import group_of_three
+from harness.scenarios.interop.popped import RawPopper, make
 from harness.scenarios.interop.scenario import Stage, expect, scenario
+from harness.scenarios.interop.vectors import FALSE, ILLEGAL, PROPERTIES, TRUE, UNKNOWN, UNREADABLE, each
 from harness.scenarios.interop.watch import create_topic
+from remoting.client import open_client
 
 TOPIC = "Prices"
 COUNT = 20
+FOUND, NONE = "FOUND", "NO_MATCHED_MSG"
+ILLEGALS = {"java": FOUND, "ours": "CODE 23"}
+"""Java's broker gives everything to a pull whose filter is none; ours refuses it."""
+EMPTY = {"e = ''": NONE, "e IS NULL": FOUND}
+"""A property without a value is left out as it is read."""
 COPIED_S = 4
 """Replicas copy tables every three seconds."""
 
@@ -69,6 +81,37 @@ async def java_consumers_without_enable_property_filter_are_refused(stage: Stage
         async with java.receiver(stage.release, stage.here / "all", namesrv=[namesrv.address], topic=TOPIC,
                                  group="all") as everything:
             await received(stage, everything, set(range(10)), COUNT, "no filter")
+
+
+def _many(count: int) -> Callable[[Sequence[Report]], bool]:
+    return lambda found: len(found) == count
+
+
+@scenario("5.5.0", timeout_s=300)
+async def both_brokers_say_the_same_of_filters(stage: Stage) -> None:
+    """A Java consumer pulls with 200 filters from a Java broker and from ours: the same of all that are filters."""
+    matches = {text: said for texts, said in (
+        (TRUE, FOUND), (FALSE, NONE), (UNKNOWN, NONE), (UNREADABLE, NONE)) for text in each(texts)} | EMPTY
+    illegal = [text for text in each(ILLEGAL) if text]  # Java's client refuses ""
+    key: dict[str, Value] = {"enablePropertyFilter": True}
+    async with (
+        java.namesrv(stage.release, stage.here / "namesrv") as namesrv,
+        java.broker(stage.release, stage.here / "java", group="java", namesrv=[namesrv.address], extra=key) as theirs,
+        ours.broker(stage.here / "ours", "ours", namesrv=[namesrv.address], extra=key) as mine,
+        open_client() as client,
+    ):
+        for whose, broker in (("java", theirs), ("ours", mine)):
+            wanted = matches | dict.fromkeys(illegal, ILLEGALS[whose])
+            popper = RawPopper(client, broker.address, whose, whose.title())
+            await make(popper)
+            await popper.send("1", **PROPERTIES)
+            async with java.filtering(stage.release, stage.here / f"filtering-{whose}", namesrv=[namesrv.address],
+                                      topic=popper.topic, filters=list(wanted)) as program:
+                reports = await program.wait_for("pulled", _many(len(wanted)), timeout_s=120)
+            said = {report["filter"]: report["said"] for report in reports}
+            wrong = {text: said[text] for text in wanted if said[text] != wanted[text]}
+            expect(not wrong, f"{whose} says of filters: {wrong}")
+            stage.say(f"{whose}: {len(said)} filters, {dict(Counter(said.values()))}")
 
 
 @scenario("5.5.0", "5.3.3", timeout_s=300)

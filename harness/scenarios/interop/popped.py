@@ -33,7 +33,7 @@ from remoting.headers.popping import (
 )
 from remoting.headers.sending import SendMessageRequestV2
 from remoting.receipts import NORMAL, Receipt, read_starts
-from remoting.record import Record, decode_all, property_of
+from remoting.record import Record, decode_all, encode_properties, property_of
 
 GROUP: Final = "G"
 AGAIN_S: Final = 7 + 5
@@ -71,10 +71,10 @@ class RawPopper:
     async def ask(self, code: int, header: Header | None = None, body: bytes = b"") -> Command:
         return await self.client.call(self.address, request(code, header, body), 20_000)
 
-    async def send(self, *bodies: str, tags: str = "") -> None:
+    async def send(self, *bodies: str, **properties: str) -> None:
         for body in bodies:
             header = SendMessageRequestV2(self.topic, 0, "P", "TBW102", 1, 0, time_ns() // 1_000_000, 0,
-                                          f"TAGS\x01{tags}\x02" if tags else "")
+                                          encode_properties(properties).decode())
             while True:
                 answer = await self.ask(RequestCode.SEND_MESSAGE_V2, header, body.encode())
                 if answer.code != ResponseCode.SYSTEM_BUSY:  # Java's broker takes none that waited for 200 ms
@@ -212,7 +212,7 @@ async def order(popper: RawPopper) -> object:
 async def hashes(popper: RawPopper) -> object:
     """P12: by its hash alone one tag is another one; the client tells them apart."""
     for body, tags in (("wanted", SAME_HASH[0]), ("alike", SAME_HASH[1]), ("other", "Cc")):
-        await popper.send(body, tags=tags)
+        await popper.send(body, TAGS=tags)
     found = await popper.pop(exp=SAME_HASH[0], exp_type="TAG")
     return [(got.body, property_of(got.record.message.properties, b"TAGS")) for got in found]
 

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from broker.filters.expressions import LENGTH_MAX, Expression, FilterIllegal, compiled
+from harness.scenarios.interop.vectors import RAW
 from remoting.record import PROPERTIES_BYTES_MAX, encode_properties
-from tests.broker.filters.vectors import RAW
 
 
 @pytest.mark.parametrize(("text", "kind", "words"), [

@@ -6,8 +6,8 @@ import pytest
 
 from broker.filters.expressions import compiled
 from broker.filters.nodes import Unreadable
+from harness.scenarios.interop.vectors import FALSE, PROPERTIES, RAW, TRUE, UNKNOWN, UNREADABLE, each
 from remoting.record import decode_properties
-from tests.broker.filters.vectors import FALSE, PROPERTIES, RAW, TRUE, UNKNOWN, UNREADABLE, each
 
 
 @pytest.mark.parametrize(("texts", "value"), [(TRUE, True), (FALSE, False), (UNKNOWN, None)])

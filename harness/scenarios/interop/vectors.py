@@ -1,4 +1,7 @@
-"""Expressions, by what RocketMQ 5.5.0 says of them for ``PROPERTIES``."""
+"""Expressions, by what RocketMQ 5.5.0 says of them for ``PROPERTIES``.
+
+They are texts: it compiles none, and asks no broker.
+"""
 
 from __future__ import annotations
 
