@@ -13,6 +13,8 @@ elected, lives, is no learner, in no doubt of its log, of a release that tells o
                                      this controller missed two of its heartbeats
 
 Where it is not so yet, and may be soon, the master is told to ask again; what nobody can do is refused, and it goes on.
+So is a master who asks for its disk for the first time: members whose logs lie on the same disk may be about to tell of
+it, and would be elected to find theirs as bad. Who tells of it more than a look later may be elected all the same.
 
 *Why an election here loses no more than one at a death.* It is the command that a death leads to, from the same sets,
 by the same log: an epoch has one master (INV_C1), who follows was electable (INV_C7). What differs is that the former
@@ -115,6 +117,17 @@ class _Case:
 
 
 @attrs.define
+class _Ill:
+    """A master asks because of its disk."""
+
+    epoch: int
+    since: int
+    """When it asked first."""
+    asked: int
+    """When it asked last."""
+
+
+@attrs.define
 class _Backoff:
     last: int
     wait: int
@@ -126,6 +139,7 @@ class Yielding:
     def __init__(self, liveness: Liveness) -> None:
         self._liveness = liveness
         self._cases: dict[GroupKey, _Case] = {}
+        self._ill: dict[GroupKey, _Ill] = {}
         self._backoffs: dict[GroupKey, _Backoff] = {}
         self._asks: dict[GroupKey, tuple[int, int]] = {}
         """Until when the lease of the master of which epoch is not renewed."""
@@ -143,15 +157,17 @@ class Yielding:
         wait = FIRST_WAIT_NS if before is None or now - before.last >= QUIET_NS else min(2 * before.wait, WAIT_MOST_NS)
         self._backoffs[key] = _Backoff(now, wait)
         self._cases.pop(key, None)
+        self._ill.pop(key, None)
 
     def forget(self, key: GroupKey) -> None:
         """This group is no more."""
-        for table in (self._cases, self._backoffs, self._asks):
+        for table in (self._cases, self._ill, self._backoffs, self._asks):
             table.pop(key, None)
 
     def clear(self) -> None:
         """This controller is not active any more."""
         self._cases.clear()
+        self._ill.clear()
         self._backoffs.clear()
         self._asks.clear()
 
@@ -257,6 +273,7 @@ class Yielding:
     def _by_disk(
         self, now: int, key: GroupKey, group: BrokerGroup, master: Heartbeat, holders: Collection[int]
     ) -> Successors | NoSuccessor:
+        told_ns = now - self._ill_since(now, key, group.master_epoch)
         among = fit = {each: replica for each, replica in self._fit(now, key, group).items() if each in holders}
         if not fit:
             return NoSuccessor(remark=f"of {_names(holders)} nobody may follow it, lives and has a good disk")
@@ -264,6 +281,8 @@ class Yielding:
             among = _longest(fit, [master.replica, *self._electable(now, key, group).values()])
         if not among:
             return NoSuccessor(remark=f"{_names(fit)} have not told yet that they hold all", wait=True)
+        if told_ns < LOOK_NS:
+            return NoSuccessor(remark=f"{_names(among)} may be about to tell of the same disk", wait=True)
         return Successors(among, frozenset(fit), not _asks_all(master), "its disk is in trouble")
 
     def _witnesses(self, now: int, key: GroupKey, group: BrokerGroup) -> dict[int, frozenset[int]]:
@@ -313,6 +332,14 @@ class Yielding:
         elif now >= case.look:
             case.look = now + LOOK_NS
         return now - case.since >= LOOK_NS, case.look
+
+    def _ill_since(self, now: int, key: GroupKey, epoch: int) -> int:
+        """When this master began to ask because of its disk, and has gone on since."""
+        ill = self._ill.get(key)
+        if ill is None or ill.epoch != epoch or now - ill.asked > ASK_HOLDS_NS:
+            ill = self._ill[key] = _Ill(epoch, now, now)
+        ill.asked = now
+        return ill.since
 
     def _allowed(self, key: GroupKey) -> int:
         """From when on the backoff allows the next one."""

@@ -258,7 +258,28 @@ def test_a_master_with_a_bad_disk_is_followed_by_a_holder_with_a_good_one() -> N
     group = Group()
     group.says[2]["disk_trouble"] = True
     group.pass_time(50)
+    assert refused(group.ask("disk", 2, 3)) == (True, "3 may be about to tell of the same disk")
+    group.pass_time(150)
     assert group.replace(group.ask("disk", 2, 3)) == 3
+
+
+def test_a_disk_that_all_share_and_the_master_tells_of_first_elects_nobody() -> None:
+    """They find out within a look of each other; before that one would be elected whose disk hangs as well."""
+    group = Group()
+    group.says[1]["disk_trouble"] = True
+    group.pass_time(50)
+    assert refused(group.ask("disk", 2, 3))[0]
+    group.says = {each: {"disk_trouble": True} for each in group.says}
+    group.pass_time(150)
+    assert refused(group.ask("disk", 2, 3)) == (False, "of 2, 3 nobody may follow it, lives and has a good disk")
+
+
+def test_a_master_that_asked_long_ago_asks_for_the_first_time_again() -> None:
+    group = Group()
+    group.pass_time(50)
+    assert refused(group.ask("disk", 2, 3))[0]
+    group.pass_time(1_100)
+    assert refused(group.ask("disk", 2, 3))[0]
 
 
 def test_a_disk_that_all_share_elects_nobody() -> None:
@@ -282,7 +303,7 @@ def test_in_other_modes_a_holder_has_told_that_it_is_level() -> None:
     group.pass_time(50)
     assert refused(group.ask("disk", 2, 3)) == (True, "2, 3 have not told yet that they hold all")
     group.says[3]["replica"] = attrs.evolve(GATE, max_offset=200)
-    group.pass_time(100)
+    group.pass_time(200)
     assert group.replace(group.ask("disk", 2, 3)) == 3
 
 
