@@ -2,10 +2,12 @@
 
     python -m benchmarks.alarms                                    # an hour of the quick profile at a load of 20
     python -m benchmarks.alarms --minutes 5 --load 12 --profile default
+    python -m benchmarks.alarms --nice 15                          # on a machine that has other work to do
 
 The cluster of `benchmarks.rto`: three controllers, a name server and three brokers, each on a host of its own. Our
-client sends all the time, and busy processes take the machine's cores. Nothing is broken, so each change of the
-master's epoch or of the SyncStateSet is a false alarm. It ends with code 1 if there was one. Needs Linux and root.
+client sends all the time, and busy processes take the machine's cores: as many as are missing to the load, with what
+the machine does besides. Nothing is broken, so each change of the master's epoch or of the SyncStateSet is a false
+alarm. It ends with code 1 if there was one. Needs Linux and root.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from statistics import mean
 from typing import Final
 
 import trio
@@ -34,18 +37,47 @@ from remoting.client import open_client
 
 POLL_S: Final = 1.0
 SAID_EVERY_S: Final = 60.0
+ADJUSTED_EVERY: Final = 15
+"""Looks between two changes of the number of busy processes."""
+
+
+class Busy:
+    """Processes that are never done, each in a session of its own: a kernel may share the cores among sessions."""
+
+    def __init__(self, nice: int = 0) -> None:
+        self._nice = nice
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def more(self, count: int) -> None:
+        """So many more, or fewer."""
+        for _ in range(count):
+            process = subprocess.Popen(["nice", "-n", str(self._nice), sys.executable, "-P", "-S", "-c",
+                                        "while True: pass"], start_new_session=True)
+            self._processes.append(process)
+            with suppress(OSError):  # not every kernel groups sessions
+                Path(f"/proc/{process.pid}/autogroup").write_text(str(self._nice))
+        for process in self._processes[count:] if count < 0 else []:
+            process.kill()
+            process.wait()
+            self._processes.remove(process)
+
+    def __len__(self) -> int:
+        return len(self._processes)
 
 
 @contextmanager
-def busy(processes: int) -> Iterator[None]:
-    """That many processes that are never done."""
-    made = [subprocess.Popen([sys.executable, "-P", "-S", "-c", "while True: pass"]) for _ in range(processes)]
+def busy(nice: int = 0) -> Iterator[Busy]:
+    """None yet; those that are made end here."""
+    made = Busy(nice)
     try:
-        yield
+        yield made
     finally:
-        for process in made:
-            process.kill()
-            process.wait()
+        made.more(-len(made))
+
+
+def running() -> int:
+    """How many processes of the whole machine want a core now, without this one."""
+    return int(Path("/proc/loadavg").read_text().split()[3].split("/")[0]) - 1
 
 
 def changes(before: GroupView | None, now: GroupView | None) -> str:
@@ -56,13 +88,18 @@ def changes(before: GroupView | None, now: GroupView | None) -> str:
             f"now {len(now.in_sync)} in sync")
 
 
-async def watch(there: Stand, seconds: float) -> list[str]:
+async def watch(there: Stand, seconds: float, load: int, load_of: Busy) -> list[str]:
     """What changed in that time."""
     found: list[str] = []
+    wanted: list[int] = []
     last = (await there.settled()).groups.get(GROUP)
     began = said = time.monotonic()
     while (now := time.monotonic()) < began + seconds:
         await trio.sleep(POLL_S)
+        wanted.append(load - running())
+        if len(wanted) >= ADJUSTED_EVERY:
+            load_of.more(max(round(mean(wanted)), -len(load_of)))
+            wanted.clear()
         group = (await there.look()).groups.get(GROUP)
         if happened := changes(last, group):
             found.append(happened)
@@ -70,8 +107,8 @@ async def watch(there: Stand, seconds: float) -> list[str]:
         last = group or last
         if now >= said + SAID_EVERY_S:
             said = now
-            print(f"{(now - began) / 60:.0f} of {seconds / 60:.0f} min, load {os.getloadavg()[0]:.1f}, "
-                  f"{len(found)} false alarms", flush=True)
+            print(f"{(now - began) / 60:.0f} of {seconds / 60:.0f} min, load {os.getloadavg()[0]:.1f} with "
+                  f"{len(load_of)} busy processes, {len(found)} false alarms", flush=True)
     return found
 
 
@@ -85,9 +122,10 @@ async def run(options: argparse.Namespace) -> int:
                 stand(side, Path(folder) / "cluster", network, remoting, None) as there,
                 traffic(there, False, None) as sending,
             ):
-                with busy(options.load):
+                with busy(options.nice) as load_of:
+                    load_of.more(max(options.load - running(), 0))
                     began = time.time()
-                    found = await watch(there, options.minutes * 60)
+                    found = await watch(there, options.minutes * 60, options.load, load_of)
                     gap = figures.longest(sending.ours, began, time.time())
                     load = os.getloadavg()
     print(f"{options.minutes} min of {side.name}, load {load[0]:.1f} ({load[2]:.1f} over 15 min) on {os.cpu_count()} "
@@ -101,7 +139,8 @@ def main(arguments: Sequence[str]) -> int:
     made = argparse.ArgumentParser(
         "python -m benchmarks.alarms", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--minutes", type=float, default=60.0)
-    made.add_argument("--load", type=int, default=20, help="busy processes")
+    made.add_argument("--load", type=int, default=20, help="how many processes want a core at a time")
+    made.add_argument("--nice", type=int, default=0, help="of the busy processes: 15 leaves other work its cores")
     made.add_argument("--profile", choices=("default", "quick"), default="quick")
     options = made.parse_args(arguments)
     if not sandbox.inside():

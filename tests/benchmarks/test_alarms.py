@@ -28,8 +28,10 @@ def test_busy_processes_end_with_what_they_disturb() -> None:
             return file.read().split()
 
     before = children()
-    with busy(2):
-        assert len(children()) == len(before) + 2
+    with busy(nice=15) as made:
+        made.more(3)
+        made.more(-1)
+        assert len(children()) == len(before) + 2 == len(before) + len(made)
     assert children() == before
 
 
