@@ -22,7 +22,7 @@ from harness.scenarios.interop.report import read as read_results
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 RELEASE: Final = "5.5.0"
-TESTS: Final = ("tests/controller/admin", "tests/broker/container", "tests/broker/test_first_hour.py")
+TESTS: Final = ("tests/controller/admin", "tests/broker/container", "harness/scenarios/interop/first_hour.py")
 
 
 @attrs.frozen

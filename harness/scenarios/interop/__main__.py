@@ -32,6 +32,7 @@ from harness.scenarios.interop import (  # noqa: F401  they register theirs
     codes,
     failover,
     filters,
+    first_hour,
     ha,
     hosts,
     metrics,
