@@ -71,6 +71,7 @@ FINISHED_S: Final = (5.0, 60.0, 600.0, 3_600.0, 43_200.0, 86_400.0)
 NOT_FOUND: Final = "Find prepared transaction message failed"
 WRONG_GROUP: Final = "The producer group wrong"
 WRONG_QUEUE_OFFSET: Final = "The transaction state table offset wrong"
+ANOTHER: Final = "Another transaction's half is there"
 LATE: Final = ("Message commit fail [producer end]: it comes later than CHECK_IMMUNITY_TIME_IN_SECONDS after the half; "
                "the broker asks")
 UNKNOWN: Final = "How the transaction ended is not known any more"
@@ -224,6 +225,9 @@ class Ending:
             return Refusal(ResponseCode.SYSTEM_ERROR, WRONG_GROUP)
         if half.queue_offset != asked.tran_state_table_offset:
             return Refusal(ResponseCode.SYSTEM_ERROR, WRONG_QUEUE_OFFSET)
+        if half.unique and asked.transaction_id and half.unique not in (asked.transaction_id, asked.msg_id):
+            # a former master lost the half that is meant, and this one came to stand where it was
+            return Refusal(ResponseCode.SYSTEM_ERROR, ANOTHER)
         return record, half
 
     def _decide(self, connection: Connection, request: Command, record: Record, half: Half,

@@ -248,6 +248,10 @@ async def test_forged_decisions_leave_the_half_alone(autojump_clock: MockClock) 
             nobodys = await shop.send(b"nobody's", unique="U9", group=None)
             place = Place(int(nobodys.ext["msgId"][16:], 16), int(nobodys.ext["queueOffset"]))
             assert (await shop.end(place, COMMIT, group="")).remark == "The producer group wrong"
+            shop.uniques[half] = "U0"  # it stood here, and was lost with the master before
+            for decision in (COMMIT, ROLLBACK):
+                assert (await shop.end(half, decision)).remark == "Another transaction's half is there"
+            shop.uniques[half] = "U1"
             assert bodies(node) == [b"ordinary"]
             await shop.commit(half)
             await trio.sleep(0.1)

@@ -69,10 +69,13 @@ class Producer:
     checks: list[Check] = attrs.field(factory=list)
     decision: int | None = None
     """Answered to every check."""
+    uniques: dict[Place, str] = attrs.field(factory=dict)
+    """The transactions whose halves it sent."""
 
     def asked(self, connection: Connection, command: Command) -> None:
         header = CheckTransactionStateRequest.from_ext(command.ext)
         place = Place(header.commit_log_offset, header.tran_state_table_offset)
+        self.uniques[place] = header.transaction_id or ""
         self.checks.append(Check(place, decode(command.body), header, trio.current_time()))
         if self.decision is not None:
             connection.send(request(RequestCode.END_TRANSACTION, self.header(place, self.decision, checked=True),
@@ -99,11 +102,13 @@ class Producer:
         answer = await self.send(body, unique=unique, topic=topic, queue=queue, values=properties)
         assert answer.code == ResponseCode.SUCCESS, answer
         assert answer.ext["transactionId"] == unique
+        self.uniques[place_of(answer)] = unique
         return place_of(answer)
 
     def header(self, place: Place, decision: int, *, checked: bool = False,
                group: str = GROUP) -> EndTransactionRequest:
-        return EndTransactionRequest(group, place.queue_offset, place.offset, decision, checked, "id", "U1")
+        unique = self.uniques.get(place)
+        return EndTransactionRequest(group, place.queue_offset, place.offset, decision, checked, "id", unique)
 
     async def end(self, place: Place, decision: int, *, checked: bool = False, group: str = GROUP) -> Command:
         """As Java's, but that it wants an answer."""
