@@ -50,6 +50,8 @@ class InOrder:
               now_ms: int, epoch: int) -> bool:
         """They leave a broker; True: another master had given something that blocked this queue until now."""
         known, before = self._queues[queue], False
+        for offset in [each for each, out in known.out.items() if out.attempt_id == attempt_id]:
+            del known.out[offset]  # who asks again as who it was did not get that
         first = self._through(known)
         if offsets[0] > first:
             self._broken("INV_B47", "given in front of what nobody acknowledged", queue, offsets, first,
@@ -57,7 +59,7 @@ class InOrder:
         for offset, out in known.out.items():
             if offset in known.asked:
                 continue
-            if out.until_ms > now_ms and out.attempt_id != attempt_id:
+            if out.until_ms > now_ms:
                 self._broken("INV_B47", "given while a consumer has an earlier one", queue, offsets, offset, out,
                              now_ms)
             before |= out.epoch != epoch

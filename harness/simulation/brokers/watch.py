@@ -479,9 +479,10 @@ class BrokerWatch:
         promised = self.acknowledged
         if epoch < self._latest:
             latest = self._masters[self._latest]
-            if self.lossless and self.leads_in(latest) == self._latest and latest.journal.begin == 0:
+            begin = process.journal.begin
+            if self.lossless and self.leads_in(latest) == self._latest and latest.journal.begin <= begin:
                 self.counts["INV_B1"] += 1
-                if self.log(latest, 0, end) != self.log(process, 0, end):
+                if self.log(latest, begin, end) != self.log(process, begin, end):
                     self.broken("INV_B1", "acknowledged although a later master lacks it", process, epoch, end)
             self.scene.counts["acknowledged by a deposed master"] += 1
             if not self.lossless:
