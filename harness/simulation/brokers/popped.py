@@ -121,9 +121,9 @@ class Pops(Judge):
         """Of the queues, as anybody has seen them."""
         self._at: dict[tuple[str, int, int], PoppedMessage] = {}
         """By topic, queue and offset."""
-        self._deliveries: dict[tuple[Place, int, int], Delivery] = {}
-        """By place, pop time and revive queue: two POPs in one millisecond may take the same place, where the group was
-        reset in between, or the first one was refused. Each has a checkpoint of its own."""
+        self._deliveries: dict[tuple[Place, int, int, int], Delivery] = {}
+        """By place, pop time, revive queue and where the checkpoint begins: many POPs of one millisecond may take the
+        same place, where the group was reset in between, or one was refused. Each has a checkpoint of its own."""
         self._of_place: defaultdict[Place, list[Delivery]] = defaultdict(list)
         self._of_message: defaultdict[tuple[str, int], list[Delivery]] = defaultdict(list)
         """By group and number."""
@@ -158,7 +158,7 @@ class Pops(Judge):
 
     def _made(self, place: Place, checkpoint: CheckPoint, revive_queue: int) -> Delivery | None:
         """None: nobody has seen that record, so it is of a log that was lost."""
-        key = place, checkpoint.pop_time_ms, revive_queue
+        key = place, checkpoint.pop_time_ms, revive_queue, checkpoint.start_offset
         known = self._deliveries.get(key)
         if known is not None:
             known.visible_ms = max(known.visible_ms, checkpoint.revive_time_ms)
@@ -280,7 +280,8 @@ class Pops(Judge):
                 if group == FIFO:
                     self._gives_in_order(process, queue, offset, next(bodies, b""))
                 else:
-                    made = self._deliveries.get(((group, topic, queue, offset), told.pop_time, told.revive_qid))
+                    made = self._deliveries.get((
+                        (group, topic, queue, offset), told.pop_time, told.revive_qid, starts[flag, queue]))
                     self._gives(process, (group, topic, queue, offset), made, next(bodies, b""))
                 yield Given(group, topic, queue, offset, Receipt(
                     starts[flag, queue], told.pop_time, told.invisible_time, told.revive_qid, flag,
@@ -334,7 +335,8 @@ class Pops(Judge):
         """INV_B46: the answer says so, and leaves now. What comes late says nothing."""
         for each in given:
             made = self._deliveries.get((
-                (each.group, each.topic, each.queue, each.offset), each.receipt.pop_time_ms, each.receipt.revive_qid))
+                (each.group, each.topic, each.queue, each.offset), each.receipt.pop_time_ms, each.receipt.revive_qid,
+                each.receipt.start_offset))
             if each.group == FIFO:
                 in_time = self.in_order.acknowledged(
                     each.queue, each.offset, each.receipt.pop_time_ms, self._scene.wall_ms)
