@@ -345,7 +345,7 @@ PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "broker-feature-keys": feature_keys,
     "mqadmin-absent": absent_commands, "mqadmin-commands": commands, "interop": scenarios, "send-rules": send_rules,
     "broker-moments": broker_moments, "broker-profiles": profiles, "rto": rto, "rto-summary": rto_summary,
-    "compared": compared,
+    "compared": compared, "compared-summary": compared,
     "broker-benchmarks": broker_benchmarks, "failover-timeline": partial(failovers, FAILOVERS),
     "failover-timeline-together": partial(failovers, FAILOVERS_TOGETHER),
     "own-properties": own_properties, "own-fields": own_fields, "questions": questions,
