@@ -182,10 +182,13 @@ class ConsumeQueue:
             self._empty()
             self._base = self._written = at - at % self._file_bytes
             self.min_offset, self.max_offset = queue_offset, self._written // ENTRY_BYTES
-        assert self.max_offset <= queue_offset, "what is missing stands in front of it"
-        self.tail += NOWHERE * (queue_offset - self.max_offset)
-        self.max_offset = queue_offset
-        self.write()
+        while (missing := queue_offset - self.max_offset) > 0:
+            part = min(missing, GATHERED)
+            self.tail += NOWHERE * part
+            self.max_offset += part
+            self.write()
+        assert not missing, "the message itself is the next"
+        self.write()  # where nothing was missing there is a file all the same
 
     def write(self) -> None:
         """Hand the entries to the system. Raises ``OSError``; then they are still here."""
@@ -290,7 +293,7 @@ class ConsumeQueue:
     def begin_at(self, queue_offset: int) -> None:
         """It never had an entry here, and goes on behind those that it had elsewhere. Raises ``OSError``; then call it
         again."""
-        if self.max_offset:
+        if self.max_offset and self.max_offset >= self.min_offset:
             self.write()
         else:
             self._fill(queue_offset)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.store.commitlog import CommitLog
-from broker.store.consumequeue import ConsumeQueue
+from broker.store.consumequeue import GATHERED, ConsumeQueue
 from broker.store.dispatch import DELAYS_MS, SCHEDULE_TOPIC, TagCodes, in_queue
 from broker.store.errors import WrongStore
 from broker.store.files import MemoryFiles
@@ -128,12 +128,18 @@ def test_a_log_ends_where_only_a_part_of_a_message_is() -> None:
     assert log.run(0, 4096, ask=100) == ([outline(raw)], len(raw)), "longer than what is read at first"
 
 
-def test_queue_files_that_were_left_short_are_no_other_size() -> None:
+def with_queue(count: int) -> MemoryFiles:
+    """The files of a queue "q" with so many messages of 100 bytes, four entries in each."""
     files = MemoryFiles()
     queue = ConsumeQueue(files, "q", file_bytes=20 * 4)
-    for number in range(11):
+    for number in range(count):
         queue.append(number, 100 * number, 100, 0)
     queue.to_sync()
+    return files
+
+
+def test_queue_files_that_were_left_short_are_no_other_size() -> None:
+    files = with_queue(11)
     files.content["q/" + "0" * 18 + "80"].resize(40)
     again = ConsumeQueue(files, "q", file_bytes=20 * 4)
     again.open(1_100)
@@ -154,11 +160,7 @@ def test_a_queue_whose_files_hold_no_entry_begins_anywhere_and_nothing_is_filled
 
 
 def test_a_damaged_queue_whose_lost_end_is_one_of_a_file_ends_there_after_another_start() -> None:
-    files = MemoryFiles()
-    queue = ConsumeQueue(files, "q", file_bytes=20 * 4)
-    for number in range(12):
-        queue.append(number, 100 * number, 100, 0)
-    queue.to_sync()
+    files = with_queue(12)
     files.content["q/" + "0" * 18 + "80"].data[40:] = bytes(40)
     for _ in range(2):
         queue = ConsumeQueue(files, "q", file_bytes=20 * 4)
@@ -189,6 +191,26 @@ def test_a_queue_begins_elsewhere_although_the_disk_refuses_at_first(begin: int)
     again = ConsumeQueue(files, "q", file_bytes=20 * 4)
     again.open(0)
     assert queue.max_offset == again.max_offset == begin
+
+
+def test_a_long_gap_is_filled_piece_by_piece_and_gone_on_with_when_there_is_room() -> None:
+    files, held, begin = MemoryFiles(), list[int](), 4 * GATHERED - 1
+    queue = ConsumeQueue(files, "q", file_bytes=20 * 4 * GATHERED)
+
+    def refuses_once(what: str) -> None:
+        held.append(len(queue.tail) // 20)
+        if len(held) == 4:
+            raise OSError(28, "No space left on device")
+
+    files.hook = refuses_once
+    with pytest.raises(OSError, match="No space left"):
+        queue.begin_at(begin)
+    assert 0 < queue.max_offset < begin
+    queue.begin_at(begin)
+    again = ConsumeQueue(files, "q", file_bytes=20 * 4 * GATHERED)
+    again.open(0)
+    assert queue.max_offset == again.max_offset == begin
+    assert max(held) < 2 * GATHERED, "what was refused, and one piece more"
 
 
 def test_a_queue_file_that_somebody_removed() -> None:
