@@ -212,7 +212,10 @@ class Consumer:
         leaving = [queue for queue in lost if self.shares[queue].may_leave]
         async with trio.open_nursery() as nursery:  # a broker that says nothing keeps back no other's
             for broker, theirs in by_broker(leaving).items():
-                nursery.start_soon(self._release, broker, [self.shares.pop(queue) for queue in theirs])
+                shares = [self.shares.pop(queue) for queue in theirs]
+                for share in shares:
+                    share.drop()
+                nursery.start_soon(self._release, broker, shares)
         if self._locking:
             await self._locks.unlock_others(subscription.topic, mine | self.shares.keys())
         new = mine - self.shares.keys()
@@ -281,8 +284,6 @@ class Consumer:
     async def _release(self, broker: str, shares: list[Share]) -> None:
         """Whoever locks an ordered queue next begins at its position: it is told first, for as long as a broker may be
         silent anyway. Then the lock ends nevertheless: to wait for its end would tell nothing either."""
-        for share in shares:
-            share.drop()
         deadline, untold = trio.current_time() + CALL_TIMEOUT_MS / 1e3, shares
         async with self._turns[broker]:
             while True:

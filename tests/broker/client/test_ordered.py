@@ -7,6 +7,8 @@ import trio
 from trio.testing import MockClock
 
 from broker.client import ConsumerSettings, MessageQueue, Messages
+from broker.client.consuming import Consumer
+from broker.client.share import Share
 from remoting.bodies.consumers import LockBatchRequestBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
@@ -75,6 +77,23 @@ async def test_queues_that_were_read_together_are_handed_over_with_their_positio
             async with reading(made, "c2", ordered=True) as two:
                 await until_shared(one, two)
                 await nothing_more(two)
+
+
+async def test_of_a_queue_that_is_given_up_nothing_more_is_delivered(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even while its release has yet to begin: the lock would be somebody else's before that is acknowledged."""
+    release, given_up = Consumer._release, list[bool]()
+
+    async def released(self: Consumer, broker: str, shares: list[Share]) -> None:
+        given_up.extend(share.dropped for share in shares)
+        await release(self, broker, shares)
+
+    monkeypatch.setattr(Consumer, "_release", released)
+    async with cluster("a", kind=ThreadedBroker) as made:
+        spread(made, 3)
+        async with reading(made, "c1", ordered=True) as one, reading(made, "c2", ordered=True) as two:
+            await until_shared(one, two)
+    assert given_up == [True, True]
 
 
 async def test_a_pull_on_its_way_takes_no_position_back(autojump_clock: MockClock) -> None:
