@@ -30,7 +30,8 @@ _OF: Final = {
 MOMENTS: Final = ("wall_ms", "began_ms", "until_ms", "first_write_ms", "last_write_ms", "bucket_ms", "lost_ms",
                   "recovered_ms", "from_ms", "snapshot_taken_ms")
 """Columns of milliseconds since 1970; all others ending in ``_ms`` are durations."""
-_TIMES: Final = {time_of(name): name for name in MOMENTS}
+TIMES: Final = {time_of(name): name for name in MOMENTS}
+"""By the timestamp that stands before it, the same moment in milliseconds."""
 
 
 @attrs.frozen
@@ -69,8 +70,8 @@ def _columns(names: str, **own: str) -> dict[str, str]:
     out = {}
     for name in names.split():
         out[name] = own.get(name) or _OF[name]
-        if name in _TIMES:
-            out[_TIMES[name]] = "the same, ms since 1970 UTC"
+        if name in TIMES:
+            out[TIMES[name]] = "the same, ms since 1970 UTC"
     return out
 
 

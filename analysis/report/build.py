@@ -14,13 +14,12 @@ from pyspark.sql import functions as F
 
 from analysis.logs import Logs
 from analysis.questions import QUESTIONS, Question
-from analysis.questions.catalogue import MOMENTS
+from analysis.questions.catalogue import MOMENTS, TIMES
 from analysis.report import plots
 from analysis.report.charts import number_words
 from analysis.report.findings import Bounds, Finding, judged
 from analysis.report.injected import Run
 from analysis.report.page import Page, Plot, Table, Tile, render
-from analysis.schemas import time_of
 
 ROWS_SHOWN: Final = 50
 ENTRIES_READ_MAX: Final = 50_000_000
@@ -106,8 +105,7 @@ def _table(logs: Logs, question: Question) -> Table:
         rows = [row.asDict() for row in answer.orderBy(*question.order()).limit(ROWS_SHOWN).collect()]
         total = answer.count()
     columns = {name: meaning for name, meaning in question.columns.items() if name not in MOMENTS}
-    behind = {time_of(name): name for name in MOMENTS}
-    shown = [[row[behind.get(name, name)] for name in columns] for row in rows]
+    shown = [[row[TIMES.get(name, name)] for name in columns] for row in rows]
     return Table(question.name, question.asks, question.source, columns, shown, total)
 
 

@@ -13,17 +13,14 @@ import attrs
 from markupsafe import Markup
 
 from analysis.questions import leadership
-from analysis.questions.catalogue import MOMENTS
+from analysis.questions.catalogue import TIMES
 from analysis.report import markup
 from analysis.report.findings import SEVERITIES, Finding
-from analysis.schemas import time_of
 
 _STYLE: Final = Markup(resources.files(__package__).joinpath("style.css").read_text(encoding="utf-8"))
 UNKNOWN_LEADER: Final = {
     leadership.BEFORE: "unknown (elected before the log begins)", leadership.NOT_RECORDED: "leader not recorded"}
 """By ``leader_source``: what is shown where ``leader`` is null."""
-_MOMENTS: Final = frozenset(map(time_of, MOMENTS))
-"""Columns whose cells hold milliseconds and are shown as dates."""
 
 
 @attrs.frozen
@@ -121,7 +118,7 @@ def _cell(name: str, value: Any) -> _Cell:
         return _Cell("–", "soft")
     if isinstance(value, bool):
         return _Cell("yes" if value else "no")
-    if name in _MOMENTS:
+    if name in TIMES:  # its cells hold milliseconds
         return _Cell(_time(value), "n", str(value))
     if isinstance(value, float):
         return _Cell(f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}", "n", repr(value))

@@ -68,6 +68,7 @@ def run(options: argparse.Namespace) -> int:
     sides = [Side.of(each) for each in options.side or SIDES]
     if len({each.name for each in sides}) < max(2, len(sides)):
         raise Refused("two sides of different names, at least, are compared")
+    kept = [] if options.keep is None else _kept(options.keep)
     path: Path = (options.out or fresh(RUNS, NAME)).resolve()
     rows: list[dict[str, Any]] = []
     for scenario in options.scenarios:
@@ -77,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
             path.mkdir(parents=True, exist_ok=True)
             (path / "compared.json").write_bytes(orjson.dumps(rows, option=orjson.OPT_INDENT_2))
     if options.keep is not None:
-        options.keep.write_bytes(orjson.dumps(merged(_kept(options.keep), rows), option=orjson.OPT_INDENT_2) + b"\n")
+        options.keep.write_bytes(orjson.dumps(merged(kept, rows), option=orjson.OPT_INDENT_2) + b"\n")
     print(orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode() if options.json else "\n".join(table(rows)))
     return UNKNOWN if any("not_run" in each for each in rows) else PASSED
 

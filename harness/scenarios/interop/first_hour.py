@@ -35,14 +35,7 @@ brokerRole = ASYNC_MASTER
 flushDiskType = ASYNC_FLUSH
 """
 # https://blog.csdn.net/weixin_42333573/article/details/139973742: by docker-compose, which gives brokers the address.
-CONTAINER = """\
-brokerClusterName = DefaultCluster
-brokerName = broker-a
-brokerId = 0
-deleteWhen = 04
-fileReservedTime = 48
-brokerRole = ASYNC_MASTER
-flushDiskType = ASYNC_FLUSH
+CONTAINER = QUICK_START + """\
 brokerIP1 = localhost
 diskMaxUsedSpaceRatio=95
 """

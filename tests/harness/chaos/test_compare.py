@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.chaos import cli, compare
+from harness.chaos import cli
 from harness.chaos.compare import Side, merged, read, table
 from harness.chaos.subcommand import UNKNOWN, USAGE, Refused
 from tests.harness.chaos.test_run import KILLS, chaos
@@ -50,8 +50,9 @@ def test_wrong_use_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert cli.main(["compare", "kill-store", "--side", "one=store", "--side", "one=store"]) == USAGE
     assert "two sides" in capsys.readouterr().err
     (tmp_path / "rows.json").write_text("{")
-    with pytest.raises(Refused, match="no file of rows"):
-        compare._kept(tmp_path / "rows.json")
+    sides = ["--side", "one=store", "--side", "two=store"]
+    assert cli.main(["compare", "kill-store", *sides, "--keep", str(tmp_path / "rows.json")]) == USAGE
+    assert "no file of rows" in capsys.readouterr().err, "before anything is played"
 
 
 @pytest.mark.slow
