@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-TRIES: Final = 200
+TRIES: Final = 5_000
 
 
 def _bind(port: int) -> socket.socket:
