@@ -10,9 +10,13 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from random import choice
 from typing import Final
 
-TRIES: Final = 5_000
+TRIES: Final = 200
+_QUIET: Final = range(10_000, 32_000)
+"""Ports that Linux gives to no outgoing connection, unless it is told to: of those that it gives, thousands stay taken
+for a minute behind connections that ended, and hardly a neighbourhood is free."""
 
 
 def _bind(port: int) -> socket.socket:
@@ -28,14 +32,16 @@ def _bind(port: int) -> socket.socket:
 
 @contextmanager
 def reserved(*neighbours: int) -> Iterator[int]:
-    """A port from the OS that stays ours while the context is open, with those at the given distances from it.
+    """A port that stays ours while the context is open, with those at the given distances from it. Without any, the
+    port is from the OS.
 
     Raises:
         OSError: no such neighbourhood was free in ``TRIES`` tries.
     """
     for _ in range(TRIES):
-        held = [_bind(0)]
+        held = []
         try:
+            held.append(_bind_fresh(choice(_QUIET)) if neighbours else _bind(0))
             port: int = held[0].getsockname()[1]
             for distance in neighbours:
                 held.append(_bind_fresh(port + distance))

@@ -42,6 +42,11 @@ def test_it_is_free_afterwards() -> None:
         other.bind(("127.0.0.1", port))
 
 
+def test_neighbours_are_none_that_connections_leave_behind() -> None:
+    with reserved(*range(1, 60)) as port:
+        assert not set(range(port, port + 60)) & set(range(32_768, 61_000)), "ports that Linux gives to clients"
+
+
 def test_neighbours_that_are_taken_make_it_look_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every port is taken as a neighbour: it gives up with words, and holds nothing."""
     held: list[int] = []
