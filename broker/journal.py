@@ -216,6 +216,13 @@ class Journal:
         return self.log.min_offset
 
     @property
+    def sure_end(self) -> int:
+        """No start cuts the log below, even after its machine went down: the checkpoint on disk says that all of it
+        was flushed, and none of it is in doubt."""
+        flushed, trusted = self._flusher.queues_offset, self.trust.trusted_end
+        return flushed if trusted is None else min(flushed, trusted)
+
+    @property
     def health(self) -> DiskHealth:
         """Of the disk under the store."""
         return self._diagnosis.health

@@ -69,15 +69,17 @@ class PopPart(Part):
         pulling = before[PullingPart].pulling
         self._records = Records(config.broker_cluster_name, config.store_host, shared.wall_ms,
                                 Chain(*before[TimersPart].rules()))
-        kept = _kept(shared.files)
+        kept = _kept(shared.files, journal.end)
+        is_first = kept.log_offset < 0
+        if is_first:
+            kept = KeptProgress(journal.end)
         self.progress = PopProgress(self._records.topic, kept)
         self.progress.heard = self._is_confirmed
         self._heard = kept.log_offset
         self.checkpoints = Checkpoints(self._commit)
-        self._noted = Noted(journal, journal.end if self._heard < 0 else self._heard, self.progress.hear,
-                            self.progress.cut)
+        self._noted = Noted(journal, self._heard, self.progress.hear, self._cut)
         self._file = shared.table_file(self._kept, path=progress.PATH, pause_ms=SAVED_EVERY_MS)
-        if self._heard < 0:
+        if is_first:
             self._file.changed()  # the next process is to know from where on there may be checkpoints
         self.room = WaitingRoom(pick(config, WaitingConfig), journal.arrived, shared.wall_ms)
         self._in_order = InOrder(before[OrderPart].log, self._offsets, self.room, shared.wall_ms)
@@ -256,8 +258,15 @@ class PopPart(Part):
 
         self._puts.put(said, done)
 
+    def _cut(self, end: int) -> None:
+        if not self.progress.cut(end):
+            logger.warning("the log was cut at %d, below what %s was written for: how far groups are that pop is read "
+                           "again in the log", end, progress.PATH)
+            self._noted.go_back(0)
+
     def _kept(self) -> KeptProgress:
-        return self.progress.kept(self._noted.offset)
+        """As of what no start cuts off: of what stood behind, a log that its machine's end made shorter says more."""
+        return self.progress.kept(min(self._noted.offset, self._journal.sure_end))
 
     def _hear(self) -> None:
         unread = self._noted.listen()
@@ -288,9 +297,14 @@ class PopPart(Part):
             await trio.sleep_forever()
 
 
-def _kept(files: Files) -> KeptProgress:
+def _kept(files: Files, log_end: int) -> KeptProgress:
     try:
-        return load(files, KeptProgress, progress.PATH)
+        kept = load(files, KeptProgress, progress.PATH)
     except WrongStore as error:
         logger.warning("how far groups are that pop is read from the log: %s", error)
         return KeptProgress(0)
+    if kept.log_offset > log_end:
+        logger.warning("how far groups are that pop is read from the log: it ends at %d, and %s was written for %d",
+                       log_end, progress.PATH, kept.log_offset)
+        return KeptProgress(0)
+    return kept

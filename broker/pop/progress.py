@@ -22,7 +22,7 @@ from remoting.fields import Int32, Int64, decimal
 from remoting.record import NOTED, Message, Outline, decode_properties, encode_properties
 
 UNDONE_MAX: Final = 10_000
-"""Steps that are remembered in case the log is cut. Of one that is cut further back nothing is known any more."""
+"""Steps that are remembered in case the log is cut. One that is cut further back is to be heard again."""
 PATH: Final = "config/popProgress.json"
 _TIMER: Final = TIMER.encode()
 _RESETS: Final = POP_RESETS.encode()
@@ -103,9 +103,15 @@ class PopProgress:
         """Called when a checkpoint was heard, with its end in the log."""
 
     def kept(self, log_offset: int) -> KeptProgress:
-        """All of it; everything below ``log_offset`` was heard."""
+        """What was known when all below ``log_offset`` was heard and nothing else, or as near to that as can be
+        undone."""
+        log_offset, ends = max(log_offset, self._undo_from), dict(self.ends)
+        for at, key, before in reversed(self._undo):
+            if at < log_offset:
+                break
+            _put(ends, key, before)
         tables: dict[str, dict[int, int]] = {}
-        for (topic, group, queue_id), end in self.ends.items():
+        for (topic, group, queue_id), end in ends.items():
             tables.setdefault(f"{topic}@{group}", {})[queue_id] = end
         return KeptProgress(log_offset, tables)
 
@@ -153,23 +159,27 @@ class PopProgress:
         self._undo.append((at, key, self.ends.get(key)))
         if len(self._undo) > UNDONE_MAX:
             self._undo_from = self._undo.popleft()[0] + 1
-        if end is None:
-            self.ends.pop(key, None)
-        else:
-            self.ends[key] = end
+        _put(self.ends, key, end)
 
-    def cut(self, end: int) -> None:
-        """The log was cut: what stood behind says nothing any more."""
-        if end < self._undo_from:
+    def cut(self, end: int) -> bool:
+        """The log was cut: what stood behind says nothing any more. False: that cannot be undone, so nothing is known,
+        and what is left of the log is to be heard again."""
+        is_undone = end >= self._undo_from
+        if not is_undone:
             self.ends.clear()
             self._undo.clear()
             self._undo_from = 0
         while self._undo and self._undo[-1][0] >= end:
             _, key, before = self._undo.pop()
-            if before is None:
-                self.ends.pop(key, None)
-            else:
-                self.ends[key] = before
+            _put(self.ends, key, before)
+        return is_undone
+
+
+def _put(ends: dict[Key, int], key: Key, end: int | None) -> None:
+    if end is None:
+        ends.pop(key, None)
+    else:
+        ends[key] = end
 
 
 def _number(text: str) -> int | None:

@@ -74,6 +74,11 @@ class Flusher:
         return self._checkpoint
 
     @property
+    def queues_offset(self) -> int:
+        """Log and queues are on disk up to here, as the checkpoint there says."""
+        return self._checkpoint.queues_offset
+
+    @property
     def master_flushed_offset(self) -> int:
         """Where a slave's master says that its log ended when it started, or what an operator set; kept in the
         checkpoint, in which Java looks for it. Nothing here follows from it."""

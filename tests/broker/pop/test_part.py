@@ -12,7 +12,8 @@ from trio.testing import MockClock
 
 from broker.metrics import BrokerMetrics
 from broker.pop import progress
-from broker.pop.part import PopPart
+from broker.pop.part import SAVED_EVERY_MS, PopPart
+from broker.pop.progress import KeptProgress
 from broker.store.files import MemoryFile
 from broker.topics.names import pop_retry_topic
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, new_master, three, until
@@ -73,10 +74,8 @@ async def test_one_that_was_started_again_does_so_too(autojump_clock: MockClock)
         await node.start()
         assert [each.body for each in await popper.pop(node, queue=0)] == [b"4", b"5"]
         await node.stop()
-        kept = progress.KeptProgress.from_json(bytes(node.store.content["config/popProgress.json"].data))
-        assert kept.ends == {"T@G": {0: 6}}
         await node.start()
-        assert part(node).progress.ends == {("T", "G", 0): 6}
+        await until(lambda: part(node).progress.ends == {("T", "G", 0): 6})
 
 
 @pytest.mark.parametrize("content", [b"{", b"", None])
@@ -95,6 +94,39 @@ async def test_a_damaged_file_is_made_again_from_the_log(autojump_clock: MockClo
             assert [each.body for each in await popper.pop(node, queue=0, poll_ms=5_000)] == [b"4", b"5"]
         else:
             assert not part(node).progress.ends, "one that was never there tells of a store without POP"
+
+
+async def test_of_a_log_that_lost_its_end_the_rest_is_still_known(autojump_clock: MockClock) -> None:
+    """The file was written when more was in the log than the disk had."""
+    async with cluster() as made:
+        node = await made.node(flushIntervalCommitLog="10000000", flushCommitLogThoroughInterval="10000000")
+        popper = await given(made, node, count=8)
+        await node.stop()
+        await node.start()
+        assert [each.body for each in await popper.pop(node, queue=0, count=2)] == [b"4", b"5"]
+        await trio.sleep(3 * SAVED_EVERY_MS / 1_000)
+        assert part(node).progress.ends == {("T", "G", 0): 6}
+        await node.kill()
+        node.store.content.pop("config/consumerOffset.json", None)
+        await node.start()
+        assert part(node).progress.ends == {("T", "G", 0): 4}
+        assert [each.body for each in await popper.pop(node, queue=0)] == [b"4", b"5", b"6", b"7"]
+
+
+async def test_of_a_log_that_is_cut_below_what_is_kept_all_is_read_again(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        await given(made, node)
+        await node.stop()
+        file = KeptProgress(1 << 30, {"T@G": {0: 5}, "T@H": {0: 5}})
+        node.store.content[progress.PATH] = MemoryFile(bytearray(file.to_json()), file.to_json())
+        await node.start()
+        await until(lambda: part(node).progress.ends == {("T", "G", 0): 4})
+        await node.stop()
+        await node.start()
+        assert part(node).progress.ends == {("T", "G", 0): 4}
+        part(node)._cut(0)
+        await until(lambda: part(node).progress.ends == {("T", "G", 0): 4})
 
 
 async def test_a_reset_holds_on_the_next_master(autojump_clock: MockClock) -> None:

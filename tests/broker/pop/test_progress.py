@@ -166,12 +166,12 @@ def test_of_a_log_that_was_cut_far_back_nothing_is_known() -> None:
     log = Log()
     for number in range(UNDONE_MAX + 5):
         log.give(number, number, number + 1)
-    log.progress.cut(1_000 + 300)
+    assert not log.progress.cut(1_000 + 300), "it is to be heard again"
     assert not log.progress.ends
     kept = PopProgress(REVIVE, KeptProgress(5_000, {"T1@G1": {2: 77}}))
-    kept.cut(5_000)
+    assert kept.cut(5_000)
     assert kept.ends == {KEY: 77}
-    kept.cut(4_999)
+    assert not kept.cut(4_999)
     assert not kept.ends
 
 
@@ -181,6 +181,29 @@ def test_what_is_kept_is_known_again(ends: dict[tuple[str, str, int], int]) -> N
     known = PopProgress(REVIVE)
     known.ends.update(ends)
     assert PopProgress(REVIVE, KeptProgress.from_json(known.kept(5).to_json())).ends == ends
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(1, 9)), max_size=30), st.data())
+def test_what_is_kept_of_a_shorter_log_is_what_that_one_says(
+        steps: list[tuple[int, int, int]], data: st.DataObject) -> None:
+    sure = data.draw(st.integers(0, len(steps)))
+    long, short = Log(), Log()
+    for number, (floor, begin, count) in enumerate(steps):
+        long.give(floor, begin, begin + count)
+        if number < sure:
+            short.give(floor, begin, begin + count)
+    kept = long.progress.kept(1_000 + 100 * sure)
+    assert kept.log_offset == 1_000 + 100 * sure
+    assert PopProgress(REVIVE, kept).ends == short.progress.ends
+
+
+def test_what_can_be_undone_no_more_is_kept_as_it_is() -> None:
+    log = Log()
+    for number in range(UNDONE_MAX + 5):
+        log.give(number, number, number + 1)
+    kept = log.progress.kept(1_000)
+    assert 1_000 < kept.log_offset <= 1_000 + 100 * 5
+    assert PopProgress(REVIVE, kept).ends == {KEY: 5}
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(1, 9)), max_size=30), st.data())
