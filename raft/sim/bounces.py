@@ -1,7 +1,7 @@
-"""A process that is back at once, in the term in which it died, and meets what was meant for its earlier life.
+"""Kills a follower, restarts it in the same term, and delivers the answers that were meant for its earlier life.
 
-Crashes at random do not get there: an answer has to come late, by another way than what is sent after it (two nodes
-keep two connections), while the new life has a question of the same kind open. So one act does all of it in order.
+Random crashes do not reach this: the answer must arrive behind messages sent after it, which needs a second connection,
+while the new life has a request of the same kind open. So one act does all steps in order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PATIENCE_NS: Final = 500 * MS
 
 
 class Bounce:
-    """One such act on a follower. ``reads`` are asked by each of the two lives."""
+    """Two restarts of one follower, with late answers. Each of the two new lives asks ``reads`` reads."""
 
     def __init__(self, scene: Scene, name: str, reads: int) -> None:
         self._scene, self._name, self._reads = scene, name, reads
@@ -31,7 +31,7 @@ class Bounce:
         self._leader = leader = cluster.leader or name
         self._link = cluster.network.link(leader, name)
         self._round_trips_ns = 3 * MS + 6 * self._link.profile.latency_ns
-        """Enough to ask the leader, and for the leader to ask its voters."""
+        """Time for a read: the follower asks the leader, and the leader asks its voters."""
         life = scene.running(name)
         if leader == name or life is None or self._link.held is not None:
             return
@@ -56,28 +56,28 @@ class Bounce:
         world.at(world.now, look)
 
     def _ask(self, life: Life) -> None:
-        """The first life asks; what it is answered goes astray."""
+        """Let the first life ask, and hold the leader's answers back."""
         self._link.hold()
         self._read(life)
         self._later(self._again)
 
     def _again(self, _: None) -> None:
-        life, astray = self._scene.running(self._name), self._link.divert()
+        life, late = self._scene.running(self._name), self._link.divert()
         if life is not None:
-            self._begin(life, lambda life: self._write(life, astray))
+            self._begin(life, lambda life: self._write(life, late))
 
-    def _write(self, _: Life, astray: list[Any]) -> None:
-        """Something is acknowledged before the second life asks."""
+    def _write(self, _: Life, late: list[Any]) -> None:
+        """Let the leader acknowledge a write before the second life asks."""
         self._scene.put(self._leader)
-        self._later(lambda _: self._arrive(astray))
+        self._later(lambda _: self._arrive(late))
 
-    def _arrive(self, astray: list[Any]) -> None:
+    def _arrive(self, late: list[Any]) -> None:
         life = self._scene.running(self._name)
         if life is None:
             return
         self._read(life)
-        self._cluster.counts["late answer"] += sum(isinstance(message, ReadReply) for message in astray)
-        self._link.bring(astray)
+        self._cluster.counts["late answer"] += sum(isinstance(message, ReadReply) for message in late)
+        self._link.bring(late)
 
     def _read(self, life: Life) -> None:
         for _ in range(self._reads):

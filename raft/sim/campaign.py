@@ -1,4 +1,4 @@
-"""One seed from start to verdict, and many of them: load and faults first, then healing and a demand for progress.
+"""Plays one seed: load under faults first, then healing and a demand for progress.
 
 ``run`` plays one tape: a ``Cluster`` of ledger machines, clients that write and read, a nemesis that does what the
 seed's ``Plan`` admits. Each client act and each fault is one decision on the tape, whose boring value is to do
@@ -36,9 +36,9 @@ WRITES_WANTED: Final = 10
 HEAL_MS: Final = 20_000
 """Longest wait for a leader, and for equal states, after healing."""
 OPEN_MAX: Final = 200
-"""Requests whose outcome is not counted yet, before the next look at them."""
+"""Outcomes of requests are counted whenever so many are open."""
 PATIENCE_MS: Final = 3_000
-"""How long a client waits for one answer: a leader that is removed meanwhile never learns what became of it."""
+"""How long a client waits for one answer: a leader that is removed meanwhile never learns the outcome."""
 DECLARED_FAULTS: Final = (
     "loss", "duplicate", "reorder", "delay", "overflow", "cut", "hold", "crash", "lost writes", "wipe", "pause",
     "partition", "clock rate", "clock step", "disk full", "disk room", "failed sync", "slow sync", "stalled sync",
@@ -49,15 +49,15 @@ DECLARED_FAULTS: Final = (
     "narrow ways",
     "index read", "lease read", "log read", "unsafe read", "bounce", "late answer",
 )
-"""Faults and events that must have happened at least once in a campaign. A silent loss is counted, and too rare."""
+"""Faults and events that each campaign must meet at least once. A silent loss is too rare for this list."""
 RARE_FAULTS: Final = frozenset({"damage refused", "neighbour damaged"})
-"""Few seeds have a segment log, and in few of them the damage hits what is read again."""
+"""Few seeds have a segment log, and in few of them the damage hits bytes that are read again."""
 LONG_EVENTS: Final = 20_000_000
-"""The default of a campaign."""
+"""A campaign of so many events must meet ``RARE_FAULTS``, too."""
 
 
 class Ledger:
-    """A state machine that forgets nothing: its result shows every command so far, and its snapshot has some size."""
+    """A state machine whose results depend on every command so far, with a snapshot of some hundred bytes."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -89,7 +89,7 @@ class Ledger:
 
 @attrs.define
 class Result:
-    """What became of one seed."""
+    """The result of one seed."""
 
     seed: int
     profile: str
@@ -98,17 +98,17 @@ class Result:
     fingerprint: str
     predicates: dict[str, int]
     applied: dict[str, int]
-    """Faults and other happenings, by name."""
+    """How often each fault or other counted event happened."""
     outcomes: dict[str, int]
     failure: str | None = None
     """Name of the broken invariant, or of the exception and where it was raised."""
     message: str = ""
     deviations: Deviations = attrs.Factory(dict)
-    """Of a failed run."""
+    """What a failed run drew besides boring values; empty if it passed."""
 
 
 class Simulated(Protocol):
-    """A world and what is in it."""
+    """A simulated cluster, as far as campaigns know it."""
 
     @property
     def world(self) -> World: ...
@@ -118,7 +118,7 @@ class Simulated(Protocol):
 
 
 class Played(Protocol):
-    """What a campaign plays, and asks about afterwards. ``Scene`` is one."""
+    """A run that a campaign plays and counts. ``Scene`` is one."""
 
     @property
     def cluster(self) -> Simulated: ...
@@ -137,25 +137,25 @@ class Played(Protocol):
 
 @attrs.frozen
 class Program:
-    """What a campaign plays. Worker processes get it by name, so its functions stand in modules."""
+    """What a campaign plays. It is pickled for worker processes, so its functions stand in modules."""
 
     command: str
     """Runs it, as ``python -m raft.sim``."""
     scene: Callable[[Tape, str], Played]
-    """Makes the scene of one tape, by profile."""
+    """Makes the scene of a tape and a profile."""
     profiles: tuple[str, ...]
     """The first is played unless another is asked for."""
     predicates: tuple[str, ...]
-    """Properties that must have been asked about something at least once."""
+    """Properties that must have been evaluated at least once."""
     faults: tuple[str, ...]
-    """Faults and events that must have happened at least once. None declared: what is asked hangs on no profile."""
+    """Faults and events that must have happened at least once. Empty: every profile demands all ``predicates``."""
     at_the_end: frozenset[str]
     """Properties that only a whole run can break: a failing tape is not cut at the failure."""
     rare: frozenset[str] = frozenset()
     """Of ``faults``, those that a campaign of fewer than ``LONG_EVENTS`` need not meet."""
 
     def missing(self, predicates: Counter[str], applied: Counter[str], events: int = LONG_EVENTS) -> list[str]:
-        """Declared predicates and faults that never were: a campaign with any of them is invalid, not passed."""
+        """Predicates never evaluated and faults never applied: a campaign that misses any is invalid, not passed."""
         return [name for name in self.predicates if not predicates[name]] + [
             name for name in self.faults if not applied[name] and (events >= LONG_EVENTS or name not in self.rare)]
 
@@ -163,7 +163,7 @@ class Program:
 def run(
     tape: Tape, profile: str = "swarm", *, until_ns: int | None = None, program: Program | None = None
 ) -> Result:
-    """Play one tape to its end, or to ``until_ns`` of world time. What breaks is a result here, not an exception.
+    """Play one tape to its end, or to ``until_ns`` of world time. A failure is in the result, not raised.
 
     ``program`` None: ``RAFT``.
     """
@@ -171,7 +171,7 @@ def run(
     gc.disable()
     try:
         return _run(tape, profile, until_ns, (program or RAFT).scene)
-    finally:  # nothing holds the scene any more: the collector frees it at its first look
+    finally:  # the scene is garbage by now: the collector frees it at its next run
         if enabled:
             gc.enable()
 
@@ -195,7 +195,7 @@ def _run(tape: Tape, profile: str, until_ns: int | None, make: Callable[[Tape, s
 
 
 def name_of(error: Exception) -> str:
-    """A name that stays the same while line numbers move: type, file and function."""
+    """Name of an exception that does not change when lines move: type, file and function."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].name}" if frames else "?"
     return f"{type(error).__name__} in {where}"
@@ -223,7 +223,7 @@ class Scene:
         self._damaged: set[str] = set()
         """Nodes whose disk was damaged, until it is replaced."""
         self.lapses = Lapses(self)
-        cluster.world.at(plan.op_ns, self._client)
+        cluster.world.at(plan.op_ns, self._client_acts)
         cluster.world.at(plan.nemesis_ns, self._nemesis)
 
     def _make_cluster(self, tape: Tape) -> Cluster:
@@ -234,16 +234,16 @@ class Scene:
 
     @property
     def evaluated(self) -> Counter[str]:
-        """How often each predicate was asked about something."""
+        """How often each predicate was evaluated."""
         return Counter(self.cluster.checker.counts)
 
     @property
     def happened(self) -> Counter[str]:
-        """How often each fault was applied, and other happenings."""
+        """How often each fault or other counted event happened."""
         return self.cluster.counts
 
     def play(self, until_ns: int | None) -> None:
-        """The phase with faults, then the one that heals and demands progress."""
+        """Play the phase with faults, then heal and demand progress."""
         cluster = self.cluster
         limit = self._ends if until_ns is None else min(until_ns, self._ends)
         cluster.run_ms(limit / MS)
@@ -257,17 +257,17 @@ class Scene:
 
     # --- clients
 
-    def _client(self, _: None) -> None:
+    def _client_acts(self, _: None) -> None:
         world = self.cluster.world
         if world.now >= self._ends:
             return
-        world.at(world.now + self.plan.op_ns, self._client)
+        world.at(world.now + self.plan.op_ns, self._client_acts)
         act = self._acts.draw(None, self._an_act)
         if act is not None:
             what, who, *rest = act
             life = self._life(who)
             if life is not None and life.paused is not None:
-                life.paused.append((self._do, (life, what, rest)))  # its mail waits, and comes before what it missed
+                life.paused.append((self._do, (life, what, rest)))  # taken when it resumes, behind older mail
             elif life is not None:
                 self._do((life, what, rest))
         if len(self._open) > self._settle_at:
@@ -289,17 +289,17 @@ class Scene:
             [f"{self._serial}.{part}".encode().ljust(size, b".") for part in range(number)]))
 
     def put(self, name: str) -> None:
-        """One small write at a node, if it takes it."""
+        """Try one small write at a running node."""
         life = self.running(name)
         if life is not None:
             self._do((life, "put", []))
 
     def write(self, life: Life) -> Proposal:
-        """One write that healing demands. Raises ``NotLeader``, ``Rejected`` or ``Busy``."""
+        """Begin one write that healing demands. Raises ``NotLeader``, ``Rejected`` or ``Busy``."""
         return life.propose([b"healed"])
 
     def ask(self, life: Life, level: Read) -> None:
-        """One read. Raises ``NotLeader``, ``Rejected`` or ``Busy``."""
+        """Begin one read. Raises ``NotLeader``, ``Rejected`` or ``Busy``."""
         self._open.append(life.read(level, _sum))
 
     def running(self, name: str) -> Life | None:
@@ -318,7 +318,7 @@ class Scene:
         return ["put", who, 1 if chance() < 0.85 else 1 + int(chance() * 40), size]
 
     def _whom(self, chance: Chance) -> str:
-        """Where a client asks: mostly at the leader."""
+        """Choose the node that a client asks: mostly the leader."""
         luck = chance()
         return self._someone(chance) if luck < 0.15 else "oldest" if luck < 0.3 else "leader"
 
@@ -327,7 +327,7 @@ class Scene:
         return names[int(chance() * len(names))]
 
     def _life(self, who: str) -> Life | None:
-        """A running node; "leader", or "oldest": of those who think they lead, the one of the lowest term."""
+        """The running process of this node, of the "leader", or of the "oldest": the leader of the lowest term."""
         if who == "oldest":
             terms = [(node.life.replica.term, name) for name, node in self.cluster.nodes.items()
                      if node.life is not None and node.life.replica.role is Role.LEADER]
@@ -348,7 +348,7 @@ class Scene:
                           else "rejected"] += 1
 
     def _settle(self) -> None:
-        """Count what is resolved; forget what nobody will resolve."""
+        """Count resolved requests, and drop those that are open for five seconds."""
         still = []
         for asked in self._open:
             if asked.outcome is not None:
@@ -423,7 +423,7 @@ class Scene:
         return self.cluster.world.now >= self._ends
 
     def after(self, span_ms: int, action: Callable[[], None]) -> None:
-        """Run ``action`` when so much virtual time has passed."""
+        """Run ``action`` after so much virtual time."""
         self.cluster.world.at(self.cluster.world.now + span_ms * MS, _call, action)
 
     def _up(self, name: str | None) -> bool:
@@ -453,7 +453,7 @@ class Scene:
             self.lapses.copy(name, span_ms)
 
     def _do_wipe(self, name: str | None, span_ms: int) -> None:
-        """A lost disk, only where the group can know: every disk records the directory that is lost."""
+        """Lose a disk, only where all other disks have its directory on record and so notice the loss."""
         if name is None or not self._up(name) or not self.may_wipe(name):
             return
         self.cluster.crash(name)
@@ -463,7 +463,7 @@ class Scene:
         self.after(span_ms + 500, self._readmit)
 
     def may_wipe(self, name: str) -> bool:
-        """Never wipe what the group would miss: only a minority, and only what everyone would recognise as strange."""
+        """Whether the group survives the loss of this disk: a minority is lost, and all others notice the new one."""
         ghosts = self.cluster.checker.nodes
         node = self.cluster.nodes[name]
         memberships = {other: ghosts[other].disk.memberships[-1] for other in self.cluster.nodes}
@@ -471,7 +471,7 @@ class Scene:
         if self.changing(index) or not membership.voters or membership.joint or name not in membership.everyone:
             return False
         if name in self._damaged:
-            del memberships[name]  # what it recorded is lost already, and being damaged it may never record more
+            del memberships[name]  # its record counts as lost, and a damaged disk may never record more
         for other, (at, held) in memberships.items():
             if other in membership.everyone and at != index and held.everyone:
                 return False
@@ -485,10 +485,10 @@ class Scene:
         return len(lost) <= (len(membership.voters) - 1) // 2
 
     def _do_damage(self, name: str | None, span_ms: int, where: float, how: int) -> None:
-        """Stored bytes are damaged while a node is down, where it must notice; its operator replaces the disk later.
+        """Damage stored bytes of a node that is down, where it must notice; replace its disk later.
 
-        From now on the disk counts as lost: what it still serves must be right, and nobody relies on it. One at a time:
-        a second one could not record that the first is lost.
+        From now on the disk counts as lost, though all that it still serves must be right. Only one disk at a time: a
+        second damaged one could not record that the first is lost.
         """
         if name is None or not self._up(name) or self._damaged or not self.may_wipe(name):
             return
@@ -499,7 +499,7 @@ class Scene:
         self.start(name)
 
     def _replace_disk(self, name: str) -> None:
-        """As soon as the group can know of it."""
+        """Replace a damaged disk as soon as the others can notice the loss."""
         if not self.may_wipe(name) and not self._is_out(name):
             self.after(200, partial(self._replace_disk, name))
             return
@@ -512,7 +512,7 @@ class Scene:
         self.after(500, self._readmit)
 
     def _is_out(self, name: str) -> bool:
-        """Whether the latest membership, committed, is without this node."""
+        """Whether the latest membership is committed and does not have this node."""
         ghosts = self.cluster.checker.nodes
         index, membership = max((ghost.disk.memberships[-1] for ghost in ghosts.values()), key=lambda each: each[0])
         return name not in membership.everyone and not membership.joint and not self.changing(index)
@@ -528,7 +528,7 @@ class Scene:
         return False
 
     def lost(self) -> set[str]:
-        """Nodes whose disk was lost and that nobody has admitted anew or removed since, or that await another disk."""
+        """Nodes whose disk was lost and that were not readmitted or removed since, or that await another disk."""
         _, latest = max((ghost.disk.memberships[-1] for ghost in self.cluster.checker.nodes.values()),
                         key=lambda each: each[0])
         for name in sorted(self._wiped):
@@ -542,7 +542,7 @@ class Scene:
             self._reconfigure(self.cluster.leader, list(membership.voters), list(membership.learners))
 
     def membership(self) -> Membership | None:
-        """What the leader goes by."""
+        """The leader's membership; None without a leader."""
         leader = self.cluster.leader
         return self.cluster.life(leader).replica.membership if leader else None
 
@@ -552,7 +552,7 @@ class Scene:
             self.after(span_ms, partial(self.resume, self.cluster.life(name)))
 
     def resume(self, life: Life) -> None:
-        """Let a paused process go on, if it still is one."""
+        """Resume a process, if it is alive and still paused."""
         if not life.dead and life.paused is not None:
             self.cluster.resume(life.name)
 
@@ -609,7 +609,7 @@ class Scene:
             self.cluster.stall_disk(name, span_ms)
 
     def _do_hang(self, name: str | None, span_ms: int) -> None:
-        """A sync hangs, and the others change their leader meanwhile, again and again."""
+        """Let a sync hang while the other nodes change their leader several times."""
         if name is None or not self._up(name):
             return
         life, changes = self.cluster.life(name), 4
@@ -637,8 +637,10 @@ class Scene:
                 self._count(error)
 
     def _do_reconfigure(self, name: str | None, voters: list[str], learners: list[str]) -> None:
-        """What an operator may want; not while a disk is lost, or what it had acknowledged: then a membership without
-        those that hold it could lose the quorum for good."""
+        """Reconfigure as an operator would, but not while a disk or its acknowledged writes are lost.
+
+        Then a membership without the nodes that hold those writes could lose the quorum for good.
+        """
         if not self.lost() and not self.lapses.lapsed():
             self._reconfigure(name, voters, learners)
 
@@ -709,13 +711,13 @@ class Healing:
         return name if leadership is not None and leadership.own_term_committed else None
 
     def _leased(self) -> bool:
-        """Where leaders have leases, this one has its own."""
+        """Whether the leader's lease is valid, where leaders have leases."""
         name = self._leads()
         life = self.cluster.life(name) if name is not None else None
         return life is None or not life.replica.rules.lease_ns or life.replica.lease_valid(life.replica.now)
 
     def _readmit(self) -> None:
-        """Members whose disk was lost come back as learners first."""
+        """Readmit members whose disk was lost; they come back as learners first."""
         scene, end = self.scene, self.cluster.world.now + HEAL_MS * MS
         while self.cluster.world.now < end:
             membership, leader = scene.membership(), self._leads()

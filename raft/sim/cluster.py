@@ -1,13 +1,13 @@
-"""A whole seeded cluster in one test, on virtual time: ``Cluster``, its verbs and its questions.
+"""``Cluster``: a whole seeded cluster in one test, on virtual time.
 
     with Cluster(3, Counter, seed=1) as cluster:
         assert cluster.propose(b"1") == 1        # runs virtual time until it is resolved
         cluster.crash(cluster.leader)
         assert cluster.propose(b"1") == 2        # the others have elected a leader meanwhile
 
-Every invariant of ``raft.invariants`` is checked after every event; a broken one comes out of whatever call runs time,
-as ``InvariantViolation``. Same seed, same calls: same run, byte for byte. Nodes are real replicas with the user's state
-machines; only network, disk and clocks are simulated. Nothing here knows what faults come when: callers decide.
+Every invariant of ``raft.invariants`` is checked after every event; a broken one raises ``InvariantViolation`` in the
+call that runs virtual time. Same seed, same calls: same run, byte for byte. Nodes are real replicas with the user's
+state machines; only network, disk and clocks are simulated. Callers decide which faults happen when.
 """
 
 from __future__ import annotations
@@ -69,15 +69,15 @@ class Cluster:
             StrictRules(self.config) if self.config.rules is Rules.STRICT else DLedgerRules(self.config))
         self.speaks_late: frozenset[type] = frozenset((VoteReply,) if self.rules.one_step else (
             VoteReply, AppendReply, SnapshotReply))
-        """Answers that may be of an older term and mean something: an answer speaks for the term of who answers."""
+        """Answers that count even if their term is older than the receiver's."""
         self.world = World()
         self.network = Network(self.world, self.tape, self._receiver, links)
         self.counts: Counter[str] = self.network.counts
-        """How often each fault was applied, and other things worth knowing to have happened."""
+        """How often each fault or other counted event happened."""
         self.nodes: dict[str, SimNode] = {}
         self.twice = self.tape.stream("delivered twice")
         self.twice_rate = 0.0
-        """Chance that a message is delivered again at once, to see that nothing changes."""
+        """Chance that a message is delivered twice; the second time must change nothing."""
         self._machine, self._codec = machine, codec
         self._make_disk = disk if callable(disk) else DISKS[disk]
         self._links: dict[str, dict[str, Link]] = {}
@@ -193,11 +193,10 @@ class Cluster:
     # --- asking: these run virtual time until they are resolved
 
     def propose(self, *commands: Any) -> Any:
-        """Propose to whoever leads; returns ``apply``'s result (a list for several commands). Without a codec they are
-        bytes.
+        """Propose at the leader; returns ``apply``'s result (a list for several commands).
 
-        Retries only where nothing was accepted. Raises ``Unknown``, ``Rejected``, or ``NotLeader`` after a minute
-        without a leader.
+        Without a codec commands are bytes. Retries only if nothing was accepted. Raises ``Unknown``, ``Rejected``, or
+        ``NotLeader`` after a minute without a leader.
         """
         proposal = self._until_done(lambda life: life.propose(list(map(life.machine.encoded, commands))))
         return proposal[0] if len(commands) == 1 else proposal
@@ -249,7 +248,7 @@ class Cluster:
 
     @staticmethod
     def _answered(asked: Proposal | Reading | Change) -> bool:
-        """Whether there is an outcome, and all of it: results of a proposal in several frames come one by one."""
+        """Whether the outcome is complete: a proposal in several frames gets its results one by one."""
         outcome = asked.outcome
         if isinstance(asked, Proposal) and isinstance(outcome, list):
             return len(outcome) == asked.last - asked.first + 1
@@ -258,7 +257,7 @@ class Cluster:
     # --- processes
 
     def add(self, name: str) -> None:
-        """A new machine with an empty disk, started; ``reconfigure`` makes it a member."""
+        """Start a new node with an empty disk; ``reconfigure`` makes it a member."""
         if name in self.nodes:
             raise UsageError(f"{name} exists")
         self._add(name, Membership())
@@ -277,7 +276,7 @@ class Cluster:
         self.checker.born(node.name, node.incarnation, bootstrap)
 
     def start(self, name: str) -> None:
-        """Start a node that is down. One whose storage refuses what ``damage_disk`` left of it stays down."""
+        """Start a node that is down. It stays down if its storage refuses what ``damage_disk`` damaged."""
         node = self._node(name)
         if node.life is not None:
             raise UsageError(f"{name} is up")
@@ -319,7 +318,7 @@ class Cluster:
             assert peer != name
 
     def wipe(self, name: str) -> None:
-        """Replace a crashed node's disk by an empty one: it has another incarnation, and must be admitted anew."""
+        """Replace a crashed node's disk by an empty one: its incarnation is new, so it must be readmitted."""
         node = self._node(name)
         if node.life is not None:
             raise UsageError(f"{name} is up; crash it first")
@@ -330,7 +329,7 @@ class Cluster:
         self._format(node, Membership())
 
     def pause(self, name: str) -> None:
-        """Stop a process as SIGSTOP does: its clock and disk go on, and its mail waits."""
+        """Stop a process as SIGSTOP does: its clock and disk go on, its messages wait."""
         life = self.life(name)
         if life.paused is None:
             life.paused = []
@@ -338,7 +337,7 @@ class Cluster:
             self.counts["pause"] += 1
 
     def resume(self, name: str) -> None:
-        """Let a paused process go on; it takes its mail in order, and sees what its timers missed before or after."""
+        """Resume a paused process: it takes its messages in order, and missed timers in their order or last."""
         life = self.life(name)
         waiting, life.paused = life.paused or [], None
         self._version += 1
@@ -363,7 +362,7 @@ class Cluster:
         self.network.partition(sides, kind)
 
     def cut(self, source: str, target: str, kind: str | None = None) -> None:
-        """One way only: nothing from ``source`` reaches ``target`` any more."""
+        """Drop all messages from ``source`` to ``target``; the other direction stays open."""
         self.network.cut(source, target, kind)
 
     def heal(self, source: str | None = None, target: str | None = None) -> None:
@@ -399,7 +398,7 @@ class Cluster:
     # --- clocks
 
     def skew(self, name: str, *, rate_ppm: int | None = None, step_ms: int = 0) -> None:
-        """Let a node's monotonic clock run at another rate (a million is true time), or jump ahead."""
+        """Change the rate of a node's monotonic clock (a million is true time), or let it jump ahead."""
         node = self._node(name)
         self._unsound_until = max(self._unsound_until, self.world.now + self._settling_ns()) if (
             step_ms or not self._rates_sound) else self._unsound_until
@@ -416,7 +415,7 @@ class Cluster:
             node.life.rearm()
 
     def _settling_ns(self) -> int:
-        """After this long no promise made under an old clock is in force."""
+        """Time after which no lease from before a change of clocks is valid."""
         return 4 * self.config.election_timeout_ms * MS
 
     def clocks_are_sound(self) -> bool:
@@ -426,11 +425,11 @@ class Cluster:
     # --- disks
 
     def fill_disk(self, name: str) -> None:
-        """Writes of entries find no room."""
+        """Fill the disk: writes of entries fail until ``free_disk``."""
         self._node(name).full = True
 
     def free_disk(self, name: str) -> None:
-        """The full disk has room again, and the node hears of it."""
+        """Give a full disk room again, and tell the node."""
         node = self._node(name)
         node.full = False
         if node.life is not None and node.life.paused is None and node.life.replica.writes.disk_full:
@@ -438,11 +437,11 @@ class Cluster:
             node.life.room()
 
     def fail_sync(self, name: str) -> None:
-        """The next sync fails; what it would have covered may or may not be on the disk."""
+        """Let the next sync fail; the writes it covers may or may not be on the disk."""
         self._node(name).fail_next = True
 
     def stall_disk(self, name: str, duration_ms: float) -> None:
-        """No sync ends before ``duration_ms`` from now."""
+        """Let no sync end before ``duration_ms`` from now."""
         self._node(name).stalled_until = self.world.now + int(duration_ms * MS)
 
     def slow_disk(self, name: str, chance: float, longest_ms: float = 20) -> None:
@@ -467,7 +466,7 @@ class Cluster:
     # --- inside
 
     def next_life(self) -> int:
-        """A number for a process that starts: no other has it."""
+        """A unique number for a process that starts."""
         self._lives += 1
         return self._lives
 
@@ -476,7 +475,7 @@ class Cluster:
         return self._links.setdefault(name, {})
 
     def _receiver(self, link: Link) -> Receiver:
-        """What takes the messages of one link."""
+        """Make the function that takes the messages of one link."""
         nodes, source, target = self.nodes, link.source, link.target
 
         def deliver(message: PeerMessage) -> None:
@@ -504,7 +503,7 @@ class Cluster:
         return self.network.open(source, target) and (link is None or link.held is None)
 
     def _greet(self) -> None:
-        """Connections are made anew by whoever can, and begin with a hello from both ends."""
+        """Let all nodes that reach each other reconnect, with a hello from both ends."""
         for name, life in self._running():
             for peer, node in self.nodes.items():
                 if life.met.get(peer) != (node.incarnation, node.number_of_life) and peer != name and (

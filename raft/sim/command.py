@@ -87,7 +87,7 @@ def _replay(path: Path, program: Program, *, as_json: bool) -> int:
 
 
 def play(seed: int, profile: str, out: Path, program: Program) -> Result:
-    """One seed in a worker process; a failure is shrunk and written down before anyone hears of it."""
+    """Play one seed in a worker process; shrink and save a failure before reporting it."""
     result = run(Tape(seed), profile, program=program)
     if result.failure:
         _write_down(result, out, program)
@@ -104,7 +104,7 @@ def _write_down(result: Result, out: Path, program: Program) -> None:
 
 
 class CampaignRun:
-    """Many seeds, their sums and the verdict."""
+    """Plays many seeds, adds up their results and gives the verdict."""
 
     def __init__(self, options: argparse.Namespace, program: Program) -> None:
         self._options, self._program = options, program
@@ -118,7 +118,7 @@ class CampaignRun:
         self._single = options.seed is not None
 
     def run(self, seeds: Iterable[int]) -> None:
-        """Play seeds, in as many processes as asked, until the wanted events are there or something breaks."""
+        """Play seeds in ``--jobs`` processes until ``--events`` happened or a seed failed."""
         one = partial(play, profile=self._options.profile, out=self._options.out, program=self._program)
         for result in results(one, seeds, self._options.jobs):
             self._take(result)
@@ -209,12 +209,12 @@ def _columns(rows: list[tuple[str, int]]) -> None:
 
 
 def tell(about: str, **facts: object) -> None:
-    """One line for programs, at once."""
+    """Print one line of JSON for programs, unbuffered."""
     say(json.dumps({"about": about, **facts}))
 
 
 def say(text: str) -> None:
-    """One line for people, at once."""
+    """Print one line for people, unbuffered."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""A disk that forgets: every file has a volatile and a durable image, and a crash decides what lay between.
+"""A simulated disk: files have a volatile and a durable image, and a crash decides which unsynced writes survive.
 
 Implements ``Files``, so that the real storage runs on it. At a crash each un-synced write is kept, dropped or torn
 at sectors, in any order; a file may keep its new size and lose the data; names that were not synced with their
@@ -24,7 +24,7 @@ SECTOR_BYTES: Final = 512
 
 
 class Draw(Protocol):
-    """One decision of a named stream, with its boring value; ``Tape.draw`` is one."""
+    """Makes one decision of a named stream, given its boring value; ``Tape.draw`` fits."""
 
     def __call__(self, stream: str, default: T, generator: Callable[[Chance], T], /) -> T: ...
 
@@ -38,17 +38,17 @@ class _Seeded:
 
 
 def seeded(seed: int) -> Draw:
-    """Chance from a seed alone, without a tape."""
+    """Make decisions from a seed alone, without a tape."""
     return _Seeded(seed)
 
 
 class SimulatedCrash(BaseException):
-    """The machine is gone. No error handler of the code under test may swallow this."""
+    """The simulated machine crashed. A ``BaseException``, so that no handler of the code under test swallows it."""
 
 
 @attrs.define
 class DiskFaults:
-    """Probabilities per operation. All zero: a disk that only forgets at a crash."""
+    """Probabilities of faults, per operation. All zero: only a crash loses data."""
 
     read_error: float = 0.0
     write_error: float = 0.0
@@ -102,9 +102,9 @@ class VirtualDisk:
         self.operations = 0
         """Changing operations so far: write, sync, allocate, truncate, create, rename, remove, sync_dir, make_dir."""
         self.dead: Callable[[str], BaseException] = SimulatedCrash
-        """Makes what a dead disk raises."""
+        """Makes the exception that a dead disk raises."""
         self.journal: list[str] | None = None
-        """Set to a list to have every changing operation noted as words."""
+        """If set to a list: every changing operation is appended, in words."""
         self._names: dict[str, _Node] = {}
         self._durable_names: dict[str, _Node] = {}
         self._name_changes: dict[str, list[_NameChange]] = {}
@@ -133,7 +133,7 @@ class VirtualDisk:
         self.counts["bit rot"] += 1
 
     def overwrite(self, path: str, offset: int, data: bytes) -> None:
-        """A write that was meant for another place lands here, on the medium, within the file."""
+        """Overwrite bytes on the medium, as a misdirected write does; the file does not grow."""
         node = self._names[path]
         for image in (node.volatile, node.durable):
             image[offset : offset + len(data)] = data[: max(0, len(image) - offset)]
@@ -144,13 +144,13 @@ class VirtualDisk:
         self._dead = True
 
     def kill(self) -> None:
-        """The process dies, the machine stays: open files are dead, and the cache still holds what was not synced."""
+        """Kill the process, not the machine: open files are dead, the cache keeps unsynced writes."""
         self._life += 1
         self._dead, self._crash_at = False, 0
         self.counts["kill"] += 1
 
     def restart(self) -> None:
-        """Decide what survived of everything un-synced, and serve again."""
+        """Decide which unsynced changes survived, and serve again."""
         self._life += 1
         self._dead, self._crash_at = False, 0
         self._planned.clear()
@@ -174,7 +174,7 @@ class VirtualDisk:
         return self._draw(f"{self.name}.{stream}", options[0], lambda chance: options[int(chance() * len(options))])
 
     def _settle_names(self, changes: list[_NameChange], mode: int) -> None:
-        """Changes of different files in any order; those of one file, as file systems do, only as a prefix."""
+        """Decide which name changes survive: of one file only a prefix, as file systems do; of several files any."""
         stuck: set[int] = set()
         for kind, path, node in changes:
             fate = self._choose("name", mode, ("lost", "kept"))
@@ -190,7 +190,7 @@ class VirtualDisk:
                 self._durable_names[path if kind == "create" else kind] = node
 
     def _settle(self, node: _Node, mode: int) -> None:
-        """Give each un-synced write of a file its fate. Order: mostly as written, sometimes reversed."""
+        """Decide which unsynced writes of a file survive; they take effect mostly in order, sometimes reversed."""
         pending = node.pending
         node.pending = []
         if mode == 4 and self._draw(f"{self.name}.order", False, lambda chance: chance() < 0.5):
@@ -210,7 +210,7 @@ class VirtualDisk:
                 _resize(node.durable, offset + len(data))
 
     def _tear(self, node: _Node, offset: int, data: bytes) -> None:
-        """Some sectors of a write survive, any of them."""
+        """Keep some sectors of a write, any of them."""
         start, end = offset, offset + len(data)
         while start < end:
             stop = min(end, (start // SECTOR_BYTES + 1) * SECTOR_BYTES)
@@ -218,10 +218,10 @@ class VirtualDisk:
                 _put(node.durable, start, data[start - offset : stop - offset])
             start = stop
 
-    # --- what every operation passes -------------------------------------------------------------------------
+    # --- checks of every operation ---------------------------------------------------------------------------
 
     def step(self, operation: str, path: str, life: int | None = None) -> bool:
-        """Count a changing operation; True if the machine dies in it, which the caller says with ``die``."""
+        """Count a changing operation. True: the machine crashes in it, and the caller must call ``die``."""
         if self._dead or (life is not None and life != self._life):
             raise self.dead(f"{operation} {path} on a dead disk")
         self.operations += 1
@@ -324,10 +324,10 @@ class VirtualDisk:
                 self._durable_names[name if kind == "create" else kind] = node
 
     def lock(self) -> None:
-        """One object is one machine with one process: nobody else is there."""
+        """Do nothing: one object serves one process."""
 
     def unlock(self) -> None:
-        """Nothing to give back: see ``lock``."""
+        """Do nothing, as ``lock`` does."""
 
     def free_bytes(self) -> int:
         return max(0, self.faults.capacity_bytes - self.used_bytes())
@@ -343,7 +343,7 @@ class VirtualDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     def elsewhere(self, node_bytes: int) -> int:
-        """A sector of the file, for a misdirected write."""
+        """Offset of the sector that a misdirected write hits."""
         sectors = max(1, node_bytes // SECTOR_BYTES)
         return self._draw(f"{self.name}.where", 0, lambda chance: int(chance() * sectors)) * SECTOR_BYTES
 
@@ -393,7 +393,7 @@ class VirtualFile:
             disk.die()
         code = disk.happens("sync", disk.faults.sync_error)
         if code:
-            node.pending.clear()  # as Linux does: the pages are clean now, and nobody will write them again
+            node.pending.clear()  # as Linux does: the pages count as clean and are never written again
             raise OSError(code, os.strerror(code), self._path)
         for offset, data in node.pending:
             if data is None:

@@ -1,4 +1,4 @@
-"""What a simulated node may keep its bytes on: memory, fast, or the real segment log on a virtual disk.
+"""Disks of simulated nodes: a fast one in memory, and the real segment log on a virtual disk.
 
 Knows storages, what a power cut leaves of them and where rot must be noticed; knows no replicas and no time.
 """
@@ -23,12 +23,12 @@ CLUSTER: Final = "simulated"
 
 
 class SimDisk(Protocol):
-    """Where a node's bytes are: makes storages, and decides what a crash leaves."""
+    """A node's disk: it opens storages, and decides which writes survive a crash."""
 
     def storage(self) -> Storage:
         """The storage, as a process that starts now finds it."""
     def crash(self, survivors: Callable[[int], int]) -> int:
-        """Power is cut: of n un-synced writes the first ``survivors(n)`` are kept. Returns how many were lost."""
+        """Cut the power: of n unsynced writes keep the first ``survivors(n)``. Returns how many were lost."""
 
 
 class MemoryDisk:
@@ -38,7 +38,7 @@ class MemoryDisk:
         self._storage = MemoryStorage()
 
     def copy(self) -> MemoryDisk:
-        """The same bytes on another disk, of a node that is down."""
+        """Copy the disk of a node that is down."""
         other = MemoryDisk()
         other._storage = self._storage.copy()
         return other
@@ -56,7 +56,7 @@ class MemoryDisk:
 class SegmentDisk:
     """A ``SimDisk`` on the segment log and a ``VirtualDisk``: every byte, torn sectors and lost names, much slower.
 
-    What a crash leaves is the virtual disk's choice, from its own streams of the tape.
+    The virtual disk decides what survives a crash, from its own streams of the tape.
     """
 
     def __init__(self, name: str, tape: Tape, segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -81,11 +81,11 @@ class SegmentDisk:
             self._crashed = False
 
     def damage(self, where: float, how: int) -> bool:
-        """After a crash: a bit flips on the medium, or (odd ``how``) a misdirected write of one sector hits a place.
+        """After a crash: flip a bit on the medium, or (odd ``how``) overwrite a sector as a misdirected write does.
 
         ``where``, of [0, 1), chooses among all bytes whose damage no crash explains: snapshots, and the log before its
-        last block. That one alone looks like a torn write when it rots (see the storage's explanation). Every
-        eighth damage is a bit that flips in what the quiet group has. False: there is no such byte yet.
+        last block, whose damage looks like a torn write (see the storage's explanation). Every eighth damage flips a
+        bit in the quiet group's last entry. False: there is no such byte yet.
         """
         self._restart()
         if how % 8 == 2 and (place := place_of(self.files)) is not None:
@@ -107,7 +107,7 @@ class SegmentDisk:
         return False
 
     def _spans(self) -> list[tuple[str, int]]:
-        """Files, and how many of their bytes from the start."""
+        """Files, and how many of their first bytes may be damaged."""
         spans = [(path, self.files.open(path).size()) for path in (
             f"snapshots/{name}" for name in self.files.list("snapshots")) if path.endswith(".snap")]
         last, start = None, 0
@@ -121,7 +121,7 @@ class SegmentDisk:
         return [span for span in spans if span[1]]
 
     def _sector(self, number: int) -> bytes:
-        """What a misdirected write carries: a sector of this disk's newest segment, whichever."""
+        """Data of a misdirected write: some sector of this disk's newest segment."""
         newest = max(name for name in self.files.list("log") if name.endswith(SUFFIX))
         file = self.files.open(f"log/{newest}")
         return file.pread(SECTOR_BYTES, number % (file.size() // SECTOR_BYTES) * SECTOR_BYTES)

@@ -1,8 +1,8 @@
-"""A user's machine, workload and checks in a campaign's scene: the same cluster, nemesis and healing, other clients.
+"""A campaign's scene with the user's state machine, workload and checks in place of the library's own.
 
-Clients do one thing at a time, as a history's processes do; what they did is in ``history``. A machine is looked at
-after each command it applied, everything after each step, and the whole run once all is healed. An exception of the
-user's code comes out as it was raised. Knows scenes and operations; knows no seeds, no files and no terminals.
+Each client does one operation at a time, recorded in ``history``. Predicates see a machine after each command, the run
+before each step, and the run after healing. An exception of the user's code is raised unchanged. Knows scenes and
+operations; knows no seeds, no files and no terminals.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from raft.sim.cluster import Cluster
 from raft.sim.history import History
 from raft.sim.machine import SimMachine
 from raft.sim.node import Life, Proposal, Reading
-from raft.sim.operations import Choices, Operation, Workload, again, kept, operation_of, told
+from raft.sim.operations import Choices, Operation, Workload, from_tape, json_value, operation_of, to_tape
 from raft.sim.swarm import Plan, draw_plan, with_lapses
 from raft.sim.tape import Chance, Tape, Value
 from raft.statemachine import AnyMachine, codec_of, query_of
 
 COMMAND_BYTES_MAX: Final = 8 << 10
 SPARE: Final = 1_000_000_000
-"""Serial numbers of what the nemesis and the healing write begin here."""
+"""First serial number of the nemesis's and the healing's writes."""
 SHORTER: Final = 5
-"""A seed lasts a fifth of what a seed of a campaign lasts."""
+"""An exploration's seed is so many times shorter than a campaign's."""
 TRIES: Final = 100
 DONE: Final = "operations done"
 
 
 @attrs.frozen(kw_only=True)
 class Subject:
-    """What is explored. Each predicate may raise (``assert``), or return False; None and True are fine."""
+    """What is explored. A predicate fails if it raises (``assert``) or returns False; None and True pass."""
 
     machine: Callable[[], AnyMachine]
     """Makes a state machine, once per start of a node."""
@@ -56,25 +56,25 @@ class Subject:
     clients: int = 5
 
     def predicates(self) -> tuple[str, ...]:
-        """Names of what is asked."""
+        """Names of the predicates that the user gave."""
         return tuple(name_of_predicate(each) for each in (self.invariant, self.every_step, self.check) if each)
 
 
 def name_of_predicate(predicate: Callable[..., object]) -> str:
-    """What messages call a predicate."""
+    """The name of a predicate in messages."""
     return str(getattr(predicate, "__qualname__", predicate)).replace("<locals>.", "")
 
 
 class Broke(BaseException):
-    """Carries an exception of the user's code through a node, which would take it for a machine that gave up."""
+    """Carries an exception of the user's code through a node, which handles an ``Exception`` as a failed machine."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
         self.error = error
 
 
-class Seat:
-    """A client, and the one thing it does."""
+class SimClient:
+    """A client, and its operation in progress."""
 
     __slots__ = ("asked", "operation", "process", "since")
 
@@ -124,7 +124,7 @@ class WatchedMachine(SimMachine):
 
 
 class WatchedCluster(Cluster):
-    """Gives nodes machines that are watched, and lets the scene look before each step where somebody wants that."""
+    """A cluster whose machines are watched; the scene looks before each step if it has to."""
 
     def __init__(self, scene: Explored, plan: Plan, tape: Tape) -> None:
         self._scene = scene
@@ -148,14 +148,14 @@ class WatchedCluster(Cluster):
 
 
 def limits(plan: Plan, tape: Tape) -> Config:
-    """Those of a campaign, with room for larger commands and states, and snapshots every now and then."""
+    """A campaign's limits, with room for larger commands and states, and with automatic snapshots."""
     return attrs.evolve(plan.config(), entry_bytes_max=COMMAND_BYTES_MAX, frame_bytes_max=8_192, append_bytes_max=8_192,
                         snapshot_chunk_bytes=256 if plan.tight else 1_024,
                         snapshot_log_bytes=tape.stream("snapshots").pick((0, 600, 600, 3_000), 0))
 
 
 def plan_of(subject: Subject, tape: Tape, profile: str) -> Plan:
-    """The conditions of one seed, as campaigns draw them but for their length, and the subject's wishes."""
+    """The plan of one seed, drawn as in campaigns, but shorter and with the subject's number of nodes."""
     plan = with_lapses(draw_plan(tape, profile), tape, profile)
     plan.duration_ms //= SHORTER
     plan.rules = Rules.DLEDGER if profile == "dledger" else Rules.STRICT
@@ -164,25 +164,25 @@ def plan_of(subject: Subject, tape: Tape, profile: str) -> Plan:
 
 
 class Explored(Scene):
-    """One run. ``check`` and ``every_step`` are given this: see ``cluster``, ``machines`` and ``history``."""
+    """One run, the argument of ``check`` and ``every_step``: see ``cluster``, ``machines`` and ``history``."""
 
     def __init__(self, subject: Subject, tape: Tape, profile: str) -> None:
         self.subject, self.history = subject, History()
         self.asked: Counter[str] = Counter(dict.fromkeys(subject.predicates(), 0))
-        """Predicate -> how often it was asked."""
+        """Predicate -> how often it was evaluated."""
         self.done = 0
-        """Operations of the workload that were done."""
+        """Operations of the workload that succeeded."""
         self.refusals: Counter[str] = Counter()
-        """Why nothing was done -> how often."""
+        """Reason why an operation failed -> how often."""
         self.tell: Callable[[str], None] | None = None
-        """Called with a line for each thing that clients did, and each new leader."""
+        """Called with a line for each event of a client and each new leader."""
         sample = subject.machine()
         codec = codec_of(sample)
         self._encode: Callable[[Any], bytes] | None = codec.encode if codec is not None else None
         self._decode: Callable[[bytes], Any] | None = codec.decode if codec is not None else None
         self._choices = Choices()
-        self._seats = [Seat(number) for number in range(subject.clients)]
-        self._busy: list[Seat] = []
+        self._clients = [SimClient(number) for number in range(subject.clients)]
+        self._busy: list[SimClient] = []
         self._processes, self._spares = subject.clients, 0
         self._looks = False
         self._led: str | None = None
@@ -210,27 +210,27 @@ class Explored(Scene):
         return {name: self.cluster.machine(name) for name in self.cluster.running}
 
     def play(self, until_ns: int | None) -> None:
-        """All of it, and then the check."""
+        """Play the run; at its end call ``check``."""
         try:
             super().play(until_ns)
         except Broke as broke:
             raise broke.error from None
         if until_ns is None or until_ns > self._ends:
             self._look(None)
-            for seat in list(self._busy):
-                self._finish(seat, Unknown(detail="the run ended"))
+            for client in list(self._busy):
+                self._finish(client, Unknown(detail="the run ended"))
             if self.subject.check is not None:
                 self._ask_predicate(self.subject.check, self)
 
-    # --- what is asked
+    # --- predicates
 
     @property
     def steps(self) -> bool:
-        """Whether anybody looks at each step."""
+        """Whether ``step`` must be called before each step."""
         return self.subject.every_step is not None or self.tell is not None
 
     def step(self) -> bool:
-        """Before each step; always False."""
+        """Report a new leader and evaluate ``every_step``; always False."""
         if self.tell is not None and (leader := self.cluster.leader) != self._led:
             self._led = leader
             self.tell(f"{leader} leads, term {self.cluster.life(leader).replica.term}" if leader else "nobody leads")
@@ -239,7 +239,7 @@ class Explored(Scene):
         return False
 
     def look_at(self, name: str, machine: Any) -> None:
-        """A machine changed: ask the invariant."""
+        """Evaluate the invariant for a machine that changed."""
         if self.subject.invariant is not None:
             self._ask_predicate(self.subject.invariant, machine, name)
 
@@ -250,16 +250,16 @@ class Explored(Scene):
             raise InvariantViolation(name, f"it returned False{f' for the machine of {node}' if node else ''}")
 
     def where(self, name: str) -> str:
-        """For a note to an exception."""
+        """Node and time, for a note to an exception."""
         return f"on {name}, at {self.cluster.world.now / MS:.3f} ms of virtual time"
 
     # --- clients
 
-    def _client(self, _: None) -> None:
+    def _client_acts(self, _: None) -> None:
         world = self.cluster.world
         if world.now >= self._ends:
             return
-        world.at(world.now + self.plan.op_ns, self._client)
+        world.at(world.now + self.plan.op_ns, self._client_acts)
         act = self._acts.draw(None, self._an_act)
         if self._busy:
             self._look(None)
@@ -271,12 +271,12 @@ class Explored(Scene):
     def _an_act(self, chance: Chance) -> Any:
         if chance() >= self.plan.op_chance:
             return None
-        node, client = self._whom(chance), int(chance() * len(self._seats))
+        node, client = self._whom(chance), int(chance() * len(self._clients))
         made = self._made(self._choices.point(chance, self._acts.count, client))
-        return None if made is None else {"client": client, "node": node, **kept(made, self._encode)}
+        return None if made is None else {"client": client, "node": node, **to_tape(made, self._encode)}
 
     def _made(self, choices: Choices) -> Operation | None:
-        """What the workload makes. A tape keeps operations, so what it raises here no replay would raise again."""
+        """Ask the workload for an operation. Its exceptions are the user's error: a replay would not call it."""
         try:
             return operation_of(self.subject.operations(choices))
         except Exception as error:
@@ -284,33 +284,33 @@ class Explored(Scene):
             raise UsageError(f"{name}, which makes operations, raised {error!r}") from error
 
     def _begin(self, act: dict[str, Value]) -> None:
-        seat, life = self._seats[act["client"] % len(self._seats)], self._life(act["node"])
-        if seat.operation is not None or life is None:
+        client, life = self._clients[act["client"] % len(self._clients)], self._life(act["node"])
+        if client.operation is not None or life is None:
             return
-        operation = again(act, self._decode)
-        self._invoke(seat, operation, life.name)
+        operation = from_tape(act, self._decode)
+        self._invoke(client, operation, life.name)
         if life.paused is not None:
-            life.paused.append((self._arrive, (seat, operation, life)))  # its mail waits
+            life.paused.append((self._arrive, (client, operation, life)))  # taken when it resumes
         else:
-            self._arrive((seat, operation, life))
+            self._arrive((client, operation, life))
 
-    def _invoke(self, seat: Seat, operation: Operation, node: str) -> None:
-        seat.operation, seat.asked, seat.since = operation, None, self.cluster.world.now
-        self._busy.append(seat)
-        self.history.add("invoke", seat.process, operation.name, operation.key, operation.value, seat.since)
+    def _invoke(self, client: SimClient, operation: Operation, node: str) -> None:
+        client.operation, client.asked, client.since = operation, None, self.cluster.world.now
+        self._busy.append(client)
+        self.history.add("invoke", client.process, operation.name, operation.key, operation.value, client.since)
         if self.tell is not None:
-            self.tell(f"process {seat.process} asks {node}: {operation.words()}")
+            self.tell(f"process {client.process} asks {node}: {operation.words()}")
 
-    def _arrive(self, what: tuple[Seat, Operation, Life]) -> None:
-        seat, operation, life = what
+    def _arrive(self, what: tuple[SimClient, Operation, Life]) -> None:
+        client, operation, life = what
         try:
             asked = self._ask_node(life, operation)
         except Outcome as error:
-            if seat.operation is operation:
-                self._finish(seat, error)
+            if client.operation is operation:
+                self._finish(client, error)
         else:
-            if seat.operation is operation:
-                seat.asked = asked
+            if client.operation is operation:
+                client.asked = asked
 
     def _ask_node(self, life: Life, operation: Operation) -> Proposal | Reading:
         if operation.query is None:
@@ -322,7 +322,7 @@ class Explored(Scene):
         return query_of(machine)(query)
 
     def soon(self) -> None:
-        """See what was answered, once this step is over."""
+        """Look for answers at the end of this step."""
         if self._busy and not self._looks:
             self._looks = True
             self.cluster.world.at(self.cluster.world.now, self._look)
@@ -330,20 +330,20 @@ class Explored(Scene):
     def _look(self, _: None) -> None:
         self._looks = False
         late = self.cluster.world.now - PATIENCE_MS * MS
-        for seat in list(self._busy):
-            outcome = seat.asked.outcome if seat.asked is not None else None
+        for client in list(self._busy):
+            outcome = client.asked.outcome if client.asked is not None else None
             if outcome is not None:
-                self._finish(seat, outcome)
-            elif seat.since < late:
-                self._finish(seat, Unknown(detail=f"no answer within {PATIENCE_MS} ms"))
+                self._finish(client, outcome)
+            elif client.since < late:
+                self._finish(client, Unknown(detail=f"no answer within {PATIENCE_MS} ms"))
 
-    def _finish(self, seat: Seat, outcome: list[object] | Outcome) -> None:
-        operation, now, error, result = seat.operation, self.cluster.world.now, None, None
+    def _finish(self, client: SimClient, outcome: list[object] | Outcome) -> None:
+        operation, now, error, result = client.operation, self.cluster.world.now, None, None
         assert operation is not None
         self._count(outcome)
         value = operation.value
         if isinstance(outcome, list):
-            result = told(outcome[0])
+            result = json_value(outcome[0])
             kind = "fail" if result == operation.refused else "ok"
             value = result if value is None else value
         else:
@@ -352,15 +352,15 @@ class Explored(Scene):
             kind = "info" if unknown else "fail"
             if kind == "fail":
                 self.refusals[error] += 1
-        self.history.add(kind, seat.process, operation.name, operation.key, value, now, result, error)
+        self.history.add(kind, client.process, operation.name, operation.key, value, now, result, error)
         if self.tell is not None:
-            self.tell(f"process {seat.process}: {kind} {result!r}" if error is None else
-                      f"process {seat.process}: {kind}, {error}")
-        self.done += kind == "ok" and seat in self._seats
-        seat.operation = seat.asked = None
-        self._busy.remove(seat)
+            self.tell(f"process {client.process}: {kind} {result!r}" if error is None else
+                      f"process {client.process}: {kind}, {error}")
+        self.done += kind == "ok" and client in self._clients
+        client.operation = client.asked = None
+        self._busy.remove(client)
         if kind == "info":
-            seat.process = self._new_process()
+            client.process = self._new_process()
 
     def _new_process(self) -> int:
         self._processes += 1
@@ -369,18 +369,18 @@ class Explored(Scene):
     # --- what nemesis and healing write and read
 
     def write(self, life: Life) -> Proposal:
-        seat, operation = Seat(self._new_process()), self._spare()
-        self._invoke(seat, operation, life.name)
+        client, operation = SimClient(self._new_process()), self._spare()
+        self._invoke(client, operation, life.name)
         try:
             asked = life.propose([life.machine.encoded(operation.command)])
         except Outcome as error:
-            self._finish(seat, error)
+            self._finish(client, error)
             raise
-        seat.asked = asked
+        client.asked = asked
         return asked
 
     def _spare(self) -> Operation:
-        """A command of the workload that hangs on no decision of the tape."""
+        """Make a command of the workload that depends on no decision of the tape."""
         for _ in range(TRIES):
             self._spares += 1
             serial = SPARE + self._spares
@@ -403,4 +403,4 @@ class Explored(Scene):
 
 
 def _nothing(_: Any) -> None:
-    """Bounces ask for the barrier alone."""
+    """Answer of a read that only tests the read barrier."""

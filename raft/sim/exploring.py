@@ -1,11 +1,10 @@
-"""``explore``: a state machine and a workload of yours under every fault that the library's own campaigns know.
+"""``explore`` runs your state machine and workload under every fault of the library's own campaigns.
 
     def test_no_money_is_made():
         explore(Accounts, transfers, invariant=total_is_kept)
 
-Seeds are played until one fails. Its decisions are cut down to those that the failure needs, kept in a file, and told
-as a script; earlier failures of the same exploration are played first. Knows files and processes; a run is that of a
-campaign.
+Seeds are played until one fails. Its decisions are shrunk to those that the failure needs, saved in a file, and shown
+as a script; earlier failures of the same exploration are played first. Knows files and processes.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ SHRINK_S: Final = 30.0
 
 
 class Counterexample(AssertionError):
-    """A seed broke something. Its text has the shrunk script, and how to repeat it."""
+    """A seed failed. The text has the shrunk script and how to repeat it."""
 
     def __init__(self, text: str, *, failure: str, seed: int, tape: Path, script: list[str]) -> None:
         super().__init__(text)
@@ -55,18 +54,18 @@ class NothingExplored(AssertionError):
 
 @attrs.frozen
 class ExplorationReport:
-    """What was played. All counts are sums over the seeds."""
+    """The counts of an exploration, summed over its seeds."""
 
     seeds: int
     events: int
     virtual_s: float
     seconds: float
     outcomes: dict[str, int]
-    """Operations by what became of them."""
+    """Number of operations by outcome."""
     predicates: dict[str, int]
-    """How often each of them was asked."""
+    """How often each predicate was evaluated."""
     applied: dict[str, int]
-    """Times each fault was applied, and other happenings."""
+    """How often each fault or other counted event happened."""
     replayed: int
     """Earlier failures that pass now."""
 
@@ -77,7 +76,7 @@ class ExplorationReport:
 
 
 _intercept: Callable[[Exploration], ExplorationReport] | None = None
-"""Takes the place of ``Exploration.run`` while a function is asked what it explores."""
+"""If set, replaces ``Exploration.run``: ``explored_by`` sets it to find what a function explores."""
 
 
 @attrs.frozen(kw_only=True)
@@ -95,7 +94,7 @@ class Exploration:
     name: str = ""
     replay: Path | None = None
     repeat: str = 'explore(..., replay="{path}")'
-    """How a failure is repeated, for people."""
+    """Tells people how to repeat a failure."""
 
     def __attrs_post_init__(self) -> None:
         if self.profile not in PROFILES:
@@ -107,7 +106,7 @@ class Exploration:
             raise UsageError("an exploration has at least one node and one client")
 
     def program(self, command: str = "") -> Program:
-        """What campaigns play: scenes of this subject."""
+        """A campaign's program that explores this subject."""
         profiles = tuple(dict.fromkeys((self.profile, *PROFILES)))
         return Program(command, partial(Explored, self.subject), profiles, (*self.subject.predicates(), DONE), (),
                        frozenset({"INV_R30", *self._at_the_end()}))
@@ -116,7 +115,7 @@ class Exploration:
         return (name_of_predicate(self.subject.check),) if self.subject.check is not None else ()
 
     def run(self) -> ExplorationReport:
-        """Replay, or all of it. Raises ``Counterexample``, ``NotRepeatable``, ``NothingExplored`` or ``UsageError``."""
+        """Replay a file, or play all seeds. Raises the exceptions of ``explore``."""
         __tracebackhide__ = True  # pytest shows where the test called this, not how it is done
         if _intercept is not None:
             return _intercept(self)
@@ -133,9 +132,9 @@ class Exploration:
             if result.failure:
                 self._fail(result, program)
             if result.seed == self.first:
-                play_again(result, program, f"{name_of_predicate(self.subject.machine)} or the workload hangs on "
-                           "something besides its arguments, as a clock, chance without a seed, a counter of its own "
-                           "or the order of a set")
+                play_again(result, program, f"{name_of_predicate(self.subject.machine)} or the workload depends on "
+                           "more than its arguments: a clock, chance without a seed, a counter of its own or the "
+                           "order of a set")
             if tally.enough():
                 break
         tally.demand()
@@ -143,7 +142,7 @@ class Exploration:
 
     @property
     def folder(self) -> Path | None:
-        """Where failures of this exploration are kept."""
+        """Folder of this exploration's earlier failures; None: they are not played."""
         return self.corpus / re.sub(r"[^A-Za-z0-9_.-]+", "-", self.name).strip("-") if self.corpus else None
 
     def earlier(self) -> list[Path]:
@@ -172,13 +171,13 @@ class Exploration:
         return tape, str(notes.get("profile", "swarm"))
 
     def _as_recorded(self, path: Path) -> Exploration:
-        """With the cluster that the file was recorded with."""
+        """This exploration, with the nodes and clients that the file was recorded with."""
         _, notes = load(path)
         nodes, clients = notes.get("nodes", self.subject.nodes), notes.get("clients", self.subject.clients)
         return attrs.evolve(self, subject=attrs.evolve(self.subject, nodes=nodes, clients=clients))
 
     def _raise(self, path: Path, why: str) -> None:
-        """Play the file once more, telling all of it, and raise what comes out."""
+        """Play the file once more, and raise ``Counterexample`` with its script."""
         __tracebackhide__ = True
         tape, notes = load(path)
         deviations, until_ns = count(tape.deviations), notes.get("until_ns")
@@ -207,13 +206,13 @@ class Exploration:
 
 
 def _near(path: Path) -> Path:
-    """From here, if it is below."""
+    """The path relative to the working directory, if it is below."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 class _Tally:
-    """Sums, and what they must come to."""
+    """Sums over the seeds of an exploration, and its verdict."""
 
     def __init__(self, exploration: Exploration) -> None:
         self._of = exploration
@@ -235,13 +234,13 @@ class _Tally:
         self._replayed += not result.failure
 
     def enough(self) -> bool:
-        """Whether there were events or seconds enough."""
+        """Whether ``events`` or ``budget_s`` is used up."""
         of = self._of
         return (of.events is not None and self._events >= of.events) or (
             of.budget_s is not None and time.monotonic() - self._started >= of.budget_s)
 
     def demand(self) -> None:
-        """Raises ``NothingExplored`` where a pass would mean nothing."""
+        """Raises ``NothingExplored`` if no operation succeeded or a predicate was never evaluated."""
         never = [name for name in self._of.subject.predicates() if not self._predicates[name]]
         if not self._predicates[DONE]:
             why = ", ".join(f"{name.removeprefix('refused: ')} ({number} times)" for name, number in
@@ -273,9 +272,9 @@ def explore(
 
     ``machine()`` makes one state machine, ``operations(choices)`` the next thing that a client does: a command, an
     ``Operation``, or None. ``invariant(machine)`` is asked after each applied command, ``every_step(run)`` before each
-    step, ``check(run)`` once all is healed; each raises or returns False where something is wrong. Besides, all that
-    ``raft.sim`` asks of Raft is asked, so a machine that is not deterministic, or whose snapshot forgets something
-    that results hang on, is found without a predicate.
+    step, ``check(run)`` once all is healed; each raises or returns False if something is wrong. The invariants of
+    ``raft.sim`` are checked as well: they find a machine that is not deterministic, or whose snapshot lacks state that
+    results depend on, without a predicate.
 
     ``profile`` chooses faults (``swarm``: a mix for each seed). ``nodes`` None: drawn, mostly three. ``events`` and
     ``budget_s`` (wall seconds) stop earlier. ``jobs`` processes play seeds. Failures are kept below ``corpus``, by
@@ -283,8 +282,8 @@ def explore(
     one such file and nothing else.
 
     Returns an ``ExplorationReport``. Raises ``Counterexample``, with the shrunk script; ``NotRepeatable`` if a seed is
-    not one run; ``NothingExplored`` if nothing succeeded or was asked; ``UsageError`` for what makes no sense, a file
-    that is no tape among it.
+    not one run; ``NothingExplored`` if nothing succeeded or was evaluated; ``UsageError`` for bad arguments and files
+    that are no tape.
     """
     __tracebackhide__ = True
     subject = Subject(machine=machine, operations=operations, invariant=invariant, every_step=every_step, check=check,
@@ -296,7 +295,7 @@ def explore(
 
 
 class _Found(BaseException):
-    """Ends a function as soon as it said what it explores."""
+    """Ends a function at its call of ``explore``, and carries the arguments."""
 
     def __init__(self, exploration: Exploration) -> None:
         super().__init__()
@@ -304,9 +303,9 @@ class _Found(BaseException):
 
 
 def explored_by(function: Callable[..., object]) -> Exploration:
-    """What a function would explore that calls ``explore``, or a test that takes it as an argument of that name.
+    """The exploration of a function that calls ``explore``, or of a test with an argument of that name.
 
-    Raises ``UsageError`` for one that explores nothing.
+    Raises ``UsageError`` for a function that never calls it.
     """
     global _intercept
 

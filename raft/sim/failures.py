@@ -1,4 +1,4 @@
-"""What makes a failure worth telling: that it comes again, is small, and is written down in a tape file.
+"""Repeats a failure, shrinks it and saves it in a tape file, before it is reported.
 
 Knows results, programs and tapes.
 """
@@ -15,25 +15,24 @@ from raft.sim.tape import Deviations, Tape, Value, save
 
 
 class NotRepeatable(AssertionError):
-    """The same seed did not give the same run: something asks a clock, a set's order, or chance that is not seeded."""
+    """The same seed gave two different runs: something depends on a clock, a set's order or unseeded chance."""
 
 
-def play_again(before: Result, program: Program, hangs_on: str) -> None:
-    """A seed, played again, is the same run, or nothing that is found could be repeated. Raises ``NotRepeatable``, with
-    what it may hang on."""
+def play_again(before: Result, program: Program, cause: str) -> None:
+    """Play a seed again and compare the two runs. Raises ``NotRepeatable``, with the likely ``cause``."""
     __tracebackhide__ = True
     after = run(Tape(before.seed), before.profile, program=program)
     if (after.fingerprint, after.events, after.failure) != (before.fingerprint, before.events, before.failure):
-        raise NotRepeatable(f"seed {before.seed} gave two different runs: {hangs_on}")
+        raise NotRepeatable(f"seed {before.seed} gave two different runs: {cause}")
 
 
 def until_of(result: Result, program: Program) -> int | None:
-    """Up to where a replay has to go, ns of world time; None: to the end."""
+    """World time in ns up to which a replay must run; None: to the end."""
     return None if result.failure in program.at_the_end else result.virtual_ns + 1
 
 
 def repeats(result: Result, program: Program, deviations: Deviations) -> bool:
-    """Whether these decisions of the same run bring the same failure."""
+    """Whether a replay of these decisions fails in the same way."""
     tape = Tape(result.seed, deviations)
     return run(tape, result.profile, until_ns=until_of(result, program), program=program).failure == result.failure
 
@@ -41,12 +40,12 @@ def repeats(result: Result, program: Program, deviations: Deviations) -> bool:
 def write_down_repeated(
     result: Result, out: Path, program: Program, seconds: float, **notes: Value
 ) -> tuple[Path, str]:
-    """``write_down`` of a failure that comes again: the file, and how it came about. Raises ``NotRepeatable``."""
+    """``write_down`` for a failure that a replay repeats: the file, and how far it shrank. Raises ``NotRepeatable``."""
     __tracebackhide__ = True
     if not repeats(result, program, result.deviations):
         raise NotRepeatable(
-            f"seed {result.seed} failed, and its replay did not fail alike: something hangs on a clock, on chance "
-            f"without a seed or on the order of a set. What it said was\n{result.failure}: {result.message}")
+            f"seed {result.seed} failed, and its replay did not fail alike: something depends on a clock, on chance "
+            f"without a seed or on the order of a set. It said\n{result.failure}: {result.message}")
     path, small = write_down(result, out, program, seconds, **notes)
     return path, f"seed {result.seed}: {small.before} decisions shrunk to {small.after} in {small.runs} runs"
 
@@ -54,7 +53,7 @@ def write_down_repeated(
 def write_down(
     result: Result, out: Path, program: Program, seconds: float, **notes: Value
 ) -> tuple[Path, Shrunk]:
-    """Drop what the failure does not need, for so many seconds at most, and save what is left in a file in ``out``."""
+    """Shrink a failure for at most ``seconds``, and save it in a file in ``out``."""
     deadline = time.monotonic() + seconds
     small = shrink(
         result.deviations,

@@ -1,7 +1,7 @@
-"""The history of a run, as the checkers of histories want it: who asked for what when, and what became of it.
+"""Records the history of a run for the checkers: each operation's invocation and its outcome.
 
-Vocabulary and form are Jepsen's: ``invoke`` and then ``ok``, ``fail`` (certainly not done) or ``info`` (nobody
-knows), by processes that do one thing at a time; a process that got ``info`` is never seen again. Knows no cluster.
+Vocabulary and form are Jepsen's: ``invoke``, then ``ok``, ``fail`` (certainly not done) or ``info`` (outcome unknown).
+A process does one operation at a time; after an ``info`` it does no more. Knows no cluster.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class HistoryEvent:
     key: Value
     value: Value
     time_ns: int
-    """Of virtual time since the run's begin."""
+    """Virtual time since the start of the run."""
     result: Value = None
-    """Of an ``ok``: what the machine returned, where ``value`` is what was written. Not in files."""
+    """The machine's result at ``ok``, even if ``value`` is the value written. Not in files."""
     error: str | None = None
 
     def line(self) -> str:
-        """As JSON, without what is not there."""
+        """The event as JSON, without absent fields."""
         out = {"index": self.index, "type": self.type, "process": self.process, "f": self.f, "value": self.value,
                "time_ns": self.time_ns}
         for name in ("key", "error"):

@@ -1,11 +1,11 @@
-"""Disks that lose what was acknowledged: the last block rots, or an older copy of the directory is put back.
+"""Lets disks lose acknowledged writes: the last block rots, or an older copy of the directory is put back.
 
-Only where the group survives it. A node that knows of its loss does not vote, so a majority of the voters must be
-without one. A copy is put back in the term and with the vote that the node has, where all other voters met the later
-life, so that whoever asks for its vote tells it; the leader may be gone by then, and what only it and the copied node
-held with it. A loss of which nobody tells is done only to what a majority of the others holds as well, and is counted
-as silent when the node comes back and neither its mark, nor a peer's record of its lives, nor a leader knows of it.
-Both kinds of disk rot, copies are made of those in memory.
+Only where the group survives the loss. A node that knows of its loss does not vote, so a majority of the voters must
+have no loss. A copy is put back only in the node's current term and with its current vote, and if all other voters have
+a later life of the node on record: then each candidate that asks for its vote tells it of the loss. The leader may be
+gone by then, and with it the entries that only the leader and the copied node held. If nobody can tell the node, a
+majority of the others must hold all that it loses. A loss is counted as silent if the node starts and neither its mark,
+nor a peer's record of its lives, nor a leader knows of the loss. Only disks in memory are treated so.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DOWN_MS: Final = 10
 HIDDEN_MS: Final = 100
 LEADER_DOWN_MS: Final = 2_000
-"""So long at least a leader is gone that knew what the node lost."""
+"""Shortest outage of a leader that knew what the node lost."""
 
 
 class Lapses:
@@ -33,26 +33,26 @@ class Lapses:
     def __init__(self, scene: Scene) -> None:
         self._scene, self._cluster = scene, scene.cluster
         self._copies: dict[str, tuple[MemoryDisk, Copy, bytes, bytes]] = {}
-        """An older copy of a node's disk, what it holds, its lives, and whose directory it is."""
+        """Node -> older copy of its disk, the checker's copy of its content, its lives and its incarnation."""
         self._back: dict[str, bytes] = {}
-        """Nodes on an older copy, and whose directory it is."""
+        """Node that runs on an older copy -> its incarnation."""
 
     def lapsed(self) -> set[str]:
-        """Nodes that lack what they had acknowledged, whether or not they know, or believe that they do."""
+        """Nodes that lack writes they acknowledged, knowing it or not, or that believe so."""
         checker = self._cluster.checker
         return {name for name, ghost in checker.nodes.items()
                 if self._knows(name) or self._will_be_told(name) or (
                     ghost.lost is not None and (ghost.rotten or not ghost.whole(checker.marks)))}
 
     def _will_be_told(self, name: str) -> bool:
-        """On an older copy, and a peer met a later life: it is told at each start, until it regained what it lost."""
+        """Whether it runs on an older copy and a peer, which met a later life, tells it so at each start."""
         if self._back.get(name) != self._cluster.nodes[name].incarnation:
             return False
         ghosts, ghost = self._cluster.checker.nodes, self._cluster.checker.nodes[name]
         return any(set(other.kept.get(ghost.directory, ())) - ghost.own for other in ghosts.values())
 
     def _knows(self, name: str) -> bool:
-        """Whether it knows, or will once it starts, and so does not vote."""
+        """Whether it knows of its loss, or will at its start, and so does not vote."""
         node = self._cluster.nodes[name]
         if node.life is not None:
             return node.life.replica.lapse is not None
@@ -60,7 +60,7 @@ class Lapses:
         return found is not None and found.lapse is not None
 
     def rot(self, name: str, span_ms: int, luck: float) -> None:
-        """Kill a node; the last block that its disk synced rots; start it again."""
+        """Crash a node, damage the last block that its disk synced, and start it again."""
         if not self._may_lapse(name):
             return
         cluster, node = self._cluster, self._cluster.nodes[name]
@@ -79,7 +79,7 @@ class Lapses:
         self._scene.after(span_ms + DOWN_MS, partial(self._come_back, name))
 
     def copy(self, name: str, span_ms: int, *, hidden: bool = False) -> None:
-        """Copy a node's directory while it is down, to be put back later; or, where there is a copy, put it back."""
+        """Crash a node; put an earlier copy of its directory back, or make a copy to put back later."""
         cluster, node, ghost = self._cluster, self._cluster.nodes[name], self._cluster.checker.nodes[name]
         if self._scene.healing or node.life is None or not isinstance(node.disk, MemoryDisk):
             return
@@ -108,7 +108,7 @@ class Lapses:
             cluster.counts["older copy, leader lost"] += 1
 
     def _hide(self, name: str) -> bool:
-        """What is acknowledged from now on, this node and its leader have, and as few others as a quorum needs."""
+        """Let only this node, its leader and as few others as a quorum needs get the next entries."""
         cluster, leader = self._cluster, self._cluster.leader
         if leader in (None, name) or not self._met_by_others(name, self._copies[name][1]):
             return False
@@ -122,7 +122,7 @@ class Lapses:
         return True
 
     def _lose_leader(self, name: str, span_ms: int) -> bool:
-        """Who knows by what it was told of this node's log is gone when the node comes back, if it is another."""
+        """Crash the leader, which knows how much this node's log held; False if no other node leads."""
         leader = self._cluster.leader
         if leader is None or leader == name:
             return False
@@ -147,7 +147,7 @@ class Lapses:
             for other in ghosts.values())
 
     def _met_by_others(self, name: str, copy: Copy) -> bool:
-        """Whether every other voter has on its disk that it met a life of this node which the copy never had."""
+        """Whether every other voter has a life of this node on record that the copy does not know."""
         ghosts = self._cluster.checker.nodes
         _, membership = max((ghost.disk.memberships[-1] for ghost in ghosts.values()), key=lambda each: each[0])
         directory = ghosts[name].directory
@@ -165,7 +165,7 @@ class Lapses:
         return len(lost.intersection(membership.voters)) <= (len(membership.voters) - 1) // 2
 
     def _held_by_others(self, name: str, index: int) -> bool:
-        """Whether a majority of the voters, this one not among them, holds on disk all that it holds."""
+        """Whether a quorum without this node holds on disk all that this node holds."""
         ghosts = self._cluster.checker.nodes
         _, membership = max((ghost.disk.memberships[-1] for ghost in ghosts.values()), key=lambda each: each[0])
         unsure = {name} | self.lapsed() | self._scene.lost()

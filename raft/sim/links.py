@@ -1,4 +1,4 @@
-"""Typed one-way links between nodes: what becomes of a message on its way.
+"""Typed one-way links between nodes, which deliver, delay, double or lose messages.
 
 A link delivers in order after a fixed latency unless its profile, drawn from the tape once per message, says
 otherwise; it can be cut, or hold everything back until released. A link has a kind ("raft", "client", ...), so a
@@ -18,7 +18,7 @@ from raft.sim.world import World
 
 Receiver = Callable[[Any], None]
 Cut = bool | Callable[[Any], bool]
-"""Whether nothing passes, or which messages do not."""
+"""True: nothing passes. A predicate: messages for which it holds do not pass."""
 LATENCY_NS: Final = 500_000
 
 
@@ -32,19 +32,19 @@ class LinkProfile:
     reorder: float = 0.0
     """Chance that later messages may overtake this one."""
     delay: float = 0.0
-    """Chance of coming late, and holding up all that follow."""
+    """Chance that a message is late and holds up all that follow."""
     delay_ns: int = 2_000_000
     """Longest lateness of a delayed or overtaken message, and of a duplicate."""
     capacity: int = 4_096
-    """Messages on their way at once; more are dropped."""
+    """Messages in flight at once; more are dropped."""
 
 
 class Link:
     """One direction between two nodes."""
 
     __slots__ = (
-        "_arrives", "_counts", "_fate", "_generate", "_last", "_odds", "_receive", "_world", "cut", "flying", "held",
-        "kind", "profile", "source", "target",
+        "_arrives", "_counts", "_fate", "_generate", "_last", "_odds", "_receive", "_world", "cut", "held",
+        "in_flight", "kind", "profile", "source", "target",
     )
 
     def __init__(
@@ -57,7 +57,7 @@ class Link:
         self.cut: Cut = False
         self.held: list[Any] | None = None
         """Messages kept back while the link is held; None: not held."""
-        self.flying = 0
+        self.in_flight = 0
         self._last = 0
         self._fate = fate
         self.shape(profile)
@@ -74,13 +74,13 @@ class Link:
         if self.cut and (self.cut is True or self.cut(message)):
             self._counts["cut"] += 1
             return
-        if self.flying >= profile.capacity:
+        if self.in_flight >= profile.capacity:
             self._counts["overflow"] += 1
             return
         if self.held is not None:
             self._counts["hold"] += 1
             self.held.append(message)
-            self.flying += 1
+            self.in_flight += 1
             return
         world = self._world
         when = world.now + profile.latency_ns
@@ -100,7 +100,7 @@ class Link:
             else:
                 self._last = when = max(when, self._last)
                 self._fly(when + extra_ns, message)
-        self.flying += 1
+        self.in_flight += 1
         world.at(when, self._arrives, message)
 
     def hold(self) -> None:
@@ -109,30 +109,30 @@ class Link:
             self.held = []
 
     def release(self) -> None:
-        """Let go what was held, in order."""
+        """Send the held messages on, in order."""
         held, self.held = self.held, None
         for message in held or ():
-            self.flying -= 1
+            self.in_flight -= 1
             self._last = max(self._world.now + self.profile.latency_ns, self._last)
             self._fly(self._last, message)
 
     def divert(self) -> list[Any]:
-        """Hold nothing any more and take out what was held: it travels by another way, until ``bring``."""
+        """Stop holding, and take the held messages out; ``bring`` delivers them later."""
         held, self.held = self.held or [], None
-        self.flying -= len(held)
+        self.in_flight -= len(held)
         return held
 
     def bring(self, messages: Iterable[Any]) -> None:
-        """What was diverted arrives, in order among itself, after what was sent behind it."""
+        """Deliver diverted messages at once and in order, after messages that were sent behind them."""
         for message in messages:
             self._fly(self._world.now + 1, message)
 
     def _fly(self, when: int, message: Any) -> None:
-        self.flying += 1
+        self.in_flight += 1
         self._world.at(when, self._arrives, message)
 
     def _arrive(self, message: Any) -> None:
-        self.flying -= 1
+        self.in_flight -= 1
         if self.cut and (self.cut is True or self.cut(message)):
             self._counts["cut"] += 1
         else:
@@ -140,7 +140,7 @@ class Link:
 
 
 def _fates(profile: LinkProfile) -> tuple[float, Callable[[float, Chance], list[Any]]]:
-    """The chance that anything happens to a message, and what: one number decides that, a second one how late it is."""
+    """The chance of a fault, and a function that makes it: one number chooses the fault, a second one the delay."""
     lost = profile.loss
     doubled = lost + profile.duplicate
     overtaken = doubled + profile.reorder
@@ -157,7 +157,7 @@ def _fates(profile: LinkProfile) -> tuple[float, Callable[[float, Chance], list[
 
 
 class Network:
-    """All links, made when first used. ``receiver(link)`` gives what is called with each message that arrives.
+    """All links, made when first used. ``receiver(link)`` makes the function that takes each message.
 
     ``counts`` says how often each fault was applied to a message: loss, duplicate, reorder, delay, cut, hold, overflow.
     """
@@ -196,7 +196,7 @@ class Network:
             link.shape(profile)
 
     def cut(self, source: str, target: str, kind: str | None = None) -> None:
-        """Nothing arrives any more from ``source`` at ``target``, what is on its way included. None: of any kind."""
+        """Drop all messages from ``source`` to ``target``, those in flight too. ``kind`` None: of all kinds."""
         self._cut.add((kind, source, target))
         self._apply()
 
@@ -216,7 +216,7 @@ class Network:
         self._apply()
 
     def narrow(self, stops: Callable[[Any], bool] | None) -> None:
-        """All links stop these messages and let the others pass; None: they let all pass again."""
+        """Let all links drop the messages for which ``stops`` holds; None: none any more."""
         self._narrow = stops or False
         self._apply()
 

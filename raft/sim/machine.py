@@ -22,7 +22,7 @@ _PLAIN = frozenset((int, str, bytes, bool, float, type(None)))
 
 
 class SimMachine:
-    """One state machine and how far it has come."""
+    """A user's state machine, its applied index and its digest."""
 
     __slots__ = ("digest", "index", "inner", "machine", "mark")
 
@@ -43,7 +43,7 @@ class SimMachine:
         """Results of the frame's commands; other kinds have one result, None."""
         if frame.kind == COMMANDS:
             results = self.machine.apply_many(frame.payloads(), frame.term, frame.first, frame.wall_ms)
-            if frame.count == 1 and type(results[0]) is int:  # the usual frame; the same bytes as below, for less
+            if frame.count == 1 and type(results[0]) is int:  # the usual frame: the same bytes as below, faster
                 self.digest = crc32(b"%d[%d]" % (frame.mark, results[0]), self.digest)
             else:
                 plain = results
@@ -61,7 +61,7 @@ class SimMachine:
         return _HEAD.pack(self.index, self.mark, self.digest), self.machine.capture()
 
     def write(self, view: tuple[bytes, Any], sink: Any) -> None:
-        """Turn what ``capture`` gave into bytes."""
+        """Write a captured state into a snapshot."""
         sink.write(view[0])
         self.machine.write(view[1], sink)
 

@@ -1,7 +1,7 @@
-"""A way that small messages pass and large ones do not, as where a router drops what exceeds its packet size.
+"""Links that pass small messages and drop large ones, as a router with a small packet size does.
 
-Beats are answered, entries arrive nowhere, and nothing else fails: a leader that nobody can do better than must not be
-elected again and again (INV_R37).
+Heartbeats are answered, entries arrive nowhere, and nothing else fails. No other leader could do better, so elections
+must not follow one another (INV_R37).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def large(message: Any) -> bool:
 
 
 def hold_up(scene: Scene, heal: Callable[[], None]) -> None:
-    """Undo every fault but this one, then let time pass, with a write at each leader now and then."""
+    """Undo all other faults, then let time pass, with some writes at the leader."""
     cluster = scene.cluster
     heal()
     cluster.counts["narrow ways"] += 1

@@ -1,7 +1,7 @@
-"""A second group on a node's segment log: it says a little once, and is quiet ever after.
+"""A second group on a node's segment log, which writes a few entries once and is quiet afterwards.
 
-What groups share is the log. A quiet one must not keep it, must come back in every life with all it said, and damage in
-its entries must stop nobody else. Knows storages and writes; no replicas and no time.
+A quiet group must not keep segments from removal and must recover all its entries at every start. Damage in its entries
+must not stop other groups. Knows storages and writes; no replicas and no time.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from raft.sim.node import Life
 
 SEGMENT_BYTES: Final = 1 << 15
-"""Short, so that a run of some seconds fills many."""
+"""Short segments, so that a run of some seconds fills many."""
 NEIGHBOUR: Final = 2
 _HEAD_BYTES: Final = 80
-"""Of term, vote and boundary of one group."""
+"""Size of one group's term, vote and boundary."""
 _ENTRIES: Final = 3
 _LOCALS_BYTES: Final = 256
-"""Of a write without its frames, at most."""
+"""Largest size of a write without its frames."""
 
 
 class SharedLog:
-    """One life's log, beside a quiet group that moves in with the first life of a disk."""
+    """The segment log of one life, shared with a quiet group since the first life of the disk."""
 
     def __init__(self, life: Life, last: int) -> None:
-        """``last``: the last entry that the life's own group found."""
+        """``last`` is the last entry that the life's own group recovered."""
         self._life, self._noted = life, False
         node, storage = life.node, life.storage
         if not node.neighbour:
@@ -44,18 +44,18 @@ class SharedLog:
         self._tail = Tail(storage.log_bytes, last, SEGMENT_BYTES // 8)
 
     def wrote(self, writes: Iterable[Write]) -> None:
-        """The life's own group did."""
+        """Count writes of the life's own group."""
         self._tail.wrote(writes)
 
     def look(self) -> None:
-        """Have the checker see how long the log is."""
+        """Let the checker compare the log's size with its bound."""
         life = self._life
         if not life.node.damaged and not life.broken:
             live = 2 * _HEAD_BYTES + sum(map(len, life.node.neighbour))
             life.checker.shares(life.storage.log_bytes, SEGMENT_BYTES, self._tail.size, live)
 
     def note_damage(self) -> None:
-        """Damage that was met in what the quiet group has stops nobody. Raises it where none was done."""
+        """Count damage found in the quiet group's entries; raise it unless it was done on purpose."""
         life = self._life
         damage = life.storage.damaged.get(NEIGHBOUR)
         if damage is not None and not life.node.damaged:
@@ -66,7 +66,7 @@ class SharedLog:
 
 
 def move_in(storage: Storage) -> list[bytes]:
-    """Write down what the quiet group has to say, durable; returns that."""
+    """Write and sync the quiet group's entries; returns their bytes."""
     frames: list[Frame] = []
     for index in range(1, _ENTRIES + 1):
         frames.append(build(kind=Kind.COMMANDS, group=NEIGHBOUR, term=1, first=index, payloads=[bytes([index]) * 100],
@@ -77,7 +77,7 @@ def move_in(storage: Storage) -> list[bytes]:
 
 
 def comes_back(storage: Storage) -> list[bytes] | None:
-    """What a life finds of it; None: it was damaged, and the storage noticed."""
+    """The quiet group's entries, as a life recovers them; None: the storage found damage."""
     out: list[bytes] = []
     try:
         while frames := storage.read(NEIGHBOUR, len(out) + 1, 1 << 20):
@@ -88,7 +88,7 @@ def comes_back(storage: Storage) -> list[bytes] | None:
 
 
 def place_of(files: Files) -> tuple[str, int, int] | None:
-    """File, offset and size of the newest copy of its last entry; not in the last block, which alone may be torn."""
+    """File, offset and size of the quiet group's newest entry; None in the last block, which may be torn."""
     found, write, last = None, 0, 0
     for record in records(files):
         last = record.write
@@ -98,21 +98,21 @@ def place_of(files: Files) -> tuple[str, int, int] | None:
 
 
 class Tail:
-    """How much of a log its busy group keeps, at most: what was written since its oldest entry that no snapshot holds.
+    """Bound of a busy group's log: the bytes written since its oldest entry that no snapshot covers.
 
-    ``lag``: so many bytes are written before a snapshot is held to have let go; upkeep has its turn meanwhile.
+    A purge takes effect after ``lag`` more bytes, since upkeep removes segments a little later.
     """
 
     def __init__(self, log_bytes: int, last: int, lag: int) -> None:
         self._written, self._lag = log_bytes, lag
         self._spots: deque[tuple[int, int]] = deque([(last, 0)])
-        """(last entry of a write, bytes written before it), the oldest first; the first one is all of before."""
+        """(last entry of a write, bytes written before it), oldest first; the first one is the log at the start."""
         self._purges: deque[tuple[int, int]] = deque()
-        """(entry, bytes written when the log was told to let go of all up to it)"""
+        """(entry up to which the log was purged, bytes written by then)"""
 
     @property
     def size(self) -> int:
-        """So many bytes at this moment."""
+        """The bound in bytes at this moment."""
         while self._purges and self._purges[0][1] + self._lag <= self._written:
             index, _ = self._purges.popleft()
             while self._spots and self._spots[0][0] <= index:
@@ -120,7 +120,7 @@ class Tail:
         return self._written - self._spots[0][1] if self._spots else 0
 
     def wrote(self, writes: Iterable[Write]) -> None:
-        """These went into the log."""
+        """Count writes that went into the log."""
         for write in writes:
             if write.frames:
                 self._spots.append((write.frames[-1].last, self._written))

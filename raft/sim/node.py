@@ -1,9 +1,9 @@
 """One simulated node: a replica with its storage and state machine, and the obligations of the real shell.
 
 ``SimNode`` is the machine that survives crashes: directory, clock, faults of its disk. ``Life`` is one run of the
-process on it: it carries out what the replica puts out, in the order given, and reports back. Writes gather while a
-sync runs (group commit); what waits for a write leaves when that write is durable; entries are applied a little
-later than they are committed. Never a thread, never real time. Knows nothing of faults' schedules or of workloads.
+process on it: it carries out the replica's outputs in order, and reports back. Writes gather while a sync runs (group
+commit); messages that wait for a write leave when it is durable; entries are applied a little after their commit. No
+thread, no real time. Knows no schedule of faults and no workload.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ APPLY_FRAMES_MAX = 64
 
 
 class Proposal:
-    """What became of commands handed to one node. ``outcome`` is None while open, a list of results, or an error."""
+    """Commands proposed at one node. ``outcome`` is None while open, a list of results, or an error."""
 
     __slots__ = ("at", "first", "last", "node", "outcome", "term")
 
@@ -72,7 +72,7 @@ class Proposal:
 
 
 class Reading:
-    """A read. ``outcome`` is None while open, ``[answer]``, or an error."""
+    """A read at one node. ``outcome`` is None while open, ``[answer]``, or an error."""
 
     __slots__ = ("at", "floor", "index", "lease", "level", "node", "outcome", "query")
 
@@ -83,7 +83,7 @@ class Reading:
 
 
 class Change:
-    """A reconfiguration or a transfer. ``outcome`` is None while open, ``[]`` when it came about, or an error."""
+    """A reconfiguration or a transfer. ``outcome`` is None while open, ``[]`` when done, or an error."""
 
     __slots__ = ("at", "node", "outcome")
 
@@ -94,7 +94,7 @@ class Change:
 
 @attrs.define(eq=False)
 class SimNode:
-    """A machine: what outlives its processes."""
+    """A machine, which outlives its processes."""
 
     name: str
     number: int
@@ -108,9 +108,9 @@ class SimNode:
     life: Life | None = None
     boots: int = 0
     number_of_life: int = 0
-    """Of the latest one: what its hello says (``raft.lives``)."""
+    """Number of the latest life, as its hello says (``raft.lives``)."""
     lives: bytes = Lives().encode()
-    """What its disk says of lives, its own and those it met."""
+    """Record on disk of its own lives and of the peers' lives it met."""
     sync_ns: int = SYNC_NS
     slow: float = 0.0
     """Chance that a sync is slow."""
@@ -118,24 +118,24 @@ class SimNode:
     stalled_until: int = 0
     """World time before which no sync ends."""
     promises: bool = False
-    """Acknowledgements leave with the sync that makes them true; the process hears of it ``REPORT_NS`` later."""
+    """Early acknowledgements leave as soon as the sync ends; the process is told ``REPORT_NS`` later."""
     full: bool = False
     damaged: bool = False
     """Bytes on its disk were damaged: its storage refuses to open, or to read them."""
     neighbour: list[bytes] = attrs.field(factory=list)
-    """What the quiet group has that shares the log."""
+    """Entries of the quiet group that shares the log."""
     fail_next: bool = False
-    """The next sync fails, and with it everything after."""
+    """The next sync fails, and the storage with it."""
 
 
 class Life:
     """One process of a node, from its start to its end."""
 
-    __slots__ = (  # more attributes than an instance's shared keys hold
+    __slots__ = (  # too many attributes for CPython's key-sharing dictionaries
         "_fold", "_handlers", "_links", "_number", "_ticket_last", "applying", "broken", "checker", "clock", "cluster",
-        "commit", "config", "dead", "durable", "flying", "ghost", "held", "installing", "lives", "log_bytes", "machine",
-        "met", "name", "node", "paused", "promised", "proposals", "queue", "replica", "shared", "snapshotting",
-        "storage", "tickets", "timer", "unheard", "waiting", "world",
+        "commit", "config", "dead", "durable", "ghost", "held", "in_flight", "installing", "lives", "log_bytes",
+        "machine", "met", "name", "node", "paused", "promised", "proposals", "queue", "replica", "shared",
+        "snapshotting", "storage", "tickets", "timer", "unheard", "waiting", "world",
     )
 
     def __init__(self, cluster: Cluster, node: SimNode, config: Config, machine: SimMachine) -> None:
@@ -145,16 +145,16 @@ class Life:
         self.dead = False
         self.paused: list[tuple[Callable[[Any], None], Any]] | None = None
         self.met: dict[str, tuple[bytes, int]] = {}
-        """Which directory, and life of it, each peer's latest hello was of."""
+        """Peer -> incarnation and life in its latest hello."""
         self.queue: list[Write] = []
-        self.flying = 0
+        self.in_flight = 0
         """Token of the last write that is being synced; 0: the disk is idle."""
         self.durable = 0
         self.held = Held()
         self.promised: deque[tuple[int, str, AppendReply]] = deque()
-        """(token, peer, reply) that leave once that write is synced."""
+        """Early acknowledgements as (token, peer, reply): each leaves once that write is synced."""
         self.unheard: deque[tuple[int, AppendReply]] = deque()
-        """(token, reply) of syncs whose acknowledgement left, and that the process has not heard of yet."""
+        """Early acknowledgements that left, as (token, reply), and that the process does not know of yet."""
         self.broken = False
         self.timer = NEVER
         self.commit = 0
@@ -216,7 +216,7 @@ class Life:
     # --- after every input
 
     def settle(self, kind: int) -> None:
-        """Carry out what the input brought forth, let the checker look, and set the timer."""
+        """Carry out the outputs of an input, run the checker, and arm the timer."""
         replica = self.replica
         for output in replica.writes.drain(replica.now):
             if type(output) is Send:  # half of all outputs: worth a branch
@@ -234,9 +234,9 @@ class Life:
         if self.queue:
             if self.node.promises:
                 self._promise(self.queue[-1].token)
-            if not self.flying and not self.broken:
+            if not self.in_flight and not self.broken:
                 self._flush()
-        # A follower's armed timer is early enough: hearing a leader only moves its deadline on.
+        # A follower's armed timer is early enough: a message from the leader only postpones its deadline.
         if (replica.role is not FOLLOWER or self.timer > replica.election_deadline
                 or replica.following.handed_over is not None):
             leadership = replica.leadership
@@ -250,7 +250,7 @@ class Life:
         self.world.at(self.clock.world(due), self.tick, due)
 
     def rearm(self) -> None:
-        """The clock changed its course."""
+        """Arm the timer again after the clock changed."""
         due = self.replica.deadline
         self.timer = NEVER
         if due < NEVER:
@@ -273,7 +273,7 @@ class Life:
         self.settle(E_TICK)
 
     def later(self, delay_ns: int, action: Callable[[Any], None], argument: Any) -> None:
-        """Do something in this life only, and not while it is paused."""
+        """Call ``action`` later, in this life only, and not while it is paused."""
         self.world.at(self.world.now + delay_ns, self._alive, (action, argument))
 
     def _alive(self, what: tuple[Callable[[Any], None], Any]) -> None:
@@ -287,7 +287,7 @@ class Life:
     # --- messages
 
     def receive(self, source: SimNode, message: PeerMessage) -> None:
-        """A message arrives; the first one of a life is preceded by its hello."""
+        """Take a message; the first one of a peer's life is preceded by its hello."""
         if self.paused is not None:
             self.paused.append((partial(self.receive, source), message))
             return
@@ -305,7 +305,7 @@ class Life:
         self.settle(E_RECEIVE)
 
     def _receive_watched(self, source: SimNode, message: PeerMessage, *, stale: bool) -> None:
-        """A stale message changes nothing; any message that is delivered again changes nothing more."""
+        """Check that a stale message, or the second delivery of any message, changes nothing."""
         before = self.state() if stale else ()
         self.replica.receive(self.now, source.name, message)
         self.settle(E_RECEIVE)
@@ -324,7 +324,7 @@ class Life:
                 replica.log.last_index, replica.log.last_mark)
 
     def identify(self, source: SimNode) -> None:
-        """A peer says in its hello who it is."""
+        """Take a peer's hello, which says its incarnation and life."""
         self.met[source.name] = source.incarnation, source.number_of_life
         if source.life is not None:
             self._greeted(source, source.life)
@@ -332,7 +332,7 @@ class Life:
         self.settle(E_IDENTIFY)
 
     def _greeted(self, source: SimNode, life: Life) -> None:
-        """It says which life greets, and which lives of this node that one met."""
+        """Note the peer's life, and learn which lives of this node it met."""
         self.checker.greeted(self.name, source.name)
         if self.lives.meet(source.name, source.incarnation, source.number_of_life):
             self.later(SYNC_NS, self._keep_lives, None)
@@ -364,13 +364,13 @@ class Life:
         self.queue.append(write)
 
     def _promise(self, token: int) -> None:
-        """Let the acknowledgement go with the newest write, if there is one to make."""
+        """Attach an early acknowledgement to the newest write, if the replica makes one."""
         promised = self.promised
         if (not promised or promised[-1][0] < token) and (promise := self.replica.following.early_ack()) is not None:
             promised.append((token, *promise))
 
     def _flush(self) -> None:
-        """Hand over what has gathered as one group commit."""
+        """Write all gathered writes as one group commit."""
         node, world = self.node, self.world
         writes = self.queue
         if node.full and any(write.frames for write in writes):
@@ -386,7 +386,7 @@ class Life:
             self.shared.wrote(writes)
         if self._is_damaged():
             return
-        self.flying = writes[-1].token
+        self.in_flight = writes[-1].token
         took = node.syncs.seldom(node.slow, self._slow_sync_ns)
         if took is None:
             took = node.sync_ns
@@ -431,7 +431,7 @@ class Life:
         self.storage.sync()
         if self._is_damaged():
             return
-        token, self.flying = self.flying, 0
+        token, self.in_flight = self.in_flight, 0
         self.checker.durable(self.name, token)
         promised, kept = self.promised, None
         while promised and promised[0][0] <= token:
@@ -448,7 +448,7 @@ class Life:
         self.settle(E_DURABLE)
 
     def _hear(self, _: None) -> None:
-        """The process wakes up to what was synced while it slept."""
+        """Tell the process which syncs ended."""
         self._note_durable()
         self.settle(E_DURABLE)
 
@@ -472,7 +472,7 @@ class Life:
         self.abandon("the disk failed")
 
     def _is_damaged(self) -> bool:
-        """Whether the storage met damage in this group's entries, and so wrote nothing of it."""
+        """Whether the storage found damage in this group's entries, and so wrote nothing of this group."""
         if self.shared is not None:
             self.shared.note_damage()
         damage = self.storage.damaged.get(GROUP)
@@ -482,7 +482,7 @@ class Life:
         return damage is not None
 
     def _read(self, first: int, max_bytes: int) -> list[Frame] | None:
-        """Frames from the disk; None: it was damaged, and the storage noticed."""
+        """Frames from the disk; None: the storage found damage."""
         try:
             return self.storage.read(GROUP, first, max_bytes)
         except DamagedLog as error:
@@ -490,7 +490,7 @@ class Life:
             return None
 
     def _found_damage(self, error: DamagedLog) -> None:
-        """The storage noticed damage: final, and an error unless the disk was damaged on purpose."""
+        """Stop the node for good after damage was found; raise it unless it was done on purpose."""
         if not self.node.damaged:
             raise error
         self.cluster.counts["damage found"] += 1
@@ -553,13 +553,13 @@ class Life:
             self.snapshot()
 
     def _raised(self, error: Exception) -> None:
-        """The state machine gave up, and with it this node."""
+        """Stop the node for good, since its state machine raised."""
         self.replica.fault(self.now, f"the state machine raised: {error!r}")
         self.settle(E_FAULT)
         self.abandon(f"the state machine raised {error!r}")
 
     def _resolve(self, proposal: Proposal, frame: Frame, results: list[object]) -> None:
-        """The part of a proposal that this frame holds."""
+        """Resolve the part of a proposal that this frame holds."""
         if frame.term != proposal.term:
             proposal.outcome = Rejected(RejectReason.OVERWRITTEN)
             return
@@ -669,21 +669,21 @@ class Life:
     # --- what callers ask for
 
     def propose(self, payloads: list[bytes]) -> Proposal:
-        """Raises ``NotLeader``, ``Rejected`` or ``Busy``."""
+        """Propose commands at this node. Raises ``NotLeader``, ``Rejected`` or ``Busy``."""
         replica = self.replica
         try:
             first, last = replica.propose(self.clock.local(self.world.now), payloads, self.world.now // 1_000_000)
         finally:
             self.settle(E_PROPOSE)
         while self.proposals and self.proposals[-1].last >= first:
-            lost = self.proposals.pop()  # truncated here since; who leads next decides about it
+            lost = self.proposals.pop()  # truncated here; the next leader decides whether it commits
             lost.outcome = Unknown(lost.first, lost.last, "this node's log lost these entries")
         proposal = Proposal(self.name, first, last, replica.term, self.world.now)
         self.proposals.append(proposal)
         return proposal
 
     def read(self, level: Read, query: Callable[[Any], object]) -> Reading:
-        """Raises ``NotLeader``, ``Rejected`` or ``Busy``."""
+        """Begin a read at this node. Raises ``NotLeader``, ``Rejected`` or ``Busy``."""
         reading = Reading(self.name, level, query, self.checker.read_floor, self.world.now)
         ticket = self._ticket(reading)
         try:
@@ -765,13 +765,13 @@ class Life:
     # --- the end
 
     def end(self) -> None:
-        """The process is killed; what is open has no answer."""
+        """Kill the process; its open requests get no answer."""
         self.dead = True
         self.abandon("the node crashed")
         self.checker.stopped(self.name)
 
     def abandon(self, why: str) -> None:
-        """Nobody will answer what is open here."""
+        """End all open requests without an answer."""
         for proposal in self.proposals:
             proposal.outcome = Unknown(proposal.first, proposal.last, why)
         for waiter in (*self.tickets.values(), *self.waiting):
@@ -782,4 +782,4 @@ class Life:
 
 
 def _ignore(_: object) -> None:
-    """Shells publish these; a simulation looks at the replica."""
+    """Ignore events that shells publish: a simulation reads the replica."""

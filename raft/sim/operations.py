@@ -1,8 +1,8 @@
-"""What a user's clients do: operations, the chance that makes them, and the form in which a tape keeps them.
+"""Operations of a user's clients, the random choices that make them, and their form on a tape.
 
 A workload is a function from ``Choices`` to an ``Operation`` (or to a bare command, or None: nothing this time). The
-tape keeps what came out, not the chance that went in, so a shrunk script names operations. Knows machines' codecs;
-knows no cluster, no clients and no time.
+tape keeps the operations, not the random numbers behind them, so a shrunk script names operations. Knows machines'
+codecs; knows no cluster, no clients and no time.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ PLAIN: Final = (bool, int, float, str, type(None))
 
 @attrs.frozen(kw_only=True)
 class Operation:
-    """One thing that a client does: a command to propose, or a question to ask. Exactly one of both."""
+    """One operation of a client: either a command to propose or a query to ask."""
 
     command: Any = None
     """For the machine's ``apply``: bytes, or what its codec encodes."""
     query: bytes | None = None
     """For the machine's ``query``, after a read barrier."""
     level: Read = Read.INDEX
-    """Of the question."""
+    """Consistency level of the query."""
     f: str = ""
     """What a history calls it, as ``write``, ``read``, ``enqueue``; "" gives ``propose`` or ``query``."""
     key: Value = None
-    """What it is about: histories are checked key by key."""
+    """The key that it reads or writes: histories are checked key by key."""
     value: Value = None
     """What a history says was written. None: the history gets the result, as for a read."""
     refused: Value = NEVER_REFUSED
@@ -61,9 +61,9 @@ class Operation:
 
 
 class Choices(Random):
-    """The chance of a workload: a ``random.Random`` whose numbers come from the run's seed. See ``serial``, ``client``.
+    """A workload's source of chance: a ``random.Random`` whose numbers come from the run's seed.
 
-    Nothing else may decide what an operation is (no clock, no other chance, no count of its own): then a run repeats.
+    A run repeats only if nothing else decides what an operation is: no clock, no other chance, no counter of its own.
     """
 
     def __init__(self) -> None:
@@ -72,12 +72,12 @@ class Choices(Random):
         self.serial = 0
         """Unique to this operation in its run: for values that must tell writes apart."""
         self.client = 0
-        """Which client does it, from 0."""
+        """Number of the client that does it, from 0."""
 
     def point(self, chance: Chance, serial: int, client: int) -> Choices:
         """Set up for the next operation."""
         self._chance, self.serial, self.client = chance, serial, client
-        self.gauss_next = None  # a normal number left over from the operation before
+        self.gauss_next = None  # ``gauss`` keeps a second number for its next call
         return self
 
     def random(self) -> float:
@@ -95,22 +95,22 @@ Workload = Callable[[Choices], "Operation | Any | None"]
 
 
 def operation_of(made: Any) -> Operation | None:
-    """What a workload gave, as an operation."""
+    """The result of a workload as an operation."""
     if made is None or isinstance(made, Operation):
         return made
-    return Operation(command=made, value=told(made))
+    return Operation(command=made, value=json_value(made))
 
 
-def told(value: Any) -> Value:
+def json_value(value: Any) -> Value:
     """A value as JSON can hold it: bytes and objects become text."""
     if isinstance(value, PLAIN):
         return value
     if isinstance(value, (bytes, bytearray)):
         return text_of(bytes(value))
     if isinstance(value, (list, tuple)):
-        return [told(each) for each in value]
+        return [json_value(each) for each in value]
     if isinstance(value, dict):
-        return {str(key): told(each) for key, each in value.items()}
+        return {str(key): json_value(each) for key, each in value.items()}
     return repr(value)
 
 
@@ -134,8 +134,8 @@ def bytes_of(text: str) -> bytes:
     return bytes.fromhex(text[len(HEX):]) if text.startswith(HEX) else text.encode()
 
 
-def kept(operation: Operation, encode: Callable[[Any], bytes] | None) -> dict[str, Value]:
-    """An operation as a tape keeps it."""
+def to_tape(operation: Operation, encode: Callable[[Any], bytes] | None) -> dict[str, Value]:
+    """The form of an operation on a tape."""
     out: dict[str, Value] = {}
     if operation.query is not None:
         out |= {"query": text_of(operation.query), "level": operation.level.value}
@@ -146,14 +146,14 @@ def kept(operation: Operation, encode: Callable[[Any], bytes] | None) -> dict[st
         out["command"] = text_of(bytes(data))
     for name in ("f", "key", "value"):
         if (value := getattr(operation, name)) is not None and (name, value) != ("f", ""):
-            out[name] = told(value)
+            out[name] = json_value(value)
     if operation.refused != NEVER_REFUSED:
-        out["refused"] = told(operation.refused)
+        out["refused"] = json_value(operation.refused)
     return out
 
 
-def again(kept: dict[str, Value], decode: Callable[[bytes], Any] | None) -> Operation:
-    """What ``kept`` kept. Raises ``UsageError`` for what this workload's machine does not understand."""
+def from_tape(kept: dict[str, Value], decode: Callable[[bytes], Any] | None) -> Operation:
+    """The operation that ``to_tape`` kept. Raises ``UsageError`` if this machine's codec does not read it."""
     try:
         if "query" in kept:
             what: dict[str, Any] = {"query": bytes_of(kept["query"]), "level": Read(kept["level"])}

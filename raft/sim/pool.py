@@ -1,4 +1,4 @@
-"""Seeds on several processes, in their order. Knows functions from a seed to a result, not what they play."""
+"""Plays seeds on several processes. Knows functions from a seed to a result, not what they play."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from raft.sim.campaign import Result
 
 Play = Callable[[int], Result]
 _play: Play | None = None
-"""Of this worker process."""
+"""The function that this worker process calls for each seed."""
 
 
 def results(play: Play, seeds: Iterable[int], jobs: int, start: str = "spawn") -> Iterator[Result]:
-    """What ``play`` makes of each seed. ``start`` "fork": ``play`` need not be importable, only this process's."""
+    """Results of ``play`` for each seed, in order. ``start`` "fork": ``play`` need not be importable."""
     if jobs <= 1:
         yield from map(play, seeds)
         return
     with get_context(start).Pool(jobs, _begin, (play,)) as pool:
-        # Seeds are handed out a few at a time: a pool would swallow an endless range at once.
+        # Seeds are handed out a few at a time: a pool would read an endless range at once.
         pending: list[Any] = []
         source = iter(seeds)
         while True:

@@ -1,4 +1,4 @@
-"""A run told to people: what clients did, who led, what the nemesis and the network did, one line each, with its time.
+"""Describes a run to people, a line with its time for each act of clients, leaders, nemesis and network.
 
 Made from a replay, whose tape says which decisions deviate from a boring run. Knows streams' names and values.
 """
@@ -17,12 +17,12 @@ from raft.sim.tape import Tape, Value
 
 LINES_MAX: Final = 80
 SILENT: Final = ("client", "swarm", "snapshots", "bounces", "lapses", "narrows")
-"""Streams that are told otherwise: what clients do as it is done, conditions as a whole."""
+"""Streams whose decisions get no line: clients report their own acts, and conditions are one line."""
 OF_LENGTH: Final = {
     "crash": "power cut at {who}, back after {ms} ms", "wipe": "{who} loses its disk, back after {ms} ms",
     "pause": "{who} stands still for {ms} ms", "isolate": "{who} is cut off for {ms} ms",
     "full": "{who}'s disk is full for {ms} ms", "fail": "{who}'s next sync fails; restarted after {ms} ms",
-    "stall": "{who}'s disk stands still for {ms} ms", "hang": "{who}'s disk hangs for {ms} ms, leaders change",
+    "stall": "{who}'s disk stands still for {ms} ms", "hang": "{who}'s disk hangs for {ms} ms while leaders change",
     "rot": "the end of {who}'s disk rots, back after {ms} ms",
     "copy": "{who}'s disk is copied, or an older copy put back",
     "damage": "{who}'s disk is damaged at rest, replaced after {ms} ms",
@@ -30,18 +30,18 @@ OF_LENGTH: Final = {
 
 
 class RunScript:
-    """Collects lines. ``lines()`` gives them."""
+    """Collects the lines of a run's script."""
 
     def __init__(self) -> None:
         self.scene: Scene | None = None
         self._lines: list[tuple[int, str]] = []
 
     def listen(self, tape: Tape) -> None:
-        """To a tape that is about to be replayed."""
+        """Listen to a tape that is about to be replayed."""
         tape.listen(self._heard)
 
     def say(self, text: str) -> None:
-        """Something happens at this moment."""
+        """Add a line at the current virtual time."""
         self._lines.append((self.scene.cluster.world.now if self.scene else 0, text))
 
     def _heard(self, stream: str, value: Value) -> None:
@@ -61,7 +61,7 @@ class RunScript:
 
 
 def conditions(plan: Plan) -> str:
-    """What a seed drew that is not usual."""
+    """The conditions of a seed that differ from the usual plan."""
     usual = Plan()
     told = [f"{plan.size} nodes"]
     for field in attrs.fields(Plan):
@@ -76,7 +76,7 @@ def conditions(plan: Plan) -> str:
 
 
 def fault_words(fault: Value, leader: str | None) -> str:
-    """What one act of the nemesis is."""
+    """Describe one act of the nemesis."""
     if not isinstance(fault, list) or len(fault) < 2:
         return str(fault)
     what, who, *rest = fault
@@ -84,13 +84,13 @@ def fault_words(fault: Value, leader: str | None) -> str:
     if what in OF_LENGTH and rest:
         return OF_LENGTH[what].format(who=who, ms=rest[0])
     words: dict[str, Callable[[], str]] = {
-        "partition": lambda: f"{', '.join(rest[1]) or 'nobody'} cut off from the others for {rest[0]} ms",
+        "partition": lambda: f"{', '.join(rest[1]) or 'no node'} cut off from the others for {rest[0]} ms",
         "cut": lambda: f"nothing passes from {who} to {rest[1]} for {rest[0]} ms",
-        "hold": lambda: f"what {who} sends to {rest[1]} waits for {rest[0]} ms",
+        "hold": lambda: f"messages from {who} to {rest[1]} wait for {rest[0]} ms",
         "rate": lambda: f"{who}'s clock runs at {rest[1] / 1e6:.3f} for {rest[0]} ms",
         "drift": lambda: f"{who}'s clock runs at {rest[1] / 1e6:.3f} for {rest[0]} ms",
         "step": lambda: f"{who}'s clock jumps ahead by {rest[0]} ms",
-        "transfer": lambda: f"leadership to {rest[0] or 'whoever is best placed'}",
+        "transfer": lambda: f"leadership to {rest[0] or 'the best placed voter'}",
         "reconfigure": lambda: f"voters {', '.join(rest[0])}, learners {', '.join(rest[1]) or 'none'}",
         "snapshot": lambda: f"{who} takes a snapshot",
         "bounce": lambda: f"{who} is killed and back at once, twice",
@@ -102,7 +102,7 @@ def fault_words(fault: Value, leader: str | None) -> str:
 
 
 def stream_words(stream: str, value: Value) -> str:
-    """What one decision of any other stream is."""
+    """Describe one decision of any other stream."""
     kind, _, name = stream.partition("/")
     if kind == "link":
         way = name.partition("/")[2].replace(">", " → ")

@@ -1,7 +1,7 @@
 """Make a failing tape small: delta debugging over its deviations, as long as the same failure comes out.
 
 First whole streams go, then ever smaller pieces of what is left, until no single deviation can be taken away or the
-budget is used up. The failure must keep its name: otherwise shrinking slides to another bug. Knows tapes and a
+budget is used up. The failure must keep its name: otherwise shrinking finds another bug. Knows tapes and a
 function that plays one; knows nothing of clusters.
 """
 
@@ -32,7 +32,7 @@ class Shrunk:
 def shrink(
     deviations: Mapping[str, Mapping[int, Value]], fails: Callable[[Deviations], bool], runs_max: int = RUNS_MAX
 ) -> Shrunk:
-    """Drop what the failure does not need. ``fails(candidate)`` plays a tape: does the same failure come out?"""
+    """Drop deviations that the failure does not need. ``fails(candidate)`` says whether a replay still fails so."""
     return _Shrinker(deviations, fails, runs_max).shrink()
 
 

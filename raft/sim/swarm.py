@@ -1,4 +1,4 @@
-"""What one seed is about: which faults exist in it and how strong, how large the cluster is, what load it bears.
+"""Draws the plan of one seed: faults and their strength, size of the cluster, load.
 
 Everything is drawn from the tape's stream "swarm", the boring value being a calm cluster of three. Most seeds mix a
 random half of the faults; some have one fault often, some none. Knows the names of faults, not how they are done.
@@ -20,17 +20,17 @@ NEMESES: Final = (
 )
 """Faults that happen at moments; ``drift`` is a clock rate beyond what leases allow for."""
 DAMAGE: Final = "damage"
-"""A bit flips, or another write lands, in what a disk has stored. Only the segment log can notice."""
+"""A bit flip or a misdirected write in stored bytes. Only the segment log can notice."""
 HANG: Final = "hang"
-"""A disk stands still while leaders come and go."""
+"""A sync hangs while the leader changes several times."""
 BOUNCE: Final = "bounce"
-"""A process that is back at once, in the same term, and meets answers to its earlier life."""
+"""A process restarts at once, in the same term, and gets answers meant for its earlier life."""
 ROT: Final = "rot"
 """The last block of a disk rots while its node is down."""
 COPY: Final = "copy"
 """An older copy of a node's directory is made, and put back."""
 LAPSES: Final = "lapses"
-"""Both."""
+"""The profile with both ``ROT`` and ``COPY``."""
 TRAITS: Final = ("loss", "duplicate", "reorder", "delay", "overflow", "slow")
 """Faults that a whole seed has."""
 PROFILES: Final = ("swarm", "memory", "calm", "network", "disk", "members", "clocks", "dledger", "segment", DAMAGE,
@@ -45,9 +45,9 @@ class Plan:
     size: int = 3
     learners: int = 0
     duration_ms: int = 20_000
-    """Of the first phase, with faults."""
+    """Duration of the first phase, with faults."""
     op_ns: int = 10 * MS
-    """Between two moments at which a client may act."""
+    """Interval at which a client may act."""
     op_chance: float = 0.8
     read_share: float = 0.25
     nemesis_ns: int = 50 * MS
@@ -62,9 +62,9 @@ class Plan:
     disk: str = "memory"
     twice: float = 0.0
     narrows: bool = False
-    """Before all is healed there is a time in which only small messages pass."""
+    """Before healing there is a phase in which only small messages pass."""
     promises: bool = False
-    """Acknowledgements leave with the sync; the node hears of it later."""
+    """Early acknowledgements leave as soon as a sync ends; the node is told later."""
 
     def config(self) -> Config:
         """Limits small enough for a short run to meet them all."""
@@ -127,7 +127,7 @@ def draw_plan(tape: Tape, profile: str) -> Plan:
 
 
 def with_lapses(plan: Plan, tape: Tape, profile: str) -> Plan:
-    """Let disks lose their ends in some of the seeds that have faults, and stop large messages in some of all."""
+    """Add lapses to some of the seeds with faults, and a phase without large messages to some of all seeds."""
     if plan.faults and profile not in (BOUNCE, LAPSES) and tape.stream(LAPSES).chance(0.3):
         plan.faults += (ROT, COPY)
     plan.narrows = tape.stream("narrows").chance(0.1)

@@ -65,10 +65,10 @@ class Stream:
         return False
 
     def seldom(self, probability: float, generator: Callable[[float, Chance], T]) -> T | None:
-        """With this probability what ``generator(number drawn, chance)`` makes, never None; the boring answer is None.
+        """With this probability a value of ``generator(number drawn, chance)``, else the boring None.
 
-        For what is asked all the time and happens now and then: the number that decides whether it does, below
-        ``probability``, may decide what it is.
+        For frequent decisions with rare deviations: the number drawn is below ``probability`` and may choose the value,
+        which is never None.
         """
         number = self.count
         self.count = number + 1
@@ -80,7 +80,7 @@ class Stream:
         return value
 
     def between(self, low: int, high: int, default: int | None = None) -> int:
-        """A whole number of [low, high]; the boring one is ``low`` unless told."""
+        """A whole number of [low, high]; the boring one is ``low`` unless given."""
         boring = low if default is None else default
         number = self.count
         self.count = number + 1
@@ -148,7 +148,7 @@ class Tape:
         self._kept = {name: _Heard(name, values, heard) for name, values in self._kept.items()}
 
     def draw(self, stream: str, default: T, generator: Callable[[Chance], T]) -> T:
-        """One decision of a stream that is asked rarely."""
+        """Draw one decision of a stream that is used rarely."""
         return self.stream(stream).draw(default, generator)
 
     def bits(self, name: str) -> Random:
@@ -161,7 +161,7 @@ class Tape:
 
     @property
     def decisions(self) -> int:
-        """How many decisions were asked for."""
+        """How many decisions were drawn or replayed."""
         return sum(stream.count for stream in self._streams.values())
 
     @property
@@ -171,7 +171,7 @@ class Tape:
 
 
 class _Heard(dict[int, Value]):
-    """The deviations of one stream, and somebody who listens."""
+    """The deviations of one stream, which reports each one that is read."""
 
     def __init__(self, name: str, values: Mapping[int, Value], heard: Callable[[str, Value], None]) -> None:
         super().__init__(values)
@@ -185,7 +185,7 @@ class _Heard(dict[int, Value]):
 
 
 class TapeRandom(Random):
-    """What a replica gets as its ``rng``. ``uniform`` and its kin follow ``random()``; ``randrange`` follows bits.
+    """A replica's ``rng``: ``uniform`` and the like use ``random()``, ``randrange`` uses bits outside the tape.
 
     The boring ``random()`` is one constant per node, so that without deviations timeouts differ between nodes.
     """

@@ -1,7 +1,7 @@
-"""Virtual time: a heap of things to come, one skewed clock per node, and a rolling hash of all that happened.
+"""Virtual time: a heap of future actions, one skewed clock per node, and a rolling hash of all events.
 
 Time is integer nanoseconds. Entries are plain tuples, since this is the innermost loop of every simulation. This
-module knows no replica, network or disk; what an entry does is its callable's business.
+module knows no replica, network or disk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FOLDS: Final = struct.Struct(f"<{_FIELDS * _FOLDED_AT_ONCE}")
 
 
 class World:
-    """The heap and the time. Two worlds fed the same way have the same ``fingerprint``."""
+    """Virtual time and its heap of actions. Two worlds fed the same way have the same ``fingerprint``."""
 
     __slots__ = ("_digest", "_folded", "_heap", "_order", "_trail", "now")
 
@@ -35,7 +35,7 @@ class World:
         self._digest = blake2b(digest_size=16)
         self._folded = 0
         self._trail: list[int] = []
-        """Numbers of the latest events, not in the hash yet: many at once cost a third."""
+        """The latest events, not in the hash yet: hashing many at once costs a third."""
 
     def at(self, when: int, action: Action, argument: Any = None, tie: int = 0) -> None:
         """Call ``action(argument)`` at ``when``, never before now. Equal times: lower ``tie``, then first come."""
@@ -55,7 +55,7 @@ class World:
 
     @property
     def events(self) -> int:
-        """Things that happened to nodes, as counted by ``fold``."""
+        """Number of events that ``fold`` counted."""
         return self._folded + len(self._trail) // len(_FIELDS)
 
     @property
@@ -71,7 +71,7 @@ class World:
         return len(self._heap)
 
     def run(self, until: int) -> None:
-        """Do everything due up to ``until``; it is now ``until`` afterwards."""
+        """Run all actions due up to ``until``; ``now`` is ``until`` afterwards."""
         heap = self._heap
         while heap:
             entry = heappop(heap)
@@ -85,7 +85,7 @@ class World:
             self.now = until
 
     def run_while(self, wanted: Callable[[], bool], until: int) -> bool:
-        """Go on while ``wanted()`` and time is left. True if it stopped being wanted."""
+        """Run actions while ``wanted()`` and time is left. True if ``wanted()`` ended."""
         heap = self._heap
         while wanted():
             if not heap or heap[0][0] > until:

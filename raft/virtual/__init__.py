@@ -2,8 +2,8 @@
 
     from raft.virtual import VirtualWorld, run_on_virtual_time
 
-It is for services of yours, with ``raft`` inside or without. The simulator of the cores alone is ``raft.sim``, whose
-tape, digest and disk these are; no event loop runs there.
+For your own services, with or without ``raft`` inside. ``raft.sim`` simulates the cores alone, without an event loop;
+tape, digest and disk come from there.
 """
 
 from raft.sim.exploring import Counterexample

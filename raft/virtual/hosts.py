@@ -36,13 +36,13 @@ ENDING_S: Final = 60.0
 SMALL: Final = Config(
     segment_bytes=64 << 10, message_bytes_max=16 << 10, append_bytes_max=4_096, frame_bytes_max=4_096,
     entry_bytes_max=4_096, snapshot_chunk_bytes=4_096)
-"""Of ``raft``, for disks in memory: short segments, and entries of 4 KiB at most."""
+"""Configuration of ``raft`` for disks in memory: short segments, and entries of 4 KiB at most."""
 HostProgram = Callable[..., Awaitable[object]]
-"""Called with its host, and what ``start`` was given."""
+"""A program, called with its host and the arguments of ``start``."""
 
 
 class HostOptions(TypedDict):
-    """What ``raft.open_node`` and ``raft.open_host`` take of a host."""
+    """The arguments of ``raft.open_node`` and ``raft.open_host`` that a host provides."""
 
     files: Files
     connect: Connector
@@ -53,14 +53,14 @@ class HostOptions(TypedDict):
 
 
 class LeakedTasks(InvariantViolation):
-    """Tasks live on that nobody waits for."""
+    """Tasks live on after their program or the run ended."""
 
     def __init__(self, message: str) -> None:
         super().__init__(LeakedTasks.__name__, message)
 
 
 class _Journal(list[str]):
-    """Folds what a disk notes into the digest, and keeps nothing."""
+    """Folds a disk's operations into the digest, and keeps none."""
 
     def __init__(self, steps: Steps) -> None:
         super().__init__()
@@ -76,11 +76,11 @@ class VirtualHost:
     def __init__(self, world: VirtualWorld, name: str) -> None:
         self.world, self.name = world, name
         self.disk = VirtualDisk(world.tape.draw, name=f"disk {name}")
-        """What outlives the program: ``Files`` of ``raft``, and of yours."""
+        """The host's disk, which outlives programs: ``Files`` of ``raft``, and of yours."""
         self.disk.dead = _gone
         self.disk.journal = _Journal(world.steps)
         self.value: Any = None
-        """What the program gave to ``ready``."""
+        """The value that the program gave to ``ready``."""
         self.starts = 0
         self._program: tuple[HostProgram, tuple[Any, ...]] | None = None
         self._task: Task | None = None
@@ -96,11 +96,11 @@ class VirtualHost:
         self._ready.set()
 
     async def connect(self, address: str) -> TrioStream:
-        """An open stream to ``host:port``. Raises ``OSError``."""
+        """Open a stream to ``host:port``. Raises ``OSError``."""
         return await self.world.network.connector(self.name)(address)
 
     def listen(self, address: str) -> MemoryListener:
-        """A listener, for ``trio.serve_listeners``. Raises ``OSError``: somebody listens there."""
+        """Open a listener for ``trio.serve_listeners``. Raises ``OSError`` if the address is in use."""
         network = self.world.network
         if address in network.listeners:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), address)
@@ -109,18 +109,18 @@ class VirtualHost:
         return listener
 
     def rng(self, name: str = "") -> Random:
-        """Chance of its own for each start, from the seed."""
+        """Random numbers from the seed, others for each start and name."""
         return self.world.tape.bits(f"{self.name} {self.starts} {name}")
 
     def wall_ms(self) -> int:
         return int((EPOCH_S + trio.current_time()) * 1e3)
 
     def node_options(self, address: str, config: Config = SMALL) -> HostOptions:
-        """What makes ``raft.open_node`` run on this host, listening at ``address``."""
+        """Arguments that make ``raft.open_node`` run on this host, listening at ``address``."""
         return {"files": self.disk, "connect": self.connect, "rng": self.rng("raft"), "wall_ms": self.wall_ms,
                 "listeners": [self.listen(address)], "config": config}
 
-    # --- what may happen to it -------------------------------------------------------------------------------
+    # --- starts and faults -----------------------------------------------------------------------------------
 
     @property
     def running(self) -> bool:
@@ -158,7 +158,7 @@ class VirtualHost:
         return await self.start(program, *args)
 
     async def kill(self) -> None:
-        """The process dies, as of ``kill -9``; the machine lives, and what was written is in its cache."""
+        """Kill the process, as ``kill -9`` does; the machine lives, and its cache keeps all writes."""
         await self._die("is killed")
         self.disk.kill()
         self.world.network.silent.discard(self.name)
@@ -166,7 +166,7 @@ class VirtualHost:
         self.world.network.reset(self.name)
 
     async def cut_power(self) -> None:
-        """The machine is gone: what was not synced may be lost, and nobody is told. ``restart`` brings it back."""
+        """Cut the machine's power: unsynced writes may be lost, peers get no reset. ``restart`` brings it back."""
         await self._die("loses power")
         self._dark = True
         self.world.network.vanish(self.name)
@@ -179,7 +179,7 @@ class VirtualHost:
         await self.end()
 
     async def end(self) -> None:
-        """End the program, and see that all its tasks do. Raises ``LeakedTasks``."""
+        """Cancel the program and wait until all its tasks ended. Raises ``LeakedTasks``."""
         self._dying = True
         if self._task is not None:
             self._scope.cancel()
@@ -212,7 +212,7 @@ async def _end_with(event: trio.Event, scope: trio.CancelScope) -> None:
 
 
 def _gone(words: str) -> OSError:
-    """What a program that dies hears of its disk: error handlers may catch it, and nothing is written any more."""
+    """The error of a dead host's disk: handlers of the dying program may catch it, nothing is written any more."""
     return OSError(errno.EIO, words)
 
 
@@ -223,24 +223,26 @@ class VirtualWorld:
         self.tape, self.steps, self.nursery = tape, steps, nursery
         self.hosts: dict[str, VirtualHost] = {}
         self.happened: Counter[str] = Counter()
-        """Faults by name, and what you count yourself."""
+        """How often each fault happened, and your own counts."""
         self.notes: list[tuple[float, str]] = []
-        """Seconds, words: a failure is told with these."""
+        """The events of the run as (seconds, words), which a failure shows."""
         self.network = VirtualNetwork(nursery, tape, self._sent, latency)
 
     def host(self, name: str) -> VirtualHost:
-        """The host of this name; there is one from the first call on."""
+        """The host of this name; the first call makes it."""
         if name not in self.hosts:
             self.hosts[name] = VirtualHost(self, name)
         return self.hosts[name]
 
     def stream(self, name: str) -> Stream:
-        """Decisions of yours, from the seed: ``stream.chance(0.1)``, ``stream.between(1, 9)``. A failure is cut down
-        to those that it needs."""
+        """Your own decisions, from the seed: ``stream.chance(0.1)``, ``stream.between(1, 9)``.
+
+        A failure is shrunk to those that it needs.
+        """
         return self.tape.stream(f"own {name}")
 
     def note(self, words: str) -> None:
-        """Remember what happens now, in words."""
+        """Note an event of this moment, in words."""
         self.notes.append((trio.current_time(), words))
         self.steps.fold(NOTE, crc32(words.encode()))
 
@@ -250,13 +252,13 @@ class VirtualWorld:
     # --- the network -----------------------------------------------------------------------------------------
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing passes from ``source`` to ``target``; the other way stays. What was sent waits."""
+        """Block the way from ``source`` to ``target``: bytes wait there. The other direction stays open."""
         self.note(f"the way from {source} to {target} is cut")
         self.happened["cut"] += 1
         self.network.blocked.add((source, target))
 
     def partition(self, *groups: Iterable[str]) -> None:
-        """Nothing passes between groups of hosts; those in none are one more."""
+        """Block all ways between groups of hosts; hosts in no group form one more."""
         sides = [set(group) for group in groups]
         sides.append({name for name in self.hosts if not any(name in side for side in sides)})
         self.note("partition: " + " | ".join(" ".join(sorted(side)) for side in sides))
@@ -266,7 +268,7 @@ class VirtualWorld:
                 self.network.blocked |= {pair for a in side for b in other for pair in ((a, b), (b, a))}
 
     def heal(self) -> None:
-        """All ways are open again."""
+        """Open all ways between hosts again."""
         self.note("all ways are open")
         self.network.blocked.clear()
         self.network.changed()

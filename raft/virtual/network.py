@@ -36,7 +36,7 @@ class MemoryListener(Listener[Memory]):
 
 @attrs.frozen
 class _Socket:
-    """What a connection is judged by: the owners of memory streams all live on the loopback, but for these."""
+    """Addresses of a connection's ends: all owners live on the loopback, except those in ``AWAY``."""
 
     owner: str
 
@@ -59,9 +59,9 @@ class MemoryNetwork:
     silent: set[str] = attrs.field(factory=set)
     """Owners that neither send nor receive, while their connections stay open."""
     cuts: set[frozenset[str]] = attrs.field(factory=set)
-    """Pairs of owners that do not reach each other."""
+    """Pairs of owners between which nothing passes."""
     owners: dict[str, str] = attrs.field(factory=dict)
-    """Address -> whose it is; an address that is not here is an owner itself."""
+    """Address -> its owner; an address that is not here is an owner itself."""
 
     def cut(self, source: str, target: str) -> bool:
         return source in self.silent or target in self.silent or frozenset((source, target)) in self.cuts
@@ -84,7 +84,7 @@ class MemoryNetwork:
         return ours
 
     def _tap(self, source: str, target: str, stream: Memory) -> None:
-        """Drops bytes of silenced owners."""
+        """Drop bytes while the way is cut."""
         pass_on = stream.send_stream.send_all
 
         async def send_all(data: bytes | bytearray | memoryview) -> None:
@@ -96,7 +96,7 @@ class MemoryNetwork:
         stream.send_stream.send_all = send_all  # type: ignore[method-assign]
 
     async def drop(self, owner: str) -> None:
-        """Resets all connections of this owner."""
+        """Reset all connections of this owner."""
         gone = [link for link in self.links if owner in link[:2]]
         self.links = [link for link in self.links if owner not in link[:2]]
         for _, _, ours, theirs in gone:

@@ -1,8 +1,8 @@
 """Clocks, chance and threads of the process, replaced while a program runs on virtual time.
 
-What a program asks of ``time``, ``os.urandom``, ``os.getpid``, ``random`` and ``trio.to_thread`` comes from the run
-then; a thread of its own, or a real socket, is refused in words. Knows no hosts and no scheduler. It cannot replace
-``datetime.now``, a ``random.Random()`` without a seed, and what a module took with ``from time import ...``.
+Calls of ``time``, ``os.urandom``, ``os.getpid``, ``random`` and ``trio.to_thread`` get their results from the run; a
+thread of the program's own, or a real socket, is refused in words. Knows no hosts and no scheduler. Not replaced are
+``datetime.now``, a ``random.Random()`` without a seed, and names that a module took with ``from time import ...``.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ EPOCH_S: Final = 1_700_000_000
 
 
 PROCESS: Final = 4_711
-"""Number of every process."""
+"""The process id that every program sees."""
 
 
 @contextmanager
 def replaced(now_ns: Callable[[], int], chance: Random) -> Iterator[None]:
-    """Until the end of the block, for this process."""
+    """Replace clocks, chance and threads of this process until the block ends."""
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in _replacements(now_ns, chance)]
     state = random.getstate()
     random.seed(chance.getrandbits(64))
@@ -46,7 +46,7 @@ def replaced(now_ns: Callable[[], int], chance: Random) -> Iterator[None]:
 
 
 def _replacements(now_ns: Callable[[], int], chance: Random) -> list[tuple[Any, str, Any]]:
-    """Owner, name, and what takes its place."""
+    """All replacements as (owner, name, new value)."""
     def wall_ns() -> int:
         return EPOCH_S * 1_000_000_000 + now_ns()
 
@@ -64,7 +64,7 @@ def _replacements(now_ns: Callable[[], int], chance: Random) -> list[tuple[Any, 
 
 
 async def _inline(function: Callable[..., Any], *args: Any, **_: object) -> Any:
-    """Where ``trio.to_thread.run_sync`` would begin a thread."""
+    """Call ``function`` at once, where ``trio.to_thread.run_sync`` would begin a thread."""
     await trio.lowlevel.checkpoint()
     return function(*args)
 
@@ -96,6 +96,6 @@ class NoSockets(SocketFactory, HostnameResolver):
 
 
 def refuse_sockets() -> None:
-    """For the run of trio that this is called in."""
+    """Refuse real sockets in the current run of trio."""
     trio.socket.set_custom_socket_factory(NoSockets())
     trio.socket.set_custom_hostname_resolver(NoSockets())

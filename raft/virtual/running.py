@@ -1,8 +1,7 @@
 """``run_on_virtual_time``: a program for trio, whole servers and all, from one seed; the same seed is the same run.
 
-The clock jumps to the next moment at which anything happens, the order of tasks and everything else left to chance is
-on a tape, and each step of each task, each byte sent and each write to a disk is in a digest. Knows how a run begins
-and ends, and what may not be left behind; knows no files and no seeds but its own.
+The clock jumps to the next event; the order of tasks and all other chance is on a tape; each step of each task, each
+byte sent and each write to a disk is in a digest. Knows how a run begins and ends; knows no files and one seed.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from raft.virtual.wires import Latency
 
 logger = logging.getLogger("raft.virtual")
 LIMIT_S: Final = 3_600.0
-"""Virtual seconds after which a run stands still, as far as anybody can tell."""
+"""Virtual seconds after which a run counts as standing still."""
 ENDED: Final = "programs that ended"
 LEAKED: Final = "times tasks were counted at the end"
 Main = Callable[..., Awaitable[Any]]
@@ -44,18 +43,18 @@ class StandsStill(InvariantViolation):
 
 @attrs.frozen
 class VirtualRun:
-    """What became of one run."""
+    """The result of one run."""
 
     value: Any
-    """What your function returned."""
+    """The value that your function returned."""
     seed: int
     digest: str
-    """Of every step of every task, every byte sent and every write, with their moments."""
+    """Hash of every step of every task, every byte sent and every write, with their times."""
     steps: int
     """Events in the digest."""
     virtual_s: float
     happened: dict[str, int]
-    """Faults, by name."""
+    """How often each fault happened."""
     notes: list[tuple[float, str]]
     not_replayable: str
     """Why the same seed may give another run; "" if it does not."""
@@ -99,7 +98,7 @@ class Servers:
         if NOT_REPLAYABLE:
             logger.warning("%s", NOT_REPLAYABLE)
         collects = gc.isenabled()
-        gc.disable()  # finalisers would run at moments of their own
+        gc.disable()  # finalisers would run at unpredictable moments
         try:
             with ordered(self.tape.stream("order of tasks")), replaced(self.now_ns, self.tape.bits("chance")):
                 trio.run(partial(self._whole, until_ns), clock=self._clock, instruments=[self._steps])
@@ -128,7 +127,7 @@ class Servers:
 
 
 def _alone(error: BaseException) -> BaseException:
-    """The one exception of groups in which there is no other: what the program raised, as it raised it."""
+    """Unwrap groups of one exception: return the exception that the program raised."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         (error,) = error.exceptions
     return error
@@ -141,7 +140,7 @@ def run_on_virtual_time(
 
     ``world.host(name)`` makes machines, on which programs run; ``torture(world)`` breaks them. When ``main`` returns,
     all hosts are ended and no task may be left. Raises what ``main`` or a program raises, ``LeakedTasks``, or
-    ``StandsStill`` after ``limit_s`` virtual seconds. ``latency``: of the network.
+    ``StandsStill`` after ``limit_s`` virtual seconds. ``latency`` is the network's.
     """
     played = Servers(main, Tape(seed), args, limit_s=limit_s, latency=latency)
     played.play()

@@ -1,8 +1,8 @@
-"""Trio's scheduler under a tape: in which order ready tasks run is a decision, and every step is counted.
+"""Puts trio's scheduler on a tape: the order of ready tasks is a decision, and every step is counted.
 
 trio has a private switch for a fixed order, which Hypothesis uses through pytest-trio. It is looked for when this
-module is imported. Where it is missing, or where nobody tried this trio, ``NOT_REPLAYABLE`` says so, and programs run
-all the same. Knows trio's run loop; knows no hosts, no network and no disk.
+module is imported. If it is missing, or if this trio is untested, ``NOT_REPLAYABLE`` says so, and programs still run.
+Knows trio's run loop; knows no hosts, no network and no disk.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _loop() -> Any:
 
 
 def why_not(loop: Any, version: str) -> str:
-    """What stands against the same seed being the same run; "" for nothing."""
+    """Why the same seed may give another run with this trio; "" if it does not."""
     missing = [name for name in (SWITCH, CHANCE) if not hasattr(loop, name)]
     if missing:
         return f"not replayable: trio {version} has no {' and no '.join(missing)}"
@@ -56,7 +56,7 @@ NOT_REPLAYABLE: Final = why_not(_loop(), trio.__version__)
 
 
 class Order:
-    """Takes the place of the chance of trio's scheduler. The boring order is that in which tasks were made."""
+    """Replaces the random numbers of trio's scheduler. The boring order is that in which tasks were made."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -71,7 +71,7 @@ class Order:
                 batch.sort(key=lambda _: chance())
 
     def random(self) -> float:
-        """Without the switch, trio asks whether to turn a batch round."""
+        """Without the switch, trio calls this to decide whether to reverse a batch."""
         return 1.0
 
 
@@ -81,7 +81,7 @@ def _number(_: float, chance: Chance) -> int:
 
 @contextmanager
 def ordered(stream: Stream) -> Iterator[None]:
-    """Have trio take its order of tasks from ``stream``, as far as this trio lets anybody."""
+    """Let trio take its order of tasks from ``stream``, if this trio has the switch."""
     loop = _loop()
     before = {name: getattr(loop, name) for name in (SWITCH, CHANCE) if hasattr(loop, name)}
     try:
@@ -101,7 +101,7 @@ class Steps(Instrument):
         self._world, self._now_ns = world, now_ns
         self._begun = 0
         self.living: dict[Task, int] = {}
-        """Task -> how many were begun before it, and itself."""
+        """Living task -> its number, in the order of their begin."""
 
     def task_spawned(self, task: Task) -> None:
         self._begun += 1
@@ -115,7 +115,7 @@ class Steps(Instrument):
         self.fold(END, self.living.pop(task, 0))
 
     def fold(self, kind: int, *numbers: int) -> None:
-        """One event, at this moment of virtual time."""
+        """Fold one event into the digest, with the current virtual time."""
         self._world.now = self._now_ns()
         first, second, third = (*numbers, 0, 0)[:3]
         self._world.fold(0, kind, first, second, third, 0)
@@ -126,7 +126,7 @@ class Steps(Instrument):
 
 
 def name_of_task(task: Task) -> str:
-    """Without addresses of objects, which differ from run to run."""
+    """The task's name without addresses of objects, which differ from run to run."""
     return re.sub(r" at 0x[0-9a-f]+", "", task.name)
 
 

@@ -1,4 +1,4 @@
-"""``search``: many seeds of a program on virtual time, until one fails; that one is cut down, kept and told.
+"""``search`` plays many seeds of a program on virtual time until one fails; it shrinks, saves and shows that one.
 
     def test_no_order_is_lost(): search(orders, seeds=50)
 
@@ -31,17 +31,17 @@ REPEAT: Final = 'search(..., replay="{path}")'
 
 @attrs.frozen
 class SearchReport:
-    """What a search played, and what happened."""
+    """The counts of a search, summed over its seeds."""
 
     seeds: int
     steps: int
     virtual_s: float
     happened: dict[str, int]
-    """Times each fault was applied, and what the program counted."""
+    """How often each fault happened, and the program's own counts."""
 
 
 def program_of_servers(main: Main, command: str = "") -> Program:
-    """What campaigns play of a program: the same front, tapes and reports as for all simulations."""
+    """A campaign's program that plays ``main``, with the command line, tapes and reports of all simulations."""
     at_the_end = frozenset({"LeakedTasks", "StandsStill"})
     return Program(command, partial(_scene, main), (PROFILE,), (ENDED, LEAKED), (), at_the_end)
 
@@ -56,9 +56,9 @@ def search(
 ) -> SearchReport:
     """Run ``main(world)`` with ``seeds`` seeds, from ``first`` on, until one fails.
 
-    A failure is cut down to the decisions that it needs, and kept below ``corpus``; ``replay`` plays such a file and
-    nothing else. ``jobs`` processes play seeds. Raises ``Counterexample``, with what happened in words;
-    ``NotRepeatable`` if a seed is not one run; ``UsageError`` for what has no place on virtual time.
+    A failure is shrunk to the decisions that it needs, and saved below ``corpus``; ``replay`` plays such a file and
+    nothing else. ``jobs`` processes play seeds. Raises ``Counterexample``, with the events in words;
+    ``NotRepeatable`` if a seed is not one run; ``UsageError`` for calls that do not work on virtual time.
     """
     __tracebackhide__ = True
     program = program_of_servers(main)
@@ -71,8 +71,8 @@ def search(
         if result.failure:
             _fail(main, result, program, Path(corpus), repeat)
         if result.seed == first:
-            play_again(result, program, "something hangs on a clock, on chance without a seed, on the order of a set, "
-                       "or on what an earlier run left behind")
+            play_again(result, program, "something depends on a clock, on chance without a seed, on the order of a "
+                       "set, or on state of an earlier run")
     return _sum(played)
 
 
@@ -98,7 +98,7 @@ def _fail(main: Main, result: Result, program: Program, corpus: Path, repeat: st
 
 
 def tell(main: Main, path: Path, why: str, repeat: str) -> Servers:
-    """Play a file, and raise ``Counterexample`` with what happened if it fails."""
+    """Play a file; raise ``Counterexample`` with its events if it fails."""
     __tracebackhide__ = True
     tape, notes = load(path)
     servers, kept = Servers(main, tape), count(tape.deviations)

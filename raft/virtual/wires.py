@@ -1,7 +1,7 @@
-"""A network with distances: bytes take their time, wait while a way is cut, and are lost with the host's power.
+"""A network with latencies: bytes wait while a way is cut, and are lost when their host loses power.
 
-Streams behave as TCP's do: nothing is lost from the middle, and who dies resets what he had. Latencies are decisions on
-the tape. Knows streams and names of hosts; nothing of what passes over them.
+Streams behave as TCP's do: nothing is lost from the middle, and a process that dies resets its connections. Latencies
+are decisions on the tape. Knows streams and names of hosts; nothing of what passes over them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from raft.sim.tape import Stream, Tape
 from raft.virtual.network import Memory, MemoryNetwork
 
 CONNECT_S: Final = 20.0
-"""How long somebody waits who connects over a way that is cut."""
+"""How long a connect over a way that is cut waits."""
 Sent = Callable[[str, str, bytes], None]
-"""Told from whom, to whom and what."""
+"""Called with source, target and bytes of each send."""
 
 
 @attrs.define
 class Latency:
-    """How long bytes take, in microseconds: drawn for each piece that is sent. The boring one is the least."""
+    """Bounds of the latency in microseconds, drawn for each send. The boring one is the least."""
 
     least_us: int = 200
     most_us: int = 5_000
@@ -41,13 +41,13 @@ class Way:
         self.source, self.target = source, target
         self.scope = trio.CancelScope()
         self.broken = False
-        """The other end is gone and said so: sending fails."""
+        """The other end reset the connection: sending fails."""
         self.swallows = False
-        """The other end is gone and said nothing: what is sent is lost."""
+        """The other end vanished without a reset: sent bytes are lost."""
         self._network, self._sender, self._receiver = network, sender, receiver
         self._chance = network.chance(source, target)
         self._queue: deque[tuple[float, bytes | None]] = deque()
-        """When it arrives, and what; None: the end."""
+        """Bytes in flight as (arrival time, bytes); None: the end of the stream."""
         self._last = 0.0
         self._bell = trio.Event()
         sender.send_all_hook, sender.close_hook = self._sent, self.end
@@ -57,12 +57,12 @@ class Way:
         if self.broken:
             raise trio.BrokenResourceError(f"{self.target} reset the connection")
         if self.source in self._network.silent:
-            return  # it is dying, and nothing leaves it any more
+            return  # a dying host sends nothing any more
         self._network.sent(self.source, self.target, data)
         self._put(data)
 
     def end(self) -> None:
-        """Let the other end read an end behind all that is under way."""
+        """Let the other end read the end of the stream behind all bytes in flight."""
         if self.swallows:
             self._queue.clear()
             self.swallows = False
@@ -76,7 +76,7 @@ class Way:
         self._bell.set()
 
     async def run(self) -> None:
-        """Deliver what is sent, until the end."""
+        """Deliver sent bytes until the end of the stream."""
         with self.scope:
             while True:
                 while not self._queue:
@@ -99,23 +99,23 @@ class Way:
 
 
 class VirtualNetwork(MemoryNetwork):
-    """What hosts are connected by. ``silent`` are hosts without power, ``cuts`` and ``blocked`` ways that are cut."""
+    """The network of hosts. ``silent`` are hosts without power, ``cuts`` and ``blocked`` ways that are cut."""
 
     def __init__(self, nursery: trio.Nursery, tape: Tape, sent: Sent, latency: Latency | None = None) -> None:
         super().__init__()
         self.latency = latency or Latency()
         self.blocked: set[tuple[str, str]] = set()
-        """One-way cuts: from, to."""
+        """One-way cuts as (source, target)."""
         self.sent = sent
         self._nursery, self._tape = nursery, tape
-        self._lanes: list[Way] = []
+        self._ways: list[Way] = []
         self._changed = trio.Event()
 
     def cut(self, source: str, target: str) -> bool:
         return (source, target) in self.blocked or super().cut(source, target)
 
     def changed(self) -> None:
-        """Tell bytes that wait of other cuts."""
+        """Wake waiting bytes after cuts changed."""
         self._changed.set()
         self._changed = trio.Event()
 
@@ -125,7 +125,7 @@ class VirtualNetwork(MemoryNetwork):
             await self._changed.wait()
 
     def chance(self, source: str, target: str) -> Stream:
-        """Decides how long bytes take."""
+        """The decisions about latencies of this way."""
         return self._tape.stream(f"way {source} {target}")
 
     async def _connect(self, owner: str, address: str) -> Memory:
@@ -142,33 +142,33 @@ class VirtualNetwork(MemoryNetwork):
         ours, theirs = memory_stream_pair()
         there = Way(self, owner, target, ours.send_stream, theirs.receive_stream)
         back = Way(self, target, owner, theirs.send_stream, ours.receive_stream)
-        for lane in (there, back):
-            self._lanes.append(lane)
-            self._nursery.start_soon(self._run, lane)
+        for way in (there, back):
+            self._ways.append(way)
+            self._nursery.start_soon(self._run, way)
         listener.put.send_nowait(theirs)
         return ours
 
-    async def _run(self, lane: Way) -> None:
+    async def _run(self, way: Way) -> None:
         try:
-            await lane.run()
+            await way.run()
         finally:
-            self._lanes.remove(lane)
+            self._ways.remove(way)
 
     async def drop(self, owner: str) -> None:
         self.reset(owner)
         await trio.lowlevel.checkpoint()
 
     def reset(self, owner: str) -> None:
-        """A process of this host is gone, and its system says so to all it was connected with."""
-        for lane in list(self._lanes):
-            if lane.source == owner:
-                lane.end()
-            elif lane.target == owner:
-                lane.broken = True
-                lane.scope.cancel()
+        """Reset all connections of a host whose process is gone, as its system does."""
+        for way in list(self._ways):
+            if way.source == owner:
+                way.end()
+            elif way.target == owner:
+                way.broken = True
+                way.scope.cancel()
 
     def vanish(self, owner: str) -> None:
-        """A host is gone, and nobody is told; what was on its way to it or from it is lost."""
-        for lane in self._lanes:
-            if owner in (lane.source, lane.target):
-                lane.swallows = True
+        """Cut a host off without a reset: all bytes in flight to or from it are lost."""
+        for way in self._ways:
+            if owner in (way.source, way.target):
+                way.swallows = True

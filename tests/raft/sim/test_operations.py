@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from raft.config import Read
 from raft.errors import UsageError
-from raft.sim.operations import Choices, Operation, again, bytes_of, kept, operation_of, text_of
+from raft.sim.operations import Choices, Operation, bytes_of, from_tape, operation_of, text_of, to_tape
 
 
 @given(st.binary(max_size=40) | st.text(max_size=20).map(str.encode))
@@ -25,7 +25,7 @@ def test_bytes_survive_as_text(data: bytes) -> None:
 def test_an_operation_survives_on_a_tape(data: bytes, f: str, value: Any) -> None:
     for operation in (Operation(command=data, f=f, value=value, refused=False),
                       Operation(query=data, f=f, key=value, level=Read.LEASE)):
-        assert again(json.loads(json.dumps(kept(operation, None))), None) == operation
+        assert from_tape(json.loads(json.dumps(to_tape(operation, None))), None) == operation
 
 
 def test_a_tape_of_another_machine_is_refused_in_words() -> None:
@@ -33,7 +33,7 @@ def test_a_tape_of_another_machine_is_refused_in_words() -> None:
         raise KeyError("target")
 
     with pytest.raises(UsageError, match="recorded with another machine"):
-        again({"command": "x"}, decode)
+        from_tape({"command": "x"}, decode)
 
 
 def test_what_is_no_operation_is_refused_in_words() -> None:
@@ -42,7 +42,7 @@ def test_what_is_no_operation_is_refused_in_words() -> None:
     with pytest.raises(UsageError, match="a query is bytes"):
         Operation(query="x")  # type: ignore[arg-type]  # what is asked
     with pytest.raises(UsageError, match="a command is bytes"):
-        kept(Operation(command={"x": 1}), None)
+        to_tape(Operation(command={"x": 1}), None)
     assert operation_of(None) is None
 
 
