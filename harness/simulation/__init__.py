@@ -1,4 +1,4 @@
-"""Clusters on virtual time: no process, no socket, no real second.
+"""Clusters on virtual time. They use no process, no socket and no real second.
 
     controllers   the cores of controllers and brokers under every fault, for millions of events
     brokers       the cores of brokers alone, with small controllers

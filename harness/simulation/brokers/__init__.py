@@ -1,11 +1,11 @@
 """The shipped cores of a broker group on simulated time, under faults: ``python -m harness.simulation.brokers``.
 
-Real are the replicas manager with the machine of its role, both sides of auto-switch replication with the steps of a
-role, their wire format, epochs and epoch file, the SyncStateSet's bookkeeping, the put path with its acknowledgements,
-the journal, and the store on a disk that forgets what was not synced; and, of the controller, the metadata, its
-liveness table and what it decides. Replaced are sockets, threads, tasks, and the controllers' raft, which
-``harness.simulation.controllers`` simulates: one copy of the metadata stands for the group, and fails over. A seed
-draws everything; all chance is on ``raft.sim``'s tape.
+Real are the replicas manager with its role machine, both sides of auto-switch replication, their wire format, epochs
+and epoch file, the SyncStateSet's bookkeeping, the put path with its acknowledgements, the journal, and the store, on a
+disk that loses unsynced writes; and the controller's metadata, liveness table and decisions. Replaced are sockets,
+threads, tasks, and the controllers' raft, which ``harness.simulation.controllers`` simulates: one copy of the metadata
+stands for the group of controllers, and the active one fails over. A seed draws everything; all chance is on
+``raft.sim``'s tape.
 
     plan        what one seed is about                 host         a machine: its disk, its clock, its broker's runs
     controller  the active controller, and failovers   process      one run of a broker: the cores and their turns

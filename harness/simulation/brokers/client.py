@@ -1,7 +1,7 @@
-"""Producers, each with a sequence of its own for one queue, and a consumer that reads what masters show.
+"""Producers, each with its own sequence for one queue, and a consumer that reads from masters.
 
-A producer sends the next message when it knows that the one before was stored, and sends the same again otherwise. The
-clients of features send each message once, and wait for none before the next.
+A producer sends the next message once it knows that the one before is stored; otherwise it sends the same one again.
+The clients of features send each message once, without waiting for the one before.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PATIENCE_NS = 1_200 * MS
 TOPIC = b"T"
 KNOWN = frozenset({
     PutStatus.SERVICE_NOT_AVAILABLE, PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, PutStatus.MESSAGE_ILLEGAL})
-"""After these nothing was written."""
+"""Outcomes after which nothing was written."""
 
 
 class Producer:
@@ -44,7 +44,7 @@ class Producer:
         self._open = False
 
     def act(self) -> None:
-        """Send, if nothing is on its way."""
+        """Send a message, unless one is in flight."""
         if self._open:
             return
         scene = self.scene
@@ -88,7 +88,7 @@ class Producer:
 
 
 class Consumer:
-    """Reads all queues where a master serves, and commits how far it came."""
+    """Reads all queues from brokers that serve as master, and remembers its offsets."""
 
     def __init__(self, scene: Group) -> None:
         self.scene = scene
@@ -115,18 +115,18 @@ class Consumer:
 
 
 class SentOnce(Protocol):
-    """What the client of a feature sends, as far as the client looks at it."""
+    """A message of a feature's client, as far as ``FeatureClient`` needs it."""
 
     body: bytes
     status: PutStatus | None
-    """What became of it. None: nobody knows."""
+    """Outcome of its put; None: unknown."""
 
 
 class FeatureClient(ABC):
-    """Turns to the broker that it takes for the master, one act of chance after the other."""
+    """Does random acts at the broker that it takes for the master."""
 
     acknowledged: ClassVar[str]
-    """What is counted for each message that was."""
+    """Name under which acknowledged messages are counted."""
 
     def __init__(self, scene: Group, acts: Stream) -> None:
         self._scene, self._acts, self._target = scene, acts, 0
@@ -143,19 +143,19 @@ class FeatureClient(ABC):
 
     @abstractmethod
     def _an_act(self, chance: Chance) -> list[Value] | None:
-        """None, mostly: nothing is done."""
+        """Draw an act; None: do nothing."""
 
     @abstractmethod
     def _do(self, act: list[Value]) -> None:
-        """Do what chance has drawn."""
+        """Do the act that was drawn."""
 
     @property
     def _master(self) -> Host:
-        """Or who is taken for it."""
+        """The broker that it takes for the master."""
         return self._scene.hosts[self._target % len(self._scene.hosts)]
 
     def _send(self, sent: SentOnce, draft: Draft, then: Callable[[PutResult], None] = lambda result: None) -> None:
-        """Have it stored as its rules say; ``then`` is called when that was acknowledged."""
+        """Send a message by the broker's rules; call ``then`` when it is acknowledged."""
         scene, host = self._scene, self._master
         answered = [False]
 
@@ -190,7 +190,7 @@ class FeatureClient(ABC):
             born_time_ms=self._scene.wall_ms)], done)
 
     def _ask(self, call: Callable[[BrokerProcess], None]) -> None:
-        """A request, on its way to whoever runs there when it comes."""
+        """Send a request to the process that runs on the master's host when it arrives."""
         host = self._master
 
         def asked() -> None:

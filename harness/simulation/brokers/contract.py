@@ -1,14 +1,14 @@
-"""What a group in each mode may lose, as a table: the only excuses that the properties of durability take.
+"""The losses that each mode allows, as a table: the only excuses that the properties of durability accept.
 
     mode                                kills   power cuts                            clean failover
     all in sync, sync flush             0       0                                     0
-    all in sync, async flush            0       what a broker leads without, that     0
-                                                a power cut took from it, and from
-                                                all who might have led (INV_B29)
-    fewer acknowledgements              0 after a restart of the same master; else what it lacked
-    unclean election                    what the elected one lacked
+    all in sync, async flush            0       bytes that a power cut took from      0
+                                                the new master, if all electable
+                                                brokers lost some (INV_B29)
+    fewer acknowledgements              0 after a restart of the same master, else all that the new one lacks
+    unclean election                    all that the elected broker lacks
 
-What may go is always an end of the log.
+Only the end of a log may be lost.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import attrs
 
 
 class Excuse(enum.Enum):
-    """Why a new master may lack what was acknowledged, or shown."""
+    """Why a new master may lack messages that were acknowledged or shown."""
 
     UNCLEAN = "loss by an unclean election"
     POWER = "loss by a power cut, not synced"
@@ -40,12 +40,12 @@ class Loss:
     same: bool
     """It is the broker that acknowledged last."""
     shown_early: bool = False
-    """It lacks nothing but what a master showed though it did not know it to be confirmed, as
-    ``young_master_shows_all`` has it: it was acknowledged to nobody."""
+    """It lacks only messages that were never acknowledged, and that a master showed unconfirmed
+    (``young_master_shows_all``)."""
 
 
 def excuse(loss: Loss) -> Excuse | None:
-    """None: nothing may be lost here."""
+    """Why this loss is allowed; None: it is not."""
     if loss.unclean:
         return Excuse.UNCLEAN
     if not loss.sync_flush and loss.unsafe:

@@ -1,7 +1,7 @@
-"""The controllers: the shipped metadata, liveness and decisions on one copy of the log; which is active changes.
+"""Controllers with shipped metadata, liveness and decisions, on one copy of the log; the active one changes.
 
-What a command is decided from is what the active controller sees; it takes effect a moment later, or, where a failover
-comes in between, perhaps never. Raft itself is ``harness.simulation.controllers``' business.
+The active controller decides a command from its own view; the command takes effect a moment later, or perhaps never if
+a failover comes first. Raft itself is simulated in ``harness.simulation.controllers``.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 NAMES: Final = ("n0:9878", "n1:9878")
 LIFE: Final = ("brokerLife", "alreadyRunning")
-"""Fields of requests by which a broker tells its life."""
+"""Fields of requests that carry a broker's life."""
 UNKNOWN_TO_JAVA: Final = (*LIFE, "minInSyncReplicas")
-"""Nobody is eligible there beside the SyncStateSet."""
+"""Fields that Java's controllers ignore: there only the SyncStateSet is eligible."""
 NOTIFY_TIMEOUT_NS: Final = 400 * MS
 (E_ASK, E_CLOSED, E_ACT, E_COMMIT) = range(40, 44)
 NEVER: Final = 1 << 62
@@ -55,7 +55,7 @@ class BrokerChannel:
     controller: Controller
     names: dict[str, GroupKey] = attrs.field(factory=dict)
     open_here: bool = True
-    """At the broker."""
+    """Whether the broker's end is open; ``open_there``: the controller's."""
     open_there: bool = True
 
 
@@ -63,7 +63,7 @@ Reply = Callable[[Command], None]
 
 
 def members_of(command: Command, machine: MetadataMachine, active: ActiveController, now_ns: int) -> Command:
-    """1006, of one group whose cluster is named."""
+    """Answer a 1006 for one group with a cluster name."""
     (name,) = BrokerNames.from_json(command.body).names
     key = GroupKey(GetSyncStateDataRequest.from_ext(command.ext).cluster_name or "", name)
     group = machine.group(key)
@@ -83,7 +83,7 @@ class Controller:
             unclean=plan.unclean, wait_master_lease=plan.wait_master_lease))
         self._timer = NEVER
         self.paused: list[Callable[[], None]] | None = None
-        """What comes while its process stands still."""
+        """Events that wait while its process is paused; None: it runs."""
 
     @property
     def now(self) -> int:
@@ -107,13 +107,13 @@ class Controller:
             self.do(call)
 
     def do(self, call: Callable[[], None]) -> None:
-        """Calls it now, or when the paused process goes on."""
+        """Call it now, or when the paused process resumes."""
         if self.paused is not None:
             self.paused.append(call)
         else:
             call()
 
-    # --- what comes ------------------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------------
 
     def closed(self, channel: BrokerChannel) -> None:
         self.do(lambda: self._closed(channel))
@@ -191,7 +191,7 @@ class Controller:
     # --- the core --------------------------------------------------------------------------------------------
 
     def _propose(self, command: AnyCommand, then: Callable[[Outcome | None], None]) -> None:
-        """Committed after a moment in the term of the proposal, unless a failover loses it."""
+        """Propose a command: it is committed a moment later in this term, unless a failover loses it."""
         scene, term = self.scene, self.active.term
         data = encode(command, scene.machine.format)
 
@@ -216,7 +216,7 @@ class Controller:
         scene.after((scene.commits.between(0, 4, 1) + late) * MS, commit)
 
     def applied(self, outcome: Outcome) -> None:
-        """An entry of the log, whoever proposed it."""
+        """Take an applied entry, from any proposer."""
         self.do(lambda: self.active.applied(self.now, outcome))
 
     def act(self) -> None:

@@ -1,6 +1,6 @@
-"""What must hold of the copies that slaves make of their master's log, from a frame's bytes to a cut.
+"""Checks slaves' copies of their master's log, from a frame's bytes to a cut, for ``BrokerWatch``.
 
-``BrokerWatch`` asks INV_B2, INV_B6 to INV_B12, INV_B28 and INV_C14 here. This module knows no promise to producers.
+INV_B2, INV_B6 to INV_B12, INV_B28 and INV_C14. This module knows no promise to producers.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 class Copies:
-    """Watches the copies of one scene."""
+    """Checks the copies of one scene."""
 
     def __init__(self, watch: BrokerWatch) -> None:
         self._watch, self._scene, self._counts, self._broken = watch, watch.scene, watch.counts, watch.broken
         self._compared: dict[End, int] = {}
         self._cuts_at: dict[Host, int] = {}
-        """Where a cut that is under way cuts."""
+        """Host -> the offset of a cut that is under way."""
 
     def stores(self, process: BrokerProcess, end: End | None, offset: int, body: bytes) -> None:
-        """Asks INV_B8, INV_B11 and INV_B28 right before a slave appends."""
+        """Check INV_B8, INV_B11 and INV_B28 right before a slave appends."""
         log = process.journal.log
         self._watch.doubts.appends(process, offset, body)
         self._counts["INV_B11"] += 1
@@ -47,7 +47,7 @@ class Copies:
             self._broken("INV_B8", "bytes that the master does not have", process, offset, len(body))
 
     def acknowledges(self, process: BrokerProcess, end: End | None, data: bytes) -> None:
-        """Asks INV_B2, INV_B7, INV_B12 and INV_C14 as a slave acknowledges."""
+        """Check INV_B2, INV_B7, INV_B12 and INV_C14 when a slave acknowledges."""
         for message in SlaveMessages().feed(data):
             if isinstance(message, Ack):
                 self._acknowledges(process, end, message.offset)
@@ -62,7 +62,7 @@ class Copies:
         self._watch.doubts.acknowledges(process, offset)
         master = end.other.process if end is not None and end.other is not None else None
         if host.unsafe and master is not None and not master.host.unsafe and self._level(process, master, offset):
-            host.unsafe = False  # what that one lacks is lost, and it may have left its role a moment ago
+            host.unsafe = False  # bytes that this master lacks are lost; it may just have left its role
         epoch, following = self._watch.leads_in(master), process.switch.following
         if master is None or end is None or epoch is None or following is None:
             return
@@ -90,7 +90,7 @@ class Copies:
             self._watch.log(process, begin, theirs.end) == self._watch.log(master, begin, theirs.end))
 
     def _same_starts(self, process: BrokerProcess, mine: EpochList, theirs: EpochList) -> None:
-        """INV_B7: an epoch starts at one offset in all that agreed."""
+        """Check INV_B7: an epoch starts at one offset on both."""
         self._counts["INV_B7"] += 1
         for epoch, start in mine:
             other = theirs.start_of(epoch)
@@ -98,7 +98,7 @@ class Copies:
                 self._broken("INV_B7", "two starts of one epoch", process, epoch, start, other)
 
     def wrote_epochs(self, process: BrokerProcess) -> None:
-        """INV_B6: the epoch file of a slave fits its log."""
+        """Check INV_B6 when a slave wrote its epoch file."""
         following = process.switch.following
         assert following is not None
         self.epoch_file(process, following.core.epochs)
@@ -113,7 +113,7 @@ class Copies:
             self._broken("INV_B6", "an epoch behind the log's end", process, last, end)
 
     def truncates(self, process: BrokerProcess, point: int) -> None:
-        """Asks INV_B9 right before a cut."""
+        """Check INV_B9 right before a cut."""
         self._scene.counts["truncated"] += 1
         self._cuts_at[process.host] = point
         group = self._scene.group()
@@ -127,7 +127,7 @@ class Copies:
         self._watch.cut_off(process)
 
     def truncated(self, process: BrokerProcess, point: int) -> None:
-        """Asks INV_B10 after the log was cut and all parts were told."""
+        """Check INV_B10 after the log was cut and all parts were told."""
         self._cuts_at.pop(process.host, None)
         if process.dead or process.journal.end != point:
             return
@@ -137,7 +137,7 @@ class Copies:
         self.nothing_behind(process, point, following.core.epochs if following is not None else process.switch.epochs)
 
     def nothing_behind(self, process: BrokerProcess, point: int, epochs: EpochList) -> None:
-        """INV_B10: nothing tells of what was cut away."""
+        """Check INV_B10: queues, epochs and confirm offset end at the cut."""
         self._counts["INV_B10"] += 1
         journal, messages = process.journal, process.journal.messages
         for topic, number in messages.queues():

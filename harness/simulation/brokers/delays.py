@@ -1,7 +1,7 @@
-"""Delayed messages: who sends them, and what must become of them: INV_B36 to INV_B40, for ``BrokerWatch``.
+"""Sends delayed messages, and checks their deliveries for ``BrokerWatch``: INV_B36 to INV_B40.
 
-Each is sent once, under a number of its own. When it is due is known from the record that waits for it, as consumers
-of the schedule topic would see it, and where it went from those of its own topic, whatever the broker's positions say.
+Each message is sent once, with its own number. Its due time comes from the record that waits in the schedule topic, its
+delivery from the records of its own topic, not from the broker's positions.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ TOPIC: Final = "D"
 RAW_TOPIC: Final = TOPIC.encode()
 DELAYED: Final = ("delayed message acknowledged", "delayed message delivered", "delayed message delivered again",
                   "delivery in doubt", "delivered by a later master", "table copied")
-"""What becomes of them: in each campaign."""
+"""Outcomes of delayed messages that each campaign must meet."""
 
 
 @attrs.define
 class Sent:
-    """One of them, and what is known of it."""
+    """A delayed message that was sent, and its known state."""
 
     level: int
     queue: int
     body: bytes
     status: PutStatus | None = None
-    """None: nobody knows."""
+    """Outcome of its put; None: unknown."""
     place: int = -1
-    """Among those of its level, once anybody has seen it wait."""
+    """Queue offset in its level, once it was seen to wait."""
     due_ms: int = 0
     epoch: int = 0
-    """The latest as it was first seen."""
+    """The latest master epoch when it was first seen."""
     copies: int = 0
-    """At its destination."""
+    """How often it was delivered."""
 
 
 class DelayClient(FeatureClient):
@@ -74,14 +74,14 @@ class DelayClient(FeatureClient):
 
 @attrs.define
 class _Level:
-    """What one master has delivered of one level."""
+    """Position of one master in one level."""
 
     due: int
-    """Whose turn it is, by its place."""
+    """Place of the message that is delivered next."""
 
 
 class Delays(Judge):
-    """What becomes of those of one scene."""
+    """Checks the delayed messages of one scene."""
 
     topics = frozenset({SCHEDULE_TOPIC, RAW_TOPIC})
 
@@ -89,22 +89,24 @@ class Delays(Judge):
         super().__init__(watch)
         self.sent: list[Sent] = []
         self._levels: dict[tuple[BrokerProcess, int, int], _Level] = {}
-        """By run, epoch and level."""
+        """(run, epoch, level) -> the position."""
         self._begins: dict[tuple[BrokerProcess, int, int], int] = {}
-        """Where each was to begin."""
+        """(run, epoch, level) -> the position at the begin of the epoch."""
 
     # --- a master delivers -----------------------------------------------------------------------------------
 
     def leads(self, process: BrokerProcess) -> None:
-        """It became master, and goes on from the positions that it has."""
+        """Note the positions from which a new master goes on."""
         super().leads(process)
         epoch = self._epoch(process)
         for level, (offset, _) in self._told(process).items():
             self._begins[process, epoch, level] = offset
 
     def puts(self, process: BrokerProcess, messages: Sequence[Message]) -> None:
-        """INV_B37, INV_B39, INV_B40: right before it does. A record may say that it was stored some time earlier, where
-        the process stood still in between."""
+        """Check INV_B37, INV_B39 and INV_B40 right before a delivery.
+
+        The time of storing is not used: a process may pause between both.
+        """
         for message in messages if messages[0].topic == RAW_TOPIC else ():
             sent = self._of(message)
             self._counts["INV_B37"] += 1
@@ -120,7 +122,7 @@ class Delays(Judge):
             level.due += 1
 
     def answered(self, process: BrokerProcess, messages: Sequence[Message], result: PutResult) -> None:
-        """What became of that, as its master knows."""
+        """Go back to a delivery that failed or whose outcome is unknown."""
         if messages[0].topic == RAW_TOPIC and result.status is not PutStatus.PUT_OK:
             self._scene.counts["delivery in doubt"] += result.status not in KNOWN
             first = self._of(messages[0])
@@ -142,7 +144,7 @@ class Delays(Judge):
 
     @staticmethod
     def _told(process: BrokerProcess) -> dict[int, tuple[int, int]]:
-        """By level: its position, and the end of its queue."""
+        """Level -> the broker's position and the end of its queue."""
         if process.features is None or "delays" not in process.scene.plan.features:
             return {}
         told = process.features.parts[DelaysPart].runtime_info()
@@ -158,7 +160,7 @@ class Delays(Judge):
     # --- what consumers would see ----------------------------------------------------------------------------
 
     def arrived(self, process: BrokerProcess, queue_offset: int, outline: Outline) -> None:
-        """INV_B38: the first time counts."""
+        """Note a waiting record, or check INV_B38 for a delivered one, when it is first seen."""
         if not self._is_new(queue_offset, outline):
             return
         offset, size, queue_id, _, _, time_ms, topic, _ = outline
@@ -181,7 +183,7 @@ class Delays(Judge):
     # --- the end ---------------------------------------------------------------------------------------------
 
     def waits(self, process: BrokerProcess) -> bool:
-        """Whether a master has something left to deliver."""
+        """Whether a master still has messages to deliver."""
         if not self.sent:
             return False
         told, messages = self._told(process), process.journal.messages
@@ -189,7 +191,7 @@ class Delays(Judge):
         return any(end and told.get(level) != (end, end) for level, end in ends.items())
 
     def settled(self, process: BrokerProcess) -> None:
-        """INV_B36: nothing fails any more, and all had its time."""
+        """Check INV_B36 for all delayed messages after healing."""
         if not self.sent:
             return
         lost = [sent for sent in self.sent if not sent.copies and (sent.status is PutStatus.PUT_OK or sent.place >= 0)]

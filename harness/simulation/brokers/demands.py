@@ -1,6 +1,6 @@
-"""What an operator demands of a group's masters, and how many in sync its puts have: INV_B17, B23, B31, for the watch.
+"""Checks ``minInSyncReplicas`` as the operator demands it, INV_B17, INV_B23 and INV_B31, for ``BrokerWatch``.
 
-What is demanded is known from the operator, not from the broker that he told; who is in sync from the controllers.
+Demands are known from the operator, not from brokers; members in sync from the controllers.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ DEMANDED: Final = (
     "minimum raised", "minimum lowered", "minimum changed while puts wait",
     "minimum changed while the set is too small", "minimum changed while nobody leads",
 )
-"""What an operator does to running brokers, and when: in each campaign."""
+"""Changes by an operator that each campaign must meet."""
 
 
 class Demands:
-    """The demands of one scene and what became of them."""
+    """The demands of one scene, and their checks."""
 
     def __init__(self, watch: BrokerWatch) -> None:
         self._watch, self._scene = watch, watch.scene
         self._at_put: dict[tuple[BrokerProcess, int], int] = {}
-        """What was demanded as a message was written that ends there."""
+        """(run, end of a message) -> the minimum demanded when it was written."""
 
     # --- the operator ----------------------------------------------------------------------------------------
 
     def changed(self, process: BrokerProcess) -> None:
-        """INV_B31: a running broker was told another minimum."""
+        """Check INV_B31 after an operator told a running broker another minimum."""
         self._watch.counts["INV_B31"] += 1
         if process.demanded < process.host.min_in_sync:
             self._watch.broken("INV_B31", "less in force than is demanded", process, process.demanded,
                                process.host.min_in_sync)
 
     def in_force(self, process: BrokerProcess, least: int) -> None:
-        """A broker goes by another minimum."""
+        """Note that another minimum is in force on a broker."""
         before, process.demanded = process.demanded, least
         counts, group = self._scene.counts, self._scene.group()
         if least == before:
@@ -55,18 +55,18 @@ class Demands:
         self.stands(process)
 
     def stands(self, process: BrokerProcess) -> None:
-        """Its gate may be lower than it was."""
+        """Check INV_B31 after a broker's gate may have been lowered."""
         if (group := self._scene.group()) is not None:
             self._protects(process, group)
 
     def decided(self, group: BrokerGroup) -> None:
-        """By the controllers, or by who leads now."""
+        """Check INV_B31 after controllers changed the group."""
         for host in (*self._scene.hosts, *self._scene.copies) if group.eligible else ():
             if host.process is not None:
                 self._protects(host.process, group)
 
     def _protects(self, process: BrokerProcess, group: BrokerGroup) -> None:
-        """INV_B31: who is eligible beside a set is so because its master acknowledges nothing with so few."""
+        """Check INV_B31: while others are eligible beside a set, its master acknowledges nothing with that set."""
         if group.eligible and self._watch.leads_in(process) == group.master_epoch:
             self._watch.counts["INV_B31"] += 1
             least = min(process.demanded, process.member.manager.gate.in_force)
@@ -75,13 +75,13 @@ class Demands:
                                    least, group)
 
     def agreed(self, process: BrokerProcess) -> bool:
-        """Whether it goes by what its operator wants."""
+        """Whether the operator's demand is in force."""
         return process.demanded == process.host.min_in_sync
 
     # --- puts ------------------------------------------------------------------------------------------------
 
     def written(self, process: BrokerProcess) -> None:
-        """INV_B17: it has just written a put."""
+        """Check INV_B17 right after a put was written."""
         in_sync, least = process.switch.in_sync, process.host.min_in_sync
         assert in_sync is not None
         self._watch.counts["INV_B17"] += least > 1
@@ -91,8 +91,10 @@ class Demands:
             self._at_put[process, process.journal.log.max_offset] = least
 
     def acknowledged(self, process: BrokerProcess, end: int, members: frozenset[int]) -> None:
-        """INV_B23: with so many in sync as were demanded at the put, or as are demanded now, if more. What waits for no
-        other replica is done with when it is written."""
+        """Check INV_B23: as many in sync as were demanded at the put, or are demanded now, if more.
+
+        A put that waits for no other replica is complete when it is written.
+        """
         plan, host = self._scene.plan, process.host
         at_put, now = self._at_put.pop((process, end), 1), host.min_in_sync
         least = max(at_put, now) if plan.all_ack or plan.in_sync_replicas > 1 or at_put > 1 else 1

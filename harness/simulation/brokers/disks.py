@@ -1,7 +1,7 @@
-"""A machine's disk, what may be wrong with it for a while, and the disk thread of a broker's run.
+"""A machine's disk with its faults, and the disk thread of a broker's run.
 
-A *slow* disk takes longer for each sync; a *stalled* one ends none; one that *hangs* holds whoever calls it, the event
-loop too; a *full* one has no room for another file of the log. Knows no journal.
+A *slow* disk takes longer for each sync; a *stalled* one ends none; one that *hangs* blocks every caller, even the
+event loop; a *full* one has no room for another log file. Knows no journal.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ if TYPE_CHECKING:
 E_DISK: Final = 22
 SYNC_NS: Final = MS
 HANGS: Final = "its disk hangs"
-"""Why a process stands still."""
+"""Reason of a pause: the disk hangs."""
 _ROOM: Final = Space(1 << 40, 1 << 40)
 _NO_ROOM: Final = Space(1 << 40, 1 << 30)
 
 
 class MachineDisk:
-    """Under the files of one machine; outlives the runs of its broker."""
+    """The disk under one machine's files, which outlives the runs of its broker."""
 
     def __init__(self, host: Host, files: MemoryFiles) -> None:
         self._host, self._files = host, files
         self.late_ns = 0
         self.stalled = self.hangs = self.refuses = False
         self.harms = 0
-        """How often something went wrong with it."""
+        """How many faults it had."""
         self.well_ns = 0
-        """Since when it is well."""
+        """World time since which it is well."""
 
     @property
     def is_in_trouble(self) -> bool:
         return bool(self.late_ns or self.stalled or self.hangs or self.refuses) or self._files.disk is _NO_ROOM
 
     def fill(self, *, to_the_brim: bool, told: bool) -> None:
-        """Others took its room: ``to_the_brim``, the next file of the log fails; ``told``, the system says how much is
-        left."""
+        """Fill the disk. ``to_the_brim``: the next file of the log fails; ``told``: the system reports the free space.
+        """
         self.refuses, self._files.disk = to_the_brim, _NO_ROOM if told else _ROOM
 
     def operation(self, what: str) -> None:
-        """Before each one. Raises ``OSError``."""
+        """Act on faults before an operation on files. Raises ``OSError``."""
         if self.hangs:
             self._host.pause(HANGS)
         if self.refuses and what == "reserve":
             raise OSError(errno.ENOSPC, "no space left on device")
 
     def mend(self) -> None:
-        """It is quick and has room, and what waited for it goes on."""
+        """Undo all faults, and resume everything that waited for the disk."""
         if self.is_in_trouble:
             self.well_ns = self._host.scene.world.now
         self.late_ns, self.stalled, self.hangs = 0, False, False
@@ -85,8 +85,7 @@ class LateDisk:
         self.go_on()
 
     def settle(self) -> None:
-        """Who waits for a disk that ends nothing stands still. What it was about to do is done before, in the same
-        event: a little early."""
+        """Do all jobs now, since the caller waits. A stalled disk pauses the process once this event is over."""
         if self._disk.stalled and (self._jobs or self._aside):
             self._process.host.pause(HANGS)
         while self._jobs or self._aside:
@@ -96,7 +95,7 @@ class LateDisk:
         self.settle()
 
     def go_on(self) -> None:
-        """With what comes next, unless it is at work or the disk stalls."""
+        """Begin the next job, unless one is running or the disk stalls."""
         if not self._busy and not self._disk.stalled and (self._jobs or self._aside):
             self._busy = True
             scene = self._process.host.scene

@@ -1,7 +1,7 @@
-"""The parts of one run of a broker: the shipped ones, on the world's time, with the simulated disk and network.
+"""The shipped parts of one run of a broker, on virtual time, with the simulated disk and network.
 
-What ``broker.server``, ``broker.roles`` and ``broker.tablecopies`` do for them with tasks and requests is done here in
-turns, in the same order. Of what a part does it knows nothing: ``KINDS`` says which part a feature of the plan is.
+Turns here replace the tasks and requests of ``broker.server``, ``broker.roles`` and ``broker.tablecopies``, in the same
+order. ``KINDS`` maps features of the plan to parts; this module knows nothing else of a part's work.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 
 (E_TABLE, E_COPY) = range(60, 62)
 BEAT_NS: Final = 150 * MS
-"""Until a producer has found a new master."""
+"""Time until a producer has found a new master."""
 COPY_TIMEOUT_NS: Final = 1_500 * MS
 
 
 class SmallWheel(TimersPart):
-    """Of two minutes: a wheel of two weeks takes longer to write than a seed."""
+    """A timer wheel of two minutes: writing one of two weeks takes longer than a seed."""
 
     slots = 1_200
 
@@ -62,7 +62,7 @@ KINDS: Final[Mapping[str, tuple[PartClass, ...]]] = {
         TopicsPart, GroupsPart, FiltersPart, ClientsPart, OffsetsPart, HalvesPart, TransactionsPart),
     "pops": (TopicsPart, GroupsPart, FiltersPart, ClientsPart, OffsetsPart, SmallWheel, PullingPart, *(
         kind for kind in PARTS if getattr(kind, "__module__", "").startswith("broker.pop.")))}
-"""Each with the parts that it uses."""
+"""Feature -> its parts, with those that they use."""
 ORDER: Final[Sequence[PartClass]] = [SmallWheel if kind is TimersPart else kind for kind in PARTS]
 KEYS: Final[Mapping[PartClass, Mapping[str, Any]]] = {
     SmallWheel: {"timer_precision_ms": TIMER_MS, "timer_roll_window_slot": 20, "recall_message_enable": True,
@@ -71,18 +71,18 @@ KEYS: Final[Mapping[PartClass, Mapping[str, Any]]] = {
                        "transaction_op_batch_interval": 500},
     PopPart: {"pop_from_retry_probability": 50}}
 NOBODY: Final = cast(Connection, None)
-"""A slave's connection: no part looks at who copies its table."""
+"""Stands for a slave's connection: no part uses the connection of a table request."""
 NO_TASK: Final = cast(RunSync, None)
-"""Tables are written in turns."""
+"""Stands for the task that writes tables: here turns write them."""
 NO_ROUTE: Final = cast(QueuesOf, None)
-"""Nobody asks for one."""
+"""Stands for routes: no part asks for one here."""
 POP_TOPIC: Final = "P"
 TIMER_TOPIC: Final = "W"
-"""Where timers go. A recall asks whether it is there."""
+"""Destination of timers. It exists as a topic, since a recall asks for it."""
 
 
 class TurnedTable(TableFile):
-    """A table's file, written in turns: what the table holds in one goes to the disk in a later one."""
+    """A table's file, written in turns: one reads the table, a later one writes it to the disk."""
 
     process: BrokerProcess
     _under_way = False
@@ -114,7 +114,7 @@ class TurnedTable(TableFile):
 
 
 class TurnedFlush:
-    """Wheel and timer log, written a step at a time, as ``TimersPart.run`` has it done in a thread."""
+    """Writes wheel and timer log a step at a time, as ``TimersPart.run`` does in a thread."""
 
     def __init__(self, process: BrokerProcess, part: TimersPart) -> None:
         self._process, self._part, self._store = process, part, part._store
@@ -150,7 +150,7 @@ class _Shared(Shared):
     process: BrokerProcess
 
     def table_file(self, table: Callable[[], Body], *, path: str = "", pause_ms: int = 0) -> TableFile:
-        if path == OPEN_TRANSACTIONS:  # else no seed lasts until a start has forgotten a decision
+        if path == OPEN_TRANSACTIONS:  # else a seed is too short for a start that lost a decision
             pause_ms = min(pause_ms, self.process.scene.plan.save_ms)
         made = TurnedTable(self.files, table, self.run_sync, path=path, pause_ms=pause_ms)
         made.process = self.process
@@ -158,7 +158,7 @@ class _Shared(Shared):
 
 
 class Features:
-    """Of one run. To be made when puts and journal are there; the role tells it what it becomes."""
+    """The parts of one run. Needs its puts and journal; the role calls ``taken`` and ``left``."""
 
     def __init__(self, process: BrokerProcess) -> None:
         self.process, self.scene = process, process.scene
@@ -178,18 +178,18 @@ class Features:
             rng=Random(f"{host.name}.{host.life}"), now_ns=lambda: host.now,
             wall_ms=lambda: self.scene.wall_ms, run_sync=NO_TASK, queues_of=NO_ROUTE, process=process), kinds)
         self.rules = Chain(rule(delay_level_is_read, DELAY), *(each for part in self.parts for each in part.rules()))
-        """What a message passes that a client sends."""
+        """The rules that a client's message passes."""
         self.handlers = self.parts.handlers()
         self._copies = {table.code: table.copy for table in self.parts.tables()} | self.parts.copies()
         self.producer = ProducerConnection(process)
         self.opened = 0
-        """How often its writes were."""
+        """How often its writes opened."""
         self._round = 0
-        """Of copies; one that began before the last change of roles is void."""
+        """Number of the role: table copies of an earlier one are ignored."""
         self._wheel = SmallWheel in wanted
 
     def begin(self) -> None:
-        """Behind everything else of a start."""
+        """Begin, as the last step of a start."""
         self.parts.tick(self.process.now)
         if self._wheel:
             TurnedFlush(self.process, self.parts[SmallWheel])
@@ -231,7 +231,7 @@ class Features:
     # --- tables, as ``broker.tablecopies`` -------------------------------------------------------------------
 
     def _copy(self, round_: int, master: str) -> None:
-        """Each table of the master, again and again."""
+        """Copy each table of the master, at each ``copy_ms``."""
         if round_ != self._round:
             return
         self.process.later(self.scene.plan.copy_ms * MS, E_COPY, lambda: self._copy(round_, master))

@@ -1,6 +1,6 @@
-"""A broker group in a world: its machines, what chance does to them, and its clients.
+"""A broker group in a simulated world: its machines, their chance faults, and its clients.
 
-It knows no controllers. A scene that has them says what they decided, and carries what brokers ask.
+It knows no controllers: a subclass reports their decisions and carries brokers' requests to them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from harness.simulation.brokers.process import BrokerProcess
     from harness.simulation.brokers.watch import BrokerWatch
 
-logging.getLogger("broker").addHandler(logging.NullHandler())  # what it says of its disks is all our own doing
+logging.getLogger("broker").addHandler(logging.NullHandler())  # its warnings about disks only repeat our faults
 
 
 E_PROBE: Final = 28
@@ -40,8 +40,7 @@ WALL_MS: Final = 1_700_000_000_000
 
 
 class Group(ABC):
-    """``controllers``: the addresses that brokers are configured with; ``name`` tells streams of several groups
-    apart."""
+    """One group. ``controllers``: addresses in the brokers' configuration; ``name``: prefix of its streams."""
 
     watch: BrokerWatch
 
@@ -64,7 +63,7 @@ class Group(ABC):
         self.copies: list[Host] = []
         """Machines that run with a copy of another machine's disk."""
         self.lost: set[int] = set()
-        """Ids for which no promise holds: their disk is gone, or they were cleaned away."""
+        """Ids whose data may be lost: their disk is gone, or they were cleaned away."""
         self.producers = [Producer(self, number) for number in range(plan.producers)]
         self.consumer = Consumer(self)
         if "delays" in plan.features:
@@ -111,7 +110,7 @@ class Group(ABC):
         """Starts the machine's broker later, unless it was started meanwhile."""
 
     def reported(self, process: BrokerProcess, problem: str) -> None:
-        """Takes what a broker tells its operator."""
+        """Count a problem that a broker reports to its operator."""
         self.counts["report"] += 1
         self.counts["second life refused"] += "not registered, and asked again" in problem
         self.counts["resigned"] += "asks for another election" in problem
@@ -121,7 +120,7 @@ class Group(ABC):
 
     def probe(self, process: BrokerProcess, address: str, command: Command, timeout_ms: int,
               then: Callable[[Command | None], None]) -> None:
-        """Carries a question of one broker to another. A broker that is down or stopped answers nothing."""
+        """Carry a probe from one broker to another. A broker that is down or paused does not answer."""
         host, other = process.host, self.host_at(address)
 
         def asked() -> None:
@@ -157,7 +156,7 @@ class Group(ABC):
         return self.host_at(address) if address else None
 
     def new_life(self) -> int:
-        """A number for a process's life. Real ones are random: no two are the same."""
+        """A unique number for a process's life; real ones are random."""
         self._lives += 1
         return self._lives
 
@@ -179,14 +178,14 @@ class Group(ABC):
         return self._luck.chance(0.5 if "power cut" in self.plan.harms else 0.0)
 
     def survivors(self) -> Callable[[int], int]:
-        """What a power cut leaves of the unsynced changes of each sector: none, all, or any part of them."""
+        """Draw which unsynced changes of each sector survive a power cut: none, all, or any part of them."""
         kind = self._luck.between(0, 3, 0)
         if kind < 2:
             return lambda size: size * kind
         return lambda size: self._luck.between(0, size, 0)
 
     def first_found(self) -> bool | None:
-        """What a loop that stood still finds first: True, its overdue timers; False, what came; None, as it was."""
+        """What a resumed loop takes first: True: overdue timers; False: arrivals; None: in their order."""
         return (None, True, False)[self._resumes.between(0, 2, 0)]
 
     def seen(self) -> bool:
@@ -197,7 +196,7 @@ class Group(ABC):
         return True
 
     def found(self, error: Exception) -> None:
-        """Keeps a violation that would be swallowed where it was found: it ends the run after this event."""
+        """Raise a violation after this event, since the code that found it would be caught now."""
         self.world.at(self.world.now, _throw, error, tie=-1)
 
     # --- the network -----------------------------------------------------------------------------------------
@@ -217,8 +216,10 @@ class Group(ABC):
     # --- an operator -----------------------------------------------------------------------------------------
 
     def _operator(self) -> None:
-        """Changes ``minInSyncReplicas`` of a running broker now and then, for good or for a while; of a master rather
-        than of others, and rather when something waits."""
+        """Change a broker's ``minInSyncReplicas`` now and then, for good or for a while.
+
+        Masters are changed more often than others, and more often while puts wait.
+        """
         if self.world.now >= self._ends:
             return
         self.after(self.plan.demand_ns, self._operator)
@@ -243,11 +244,11 @@ class Group(ABC):
         return [who, 1 + int(chance() ** 1.5 * (self.able + 1)), span_ms, int(chance() < 0.4)]
 
     def demand_again(self, host: Host, least: int) -> None:
-        """Takes back a demand that was for a while. That may come when all is healed."""
+        """Undo a temporary demand, perhaps after healing."""
         host.demand(min(least, self.able) if self.healed else least)
 
     def demand_what_can_be(self) -> None:
-        """After healing the operator demands no more members than there are."""
+        """Lower demands above the number of members, after healing."""
         for host in self.hosts if self.plan.demand_chance else ():
             if host.min_in_sync > self.able:
                 host.demand(self.able)
@@ -279,7 +280,7 @@ class Group(ABC):
 
 
 def calls(link: Link) -> Receiver:
-    """The receiver of a link: it calls what arrives."""
+    """The receiver of a link whose messages are functions: it calls them."""
     return _call
 
 

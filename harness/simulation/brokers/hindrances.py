@@ -1,7 +1,6 @@
-"""Who is accused, and what follows: silence, disks, and masters that are replaced while they live, for ``BrokerWatch``.
+"""Checks INV_B32 to INV_B35 for ``BrokerWatch``: judgements of silence and of disks, and living masters replaced.
 
-Who was silent is known here from what arrived at each machine, and whose disk was in trouble from the disk, whatever
-the replicas make of it. INV_B32 to INV_B35.
+Silence is known here from the arrivals at each machine, and trouble of a disk from the disk itself, not from replicas.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ HINDERED: Final = (
     "member judged silent", "master judged silent", "disk judged full", "disk judged stalled", "asked for a successor",
     "living master replaced", "set shrunk below the minimum", "member reached",
 )
-"""What replicas made of each other and of themselves: in each campaign."""
+"""Judgements and their effects that each campaign must meet."""
 FIRST_WAIT_NS: Final = 1_000 * MS
 WAIT_MOST_NS: Final = 60_000 * MS
 COMMITTED_NS: Final = 300 * MS
-"""A proposal may take so long."""
+"""Longest time until a proposal is committed."""
 AFTERMATH_NS: Final = 4_500 * MS
-"""A disk that is well again is believed after some tries, a second apart."""
+"""Time in which a repaired disk may still be judged bad: replicas test it some times, a second apart."""
 
 
 class Hindrances:
-    """What is known of those of one scene."""
+    """The judgements of one scene, and their checks."""
 
     def __init__(self, watch: BrokerWatch) -> None:
         self._watch, self._scene, self._counts, self._broken = watch, watch.scene, watch.counts, watch.broken
@@ -47,10 +46,10 @@ class Hindrances:
         self._master_accused: set[BrokerProcess] = set()
         self._told_disk: dict[BrokerProcess, DiskHealth] = {}
         self._asked: dict[BrokerProcess, tuple[int, int]] = {}
-        """Who asked for a successor, since its set last grew to as many members as it demands: in which epoch, and
-        until when members have time to say whom they reach; until then where nobody could follow."""
+        """Master that asked for a successor since its set last grew to its minimum -> its epoch, and until when
+        members may report whom they reach, or when it was told that no member can follow."""
         self._replaced: dict[int, tuple[int, int]] = {}
-        """By term of the controllers: when a living master was replaced last, and what has to pass until the next."""
+        """Term of the controllers -> when a living master was last replaced, and the backoff until the next time."""
 
     def ended(self, process: BrokerProcess) -> None:
         """Forget a process whose run is over."""
@@ -62,7 +61,7 @@ class Hindrances:
     # --- silence ---------------------------------------------------------------------------------------------
 
     def look(self, process: BrokerProcess) -> None:
-        """At each tick of it, when it has looked itself, and when it asks for another SyncStateSet."""
+        """Check a process's judgements, at each of its ticks and when it asks for another SyncStateSet."""
         in_sync, now = process.switch.in_sync, process.now
         silent = frozenset[int]() if in_sync is None else in_sync.silent(now)
         for member in sorted(silent - self._accused.get(process, frozenset())):
@@ -78,7 +77,7 @@ class Hindrances:
         self._disk(process)
 
     def _was_silent(self, judge: BrokerProcess, spoke_ns: int | None, who: object) -> None:
-        """INV_B32. What came in a pause that is over this very moment, and was short, may not have been read yet."""
+        """Check INV_B32. Arrivals during a short pause that ends right now may be unread."""
         self._counts["INV_B32"] += 1
         silence_ns = judge.switch.config.silence_ms * MS
         if spoke_ns is not None and judge.now - spoke_ns < silence_ns:
@@ -101,7 +100,7 @@ class Hindrances:
     # --- disks -----------------------------------------------------------------------------------------------
 
     def _disk(self, process: BrokerProcess) -> None:
-        """INV_B33: its health, as it judges it itself."""
+        """Check INV_B33: its own judgement of its disk's health."""
         health, disk = process.journal.health, process.host.disk
         if health is self._told_disk.get(process, DiskHealth.WELL):
             return
@@ -115,19 +114,19 @@ class Hindrances:
     # --- successors ------------------------------------------------------------------------------------------
 
     def asks_for_a_successor(self, process: BrokerProcess) -> None:
-        """It yields, and a controller may hear of it."""
+        """Note that a master asks for a successor."""
         self._scene.counts["asked for a successor"] += 1
         epoch, until_ns = process.member.manager.epoch, process.now + YIELD_WAIT_MS * MS
         if process not in self._asked or self._asked[process][0] != epoch:
             self._asked[process] = epoch, until_ns
 
     def told_of_a_successor(self, process: BrokerProcess, answer: Command) -> None:
-        """What a controller made of that."""
+        """Note a controller's answer to a request for a successor."""
         if answer.code != ResponseCode.SUCCESS and "yieldWait" not in answer.ext and process in self._asked:
             self._asked[process] = self._asked[process][0], process.now
 
     def asks(self, process: BrokerProcess, wanted: SyncStateSet) -> None:
-        """INV_B34: a master asks for another SyncStateSet."""
+        """Check INV_B34 when a master asks for another SyncStateSet."""
         in_sync, manager, plan = process.switch.in_sync, process.member.manager, self._scene.plan
         least = manager.gate.announced
         if in_sync is None or len(wanted.sync_state_set) >= least or len(in_sync.accepted) < least:
@@ -140,7 +139,7 @@ class Hindrances:
                 self._broken("INV_B34", "shrinks below the minimum, and nobody was asked", process, wanted, least)
 
     def decided(self, applied: Applied) -> None:
-        """INV_B35; and who asked before has to ask anew."""
+        """Check INV_B35; a master whose set grew to its minimum must ask for a successor anew."""
         outcome, command = applied.outcome, applied.command
         for _, before, after in applied.groups:
             if after.sync_state_set - before.sync_state_set:
@@ -152,7 +151,7 @@ class Hindrances:
                 self._replaces(command.term)
 
     def _leads(self, group: BrokerGroup) -> bool:
-        """Whether the master on record is one: who comes back to a group without asks for an election, too."""
+        """Whether the master on record is one indeed: a broker that returns to a group without one asks, too."""
         host = self._scene.host_of(group.master)
         return host is not None and self._watch.leads_in(host.process) == group.master_epoch
 
@@ -171,5 +170,5 @@ class Hindrances:
 
 
 def is_yield(command: Command) -> bool:
-    """Whether a master that lives asks for a successor."""
+    """Whether a living master asks for a successor with this command."""
     return "yieldEpoch" in command.ext

@@ -1,4 +1,4 @@
-"""Judges what consumers could see and in which order, queue by queue: INV_B5, INV_B18 and INV_B19."""
+"""Checks the messages that consumers could see and their order, queue by queue: INV_B5, INV_B18 and INV_B19."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class ConsumerHistory:
         self.in_doubt: set[tuple[int, int]] = set()
         """Pairs of producer and sequence whose outcome was unknown at least once."""
         self._seen: dict[tuple[bytes, int, int], bytes] = {}
-        """The message that stands for ever at each (topic, queue, queue offset)."""
+        """(topic, queue, queue offset) -> the message seen there first."""
         self._last: dict[int, int] = {}
         """The greatest sequence number seen of each producer."""
         self._next: dict[tuple[BrokerProcess, bytes, int], int] = {}
 
     def forget(self, process: BrokerProcess) -> None:
-        """Forgets the queues of a run that ended or whose log was cut."""
+        """Forget the queues of a run that ended or whose log was cut."""
         for key in [key for key in self._next if key[0] is process]:
             del self._next[key]
 
     def arrived(self, process: BrokerProcess, topic: bytes, queue: int, queue_offset: int, offset: int,
                 size: int) -> None:
-        """Takes a message that a broker shows to consumers."""
+        """Check a message that a broker shows to consumers."""
         counts = self._watch.counts
         counts["INV_B18"] += 1
         due = self._next.get((process, topic, queue))
@@ -53,7 +53,7 @@ class ConsumerHistory:
                     queue_offset, known[:20], body[:20])
 
     def _in_order(self, body: bytes) -> None:
-        """INV_B19: each producer's messages stand in order."""
+        """Check INV_B19: each producer's messages are in order."""
         producer, sequence = (int(part) for part in body.split(b".")[:2])
         self._watch.counts["INV_B19"] += 1
         last = self._last.get(producer, -1)
@@ -65,7 +65,7 @@ class ConsumerHistory:
             self._last[producer] = sequence
 
     def consumed(self, process: BrokerProcess, queue: int, record: Record) -> None:
-        """Takes a message that a consumer read from a master."""
+        """Check a message that a consumer read from a master."""
         if self.void or not self._watch.lossless:
             return
         self._watch.counts["INV_B5"] += 1

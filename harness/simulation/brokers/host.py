@@ -1,7 +1,7 @@
 """A machine: a disk that outlives its broker's runs, a clock, and the current run.
 
-A run ends by a kill, which leaves all writes; by a power cut, which leaves what was synced and, by chance, some of the
-rest; or right before any operation on files. This module does not know what a broker does.
+A run ends by a kill, which keeps all writes; by a power cut, which keeps synced writes and, by chance, some others; or
+right before any operation on files. This module does not know what a broker does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Killed(BaseException):
 
 
 class Host:
-    """``life`` counts the runs of its broker."""
+    """One machine. ``life`` counts the runs of its broker."""
 
     def __init__(self, scene: Group, number: int) -> None:
         self.scene, self.number, self.name = scene, number, f"b{number}"
@@ -41,18 +41,18 @@ class Host:
         self.process: BrokerProcess | None = None
         self.life = 0
         self.paused: list[tuple[bool, Callable[[], None]]] | None = None
-        """What came while the process stood still; True: from a timer."""
+        """Events that came while the process was paused; True: from a timer."""
         self._stopped_by: set[str] = set()
         self.stood = (0, 0)
-        """Begin and end of the last time that it stood still."""
+        """Begin and end of its last pause."""
         self.held = 0
-        """The log up to here survived the last run for certain."""
+        """End of the log that certainly survived the last run."""
         self.boots = 1
         """How often this machine was started."""
         self.unsafe = False
-        """A power cut took part of its log, and it has not caught up since."""
+        """Whether a power cut took part of its log and it has not caught up since."""
         self.ends_told = False
-        """A master told of this log where queues end of which it has no message, and no power cut came since."""
+        """Whether a master told this log the ends of its empty queues, and no power cut came since."""
         self._running = False
 
     @property
@@ -98,8 +98,10 @@ class Host:
             self._died()
 
     def demand(self, least: int, *, behind_a_beat: bool = False) -> None:
-        """Its operator wants another ``minInSyncReplicas``, of this run and of those to come; ``behind_a_beat``: right
-        when a heartbeat has left, which says something else."""
+        """Let the operator demand another ``minInSyncReplicas`` of this run and later ones.
+
+        ``behind_a_beat``: right after the next heartbeat, which still announces the former one.
+        """
         process = self.process
         if process is not None and process.opened:
             change = functools.partial(process.change_demand, least)
@@ -111,7 +113,7 @@ class Host:
             self.min_in_sync = least
 
     def _site(self, what: str) -> None:
-        """Decides before each operation on files whether the run ends there."""
+        """Decide before each operation on files whether the run ends there."""
         if not self._running:
             raise Killed
         if self.scene.site(what):
@@ -125,7 +127,7 @@ class Host:
         self.scene.restart(self, 20 + self.number * 37)
 
     def crash(self, *, power: bool, noticed: bool = True) -> None:
-        """Ends the run; ``noticed``: controllers may hear of it."""
+        """End the run; ``noticed``: controllers may hear of it."""
         process, self.process = self.process, None
         self._running = False
         if process is None:
@@ -151,7 +153,7 @@ class Host:
     # --- stopped ---------------------------------------------------------------------------------------------
 
     def pause(self, why: str = SIGSTOP) -> None:
-        """Stops the event loop until each reason is gone."""
+        """Pause the event loop until each reason is gone."""
         if self.process is not None:
             self._stopped_by.add(why)
             if self.paused is None:
@@ -159,7 +161,7 @@ class Host:
                 self.stood = self.now, self.now
 
     def resume(self, why: str = SIGSTOP) -> None:
-        """Lets the loop go on. Chance says whether it finds overdue timers or arrivals first."""
+        """Resume the event loop. Chance decides whether it finds overdue timers or arrivals first."""
         self._stopped_by.discard(why)
         if self.paused is None or self._stopped_by:
             return
@@ -174,7 +176,7 @@ class Host:
         self._stopped_by.clear()
 
     def later(self, process: BrokerProcess, delay_ns: int, kind: int, call: Callable[[], None]) -> None:
-        """In so long on its clock."""
+        """Call ``call`` in this run after so long on the host's clock."""
         due_ns = self.clock.world(self.now + delay_ns)
         self.scene.world.at(due_ns, _call, lambda: self.do(process, kind, call, timer=True))
 

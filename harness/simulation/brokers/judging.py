@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Judge:
-    """A judge of nothing; each feature overrides what concerns it."""
+    """A judge without checks; each feature overrides the methods that it needs."""
 
     topics: ClassVar[frozenset[bytes]] = frozenset()
     """Topics of its records: waiting ones, and those that clients are to see."""
@@ -26,11 +26,11 @@ class Judge:
 
     @property
     def complete(self) -> bool:
-        """Nothing was lost that may be. A master whose log begins late never had what waits in front of that."""
+        """Whether no allowed loss happened. A master whose log begins late lacks messages that waited before that."""
         return self._watch.lossless and not self._partial
 
     def leads(self, process: BrokerProcess) -> None:
-        """A run became master, and its parts know."""
+        """Note that a run became master and its parts know it."""
         if process.journal.begin > 0:
             self._partial = True
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from harness.simulation.brokers.scene import BrokerScene
 
 TOLD_OF: Final = frozenset({"notify late"})
-"""Faults of messages, which no moment brings."""
+"""Faults of single messages, which ``_act`` does not draw."""
 
 
 class Nemesis:
-    """Brings faults to one scene, until ``ends_ns``."""
+    """Applies faults to one scene until ``ends_ns``."""
 
     def __init__(self, scene: BrokerScene, draws: Stream, ends_ns: int) -> None:
         self._scene, self._draws, self._ends = scene, draws, ends_ns
@@ -66,15 +66,17 @@ class Nemesis:
             self._scene.restart(host, span_ms)
 
     def _do_power_cut(self, host: Host, span_ms: int, number: int) -> None:
-        """Cuts the power of this machine, or of all."""
+        """Cut the power of this machine, or of all."""
         for each in self._scene.hosts if number % 4 == 0 else [host]:
             if each.process is not None:
                 each.crash(power=True)
                 self._scene.restart(each, span_ms if each is host else 10 + number)
 
     def _do_blink(self, host: Host, span_ms: int, number: int) -> None:
-        """Its machine loses power and is back at once: controllers go on with it as they knew it. What it sent before
-        is on machines that it does not hear from for a while, or has written anything since."""
+        """Cut a machine's power and start it at once, so that controllers do not notice.
+
+        It is cut off for a while from another broker, which may hold bytes that this one lost.
+        """
         if host.process is None:
             return
         self._counts["blink"] += 1
@@ -85,8 +87,10 @@ class Nemesis:
         self._cut(other.name, host.name, span_ms)
 
     def _do_pause(self, host: Host, span_ms: int, number: int) -> None:
-        """Stops its loop: timers are late, and what is sent to it waits in its machine. Some masters stop right when
-        they have put something, for longer than their lease, and answer as they go on."""
+        """Pause the event loop: timers are late, and messages wait.
+
+        Some masters pause right after a put, for longer than their lease, and answer when they resume.
+        """
         plan, group = self._scene.plan, self._scene.group()
         behind = plan.lease_ms > 0 and not plan.features and number % 3 == 0
         if behind and group is not None:
@@ -111,7 +115,7 @@ class Nemesis:
         self._do_failover(host, span_ms, number)
 
     def _do_alone(self, host: Host, span_ms: int, number: int) -> None:
-        """Kills all others; the operator has this one go on alone for a while."""
+        """Kill all others; the operator lets this one go on alone for a while."""
         self._counts["alone"] += 1
         for other in self._scene.hosts:
             if other is not host:
@@ -129,14 +133,14 @@ class Nemesis:
         self._harm_disk("slow disk", host, span_ms, number, slow)
 
     def _do_stalled_disk(self, host: Host, span_ms: int, number: int) -> None:
-        """Syncs do not end for a while."""
+        """Let no sync end for a while."""
         def stall(each: Host) -> None:
             each.disk.stalled = True
 
         self._harm_disk("stalled disk", host, span_ms, number, stall)
 
     def _do_hanging_disk(self, host: Host, span_ms: int, number: int) -> None:
-        """No operation on files returns for a while: a broker that writes stands still."""
+        """Let no operation on files return for a while: a broker that writes is paused."""
         def hang(each: Host) -> None:
             each.disk.stalled = each.disk.hangs = True
 
@@ -149,7 +153,7 @@ class Nemesis:
         self._harm_disk("full disk", host, span_ms, number, fill)
 
     def _harm_disk(self, what: str, host: Host, span_ms: int, number: int, harm: Callable[[Host], None]) -> None:
-        """Harms the disk of this machine, or of all, as if they shared one."""
+        """Harm the disk of this machine, or of all, as if they shared one."""
         shared = number % 5 == 0
         self._counts[what] += 1
         self._counts["shared disk"] += shared
@@ -172,13 +176,13 @@ class Nemesis:
         return [controller.name for controller in self._scene.controllers]
 
     def _do_cut(self, host: Host, span_ms: int, number: int) -> None:
-        """Cuts it off from another broker, both ways."""
+        """Cut it off from another broker, both ways."""
         other = self._scene.hosts[number % len(self._scene.hosts)]
         self._cut(host.name, other.name, span_ms)
         self._cut(other.name, host.name, span_ms)
 
     def _do_one_way(self, host: Host, span_ms: int, number: int) -> None:
-        """Cuts one way between it and another broker or a controller."""
+        """Cut one way between it and another broker or a controller."""
         self._counts["one way"] += 1
         others = [other.name for other in self._scene.hosts] if number % 2 else self._controllers()
         other = others[number // 2 % len(others)]
@@ -186,14 +190,14 @@ class Nemesis:
         self._cut(*pair, span_ms)
 
     def _do_severed(self, host: Host, span_ms: int, number: int) -> None:
-        """Cuts it off from all controllers; brokers and clients still hear it."""
+        """Cut it off from all controllers; brokers and clients still hear it."""
         self._counts["severed"] += 1
         for name in self._controllers():
             self._cut(host.name, name, span_ms)
             self._cut(name, host.name, span_ms)
 
     def _do_lonely(self, host: Host, span_ms: int, number: int) -> None:
-        """Cuts it off from all other brokers, one way or both; controllers and clients still hear it."""
+        """Cut it off from all other brokers, one way or both; controllers and clients still hear it."""
         self._counts["lonely"] += 1
         for name in self._others(host):
             if number % 4 != 1:
@@ -202,19 +206,19 @@ class Nemesis:
                 self._cut(name, host.name, span_ms)
 
     def _do_deaf(self, host: Host, span_ms: int, number: int) -> None:
-        """Lets it hear no server, while all hear it."""
+        """Let it hear no server, while all hear it."""
         self._counts["deaf"] += 1
         for name in (*self._others(host), *self._controllers()):
             self._cut(name, host.name, span_ms)
 
     def _do_mute(self, host: Host, span_ms: int, number: int) -> None:
-        """Lets no server hear it, while it hears all."""
+        """Let no server hear it, while it hears all."""
         self._counts["mute"] += 1
         for name in (*self._others(host), *self._controllers()):
             self._cut(host.name, name, span_ms)
 
     def _do_reset(self, host: Host, span_ms: int, number: int) -> None:
-        """Breaks a connection to a controller or between brokers."""
+        """Break a connection to a controller or between brokers."""
         process = host.process
         if process is None or host.paused is not None:
             return
@@ -228,14 +232,14 @@ class Nemesis:
             end = process.switch.following.end_
             host.do(process, E_TOLD, end.lost)
 
-    # --- controllers, and who speaks in their name -------------------------------------------------------------
+    # --- controllers, and forged notifications -----------------------------------------------------------------
 
     def _do_failover(self, host: Host, span_ms: int, number: int) -> None:
         self._counts["failover"] += 1
         self._scene.fail_over()
 
     def _do_controller_pause(self, host: Host, span_ms: int, number: int) -> None:
-        """Stops a controller; another one soon follows the active one."""
+        """Pause a controller; if it is the active one, another soon takes over."""
         controller = self._scene.controllers[number % len(self._scene.controllers)]
         if controller.paused is not None:
             return
@@ -248,7 +252,7 @@ class Nemesis:
                 self._scene.fail_over() if controller is self._scene.leader else None))
 
     def _do_designate(self, host: Host, span_ms: int, number: int) -> None:
-        """Has an operator ask for another master."""
+        """Let an operator designate another master."""
         group, leader = self._scene.group(), self._scene.leader
         if group is None or leader is None or not group.replicas:
             return
@@ -261,7 +265,7 @@ class Nemesis:
                 CLUSTER, GROUP, ids[number % len(ids)], True)), _ignore)
 
     def _do_forged(self, host: Host, span_ms: int, number: int) -> None:
-        """Tells a broker of a master in an epoch that no controller gave."""
+        """Notify a broker of a master in an epoch that no controller gave."""
         process, other = host.process, self._scene.hosts[number % len(self._scene.hosts)]
         if process is None or process.member.manager.role is None:
             return
@@ -273,4 +277,4 @@ class Nemesis:
 
 
 def _ignore(answer: Command) -> None:
-    """The operator does nothing about it."""
+    """Ignore the answer to an operator's request."""

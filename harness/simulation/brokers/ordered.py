@@ -1,7 +1,7 @@
-"""What must hold of messages that are popped in order: INV_B46, INV_B47 and INV_B50, for ``popped``.
+"""Checks ordered POPs for ``popped``: INV_B46, INV_B47 and INV_B50.
 
-Of each queue it knows what was given, until when, and what somebody tried to acknowledge: from answers as they leave a
-broker, and requests. Nothing is known of what a broker keeps of it.
+It knows from answers and requests which messages of each queue were given, until when, and for which an acknowledgement
+was requested. It does not read the broker's own state.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class _Out:
 @attrs.define(eq=False)
 class _Queue:
     out: dict[int, _Out] = attrs.field(factory=dict)
-    """By offset, the last time that it was given."""
+    """Offset -> its last delivery."""
     asked: set[int] = attrs.field(factory=set)
-    """Offsets that somebody has tried to acknowledge."""
+    """Offsets whose acknowledgement was requested."""
     acked: set[int] = attrs.field(factory=set)
-    """And was told so, within their time."""
+    """Offsets whose acknowledgement was answered within their time."""
     through: int = 0
-    """Up to there somebody has tried to acknowledge all."""
+    """The first offset whose acknowledgement was not requested."""
 
 
 class InOrder:
-    """Of one scene. ``broken`` takes an invariant, words and facts."""
+    """Checks the ordered POPs of one scene. ``broken`` takes an invariant, words and facts."""
 
     def __init__(self, broken: Broken) -> None:
         self._broken = broken
@@ -48,10 +48,10 @@ class InOrder:
 
     def given(self, queue: int, offsets: Sequence[int], pop_time_ms: int, until_ms: int, attempt_id: str,
               now_ms: int, epoch: int) -> bool:
-        """They leave a broker; True: another master had given something that blocked this queue until now."""
+        """Check messages as they leave a broker. True: a delivery of another master blocked this queue until now."""
         known, before = self._queues[queue], False
         for offset in [each for each, out in known.out.items() if out.attempt_id == attempt_id]:
-            del known.out[offset]  # who asks again as who it was did not get that
+            del known.out[offset]  # the same attempt asks again: its answer was lost
         first = self._through(known)
         if offsets[0] > first:
             self._broken("INV_B47", "given in front of what nobody acknowledged", queue, offsets, first,
@@ -70,11 +70,11 @@ class InOrder:
         return before
 
     def asks(self, queue: int, offset: int) -> None:
-        """Somebody tries to acknowledge it: whoever blocks on its account need not any more."""
+        """Note that an acknowledgement was requested: from now on the message need not block."""
         self._queues[queue].asked.add(offset)
 
     def acknowledged(self, queue: int, offset: int, pop_time_ms: int, now_ms: int) -> bool:
-        """The answer says so, and leaves now; False: it is late, and says nothing."""
+        """Note an acknowledgement that is answered now; False: it is too late to count."""
         known = self._queues[queue]
         out = known.out.get(offset)
         if out is None or out.pop_time_ms != pop_time_ms or out.until_ms < now_ms:
@@ -83,13 +83,13 @@ class InOrder:
         return True
 
     def moves(self, queue: int, offset: int, until_ms: int) -> None:
-        """Somebody asks for another time: from now on either may count."""
+        """Note a request for another invisible time: from now on either end may be in force."""
         out = self._queues[queue].out.get(offset)
         if out is not None:
             out.until_ms = min(out.until_ms, until_ms)
 
     def through(self, queue: int) -> int:
-        """How far the group may be."""
+        """The highest offset that the group may have."""
         return self._through(self._queues[queue])
 
     @staticmethod

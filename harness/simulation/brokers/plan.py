@@ -1,6 +1,6 @@
-"""What one seed is about: the group's mode, its brokers, the load, and the faults.
+"""Draws the conditions of one seed: the group's mode, its brokers, the load, and the faults.
 
-The boring values are three calm brokers that acknowledge what all in sync hold.
+The boring plan is three brokers without faults, which acknowledge writes that all members in sync hold.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ HARMS: Final = (
     "blink", "forged", "lonely", "deaf", "mute", "controller pause", "slow disk", "stalled disk", "hanging disk",
     "full disk",
 )
-"""What happens at moments; ``severed``: from controllers; ``both``: a kill and a failover at once; ``blink``: a power
-cut that no controller notices, while another broker does not hear this one; ``forged``: somebody tells of a role that
-no controller gave; ``lonely``: from all other brokers; ``deaf`` and ``mute``: one way, between it and all servers.
-Where operators change what is demanded, ``alone``, too: all others die, and the operator has this one go on without
-them."""
+"""Faults at moments.
+
+``severed``: cut off from controllers; ``both``: a kill and a failover at once; ``blink``: a power cut that no
+controller notices, while another broker does not hear this one; ``forged``: a notification of a role that no controller
+gave; ``lonely``: cut off from all other brokers; ``deaf`` and ``mute``: one way, from or to all servers. With demands
+also ``alone``: all other brokers die, and the operator lets this one go on alone."""
 SILENCE_MS: Final = 500
-"""A peer that repeats itself is silent after so long."""
+"""A peer that sends repeated messages counts as silent after so long."""
 YIELD_WAIT_MS: Final = 250
-"""How long members may take to say that they reach each other."""
+"""How long a yielding master waits for members to report whom they reach."""
 FEATURES: Final = ("delays", "timers", "transactions", "pops")
-"""What parts of a broker do with messages, which a seed may have; each is a profile, too, that always has it."""
+"""Features of brokers that a seed may have; each is also a profile that always has it."""
 PROFILES: Final = (
     "swarm", "calm", "kills", "power", "network", "roles", "weak", "demands", "silence", "disks", *FEATURES)
-"""``demands``: an operator changes ``minInSyncReplicas`` of running brokers again and again. ``silence``: nobody dies,
-and processes stand still or are not heard. ``disks``: they are slow, stall, hang or are full."""
+"""``demands``: an operator often changes ``minInSyncReplicas`` of running brokers. ``silence``: no process dies, but
+processes pause or are cut off. ``disks``: disks are slow, stall, hang or are full."""
 DELAYS_MS: Final = (1_000, 2_000, 3_000)
 """Delays of the levels, from the first."""
 TIMER_MS: Final = 100
@@ -56,7 +57,7 @@ _OF: Final = {
 
 @attrs.define(kw_only=True)
 class BrokerPlan:
-    """The conditions that one seed gives."""
+    """The conditions of one seed."""
 
     brokers: int = 3
     learners: int = 0
@@ -91,14 +92,14 @@ class BrokerPlan:
     site_chance: float = 0.0
     """Chance of a crash right before an operation on files."""
     sync_ms: int = 0
-    """Up to how long a sync takes longer than usual."""
+    """Largest extra duration of a sync."""
     busy: float = 0.0
     """Chance that a turn comes late."""
     young_hold_ms: int = 0
     shows_all: bool = False
     """A new master shows all that it has, as a Java master does."""
     java_controllers: bool = False
-    """Controllers know no fields of ours: neither leases nor logs in doubt."""
+    """Controllers do not know our fields: neither leases nor logs in doubt."""
     controllers_by_name: bool = False
     """Controllers speak from other addresses than those configured."""
     lost_notifications: float = 0.0
@@ -111,21 +112,21 @@ class BrokerPlan:
     slave_timeout_ms: int = 700
     disk_stall_ms: int = 600
     beat_interval_ms: int = 100
-    """Between repeated messages of replication; 0: brokers do not repeat them."""
+    """Interval of repeated replication messages; 0: brokers do not repeat them."""
     features: tuple[str, ...] = ()
-    """Without any, brokers have no parts."""
+    """Features in this seed; without any, brokers have no parts."""
     feature_ns: int = 60 * MS
-    """Between two acts of clients for each feature."""
+    """Interval of clients' acts, for each feature."""
     save_ms: int = 1_000
-    """Between two writes of a part's position."""
+    """Interval at which a part's position is written."""
     checks_max: int = 1_000
     """``transactionCheckMax``."""
     reset_chance: float = 0.0
     """Chance that an operator resets a popping group, in each ``feature_ns``."""
     copy_ms: int = 800
-    """Between two copies that a slave makes of its master's tables."""
+    """Interval at which a slave copies its master's tables."""
     rates_ppm: tuple[int, ...] = ()
-    """How clocks of machines run, one after the other; empty: all are true."""
+    """Rates of the machines' clocks, in turn; empty: all are true."""
 
     def ha(self) -> HaConfig:
         return HaConfig(
@@ -157,7 +158,7 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
     plan.lease_ms = 900 if stream.chance(0.4) else 0
     plan.wait_master_lease = stream.chance(0.5)
     if plan.lease_ms and stream.chance(0.4):
-        plan.all_ack, plan.wait_master_lease = False, True  # where a lease is all that there is
+        plan.all_ack, plan.wait_master_lease = False, True  # only the lease protects acknowledged writes
     plan.unclean = stream.chance(0.04)
     plan.timeout_ms = stream.pick((1_200, 1_500, 3_000), 1_500)
     plan.poll_ms = stream.pick((400, 700, 2_000), 700)
@@ -198,14 +199,14 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
 
 
 def draw_clocks(plan: BrokerPlan, stream: Stream, apart_ppm: tuple[int, int]) -> None:
-    """Draws how the clocks of machines run: in half of the seeds with leases true, else in part as slowly or as fast
-    as this."""
+    """Draw the rates of machines' clocks: true ones in half of the seeds with leases, else also those in ``apart_ppm``.
+    """
     if plan.lease_ms and stream.chance(0.5):
         plan.rates_ppm = tuple(stream.pick((*apart_ppm, MILLION), MILLION) for _ in range(plan.brokers))
 
 
 def draw_features(plan: BrokerPlan, stream: Stream, profile: str) -> None:
-    """Draws the parts, mostly none: they cost time, and no property of replication needs them."""
+    """Draw the features, mostly none: they cost time, and no property of replication needs them."""
     drawn = tuple(feature for feature in FEATURES[:3] if stream.chance(0.2))
     plan.feature_ns = MS * stream.pick((20, 60, 200), 60)
     plan.save_ms = stream.pick((100, 1_000, 10_000), 1_000)
@@ -219,14 +220,14 @@ def draw_features(plan: BrokerPlan, stream: Stream, profile: str) -> None:
     elif profile in ("swarm", "weak"):
         plan.features = drawn
     if {"transactions", "pops"} & {*plan.features}:
-        plan.flow_bytes = 0  # what is put back is much: slaves that never keep up would be nothing's fault
+        plan.flow_bytes = 0  # so many messages are put back that throttled slaves might never keep up
 
 
 def draw_demands(plan: BrokerPlan, stream: Stream, *, always: bool, never: bool) -> None:
-    """Draws whether an operator changes the demands of running brokers."""
+    """Draw whether an operator changes the demands of running brokers."""
     chance = stream.pick((0.0, 0.0, 0.02, 0.1), 0.0)
     plan.demand_chance = 0.0 if never else max(chance, 0.05) if always else chance
-    if plan.demand_chance:  # a put waits for longer than a minimum takes to be lowered
+    if plan.demand_chance:  # puts should outlast the lowering of a minimum
         plan.slave_timeout_ms = stream.pick((700, 5_000, 5_000), 700)
 
 

@@ -1,7 +1,7 @@
-"""What must become of messages that are popped: INV_B38 and INV_B45 to INV_B52, for ``BrokerWatch``.
+"""Checks popped messages for ``BrokerWatch``: INV_B38 and INV_B45 to INV_B52.
 
-What was given is known from answers as they leave a broker, and for how long from checkpoints as they are put and
-seen; what was acknowledged from answers, what came back from puts into retry topics. What brokers keep is not asked.
+Deliveries and acknowledgements are known from answers as they leave a broker, invisible times from checkpoints as they
+are put and seen, and returned messages from puts into retry topics. Brokers' own state is not read.
 """
 
 from __future__ import annotations
@@ -39,68 +39,68 @@ if TYPE_CHECKING:
 TOPIC: Final = POP_TOPIC
 PLAIN: Final = ("one", "two")
 GROUPS: Final = (*PLAIN, FIFO)
-"""Those that pop, the last in order."""
+"""The groups that pop; the last one pops in order."""
 POPPED: Final = (
     "message to be popped acknowledged", "popped", "popped again", "acknowledged in time", "acknowledged late",
     "put back", "put back again", "put back by a later master", "group reset")
-"""What becomes of them: in each campaign."""
+"""Outcomes of popped messages that each campaign must meet."""
 BACK_MS: Final = 7_000
-"""Behind the end of its time a message is back, where nothing fails."""
+"""If nothing fails, a message is back so long after the end of its invisible time."""
 _RETRY: Final = {pop_retry_topic(TOPIC, group, v2=v2).encode(): group for group in PLAIN for v2 in (False, True)}
 _REVIVE: Final = revive_topic(CLUSTER)
 _WHEEL: Final = TIMER.encode()
 Place = tuple[str, str, int, int]
-"""Group, the topic that a record stands in, queue and offset."""
+"""(group, topic of the record, queue, offset)."""
 
 
 @attrs.define(eq=False)
 class PoppedMessage:
-    """One that was sent, and what is known of it."""
+    """A message that was sent, and its known state."""
 
     number: int
     queue: int
     body: bytes
     status: PutStatus | None = None
-    """Of its put. None: nobody knows."""
+    """Outcome of its put; None: unknown."""
     offset: int = -1
-    """In its queue, once anybody has seen it."""
+    """Its queue offset, once it was seen."""
     asked: set[str] = attrs.field(factory=set)
-    """Groups of which somebody has tried to acknowledge it."""
+    """Groups that requested its acknowledgement."""
 
 
 class _Back(enum.Enum):
     NOT = enum.auto()
     UNKNOWN = enum.auto()
-    """It was put, and nobody knows what became of that."""
+    """It was put; the outcome is unknown."""
     STORED = enum.auto()
 
 
 @attrs.define(eq=False)
 class Delivery:
-    """A record in a checkpoint: a consumer has it until its time is over."""
+    """A record in a checkpoint: a consumer holds it until its invisible time is over."""
 
     message: PoppedMessage
     place: Place
     pop_time_ms: int
     visible_ms: int
-    """When its time is over."""
+    """End of its invisible time."""
     epoch: int
-    """The latest as it was made."""
+    """The latest master epoch when it was made."""
     stored: bool = False
-    """The checkpoint is acknowledged, or somebody has seen it."""
+    """The checkpoint was acknowledged or seen."""
     given: bool = False
     acked: bool = False
-    """Within its time, and answered so."""
+    """Its acknowledgement was answered within its time."""
     forgiven: bool = False
-    """Its group was sent back since."""
+    """Its group was reset since."""
     back: _Back = _Back.NOT
     by: tuple[BrokerProcess, int] | None = None
-    """Who put it back: a run, and the opening of its writes."""
+    """The run that put it back, and the opening of its writes."""
 
 
 @attrs.frozen
 class Given:
-    """What a client knows of a message that it was given."""
+    """A delivered message, as its client knows it."""
 
     group: str
     topic: str
@@ -110,7 +110,7 @@ class Given:
 
 
 class Pops(Judge):
-    """What becomes of those of one scene."""
+    """Checks the popped messages of one scene."""
 
     topics = frozenset({TOPIC.encode(), _REVIVE.encode(), _WHEEL, *_RETRY})
 
@@ -118,36 +118,36 @@ class Pops(Judge):
         super().__init__(watch)
         self.sent: list[PoppedMessage] = []
         self.ends: dict[int, int] = {}
-        """Of the queues, as anybody has seen them."""
+        """Queue -> its end, as seen so far."""
         self._at: dict[tuple[str, int, int], PoppedMessage] = {}
-        """By topic, queue and offset."""
+        """(topic, queue, offset) -> the message seen there."""
         self._deliveries: dict[tuple[Place, int, int, int], Delivery] = {}
-        """By place, pop time, revive queue and where the checkpoint begins: many POPs of one millisecond may take the
-        same place, where the group was reset in between, or one was refused. Each has a checkpoint of its own."""
+        """(place, pop time, revive queue, start of the checkpoint) -> the delivery. Several POPs of one millisecond may
+        take the same place, after a reset or a refusal; each has its own checkpoint."""
         self._of_place: defaultdict[Place, list[Delivery]] = defaultdict(list)
         self._of_message: defaultdict[tuple[str, int], list[Delivery]] = defaultdict(list)
-        """By group and number."""
+        """(group, number of a message) -> its deliveries."""
         self._covered: defaultdict[tuple[str, str, int], int] = defaultdict(int)
-        """Up to there all is in checkpoints, or was skipped by a reset."""
+        """(group, topic, queue) -> offset up to which all is in checkpoints or was skipped by a reset."""
         self._skipped: defaultdict[tuple[str, int], int] = defaultdict(int)
-        """By group and queue: somebody may have sent the group there."""
+        """(group, queue) -> the highest offset to which a reset may have sent the group."""
         self._master: BrokerProcess | None = None
-        """Who gave something in order last."""
+        """The run that last gave messages in order."""
         self._muddled: set[tuple[str, int]] = set()
-        """Nobody knows when a reset comes into force."""
+        """(group, queue) with a reset, which takes effect at an unknown time."""
         self.in_order = InOrder(self._is_broken)
         self._calm_ms: int | None = None
-        """Since when nothing fails, and a master gives messages."""
+        """Time since which nothing fails and a master gives messages."""
 
     def _is_broken(self, name: str, words: str, *facts: object) -> None:
-        """In order, where nothing was lost that may be."""
+        """Report a violation of the ordered group, unless an allowed loss happened."""
         if self.complete and self._master is not None:
             self._broken(name, words, self._master, *facts)
 
     # --- checkpoints, and what is put back -------------------------------------------------------------------
 
     def puts(self, process: BrokerProcess, messages: Sequence[Message]) -> None:
-        """Right before somebody puts checkpoints, or messages that come back."""
+        """Note checkpoints and check returning messages, right before they are put."""
         for message in messages:
             group = _RETRY.get(message.topic)
             if group is not None:
@@ -157,7 +157,7 @@ class Pops(Judge):
                     self._made(place, *found)
 
     def _made(self, place: Place, checkpoint: CheckPoint, revive_queue: int) -> Delivery | None:
-        """None: nobody has seen that record, so it is of a log that was lost."""
+        """The delivery of a checkpoint's record; None: the record was never seen, so its log was lost."""
         key = place, checkpoint.pop_time_ms, revive_queue, checkpoint.start_offset
         known = self._deliveries.get(key)
         if known is not None:
@@ -173,7 +173,7 @@ class Pops(Judge):
         return made
 
     def answered(self, process: BrokerProcess, messages: Sequence[Message], result: PutResult) -> None:
-        """What became of that, as its master knows."""
+        """Note the outcome of puts of checkpoints and returning messages."""
         ok, unknown = result.status is PutStatus.PUT_OK, bool(result.puts)
         for message in messages:
             group = _RETRY.get(message.topic)
@@ -191,8 +191,10 @@ class Pops(Judge):
                 made.stored = True
 
     def _puts_back(self, process: BrokerProcess, group: str, message: Message) -> None:
-        """INV_B46, INV_B51, INV_B52: a message is about to come to a group once more. Not so where another leads by
-        now: nobody will see that put, and who makes it has not heard what the other one did."""
+        """Check INV_B46, INV_B51 and INV_B52 right before a message is put into a retry topic.
+
+        Puts of a deposed master are not checked: they will not be visible, and it does not know its successor's acts.
+        """
         self._scene.counts["put back"] += 1
         if self._was_replaced(process):
             return
@@ -211,8 +213,10 @@ class Pops(Judge):
             self._is_put_back(process, over)
 
     def _is_put_back(self, process: BrokerProcess, over: Sequence[Delivery]) -> None:
-        """One of these is. Nobody says which: some never will be, as what they know of acknowledgements was not told.
-        So it is the oldest of those that are in time, if any is."""
+        """Mark one of these deliveries as put back. The record does not say which.
+
+        Some are never put back, if their acknowledgements were not answered. So take the oldest one that is in time.
+        """
         counts = self._scene.counts
         fresh = [each for each in over if each.back is _Back.NOT]
         chosen = min(fresh or over, key=lambda each: (
@@ -229,7 +233,7 @@ class Pops(Judge):
         chosen.back, chosen.by = _Back.UNKNOWN, self._who(process)
 
     def _over_ms(self, one: Delivery) -> int:
-        """For so long its time is over, and nothing has failed."""
+        """How long its invisible time is over while nothing failed."""
         now_ms = self._scene.wall_ms
         return now_ms - max(one.visible_ms, now_ms if self._calm_ms is None else self._calm_ms)
 
@@ -245,7 +249,7 @@ class Pops(Judge):
     # --- what consumers would see ----------------------------------------------------------------------------
 
     def arrived(self, process: BrokerProcess, queue_offset: int, outline: Outline) -> None:
-        """The first time that it is seen counts."""
+        """Note a record when it is first seen."""
         if not self._is_new(queue_offset, outline):
             return
         message, topic, queue = process.journal.log.record(outline[0], outline[1]).message, outline[6], outline[2]
@@ -260,7 +264,7 @@ class Pops(Judge):
             self._is_stored(*found)
 
     def gave(self, process: BrokerProcess, group: str, attempt_id: str, answer: Command) -> Iterator[Given]:
-        """INV_B38, INV_B46, INV_B49, INV_B52: right as an answer leaves a broker. What a client makes of it."""
+        """Check INV_B38, INV_B46, INV_B49 and INV_B52 as an answer leaves a broker; yields its messages."""
         if answer.code in (ResponseCode.SUCCESS, ResponseCode.POLLING_TIMEOUT) and self._calm_ms is None and (
                 self._scene.healed or not self._scene.plan.harms):
             self._calm_ms = self._scene.wall_ms
@@ -318,7 +322,7 @@ class Pops(Judge):
     # --- what clients ask ------------------------------------------------------------------------------------
 
     def asks(self, given: Iterable[Given]) -> None:
-        """Somebody wants to be done with these."""
+        """Note that acknowledgements of these were requested."""
         for each in given:
             message = self._at.get((each.topic, each.queue, each.offset))
             if message is not None:
@@ -327,12 +331,12 @@ class Pops(Judge):
                 self.in_order.asks(each.queue, each.offset)
 
     def moves(self, given: Given, invisible_ms: int) -> None:
-        """Somebody wants this one at another time."""
+        """Note a request for another invisible time."""
         if given.group == FIFO:
             self.in_order.moves(given.queue, given.offset, self._scene.wall_ms + invisible_ms)
 
     def acknowledged(self, process: BrokerProcess, given: Iterable[Given]) -> None:
-        """INV_B46: the answer says so, and leaves now. What comes late says nothing."""
+        """Note acknowledgements that are answered now, for INV_B46. Late ones do not count."""
         for each in given:
             made = self._deliveries.get((
                 (each.group, each.topic, each.queue, each.offset), each.receipt.pop_time_ms, each.receipt.revive_qid,
@@ -347,7 +351,7 @@ class Pops(Judge):
                 made.acked = True
 
     def resets(self, group: str, queue: int, offset: int) -> None:
-        """Somebody asks for it. From now on what is given already may be given again."""
+        """Note that a reset was requested: from now on messages may be given again."""
         self._skipped[group, queue] = max(self._skipped[group, queue], offset)
         for (name, topic, number, at), those in self._of_place.items():
             if (name, topic, number) == (group, TOPIC, queue) and at >= offset:
@@ -356,12 +360,12 @@ class Pops(Judge):
         self._muddled.add((group, queue))
 
     def was_reset(self, group: str, queue: int, offset: int, answer: Command) -> None:
-        """The answer leaves the broker: it is in force."""
+        """Count a reset that is answered as done."""
         if answer.code == ResponseCode.SUCCESS:
             self._scene.counts["group reset"] += 1
 
     def look(self, process: BrokerProcess) -> None:
-        """INV_B50: how far the groups are, where consumers ask."""
+        """Check INV_B50 on a master that gets a request."""
         assert process.features is not None
         if not self.complete or not process.features.standing.role.leads or not process.puts.serving:
             return
@@ -392,17 +396,17 @@ class Pops(Judge):
     # --- the end ---------------------------------------------------------------------------------------------
 
     def _left(self) -> list[tuple[str, PoppedMessage]]:
-        """What a group never got, or never could acknowledge."""
+        """Messages that a group never got, or never could acknowledge."""
         return [(group, sent) for sent in self.sent if sent.offset >= 0 or sent.status is PutStatus.PUT_OK
                 for group in GROUPS
                 if group not in sent.asked and not 0 <= sent.offset < self._skipped[group, sent.queue]]
 
     def waits(self, process: BrokerProcess) -> bool:
-        """Consumers are there that take and acknowledge all."""
+        """Whether messages are left, which consumers take and acknowledge after healing."""
         return self.complete and bool(self._left())
 
     def settled(self, process: BrokerProcess) -> None:
-        """INV_B45: nothing fails any more, and all had its time."""
+        """Check INV_B45 for all messages after healing."""
         left = self._left()
         if self.complete and self.sent:
             self._counts["INV_B45"] += 1
@@ -416,8 +420,7 @@ def _number(message: Message) -> int:
 
 
 def _checkpoint(message: Message) -> tuple[CheckPoint, int] | None:
-    """With its revive queue; as a POP makes it, or who changes a time, or puts it off: not as timers carry it on and
-    deliver it."""
+    """A checkpoint and its revive queue, as a POP or a change of time puts it; None for timers' later copies."""
     values = decode_properties(message.properties)
     topic, revive_queue = message.topic.decode(errors="replace"), message.queue_id
     if message.topic == _WHEEL:

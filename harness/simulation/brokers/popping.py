@@ -1,7 +1,7 @@
-"""Consumers that pop: they take messages for a time, acknowledge them, want another time, are late, or die.
+"""Consumers that pop messages, and then acknowledge them, change their invisible time, are late, or die.
 
-An act is one POP with what is to become of each message that it brings. When all is healed, consumers that never fail
-take what is left. What they were given, and what of it they acknowledged, ``popped`` judges.
+One act is a POP with the fate of each message that it brings. After healing, consumers that never fail take all
+messages that are left. ``popped`` checks the deliveries and acknowledgements.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
     from harness.simulation.brokers.process import BrokerProcess
 
 FINISH_NS: Final = 200 * MS
-"""Between two POPs of those who take what is left."""
+"""Interval of POPs after healing."""
 FINISH_INVISIBLE_MS: Final = 3_000
 VEIL_NS: Final = 100 * MS
 VEIL_TURNS: Final = 10
-"""Until nobody waits for an answer any more."""
+"""Retries of a POP that waits behind a veil, until its client has given up."""
 ACK, TOGETHER, CHANGE, NOTHING = range(4)
-"""What becomes of a message: an acknowledgement of its own, one with others of the same answer, another time, or
-nothing, as if its consumer had died."""
+"""Fate of a message: its own acknowledgement, one with others of the same answer, another invisible time, or nothing,
+as if its consumer had died."""
 
 
 class Asker:
-    """A connection that one request comes by, at one run of a broker. ``told`` hears of the answer as it leaves."""
+    """The connection of one request to one run of a broker. ``told`` gets the answer as it leaves."""
 
     peer = "10.0.1.2:1"
     congested = closed = False
@@ -70,7 +70,7 @@ class PopClient(FeatureClient):
         super().__init__(scene, acts)
         self._attempts = 0
         self._lost: str | None = None
-        """The attempt in order whose answer did not come."""
+        """The ordered attempt whose answer did not come."""
         scene.after(FINISH_NS, self._finish)
 
     def _an_act(self, chance: Chance) -> list[Value] | None:
@@ -103,7 +103,7 @@ class PopClient(FeatureClient):
         self._pop(GROUPS[group % len(GROUPS)], queue_id, count, invisible_ms, fates)
 
     def _finish(self) -> None:
-        """When nothing fails any more: everything, and it is acknowledged at once."""
+        """After healing: pop all messages and acknowledge them at once."""
         scene = self._scene
         scene.after(FINISH_NS, self._finish)
         if scene.healed:
@@ -114,7 +114,7 @@ class PopClient(FeatureClient):
 
     def _request(self, command: Command, left: Callable[[BrokerProcess, Command], None],
                  came: Callable[[Command | None], None]) -> None:
-        """``left`` hears of the answer at the broker, ``came`` at the client, of None if none comes in time."""
+        """Send a request. ``left`` gets the answer as it leaves the broker, ``came`` at the client, or None."""
         scene, host = self._scene, self._master
         answered = [False]
 
@@ -137,7 +137,7 @@ class PopClient(FeatureClient):
         scene.after(PATIENCE_NS, lambda: hear(None))
 
     def _handle(self, process: BrokerProcess, command: Command, told: Callable[[Command], None], turns: int) -> None:
-        """By the shipped handler. One that waits for a veil to be lifted is asked again, in turns."""
+        """Call the shipped handler, again after a while if it waits for a veil to be lifted."""
         assert process.features is not None
         answer = process.features.handlers[command.code](cast(Connection, Asker(told)), command)
         if isinstance(answer, Command):
@@ -168,13 +168,13 @@ class PopClient(FeatureClient):
             group, TOPIC, queue_id, count, invisible_ms, 0, order=in_order, attempt_id=attempt_id or None)), left, came)
 
     def _attempt(self) -> str:
-        """Who got no answer asks again as who it was."""
+        """Id of the next ordered attempt: the former one again, if its answer was lost."""
         again, self._lost = self._lost, None
         self._attempts += 1
         return again or f"a{self._attempts}"
 
     def _settle(self, group: str, taken: Sequence[Given], fates: Sequence[Sequence[int]]) -> None:
-        """Each message of an answer has its fate."""
+        """Give each message of an answer its fate."""
         together: dict[int, list[Given]] = {}
         for at, given in enumerate(taken):
             what, delay_ms = fates[at % len(fates)]
@@ -192,7 +192,7 @@ class PopClient(FeatureClient):
 
     def _asks(self, code: int, header: Header | None, given: Sequence[Given], *, body: bytes = b"",
               then: Callable[[Command], None] = lambda answer: None, moves: bool = False) -> None:
-        """To be done with these, or to have them at another time."""
+        """Request acknowledgements, or another invisible time."""
         pops = self._scene.watch.pops
         command = request(code, header, body=body) if body else request(code, header)
 
@@ -225,7 +225,7 @@ class PopClient(FeatureClient):
                    body=BatchAckRequest(those[0].receipt.broker_name, acks).to_json())
 
     def _change(self, given: Given) -> None:
-        """Half of those whose time is another one are acknowledged within it."""
+        """Change a message's invisible time; acknowledge half of these messages within it."""
         invisible_ms = 200 + given.receipt.invisible_ms // 2
 
         def changed(answer: Command) -> None:
@@ -244,7 +244,7 @@ class PopClient(FeatureClient):
     # --- an operator -----------------------------------------------------------------------------------------
 
     def _do_reset(self, group: int, queue: int, permille: int) -> None:
-        """A group is sent to another place of a queue, back or forth."""
+        """Reset a group to another offset of a queue, back or forth."""
         name, queue_id, pops = PLAIN[group % len(PLAIN)], queue % self._scene.plan.queues, self._scene.watch.pops
         offset = pops.ends.get(queue_id, 0) * permille // 1_000
         pops.resets(name, queue_id, offset)

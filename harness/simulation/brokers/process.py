@@ -50,7 +50,7 @@ IDENTITY = "brokerIdentity"
 
 
 class _TurnBell(Bell):
-    """Asks the scene for a turn of the process."""
+    """A bell that asks the scene for a turn of the process."""
 
     __slots__ = ("wake",)
 
@@ -66,7 +66,7 @@ class Turns(Journal):
     """The shipped journal, driven by the world."""
 
     def begin_turns(self, wake: Callable[[], None]) -> None:
-        """Does what ``run`` does when it starts."""
+        """Begin as the shipped ``run`` does."""
         self._bell = _TurnBell(wake)
         now_ns = self.now_ns()
         self._flush_began_ns = now_ns
@@ -74,11 +74,11 @@ class Turns(Journal):
         wake()
 
     def turn(self) -> bool:
-        """Takes one turn; returns whether there is more to dispatch."""
+        """Take one turn; returns whether there is more to dispatch."""
         return self._turn()
 
     def tick(self) -> None:
-        """Does what the ticking task does."""
+        """Tick as the shipped task does."""
         self._tick()
 
 
@@ -95,7 +95,7 @@ class _Watched:
         try:
             scene.watch.answered_put(self.process, self.messages, result)
             self.done(result)
-        except Exception as error:  # noqa: BLE001  puts swallow what a caller's callback raises
+        except Exception as error:  # noqa: BLE001  puts catch what a caller's callback raises
             scene.found(error)
 
 
@@ -105,7 +105,7 @@ class WatchedPuts(Puts):
     process: BrokerProcess
 
     def put(self, messages: Sequence[Message], done: Done, *, wait_store_ok: bool = True) -> None:
-        """Puts a message. A held one comes again from a caller that swallows exceptions."""
+        """Put messages under the watch. A held put is repeated by a caller that catches exceptions."""
         process, scene = self.process, self.process.scene
         try:
             if not isinstance(done, _Watched):
@@ -140,18 +140,18 @@ class BrokerProcess:
             disk=self.disk, now_ns=lambda: host.now, wall_ms=lambda: self.scene.wall_ms)
 
     def open(self) -> None:
-        """Opens the parts in the order of ``broker.server``."""
+        """Open the parts in the order of ``broker.server``."""
         host, journal = self.host, self.journal
         journal.open()
         self.switch = Switch(self)
         self.opened = True
         self.scene.watch.runs.recovered(self)
         self.behind_a_put: Callable[[], None] | None = None
-        """A call that waits until something was put and is not answered yet."""
+        """Called once, when a put was made and waits for its answer."""
         self.demanded = host.min_in_sync
         """The ``minInSyncReplicas`` in force."""
         self.behind_a_beat: list[Callable[[], None]] = []
-        """Calls that wait until the next heartbeat has left."""
+        """Called once, right after the next heartbeat left."""
         self.puts: WatchedPuts = WatchedPuts(
             journal, self._quorum(host.min_in_sync), sync_flush_timeout_ms=FLUSH_TIMEOUT_MS)
         self.puts.process = self
@@ -186,14 +186,14 @@ class BrokerProcess:
             slave_timeout_ms=plan.slave_timeout_ms, young_master_hold_ms=plan.young_hold_ms)
 
     def change_demand(self, least: int) -> None:
-        """The operator of this broker demands ``least`` in sync; healed, no more than there are, if it stood still."""
+        """Let the operator demand ``least`` in sync; after healing, no more than there are members."""
         least = min(least, self.scene.able) if self.scene.healed else least
         self.host.min_in_sync = least
         self.demand.change(attrs.evolve(self._quorum(least), total_replicas=1))
         self.scene.watch.demands.changed(self)
 
     def _demands(self, quorum: QuorumConfig) -> None:
-        """Puts another minimum in force, as ``broker.roles`` does."""
+        """Put another minimum in force, as ``broker.roles`` does."""
         self.puts.configure(quorum, sync_flush_timeout_ms=FLUSH_TIMEOUT_MS)
         self.scene.watch.demands.in_force(self, quorum.min_in_sync_replicas)
         self.switch.demand(quorum.min_in_sync_replicas)
@@ -208,7 +208,7 @@ class BrokerProcess:
     # --- turns -----------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Asks for a turn of the journal."""
+        """Ask for a turn of the journal."""
         if not self._turn_wanted and not self.dead:
             self._turn_wanted = True
             late = MS if self.scene.turns.chance(self.scene.plan.busy) else 0
@@ -225,12 +225,12 @@ class BrokerProcess:
         self.scene.watch.hindrances.look(self)
 
     def after(self) -> None:
-        """Runs the tasks that the last event woke."""
+        """Run the tasks that the last event woke."""
         self.switch.after()
         self.member.after()
 
     def gone(self, *, noticed: bool) -> None:
-        """Ends its connections. Controllers and peers hear of that, or do not."""
+        """End its connections. Peers hear of it if the network lets them; controllers only if ``noticed``."""
         if self.opened:
             self.switch.gone()
         for channel in self.channels.values():
@@ -293,7 +293,7 @@ class Member(Membership):
     ring = _ring
 
     def after(self) -> None:
-        """Runs its task if it was woken, and sets its next deadline."""
+        """Run its task if it was woken, and arm its next deadline."""
         if not self._rung:
             return
         self._rung = False
@@ -305,15 +305,15 @@ class Member(Membership):
                 self.process.later(due - self._clock(), E_TIMER, lambda: self._due(due))
 
     def _due(self, at_ns: int) -> None:
-        """One that another has taken the place of wakes nobody: the shipped task waits for one deadline."""
+        """Wake the task at its deadline; an outdated one is ignored, since the shipped task waits for one."""
         if at_ns == self._timer:
             self._timer = None
             self.ring()
 
-    # --- what comes ------------------------------------------------------------------------------------------
+    # --- notifications ---------------------------------------------------------------------------------------
 
     def notified(self, command: Command, *, known: bool = True) -> None:
-        """Takes a 1008; ``known``: it came from a controller's address."""
+        """Take a 1008; ``known``: it came from a controller's address."""
         if known:
             self.scene.watch.learned(
                 self.process, NotifyBrokerRoleChangedRequest.from_ext(command.ext).master_epoch)

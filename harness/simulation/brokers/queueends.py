@@ -1,6 +1,6 @@
-"""Asks a master where queues end, as ``broker.queueends.part`` does by a client and a task.
+"""Asks a master for the ends of queues, as ``broker.queueends.part`` does with a client and a task.
 
-The answer, and what a store makes of it, is shipped.
+The shipped code makes the answer and stores it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ LOOK_NS: Final = 100 * MS
 
 
 class QueueEndsAsked:
-    """Of one run. The host keeps whether its queues were told, as their files are flushed or not."""
+    """The requests of one run. The host remembers whether they were answered, as its files do."""
 
     def __init__(self, process: BrokerProcess) -> None:
         self.process, self.host, self.scene = process, process.host, process.scene
         self._round = 0
-        """A question of an earlier role is void."""
+        """Number of the role: answers to requests of an earlier role are ignored."""
         process.journal.was_cut.join("parts", self._was_cut)
 
     def _was_cut(self, end: int) -> None:
@@ -33,7 +33,7 @@ class QueueEndsAsked:
 
     @property
     def unknown(self) -> bool:
-        """Queues that are empty here may have had messages elsewhere."""
+        """Whether queues that are empty here may have had messages before the log's begin."""
         return self.process.journal.begin > 0 and not self.host.ends_told
 
     def taken(self, role: Become) -> None:

@@ -1,6 +1,6 @@
-"""The shipped code of replication on simulated streams in place of sockets, and on turns in place of tasks.
+"""The shipped replication code on simulated streams in place of sockets, and on turns in place of tasks.
 
-``broker.ha.switching``, ``port`` and ``copying`` decide what is done and said.
+All decisions are those of ``broker.ha.switching``, ``port`` and ``copying``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Done = Callable[[str | None], None]
 
 
 class Switch(Switching):
-    """Takes roles for one run: what a step waits for is looked at in a later turn."""
+    """Takes roles for one run: a step that waits is tried again in a later turn."""
 
     _port: SimulatedPort
 
@@ -90,7 +90,7 @@ class Switch(Switching):
             self.following.after()
 
     def gone(self) -> None:
-        """Ends all connections, as the process died."""
+        """End all connections after the process died."""
         for link in [*self.port.links.values()]:
             link.stream.close()
         if self.following is not None:
@@ -99,14 +99,14 @@ class Switch(Switching):
     # --- roles -----------------------------------------------------------------------------------------------
 
     def take(self, role: Become, broker_id: int | None, done: Done) -> None:
-        """Takes a role, one at a time; ``done`` gets why it was refused, or None."""
+        """Take a role, one at a time; ``done`` gets the reason of a refusal, or None."""
         assert self._taking is None, "the manager asks for one role at a time"
         self.broker_id = broker_id
         self._taking = self.taking(role, "this broker takes another role"), done
         self._go_on()
 
     def leave(self) -> None:
-        """Leaves the role. One that is being taken is taken first."""
+        """Leave the role, after one that is being taken."""
         if self._taking is not None:
             self._to_leave = True
         else:
@@ -114,7 +114,7 @@ class Switch(Switching):
 
     def _leave(self) -> None:
         for _ in self.leaving("another process has this broker's id"):
-            """Its connection ends at once."""
+            """Do not wait: its connection ends at once."""
 
     def _go_on(self) -> None:
         if self._taking is None:
@@ -165,7 +165,7 @@ class Switch(Switching):
         return Following(self, slave)
 
     def _find(self, role: Become) -> None:
-        """Asks the master for its replication address until it answers."""
+        """Ask the master for its replication address until it answers."""
         following = self.following
         assert isinstance(role, BecomeSlave)
         if self.role is not role or following is None or following.address is not None:
@@ -183,7 +183,7 @@ class Switch(Switching):
         self.scene.send(self.process.host, target, "find", lambda: target.do(target.process, E_FOUND, asked))
         self.process.later(FIND_NS, E_FOUND, lambda: self._find(role))
 
-    # --- what is looked at -------------------------------------------------------------------------------------
+    # --- hooks for the watch -----------------------------------------------------------------------------------
 
     def _confirms(self, offset: int) -> None:
         super()._confirms(offset)
@@ -231,7 +231,7 @@ class SimulatedPort(Port[_Link]):
         self._came(link)
 
     def after(self) -> None:
-        """Runs the writers of its connections."""
+        """Run the writers of its connections."""
         for link in [*self.links.values()]:
             if link.rung:
                 link.rung = False
@@ -241,7 +241,7 @@ class SimulatedPort(Port[_Link]):
         link.spoke = True
         link.waiting.append(data)
         if len(link.waiting) == 1:
-            self._hear(link)  # else its reader was woken, and has yet to hear the first
+            self._hear(link)  # else the reader was woken and has not read the first one yet
 
     def _wake_reader(self, link: _Link) -> None:
         self.switch.process.later(0, E_HEARD, lambda: self._hear(link))
@@ -254,11 +254,11 @@ class SimulatedPort(Port[_Link]):
             self._gone(link)
 
     def _write(self, link: _Link) -> None:
-        while link.side is not None and link.stream.flying < WINDOW_BYTES:
+        while link.side is not None and link.stream.in_flight < WINDOW_BYTES:
             todo = self._next(link)
             match todo:
                 case Idle():
-                    return  # until somebody rings; each tick does
+                    return  # until the next ring: each tick rings
                 case Close():
                     self._close([todo])
                 case Frame(data, offset, size):
@@ -271,7 +271,7 @@ class SimulatedPort(Port[_Link]):
         super()._close(closes)
 
     def _gone(self, link: _Link) -> None:
-        """Drops a connection that ended on either side."""
+        """Drop a connection that ended on either side."""
         self._lost(link)
         self._closed(link)
 
@@ -296,7 +296,7 @@ class Following(Copying[MasterHandshake | Transfer]):
         self.begin()
 
     def over(self) -> None:
-        """Ends copying: this broker is a slave no longer."""
+        """End copying: this broker is no slave any more."""
         self.drop()
         self._is_over = True
         self.end()
@@ -309,7 +309,7 @@ class Following(Copying[MasterHandshake | Transfer]):
             end.close()
 
     def after(self) -> None:
-        """Runs its task: ends one connection and begins the next."""
+        """Run its task: end one connection and begin the next."""
         if self._is_over:
             return
         if self._left and (self.end_ is not None or self._connecting):
@@ -338,7 +338,7 @@ class Following(Copying[MasterHandshake | Transfer]):
         mine = End(self.process, number)
 
         def reached() -> None:
-            """The peer's system accepts at once; its process may stand still and hear of it later."""
+            """The peer's system accepts at once; its process may be paused and hear of it later."""
             there = target.process
             if there is None or not there.opened:
                 return
@@ -357,7 +357,7 @@ class Following(Copying[MasterHandshake | Transfer]):
             self._closed()
 
     def _lost(self) -> None:
-        """Takes that the other end or the network ended the connection."""
+        """Note that the other end or the network ended the connection."""
         if self.end_ is not None:
             self.drop()
             self._closed()
@@ -366,7 +366,7 @@ class Following(Copying[MasterHandshake | Transfer]):
         self._carefully(lambda: self._hear(data))
 
     def _carefully(self, call: Callable[[], object]) -> None:
-        """Calls this; a protocol error ends the connection."""
+        """Call this; a protocol error ends the connection."""
         try:
             call()
         except FAULTS as error:
@@ -375,10 +375,10 @@ class Following(Copying[MasterHandshake | Transfer]):
             self._closed()
 
     def _wake(self) -> None:
-        """Nothing: its task runs after each event."""
+        """Do nothing: the task runs after each event."""
 
     def _hang_up(self) -> None:
-        """Nothing: its task runs after each event."""
+        """Do nothing: the task runs after each event."""
 
     def _write(self, data: bytes) -> None:
         if self.end_ is not None:

@@ -1,6 +1,6 @@
-"""What must hold of each start of a broker, by what was safe when the run before it ended.
+"""Checks each start of a broker against the safe end of the run before it, for ``BrokerWatch``.
 
-``BrokerWatch`` asks INV_B21 and INV_B25 here. This module knows no role and no promise.
+INV_B21 and INV_B25. This module knows no role and no promise.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ class Runs:
     def __init__(self, watch: BrokerWatch) -> None:
         self._watch, self._scene, self._counts, self._broken = watch, watch.scene, watch.counts, watch.broken
         self._told: dict[Host, tuple[int, int, bool]] = {}
-        """The last run: what consumers could see, its confirm offset, and whether power was cut."""
+        """Host -> visible end and confirm offset of the last run, and whether power was cut."""
         self._before: dict[Host, tuple[int, int]] = {}
-        """Where the last run ended for certain, in whole messages and in bytes."""
+        """Host -> safe end of the last run: of whole messages, and in bytes."""
         self._synced: dict[Host, tuple[int, int]] = {}
-        """Where it was synced to then, in the same units."""
+        """Host -> synced end of the last run, in the same units."""
         self.floors: dict[Host, int] = {}
-        """A part of a message that was acknowledged and is cut off at a start counts as held: nobody needs it."""
+        """Host -> bytes that count as held: a start may cut off a partial message that was acknowledged."""
 
     def held(self, host: Host) -> int | None:
-        """Up to where this machine's log is safe; None: a power cut took from it what an excuse covers."""
+        """Safe end of this machine's log; None: a power cut took bytes from it, which is excused."""
         if host.unsafe and not self._scene.plan.sync_flush:
             return None
         process = host.process
@@ -37,10 +37,10 @@ class Runs:
         return max(process.journal.durable_end, self.floors.get(host, 0))
 
     def ended(self, process: BrokerProcess, *, power: bool) -> None:
-        """Notes what is safe when a run ends: nothing, where the first file of a copy that begins late has no room."""
+        """Note the safe end when a run ends: 0, if the first file of a copy that begins late had no room."""
         host, journal = process.host, process.journal
         log = journal.log
-        end = self._watch.copies.end_of_run(host, log.max_offset)  # always: a cut that it broke off is of no later run
+        end = self._watch.copies.end_of_run(host, log.max_offset)  # always called: it ends an unfinished cut
         end = end if log.min_offset < log.max_offset else 0
         safe = min(log.flushed_offset if power else log.written_offset, end)
         host.held = safe
@@ -51,11 +51,11 @@ class Runs:
         self._watch.forget(process)
 
     def _whole(self, process: BrokerProcess, upto: int) -> int:
-        """A cut that was under way may have left no message below."""
+        """End of the last whole message up to ``upto``; an unfinished cut may have left none."""
         return min(self._watch.boundary(process, upto), upto)
 
     def ended_in_its_start(self, host: Host) -> None:
-        """A power cut before its store was open: the run before it had given more to the system than to the disk."""
+        """Note a power cut before the store was open: unsynced bytes of the run before are lost, too."""
         before, synced = self._before.get(host), self._synced.get(host)
         if host in self._told:
             self._told[host] = *self._told[host][:2], True
@@ -64,7 +64,7 @@ class Runs:
             self.lost_by_power(host)
 
     def recovered(self, process: BrokerProcess) -> None:
-        """Asks INV_B21, INV_B6 and INV_B10 right after a start."""
+        """Check INV_B21, INV_B6 and INV_B10 right after a start."""
         host, journal = process.host, process.journal
         self._counts["INV_B21"] += 1
         whole, safe = self._before.get(host, (0, 0))
@@ -82,20 +82,20 @@ class Runs:
         self._watch.copies.nothing_behind(process, end, process.switch.epochs)
 
     def _keeps_its_mark(self, process: BrokerProcess) -> None:
-        """INV_B25: a start keeps the mark. A copied disk knows what its original was told."""
+        """Check INV_B25: a start keeps the confirm mark. A copied disk has its original's mark."""
         if process.host in self._scene.copies and process.host not in self._told:
             return
         seen, told, power = self._told.get(process.host, (0, 0, True))
         self._counts["INV_B25"] += told > 0
-        confirm, told = process.journal.confirm_offset, max(told, process.journal.begin)  # nobody reads what is gone
+        confirm, told = process.journal.confirm_offset, max(told, process.journal.begin)  # earlier bytes are gone
         if confirm > told or (not power and confirm < min(seen, process.journal.end)):
             self._broken("INV_B25", "not where it was told", process, confirm, seen, told, power)
 
     def lost_by_power(self, host: Host) -> None:
-        """Notes that a power cut may have taken what was not synced."""
+        """Note that a power cut may have taken unsynced bytes."""
         self._scene.counts["bytes lost by power"] += 1
         host.unsafe = True
 
     def doubted(self, host: Host) -> None:
-        """Notes a power cut under asynchronous flush."""
+        """Note a power cut under asynchronous flush."""
         self._watch.doubts.cut(host, self._synced.get(host, (None, 0))[0])

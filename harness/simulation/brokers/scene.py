@@ -1,4 +1,4 @@
-"""One seed: a broker group, controllers and clients in one world. They meet faults, then heal, then must make progress.
+"""One seed: a broker group, controllers and clients in one world under faults, then healing and a demand for progress.
 
 ``nemesis`` chooses the faults.
 """
@@ -50,9 +50,9 @@ FAULTS: Final = (
 """Faults and events that must have happened at least once in a campaign."""
 SETTLE_MS: Final = 20_000
 DELIVER_MS: Final = 20_000
-"""The same where messages may still have to be delivered."""
+"""Extra time to settle if messages may still have to be delivered."""
 LEVEL_MS: Final = 1_000
-"""A master that is never idle, as nothing that it puts is acknowledged, is level between two puts."""
+"""Extra time to see a master level between two puts, if it retries unacknowledged puts for ever."""
 
 
 class BrokerScene(Group):
@@ -103,7 +103,7 @@ class BrokerScene(Group):
 
     def ask(self, process: BrokerProcess, address: str, command: Command, timeout_ms: int,
             then: Callable[[Command | None], None]) -> None:
-        """Sends a request to a controller, over the open connection or a new one."""
+        """Send a request to a controller, over the open connection or a new one."""
         controller = next(each for each in self.controllers if each.address == address)
         host = process.host
         channel = process.channels.get(address)
@@ -125,14 +125,14 @@ class BrokerScene(Group):
         process.later(timeout_ms * MS, E_TIMEOUT, lambda: once(None))
 
     def channel_closed(self, host: Host, channel: BrokerChannel) -> None:
-        """The controller hears of a closed connection sooner or later."""
+        """Tell the controller of a closed connection, perhaps late."""
         late = self._closes.between(0, self.plan.late_close_ms, 0)
         self.counts["late close"] += bool(late)
         self.after(late * MS, lambda: self.network.link(host.name, channel.controller.name, "controller").send(
             lambda: channel.controller.closed(channel)))
 
     def notify(self, controller: Controller, address: str, command: Command, told: Callable[[], None]) -> None:
-        """Sends a 1008 over a connection that the controller makes for it."""
+        """Send a 1008 over a connection that the controller makes for it."""
         host = self.host_at(address)
         if self._told.chance(self.plan.lost_notifications):
             self.counts["notification lost"] += 1
@@ -152,7 +152,7 @@ class BrokerScene(Group):
         self.after(late * MS, lambda: self.network.link(controller.name, host.name, "notify").send(arrives))
 
     def _lead(self, number: int) -> None:
-        """Makes this controller the active one."""
+        """Make this controller the active one."""
         for commit in [*self.pending]:
             commit(self.commits.chance(0.5))
         if self.leader is not None:
@@ -166,7 +166,7 @@ class BrokerScene(Group):
         self.after(span_ms * MS, lambda: host.start() if host.life == life else None)
 
     def fail_over(self) -> None:
-        """Makes the next controller whose process runs the active one."""
+        """Make the next controller that runs the active one."""
         numbers = [(self.term + more) % len(self.controllers) for more in range(len(self.controllers))]
         able = [number for number in numbers if self.controllers[number].paused is None]
         if able:
@@ -175,7 +175,7 @@ class BrokerScene(Group):
     # --- phases ----------------------------------------------------------------------------------------------
 
     def play(self, until_ns: int | None) -> None:
-        """Plays faults; then none, until all replicas are level and in sync."""
+        """Play faults; then heal, until all replicas are level and in sync."""
         limit = self._ends if until_ns is None else min(until_ns, self._ends)
         self.world.run(limit)
         if until_ns is not None and until_ns <= self._ends:
@@ -201,9 +201,11 @@ class BrokerScene(Group):
             self.watch.settled()
 
     def _stranded(self) -> bool:
-        """With ``syncFromLastFile`` a master's log may begin behind the end of one that lost more to a power cut. That
-        master says that the copy must be made anew, and there is no operator here who removes the store. Nor does
-        its broker: what lies before the master's first byte nobody else may have."""
+        """Whether a replica ends before the master's log begins, so that only an operator can help.
+
+        With ``syncFromLastFile`` this happens after a power cut. The slave does not remove its store by itself, since
+        bytes before the master's begin may exist nowhere else, and no operator does it here.
+        """
         group = self.group()
         master = None if group is None else self.host_of(group.master)
         return (self.plan.from_last_file and master is not None and master.process is not None and any(

@@ -1,6 +1,6 @@
-"""Connections between simulated processes: bytes in order, or a broken connection. Each end hears of its end, or not.
+"""Connections between simulated processes, which carry bytes in order or break; an end may never hear of the break.
 
-A message that a link loses breaks the stream it belongs to, as soon as the next one shows the gap. Knows no frames.
+A lost message breaks its stream as soon as the next one shows the gap. Knows no frames.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class End:
     open: bool = True
     heard: Callable[[bytes], None] = _nothing
     lost: Callable[[], None] = _nothing
-    """The other end is gone."""
+    """Called when the other end is gone."""
     room: Callable[[], None] = _nothing
-    """Something that was sent has arrived."""
-    flying: int = 0
+    """Called when sent bytes have arrived."""
+    in_flight: int = 0
     spoken_ns: int | None = None
-    """When the last that the other end said came to this machine, which its process may yet have to read."""
+    """When the latest bytes of the other end reached this machine; the process may not have read them yet."""
     _arrived: int = 0
     _sent: int = 0
     _received: int = 0
@@ -48,7 +48,7 @@ class End:
 
     @property
     def peer(self) -> str:
-        """Of the other end, by its machine's name."""
+        """Name of the other end's machine."""
         return "" if self.other is None else self.other.host.name
 
     @property
@@ -56,7 +56,7 @@ class End:
         return f"ha{self.number % 3}"
 
     def send(self, data: bytes) -> None:
-        """In pieces, where the seed says so."""
+        """Send bytes, perhaps in two pieces."""
         scene = self.host.scene
         if scene.plan.pieces and len(data) > 1:
             cut = scene.pieces.between(0, len(data) - 1, 0)
@@ -70,7 +70,7 @@ class End:
         if other is None or not self.open:
             return
         number, self._sent = self._sent, self._sent + 1
-        self.flying += len(data)
+        self.in_flight += len(data)
 
         def arrived() -> None:
             if not other.open or number < other._received:
@@ -81,7 +81,7 @@ class End:
                 other.lost()
                 return
             other._received += 1
-            self.flying -= len(data)
+            self.in_flight -= len(data)
             other.heard(data)
             if self.open:
                 self.host.do(self.process, E_DATA, self.room)
@@ -96,7 +96,7 @@ class End:
         scene.send(self.host, other.host, self.kind, reached)
 
     def close(self) -> None:
-        """This end is done. The other one hears of it if the network lets it."""
+        """Close this end. The other one hears of it if the network lets it."""
         if not self.open:
             return
         self.open = False

@@ -1,7 +1,7 @@
-"""Timers: who sends them and takes them back, and what must become of them: INV_B36 to INV_B39 and INV_B41.
+"""Sends and recalls timers, and checks their deliveries: INV_B36 to INV_B39 and INV_B41.
 
-Each is sent once, under a number of its own, for a moment that it names. Where it went is known from the records of its
-topic, and what was written again from the puts, whatever wheel and timer log say.
+Each timer is sent once, with its own number and due time. Deliveries are known from the records of its topic, rolled
+timers from puts, not from wheel and timer log.
 """
 
 from __future__ import annotations
@@ -41,36 +41,36 @@ WHEEL_TOPIC: Final = TIMER.encode()
 TIMED: Final = (
     "timer acknowledged", "timer delivered", "timer delivered again", "timer delivered by a later master",
     "timer rolled", "timer recalled", "timer recalled in time", "timer in doubt")
-"""What becomes of them: in each campaign."""
+"""Outcomes of timers that each campaign must meet."""
 AHEAD_MS: Final = 2 * TIMER_MS
-"""So long before its moment a recall that was acknowledged is in time."""
+"""A recall acknowledged so long before the due time is in time."""
 WINDOW_MS: Final = 19 * TIMER_MS
-"""What waits for longer rolls, a recall too, which may be late then: here a slow disk takes longer than the window, of
-which there are days elsewhere."""
+"""Timers and recalls that wait longer are rolled. Then a recall may be late: a slow disk can outlast this window, which
+is days long in real brokers."""
 
 
 @attrs.define
 class Timer:
-    """One of them, and what is known of it."""
+    """A timer that was sent, and its known state."""
 
     number: int
     queue: int
     body: bytes
     due_ms: int
     status: PutStatus | None = None
-    """None: nobody knows."""
+    """Outcome of its put; None: unknown."""
     waits: bool = False
-    """Somebody has seen it wait."""
+    """It was seen to wait."""
     rolled: bool = False
     """It was stored again, to wait on."""
     epoch: int = 0
-    """The latest as it was first seen."""
+    """The latest master epoch when it was first seen."""
     taken_back: bool = False
-    """Somebody tried to."""
+    """A recall was requested."""
     recalled: bool = False
-    """That was acknowledged in time."""
+    """A recall was acknowledged in time."""
     copies: int = 0
-    """At its destination."""
+    """How often it was delivered."""
 
 
 class TimerClient(FeatureClient):
@@ -111,17 +111,17 @@ class TimerClient(FeatureClient):
 
 
 class Caller:
-    """A connection of somebody who does not look at answers: what was put is known from the puts."""
+    """A client's connection whose answers are ignored: puts show the outcome."""
 
     peer = "10.0.1.1:1"
     congested = False
 
     def reply(self, to: Command, answer: Command) -> None:
-        """It is lost, and so is every one of them."""
+        """Ignore the answer: puts show the outcome."""
 
 
 class Timers(Judge):
-    """What becomes of those of one scene."""
+    """Checks the timers of one scene."""
 
     topics = frozenset({WHEEL_TOPIC, RAW_TOPIC})
 
@@ -129,12 +129,12 @@ class Timers(Judge):
         super().__init__(watch)
         self.sent: list[Timer] = []
         self._written: set[tuple[BrokerProcess, int, int]] = set()
-        """What a master stored at its destination, or is about to, by run, opening of its writes and number."""
+        """Deliveries made or under way, as (run, opening of its writes, number)."""
 
     # --- a master delivers -----------------------------------------------------------------------------------
 
     def puts(self, process: BrokerProcess, messages: Sequence[Message]) -> None:
-        """INV_B37, INV_B39: right before it does."""
+        """Check INV_B37 and INV_B39 right before a delivery."""
         for message in messages:
             if message.topic != RAW_TOPIC:
                 continue  # rolled, or a client's
@@ -143,14 +143,14 @@ class Timers(Judge):
             if self._scene.wall_ms < sent.due_ms:
                 self._broken("INV_B37", "delivered early", process, sent)
             if sent.rolled:
-                continue  # twice, perhaps: nobody knew that it had, and both of them wait
+                continue  # it may be stored twice: the outcome of the first roll was unknown, so both wait
             self._counts["INV_B39"] += 1
             if (key := self._key(process, sent)) in self._written:
                 self._broken("INV_B39", "delivered again, and it was known to be delivered", process, sent)
             self._written.add(key)
 
     def answered(self, process: BrokerProcess, messages: Sequence[Message], result: PutResult) -> None:
-        """What became of that; or of a recall."""
+        """Note the outcome of deliveries and recalls."""
         ok = result.status is PutStatus.PUT_OK
         if not ok:
             delivered = [self._of(message) for message in messages if message.topic == RAW_TOPIC]
@@ -179,7 +179,7 @@ class Timers(Judge):
     # --- what consumers would see ----------------------------------------------------------------------------
 
     def arrived(self, process: BrokerProcess, queue_offset: int, outline: Outline) -> None:
-        """INV_B38, INV_B41: the first time counts."""
+        """Note a waiting record, or check INV_B38 and INV_B41 for a delivered one, when it is first seen."""
         if not self._is_new(queue_offset, outline):
             return
         offset, size, queue_id, _, _, _, topic, _ = outline
@@ -207,7 +207,7 @@ class Timers(Judge):
     # --- the end ---------------------------------------------------------------------------------------------
 
     def waits(self, process: BrokerProcess) -> bool:
-        """Where something was lost, all have had their time."""
+        """Whether deliveries are missing; after an allowed loss, whether some may still be due."""
         if self.complete:
             return bool(self._missing())
         return bool(self.sent) and self._scene.wall_ms < max(sent.due_ms for sent in self.sent) + 3_000
@@ -217,7 +217,7 @@ class Timers(Judge):
             sent.status is PutStatus.PUT_OK or sent.waits)]
 
     def settled(self, process: BrokerProcess) -> None:
-        """INV_B36; and INV_B41 has been asked of all."""
+        """Check INV_B36 after healing, and count INV_B41."""
         missing = self._missing()
         if self.complete and self.sent:
             self._counts["INV_B36"] += 1

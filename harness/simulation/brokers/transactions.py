@@ -1,7 +1,7 @@
-"""Transactions: who begins and decides them, and what must become of them: INV_B42 to INV_B44, and INV_B53.
+"""Begins and decides transactions, and checks their decisions: INV_B42 to INV_B44, and INV_B53.
 
-A producer knows how each of its transactions ended, says so once, perhaps, and whenever it is asked; some say the
-contrary at times. What was decided is known from final messages and marks, as consumers of their topics would see them.
+A producer knows the end of each of its transactions and says it once, or only when it is checked; some also say the
+contrary. Decisions are known from final messages and op records, as consumers of their topics would see them.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ DECIDED: Final = (
     "half acknowledged", "half put back", "half given up", "producer asked", "transaction committed",
     "transaction rolled back", "transaction contradicted", "transaction decided under a later master",
     "decision answered as done")
-"""What becomes of transactions: in each campaign."""
+"""Outcomes of transactions that each campaign must meet."""
 CONTRARY_MS: Final = (50, 2_500, 2_500, *[0] * 7)
-"""One of them: at once, or when brokers may have started anew."""
+"""Delays of a contrary decision, of which one is drawn: soon, or after brokers may have restarted; 0: none."""
 _CONTRARY: Final = {COMMIT: ROLLBACK, ROLLBACK: COMMIT, 0: 0}
 
 
 @attrs.define
 class Transaction:
-    """One of them, and what is known of it."""
+    """A transaction that was begun, and its known state."""
 
     number: int
     queue: int
     body: bytes
     end: int
-    """As its producer knows it; 0: it does not."""
+    """Its end, as the producer knows it; 0: unknown."""
     status: PutStatus | None = None
-    """Of its half. None: nobody knows."""
+    """Outcome of the put of its half message; None: unknown."""
     said: set[int] = attrs.field(factory=set)
     seen: int = 0
-    """How many of its halves somebody has seen wait."""
+    """How many of its half messages were seen."""
     epoch: int = 0
-    """The latest as the first of them was."""
+    """The latest master epoch when the first of them was seen."""
     done: set[int] = attrs.field(factory=set)
-    """What a broker said it is decided as."""
+    """Ends that brokers answered as done."""
     finals: int = 0
     rolled_back: bool = False
     given_up: bool = False
@@ -86,8 +86,10 @@ class TransactionClient(FeatureClient):
                 int(chance() ** 2 * 1_500) if chance() < 0.6 else -1, CONTRARY_MS[int(chance() * len(CONTRARY_MS))]]
 
     def _do(self, act: list[Value]) -> None:
-        """``says_ms``: when it says unasked how it ended; below 0 it does not. ``contrary_ms``: so much later the
-        other way, as well; 0: never."""
+        """Begin a transaction, as drawn.
+
+        Its end is said after ``says_ms``, below 0 only when checked; the contrary ``contrary_ms`` later, 0: never.
+        """
         queue, size, end, says_ms, contrary_ms = act
         scene, known = self._scene, self._scene.watch.transactions.begun
         number = len(known)
@@ -112,7 +114,7 @@ class TransactionClient(FeatureClient):
 
 
 def decide(process: BrokerProcess, command: Command) -> None:
-    """37 comes to a broker."""
+    """Handle an END_TRANSACTION (37) at a broker."""
     assert process.features is not None
     producer = process.features.producer
     answer = process.features.handlers[RequestCode.END_TRANSACTION](cast(Connection, producer), command)
@@ -121,7 +123,7 @@ def decide(process: BrokerProcess, command: Command) -> None:
 
 
 class ProducerConnection:
-    """Of the producer, at one run of a broker."""
+    """The producer's connection to one run of a broker."""
 
     peer = "10.0.1.1:1"
     congested = False
@@ -130,18 +132,18 @@ class ProducerConnection:
         self._process, self._scene = process, process.scene
 
     def connect(self, part: ClientsPart) -> None:
-        """Its heartbeat comes, and it is known from now on."""
+        """Register the producer, as its heartbeat does."""
         mine = cast(Connection, self)
         part.producers.register(GROUP, Member(mine, "c", 0, 500, self._process.now))
 
     def reply(self, to: Command, answer: Command) -> None:
-        """Java's producers hear none of them."""
+        """Check answers to decisions, though Java's producers get none."""
         asked = EndTransactionRequest.from_ext(to.ext)
         if answer.code == ResponseCode.SUCCESS and asked.commit_or_rollback:
             self._scene.watch.transactions.is_done(self._process, asked)
 
     def send(self, command: Command) -> None:
-        """39: it is asked how a transaction ended."""
+        """Answer a check (39) with the end of the transaction."""
         process, scene, asked = self._process, self._scene, CheckTransactionStateRequest.from_ext(command.ext)
         assert asked.transaction_id is not None
         begun = scene.watch.transactions.begun[int(asked.transaction_id[1:])]
@@ -158,7 +160,7 @@ class ProducerConnection:
 
 
 class Transactions(Judge):
-    """What becomes of those of one scene."""
+    """Checks the transactions of one scene."""
 
     topics = frozenset({records.HALF_TOPIC, records.OP_TOPIC, records.GIVEN_UP_TOPIC, RAW_TOPIC})
 
@@ -166,10 +168,10 @@ class Transactions(Judge):
         super().__init__(watch)
         self.begun: list[Transaction] = []
         self._at: dict[int, Transaction] = {}
-        """By the place of its half in the queue of halves."""
+        """Offset in the queue of half messages -> the transaction."""
 
     def arrived(self, process: BrokerProcess, queue_offset: int, outline: Outline) -> None:
-        """INV_B38, INV_B42, INV_B43: the first time counts."""
+        """Note a half message, or check INV_B38, INV_B42 and INV_B43 for a decision, when it is first seen."""
         if not self._is_new(queue_offset, outline):
             return
         topic = outline[6]
@@ -221,7 +223,7 @@ class Transactions(Judge):
             self._broken("INV_B43", "committed and rolled back", process, begun)
 
     def is_done(self, process: BrokerProcess, asked: EndTransactionRequest) -> None:
-        """INV_B53: as a broker answers."""
+        """Check INV_B53 when a broker answers that a decision is done."""
         assert asked.transaction_id is not None
         begun = self.begun[int(asked.transaction_id[1:])]
         begun.done.add(asked.commit_or_rollback)
@@ -234,11 +236,11 @@ class Transactions(Judge):
     # --- the end ---------------------------------------------------------------------------------------------
 
     def waits(self, process: BrokerProcess) -> bool:
-        """A producer is there that says how it ended, as often as it is asked."""
+        """Whether a transaction is still open; its producer answers every check."""
         return self.complete and any(begun.open for begun in self.begun)
 
     def settled(self, process: BrokerProcess) -> None:
-        """INV_B44: nothing fails any more, and all were asked."""
+        """Check INV_B44 for all transactions after healing."""
         left = [begun for begun in self.begun if begun.open]
         if self.complete and self.begun:
             self._counts["INV_B44"] += 1

@@ -1,9 +1,9 @@
-"""What must hold in a broker group, judged from above: it sees every disk, every role and the controllers' decisions.
+"""Checks a broker group with a view of every disk, every role and the controllers' decisions.
 
-It has one method per moment and one name per property; ``counts`` says how often each property was asked about
-something. It never asks the bookkeeping that it checks: it reads who holds what from journals and disks, and who is in
-sync from what controllers committed. ``contract`` says what a mode may lose; after such a loss, properties that promise
-the contrary are asked no more.
+It has one method per event and one name per property; ``counts`` says how often each property was evaluated. It never
+relies on the bookkeeping that it checks: it reads the data that brokers hold from journals and disks, and the members
+in sync from the controllers' commits. ``contract`` says what a mode may lose; after such a loss, properties that
+promise the contrary are no longer checked.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class BrokerWatch:
     """Judges one scene by all properties."""
 
     def __init__(self, scene: Group, checker: Checker | None = None) -> None:
-        """``checker``: checks the controllers' metadata, where another judge feeds it."""
+        """``checker`` checks the controllers' metadata, if another watch feeds it."""
         self.scene = scene
         self.checker = checker or Checker()
         self.counts = self.checker.counts
@@ -74,24 +74,24 @@ class BrokerWatch:
         """No message was lost so far, and none may be."""
         self.unclean = False
         self.confirmed = 0
-        """Where the last message ends that any replica had confirmed, while nothing may be lost."""
+        """End of the last message that any replica confirmed, while nothing may be lost."""
         self._beside: frozenset[int] = frozenset()
         """The brokers that are eligible beside the SyncStateSet."""
         self._shown_beside: int | None = None
-        """``confirmed`` before a master showed more, beside whom others were eligible. They hold all that was
-        acknowledged, and may lack that."""
+        """``confirmed`` before a master showed more while others were eligible beside its set. These hold all
+        acknowledged messages and may lack the ones shown since."""
         self.shown = bytearray()
         """The log up to ``confirmed``."""
         self._shown_before: dict[BrokerProcess, int] = {}
-        """What consumers had seen when this run became master."""
+        """Run -> what consumers had seen when it became master."""
         self.acknowledged = bytearray()
         """The log up to the last acknowledged message."""
         self.committed: dict[int, frozenset[int]] = {}
         """SyncStateSets by their epoch."""
         self._sets: dict[int, frozenset[int]] = {}
-        """By master epoch, the last SyncStateSet that was committed in it."""
+        """Master epoch -> the last SyncStateSet that was committed in it."""
         self._elections: dict[int, tuple[int, bool]] = {}
-        """By epoch: its master, or ``NOBODY``, and whether it came about without an operator."""
+        """Epoch -> its master, or ``NOBODY``, and whether it began without an operator."""
         self._masters: dict[int, BrokerProcess] = {}
         self._owners: dict[int, Host] = {}
         self._acker: Host | None = None
@@ -103,7 +103,7 @@ class BrokerWatch:
         self._renewed: dict[BrokerProcess, int] = {}
         self._confirm: dict[BrokerProcess, int] = {}
         self._whole: dict[BrokerProcess, int] = {}
-        """By run: the end of the last whole message below its confirm offset."""
+        """Run -> end of the last whole message below its confirm offset."""
         self._asked: dict[BrokerProcess, list[tuple[int, frozenset[int]]]] = {}
 
     # --- looking ---------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class BrokerWatch:
 
     @staticmethod
     def boundary(process: BrokerProcess, upto: int, since: int = 0) -> int:
-        """Where the last message ends at or below ``upto``; ``since`` is the end of an earlier one."""
+        """End of the last message at or below ``upto``; ``since`` is the end of an earlier one."""
         log = process.journal.log
         at = max(log.min_offset, since)
         try:
@@ -156,7 +156,7 @@ class BrokerWatch:
         self.decided(applied)
 
     def decided(self, applied: Applied) -> None:
-        """Takes a change of this group that controllers committed."""
+        """Check a change of this group that controllers committed."""
         self.hindrances.decided(applied)
         if isinstance(applied.outcome, Elected):
             self.scene.counts["election"] += 1
@@ -182,12 +182,12 @@ class BrokerWatch:
             if after.master is not None:
                 self._sets[after.master_epoch] = after.sync_state_set
                 if not after.eligible and after.master_epoch == before.master_epoch:
-                    self._shown_beside = None  # they are no longer, and it leads still
+                    self._shown_beside = None  # none is eligible any more, and the master still leads
             if isinstance(applied.command, AlterSyncStateSet):
                 self._altered(before, after)
 
     def _altered(self, before: BrokerGroup, after: BrokerGroup) -> None:
-        """INV_B13: who joins the SyncStateSet holds all that is confirmed."""
+        """Check INV_B13: new members of the SyncStateSet hold all confirmed bytes."""
         joined = after.sync_state_set - before.sync_state_set
         self.scene.counts["set shrunk"] += bool(before.sync_state_set - after.sync_state_set)
         self.scene.counts["set grown"] += bool(joined)
@@ -200,7 +200,7 @@ class BrokerWatch:
         require(not lacking, "INV_B13", "joined without what was confirmed", lacking, self.confirmed, start)
 
     def forgiven(self) -> None:
-        """Notes that an operator accepted loss: the next master may lack anything."""
+        """Note that an operator accepted loss: the next master may lack anything."""
         self.unclean, self.lossless = True, False
 
     def asks(self, process: BrokerProcess, wanted: SyncStateSet) -> None:
@@ -210,14 +210,14 @@ class BrokerWatch:
         self._asked.setdefault(process, []).append((wanted.sync_state_set_epoch, wanted.sync_state_set))
 
     def answered(self, process: BrokerProcess, command: Command, answer: Command | None, sent_ns: int) -> None:
-        """Takes what controllers answered to a run."""
+        """Note a controller's answer to a run."""
         if answer is None:
             return
         if command.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET and answer.code in REFUSALS:
             wanted = SyncStateSet.from_json(command.body)
             known = self._asked[process]
             if (each := (wanted.sync_state_set_epoch, wanted.sync_state_set)) in known:
-                known.remove(each)  # a master of an earlier epoch says nothing of this one
+                known.remove(each)  # requests of earlier epochs are not in the list
         if is_yield(command):
             self.hindrances.told_of_a_successor(process, answer)
         if command.code == RequestCode.BROKER_HEARTBEAT and answer.ext.get("masterLeaseRenewed") == "true":
@@ -232,7 +232,7 @@ class BrokerWatch:
     # --- roles -----------------------------------------------------------------------------------------------
 
     def adopts(self, process: BrokerProcess, role: Become) -> None:
-        """INV_C15: a broker's epoch never falls, and has one master."""
+        """Check INV_C15 when a broker adopts a role."""
         host = process.host
         master: object = (process.member.manager.broker_id if isinstance(role, BecomeMaster) else role.master_id)
         epoch, of = self._adopted.get(host, (0, None))
@@ -245,7 +245,7 @@ class BrokerWatch:
         self._adopted[host] = role.epoch, master
 
     def leads(self, process: BrokerProcess, role: BecomeMaster) -> None:
-        """Judges a broker that has become master, before its writes open."""
+        """Check a broker that has become master, before its writes open."""
         host, epoch, journal = process.host, role.epoch, process.journal
         owner = self._owners.setdefault(epoch, host)
         again = epoch in self._masters
@@ -274,12 +274,12 @@ class BrokerWatch:
             self.scene.counts["master that was not told where queues end"] += 1
             self.history.void = True
         if newest:
-            host.unsafe = False  # what it lacks is lost, and its log is what others go by
+            host.unsafe = False  # bytes that it lacks are lost: its log is now the standard
         self.demands.stands(process)
         self.confirms(process)
 
     def _shows_again(self, process: BrokerProcess) -> None:
-        """INV_B24, as a master begins: it shows no less than was seen."""
+        """Check INV_B24 when a master begins: it shows no less than was seen."""
         shown, begin = self.shown, process.journal.begin
         self._shown_before[process] = len(shown)
         self.counts["INV_B24"] += bool(shown)
@@ -294,10 +294,10 @@ class BrokerWatch:
         if why is None:
             self.broken("INV_B24", "a new master lacks what consumers saw", process, f"epoch {self._latest}",
                          f"log ends at {process.journal.end}", f"seen up to {len(shown)}", self._shown_beside)
-        self._lost(why)  # of what was confirmed, and acknowledged to nobody yet
+        self._lost(why)  # bytes that were confirmed, but not acknowledged yet
 
     def unveiled(self, process: BrokerProcess) -> None:
-        """INV_B24: a master shows all that it held as it became one, and so all that anybody had seen."""
+        """Check INV_B24: a master shows all that it held at its begin, and so all that was seen."""
         if self.lossless and self.leads_in(process) == self._latest:
             self.counts["INV_B24"] += 1
             self.scene.counts["unveiled"] += 1
@@ -311,14 +311,14 @@ class BrokerWatch:
         return excuse(Loss(plan.all_ack, plan.sync_flush, self.unclean, host.unsafe, self._acker is host, shown_early))
 
     def _lost(self, why: Excuse | None) -> None:
-        """Notes a loss that the mode allows: its promises hold no longer."""
+        """Note a loss that the mode allows: its promises hold no longer."""
         assert why is not None
         self.scene.counts[why.value] += 1
         self.lossless = False
         self.history.void = True
 
     def _holds_all(self, process: BrokerProcess) -> None:
-        """INV_B1: a new master holds all that was acknowledged."""
+        """Check INV_B1 when a master begins."""
         promised = self.acknowledged
         if not promised:
             return
@@ -338,7 +338,7 @@ class BrokerWatch:
         del promised[same:]
 
     def serves(self, process: BrokerProcess) -> None:
-        """INV_B20: as a master's writes open. One that goes on with its epoch after a restart waits for its slaves."""
+        """Check INV_B20 when a master's writes open. After a restart in its epoch it waits for its slaves instead."""
         role = process.switch.role
         if self.lossless and not self._again and role is not None and role.epoch == self._latest:
             if process.journal.veil.on:
@@ -347,7 +347,7 @@ class BrokerWatch:
                 self._nobody_is_ahead(process)
 
     def _nobody_is_ahead(self, process: BrokerProcess) -> None:
-        """INV_B20: no consumer is ahead of a new master's queues."""
+        """Check INV_B20: no consumer is ahead of a new master's queues."""
         for queue, offset in self.scene.consumer.offsets.items():
             self.counts["INV_B20"] += offset > 0
             end = process.journal.messages.max_offset(TOPIC, queue)
@@ -362,7 +362,7 @@ class BrokerWatch:
         return self._latest
 
     def puts(self, process: BrokerProcess, messages: Sequence[Message]) -> None:
-        """Takes messages right before a client or a part puts them."""
+        """Pass messages to the judges right before a client or a part puts them."""
         for judge in self._judges(messages):
             judge.puts(process, messages)
 
@@ -371,7 +371,7 @@ class BrokerWatch:
         return dict.fromkeys(judge for message in messages for judge in self._judges_of.get(message.topic, ()))
 
     def put(self, process: BrokerProcess, call: Callable[[], None]) -> None:
-        """INV_B16, INV_C16, INV_LEASE: a broker that writes is allowed to."""
+        """Put by ``call``, and check INV_B16, INV_C16 and INV_LEASE if it wrote."""
         log, before = process.journal.log, process.journal.log.max_offset
         call()
         if log.max_offset == before:
@@ -385,7 +385,7 @@ class BrokerWatch:
         self._is_rightful(process, role.epoch, "writes")
 
     def _is_rightful(self, process: BrokerProcess, epoch: int, what: str) -> None:
-        """INV_C16, INV_LEASE: a master that writes or acknowledges in this epoch may do so."""
+        """Check INV_C16 and INV_LEASE: a master may write or acknowledge in this epoch."""
         plan = self.scene.plan
         self.counts["INV_C16"] += 1
         learned = self._learned.get(process, 0)
@@ -404,7 +404,7 @@ class BrokerWatch:
                     self.broken("INV_LEASE", f"it {what} beside another master", process, epoch, later)
 
     def _goes_by_a_committed_set(self, process: BrokerProcess) -> None:
-        """INV_B16: controllers committed the set that a master goes by."""
+        """Check INV_B16: controllers committed the set that a master uses."""
         in_sync = process.switch.in_sync
         assert in_sync is not None
         self.counts["INV_B16"] += 1
@@ -413,7 +413,7 @@ class BrokerWatch:
                          self.committed.get(in_sync.accepted_epoch))
 
     def _as_many_as_demanded(self, process: BrokerProcess, end: int) -> None:
-        """INV_B23: an acknowledged put has as many copies as demanded."""
+        """Check INV_B23: an acknowledged put has as many copies as demanded."""
         in_sync = process.switch.in_sync
         assert in_sync is not None
         members = self.committed.get(in_sync.accepted_epoch, frozenset())
@@ -429,7 +429,7 @@ class BrokerWatch:
             self.broken("INV_B23", "acknowledged, and one that may be elected lacks it", process, end, lacking, group)
 
     def answered_put(self, process: BrokerProcess, messages: Sequence[Message], result: PutResult) -> None:
-        """Takes the outcome of a put."""
+        """Check the outcome of a put."""
         scene, plan = self.scene, self.scene.plan
         for judge in self._judges(messages):
             judge.answered(process, messages, result)
@@ -475,7 +475,7 @@ class BrokerWatch:
         return any(host.unsafe or host.life > 1 for host in self.scene.hosts)
 
     def _remember(self, process: BrokerProcess, epoch: int, end: int) -> None:
-        """INV_B1: notes what a later master has to hold."""
+        """Note the acknowledged bytes that later masters must hold, for INV_B1."""
         promised = self.acknowledged
         if epoch < self._latest:
             latest = self._masters[self._latest]
@@ -488,13 +488,13 @@ class BrokerWatch:
             if not self.lossless:
                 return
         self._acker = process.host
-        if end > len(promised) >= process.journal.begin:  # else nobody has all that was in front of it
+        if end > len(promised) >= process.journal.begin:  # else the bytes before its begin are unknown
             promised += self.log(process, len(promised), end)
 
     # --- replication -----------------------------------------------------------------------------------------
 
     def confirms(self, process: BrokerProcess) -> None:
-        """INV_B3, INV_B4: the confirm offset may have moved."""
+        """Check INV_B3 and INV_B4 after the confirm offset may have moved."""
         journal = process.journal
         confirm, before = journal.confirm_offset, self._confirm.get(process, 0)
         if confirm == before:
@@ -505,7 +505,7 @@ class BrokerWatch:
         self._confirm[process] = confirm
         epoch = self.leads_in(process)
         if not self.lossless or epoch is None or process.switch.is_taking:
-            return  # what a role confirms as it begins is asked by its own epoch, in ``leads``
+            return  # a role's first confirm offset is checked in ``leads``, with its own epoch
         self.counts["INV_B3"] += 1
         whole = self._whole[process] = self.boundary(process, confirm, self._whole.get(process, 0))
         lacking = self._all_hold(self._sets.get(epoch, frozenset()), whole)
@@ -516,11 +516,11 @@ class BrokerWatch:
             if self._beside and self._shown_beside is None:
                 self._shown_beside = self.confirmed
             self.confirmed = whole
-            if len(self.shown) >= process.journal.begin:  # else nobody has all that was in front of it
+            if len(self.shown) >= process.journal.begin:  # else the bytes before its begin are unknown
                 self.shown += self.log(process, len(self.shown), whole)
 
     def forget(self, process: BrokerProcess) -> None:
-        """Forgets a run that is over."""
+        """Forget a run that is over."""
         for known in (self._learned, self._renewed, self._confirm, self._asked):
             known.pop(process, None)
         self.demands.ended(process)
@@ -528,13 +528,13 @@ class BrokerWatch:
         self.history.forget(process)
 
     def cut_off(self, process: BrokerProcess) -> None:
-        """Takes that a new master cut off the part of a message. The part may have been confirmed."""
+        """Note a cut: a partial message may have been confirmed before it was cut off."""
         self._confirm.pop(process, None)
 
     # --- consumers -------------------------------------------------------------------------------------------
 
     def arrived(self, process: BrokerProcess, queue: int, queue_offset: int, outline: Outline) -> None:
-        """INV_B5: a message became visible."""
+        """Check INV_B5 when a message becomes visible."""
         self.counts["INV_B5"] += 1
         offset, size = outline[0], outline[1]
         if offset + size > process.journal.confirm_offset:
@@ -550,7 +550,7 @@ class BrokerWatch:
     # --- the end ---------------------------------------------------------------------------------------------
 
     def agreed(self) -> bool:
-        """Whether every broker is in the role that the controllers gave it, the master on record too."""
+        """Whether every broker has the role that the controllers gave it."""
         group = self.scene.group()
         if group is None or (master := self.scene.host_of(group.master)) is None or master.process is None:
             return False
@@ -564,7 +564,7 @@ class BrokerWatch:
         return True
 
     def level(self) -> bool:
-        """Whether all replicas hold what the master holds, and are in sync."""
+        """Whether all replicas hold the master's whole log and are in sync."""
         group = self.scene.group()
         if not self.agreed() or group is None:
             return False
@@ -580,7 +580,7 @@ class BrokerWatch:
             and not undispatched(host.process.journal) for host in self.scene.hosts)
 
     def _master(self) -> BrokerProcess | None:
-        """The run that is master on record, if one is."""
+        """The run of the master on record; None if it is down."""
         group = self.scene.group()
         host = None if group is None else self.scene.host_of(group.master)
         return None if host is None else host.process
@@ -591,7 +591,7 @@ class BrokerWatch:
         return master is not None and not any(judge.waits(master) for judge in self.judges)
 
     def settled(self) -> None:
-        """INV_C17, INV_B22 and INV_B2 at the end, and what each feature demands of its messages."""
+        """Check INV_C17, INV_B22 and INV_B2 at the end, and the messages of each feature."""
         scene, master = self.scene, self._master()
         self.counts["INV_C17"] += 1
         require(self.agreed() and master is not None, "INV_C17", "healed, and brokers do not agree with the "

@@ -1,8 +1,8 @@
-"""Active controllers that hand on their lead and do not hear that they did, and somebody who goes on asking them.
+"""Deposes active controllers without their knowledge, while an onlooker goes on asking them.
 
-Faults at random do not get there: before such a controller steps down by itself, which it does an election timeout
-later, another one has to become active, a group has to change, somebody has to hear of that, and then somebody else has
-to ask the former. So one act does the first of it in order; the onlooker asks as anybody does who once found who leads.
+Random faults do not reach this: within the election timeout after which such a controller steps down by itself, another
+one must become active, a group must change, some client must hear of the change, and another must ask the former
+controller. So one act does the first steps in order; the onlooker asks the controller that answered it last.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from harness.simulation.controllers.scene import ControllerScene
 
 TURN_MS: Final = 500
-"""Between two moments at which an active controller may be deposed."""
+"""Interval at which an active controller may be deposed."""
 LOOK_MS: Final = 30
-"""Between two questions of the onlooker."""
+"""Interval of the onlooker's questions."""
 PATIENCE: Final = 10
-"""So many questions without an answer, and the onlooker turns to another controller."""
+"""After so many questions without an answer the onlooker turns to another controller."""
 HAPPENED: Final = ("deposed unheard", "deposed and asked")
 
 
 class Depositions:
-    """All of one seed that has any."""
+    """The depositions of one seed."""
 
     def __init__(self, scene: ControllerScene, ends_ns: int) -> None:
         self._scene, self._ends_ns = scene, ends_ns
@@ -45,13 +45,13 @@ class Depositions:
                 self._depose(*act)
 
     def _an_act(self, chance: Chance) -> list[Value] | None:
-        """How long it hears nobody, when its operator wants another master, and whom."""
+        """Draw how long it is cut off, when an operator designates another master, and which one."""
         if chance() < 0.5:
             return None
         return [int(100 + 900 * chance()), int(10 + 100 * chance()), int(chance() * 1_000)]
 
     def _depose(self, span_ms: int, change_ms: int, number: int) -> None:
-        """It tells another to lead, and from that moment hears none of them; all others hear it."""
+        """Let the active controller transfer its leadership and hear nothing from then on; the others hear it."""
         scene, cluster = self._scene, self._scene.cluster
         name = cluster.leader
         life = scene.running(name) if name is not None else None
@@ -68,7 +68,7 @@ class Depositions:
         scene.after(change_ms, partial(self._change, name, life.replica.term, number))
 
     def _change(self, name: str, term: int, number: int) -> None:
-        """An operator looks for the next active controller, and wants another master."""
+        """Let an operator find the next active controller and designate another master there."""
         scene = self._scene
         process, active = scene.cluster.processes.get(name), scene.active()
         if process is None or process.active.term != term or not process.active.active:

@@ -1,6 +1,6 @@
 """One broker group of the shipped cores, as ``harness.simulation.brokers`` has it; controllers are simulated in full.
 
-A Java broker announces nothing and beats one-way. An operator stands by: a broker that was cleaned away joins anew.
+A Java broker announces nothing and sends one-way heartbeats. An operator lets brokers that were cleaned join again.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from harness.simulation.controllers.scene import ControllerScene
 
 CONTROLLERS = tuple(f"n{number}" for number in range(7))
-"""All that may ever be: an operator tells brokers of each."""
+"""All controllers that may ever exist: every broker is configured with all of them."""
 OPERATOR_MS = 400
 SCALE = 1 << 24
-"""Of offsets, as heartbeats tell them: logs are far longer than 32 bits count."""
+"""Heartbeats multiply offsets by this, so that they exceed 32 bits as in real logs."""
 LATER_RELEASES = (
     "masterLeaseMs", "allAckInSyncStateSet", "minInSyncReplicas", "learner", "brokerLife", "logInDoubt", "doubtEpoch",
     "silentEpoch", "reaches", "diskTrouble", "heartbeatIntervalMs")
@@ -54,7 +54,7 @@ class FleetHost(Host):
 
     @property
     def broker_id(self) -> int | None:
-        """As its disk has it."""
+        """The broker's id on its disk."""
         file = self.files.content.get(IDENTITY)
         key = self.scene.key
         found = load(key.cluster, key.name, bytes(file.data).decode(), None) if file is not None else None
@@ -62,7 +62,7 @@ class FleetHost(Host):
 
 
 class FleetGroup(Group):
-    """One group's brokers and clients."""
+    """One broker group with its clients, under fully simulated controllers."""
 
     hosts: list[FleetHost]  # type: ignore[assignment]
     copies: list[FleetHost]  # type: ignore[assignment]
@@ -81,7 +81,7 @@ class FleetGroup(Group):
         self._witnesses = Witnesses(self, plan.silence_ms)
 
     def copy(self, host: FleetHost, machine: Machine) -> FleetHost:
-        """What is on its disk now, on another machine."""
+        """Copy its disk, cache included, to another machine."""
         other = FleetHost(self, host.number, machine)
         for path, file in host.files.content.items():
             other.files.content[path] = MemoryFile(bytearray(file.data), bytes(file.data), hook=other.files.hook)
@@ -94,7 +94,7 @@ class FleetGroup(Group):
         return FleetHost(self, number, self._machines[number])
 
     def applied(self, applied: Applied) -> None:
-        """An entry about this group, at its first application anywhere."""
+        """Take an entry about this group, at its first application anywhere."""
         for key, before, after in applied.groups:
             if key == self.key:
                 self._group = after
@@ -109,8 +109,10 @@ class FleetGroup(Group):
         return self._group
 
     def _came_in(self, before: BrokerGroup, after: BrokerGroup) -> None:
-        """A copy has taken its original's place, or that its own again: whoever holds less than was held is nobody's
-        fault."""
+        """Note that a copied disk took its original's place, or the original its own again.
+
+        Then the loss of acknowledged writes is forgiven.
+        """
         names = [copy.name for copy in self.copies]
         for broker_id, replica in after.replicas.items():
             former = before.replicas.get(broker_id)
@@ -123,14 +125,14 @@ class FleetGroup(Group):
     # --- machines --------------------------------------------------------------------------------------------
 
     def restart(self, host: Host, span_ms: int) -> None:
-        """It died at an operation on files, and with it the whole process."""
+        """Crash the whole machine process after its broker died at a file operation, and restart it later."""
         assert isinstance(host, FleetHost)
         self.above.counts["site"] += 1
         host.machine.crash(self.seen)
         self.above.restart(host.machine, span_ms)
 
     def wipe(self, host: FleetHost) -> FleetHost:
-        """Its disk is lost; another stands in its place."""
+        """Replace a host by one with an empty disk."""
         broker_id = host.broker_id
         if broker_id is not None:
             self.lost.add(broker_id)
@@ -148,12 +150,12 @@ class FleetGroup(Group):
         host = process.host
         assert isinstance(host, FleetHost)
         if host.process is process and host in self.copies:
-            host.machine.crash(self.seen)  # what it is a copy of was cleaned away
+            host.machine.crash(self.seen)  # the original was cleaned away
         elif host.process is process:
             self.give_up_identity(host)
 
     def give_up_identity(self, host: FleetHost) -> None:
-        """Its operator clears the identity of a broker that was cleaned away; its log stays."""
+        """Remove the identity file of a broker that was cleaned away, as an operator does; its log stays."""
         self.counts["identity given up"] += 1
         host.machine.crash(self.seen)
         files, site = host.files, host.files.hook
@@ -212,7 +214,7 @@ class FleetGroup(Group):
 
 
 def _by_hand(what: str) -> None:
-    """No process is at work, and none can die of it."""
+    """Hook of file operations while no process runs that could crash."""
 
 
 def _as_java(beat: Command) -> Command:

@@ -1,6 +1,6 @@
-"""What must hold where a master that lives is replaced: on whose word, after what, and how often.
+"""Statements about replacing a master that lives: which reports allow it, after which lease, and how often.
 
-Judged from heartbeats as they were sent and from renewals as they were answered, not from what controllers keep.
+Judged from heartbeats as sent and renewals as answered, not from the controllers' own tables.
 """
 
 from __future__ import annotations
@@ -22,59 +22,59 @@ if TYPE_CHECKING:
     from harness.simulation.controllers.watch import ControllerWatch
 
 STATEMENTS: Final[dict[str, str]] = {
-    "INV_C28": "a master that lives is replaced on the word of enough members that do not hear it and reach each "
-               "other, or by a member that it named for its bad disk; where not all acknowledge, after its lease",
-    "INV_C29": "of one group an active controller replaces living masters ever more slowly: the next one after 1 s, "
+    "INV_C28": "a master that lives is replaced only if enough members report its silence and reach each other, or by "
+               "a member that it named because of its own bad disk; where not all acknowledge, after its lease",
+    "INV_C29": "an active controller replaces living masters of one group with a backoff: the next one after 1 s, "
                "2 s, 4 s and so on, up to a minute",
-    "INV_C30": "a master that stands still is replaced in time, where enough members say so",
+    "INV_C30": "a paused master is replaced in time if enough members report it",
 }
 PAUSE_NS: Final = 250 * MS
 """Shorter pauses are like a busy turn."""
 DRAINED_NS: Final = 90 * MS
-"""For so long a controller that stood still has read on, before it believes."""
+"""A controller that was paused first reads waiting heartbeats for so long, before it acts on them."""
 
 
 def missing_ns(beat: Heartbeat) -> int:
-    """Two of its heartbeats, and half a second at least."""
+    """Two heartbeat intervals of this broker, at least half a second."""
     return max(2 * (beat.interval_ms or 1_000), 500) * MS
 
 
 class Hindered:
-    """Asks INV_C28 and INV_C29, and keeps what they need."""
+    """Checks INV_C28 and INV_C29 for one scene."""
 
     def __init__(self, watch: ControllerWatch) -> None:
         self._watch, self._scene = watch, watch.scene
         self._renewed: dict[tuple[ControllerProcess, GroupKey, int], int] = {}
         self._times: dict[tuple[ControllerProcess, int, GroupKey], list[int]] = {}
-        """By controller, and by which time it is the active one."""
+        """When living masters were replaced, by controller, its number of activation and group."""
         self._paused: dict[ControllerProcess, int] = {}
         self._resumed: dict[ControllerProcess, int] = {}
         self._commands: set[tuple[object, ...]] = set()
 
     def replaced(self, command: ElectMaster, epoch: int) -> bool:
-        """Whether this command was to replace a master of that epoch that lived."""
+        """Whether this command was proposed to replace a living master of that epoch."""
         return _named(command, epoch) in self._commands
 
     def waits_ms(self, process: ControllerProcess, key: GroupKey) -> float:
-        """For how long this controller may not do so again."""
+        """Backoff of this controller: how long it may not replace another living master."""
         times = self._times.get((process, process.role, key), ())
         return (times[-1] - process.now) / MS + _wait_ms(len(times)) if times else 0
 
     def renewed(self, process: ControllerProcess, key: GroupKey, broker_id: int) -> None:
-        """The answer to a heartbeat renews a master's lease."""
+        """Note that the answer to a heartbeat renews a master's lease."""
         self._renewed[process, key, broker_id] = process.now
 
     def paused(self, process: ControllerProcess) -> None:
-        """A controller stands still from now on."""
+        """Note that a controller is paused."""
         self._paused[process] = process.now
 
     def resumed(self, process: ControllerProcess) -> None:
-        """It goes on, before anything that waited."""
+        """Note that a controller goes on, before it takes anything that waited."""
         if process.now - self._paused.pop(process, process.now) > PAUSE_NS:
             self._resumed[process] = process.now
 
     def elects(self, process: ControllerProcess, group: BrokerGroup, command: ElectMaster, ask: Command | None) -> None:
-        """A command that is to replace a master that lives; ``ask``: the request that it answers."""
+        """Check a command that replaces a living master; ``ask`` is the request that caused it, if any."""
         key, among = command.key, command.observation.live
         self._watch.counts["INV_C28"] += 1
         self._scene.counts[f"living master replaced, {'asked' if ask is not None else 'unasked'}"] += 1
@@ -139,18 +139,18 @@ class Hindered:
     def _beats(
         self, process: ControllerProcess, key: GroupKey, group: BrokerGroup
     ) -> dict[int, tuple[int, Heartbeat]]:
-        """The latest of each member on record, and when it came."""
+        """The latest heartbeat of each member on record, with its time of arrival."""
         return {each: (heard.at_ns, heard.beat) for each in group.replicas
                 if (heard := self._watch.heard_of(process, key, each)) is not None}
 
 
 def _named(command: ElectMaster, epoch: int) -> tuple[object, ...]:
-    """What names a command, however its bytes were read."""
+    """Identity of a command, even after it was encoded and decoded."""
     return command.key, command.term, epoch, command.trigger, command.broker_id, *sorted(command.observation.live)
 
 
 def _wait_ms(before: int) -> int:
-    """For how long no other one may follow after so many."""
+    """The backoff after so many replacements."""
     return 1_000 * min(1 << (before - 1), 60)
 
 

@@ -1,4 +1,4 @@
-"""A machine of brokers: its channels to controllers, and what becomes of all its brokers at once.
+"""A machine of brokers: its process, shared by its brokers, and its channels to controllers.
 
 One machine may hold a broker of several groups (a container), which then share its process and its channels. Knows no
 rules of replication.
@@ -24,7 +24,7 @@ Incoming = Answer | Closed | Notify
 
 
 class Machine:
-    """``life`` rises with each start of its process; what an earlier one waited for is void."""
+    """One machine of brokers. ``life`` rises with each start of its process; older callbacks are void."""
 
     def __init__(self, scene: ControllerScene, name: str, number: int) -> None:
         self.scene, self.name, self.number = scene, name, number
@@ -35,9 +35,9 @@ class Machine:
         self.channels: dict[str, Channel] = {}
         self._channels_made = 0
         self.trouble = False
-        """Its disk takes nothing, as its brokers say."""
+        """Whether its brokers report that its disk takes no writes."""
         self._sent = 0
-        """Requests so far, of all lives: only the watch compares them."""
+        """Requests of all lives so far: the watch orders heartbeats by it."""
 
     @property
     def address(self) -> str:
@@ -53,11 +53,11 @@ class Machine:
         self.up = True
         self.channels = {}
         for host in self.brokers.values():
-            if self.life == life:  # one that dies as it starts takes the others along
+            if self.life == life:  # a broker that dies at its start ends the shared process
                 host.start()
 
     def crash(self, seen: Callable[[], bool], *, power: bool = False) -> None:
-        """The process dies; ``seen`` says of each channel whether its controller hears of it."""
+        """Kill the process; ``seen`` decides for each channel whether its controller hears of the close."""
         self.up = False
         self.life += 1
         for channel in self.channels.values():
@@ -84,7 +84,7 @@ class Machine:
 
     def ask(self, controller: str, command: Command, then: Answered | None,
             known: tuple[int, int] | None = None) -> Channel | None:
-        """Send a request, by a new channel if need be; returns it. ``then`` None: one-way."""
+        """Send a request, by a new channel if need be; returns the channel. ``then`` None: one-way."""
         channel = self.channels.get(controller)
         if channel is None or not channel.open_here:
             channel = self._connect(controller)
@@ -111,7 +111,7 @@ class Machine:
         return channel
 
     def close(self, channel: Channel | None) -> None:
-        """This end closes a channel, and the next request makes another."""
+        """Close a channel at this end; the next request makes another."""
         if channel is not None and channel.open_here:
             channel.open_here = False
             self.scene.counts["channel reset"] += 1
@@ -146,5 +146,5 @@ class Machine:
 
 
 def _unanswered(then: Answered) -> None:
-    """Answers for a controller that cannot be reached."""
+    """Tell the caller that the controller cannot be reached."""
     then(None)

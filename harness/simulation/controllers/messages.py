@@ -1,6 +1,6 @@
-"""What travels between simulated controllers and brokers, and the channels it travels by.
+"""Messages between simulated controllers and brokers, and the channels that carry them.
 
-Contents are remoting's own commands, unframed: frames have tests of their own. Knows no rules.
+Messages carry remoting's own commands, unframed: frames have tests of their own. Knows no rules.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ if TYPE_CHECKING:
     from harness.simulation.controllers.process import ControllerProcess
 
 Answered = Callable[[Command | None], None]
-"""What waits for an answer; None: none will come."""
+"""Called with an answer, or with None if none will come."""
 
 
 @attrs.define(eq=False)
 class Channel:
-    """One connection from a host of brokers to one run of a controller. Each end sees its close, or does not."""
+    """One connection from a host of brokers to one run of a controller. Either end may miss its close."""
 
     host: str
     process: ControllerProcess
     number: int
-    """At the controller: each run of it counts those it accepted, from 1."""
+    """The controller's number for it: each run counts the connections it accepted, from 1."""
     turn: int
-    """At the host: which of its connections this is."""
+    """The host's number for it, in the order of its connections."""
     names: dict[str, GroupKey] = attrs.field(factory=dict)
-    """At the controller: the groups it spoke for."""
+    """At the controller: the groups whose heartbeats came by it."""
     asked: int = 0
     """At the host: requests so far. Each connection counts its own, from 1, as remoting does."""
     waiting: dict[int, Answered] = attrs.field(factory=dict)
-    """At the host: what waits for the answer to a request of this number."""
+    """At the host: number of an open request -> its callback."""
     heard: set[int] = attrs.field(factory=set)
-    """At the controller: requests. It is a TCP connection, by which none arrives twice."""
+    """At the controller: requests that arrived. A duplicate is dropped, since this is a TCP connection."""
     open_here: bool = True
-    """At the host."""
+    """Whether the host's end is open."""
     open_there: bool = True
-    """At the controller."""
+    """Whether the controller's end is open."""
 
     @property
     def kind(self) -> str:
-        """Its messages keep their order, those of the host's next channel keep their own."""
+        """The kind of its links: messages of one channel keep their order, those of the next have another kind."""
         return f"net{self.turn % 2}"
 
 
@@ -53,7 +53,7 @@ class Channel:
 class Ask:
     """A request. ``number`` names it on its channel; ``sent`` orders the heartbeats of one host.
 
-    ``known``, which nobody sends: epochs of a group that somebody knew when it was asked.
+    ``known`` is for the watch alone: epochs of a group that some process knew when this was sent.
     """
 
     channel: Channel
@@ -72,14 +72,14 @@ class Answer:
 
 @attrs.frozen(eq=False)
 class Closed:
-    """The other end of a channel is gone."""
+    """Tells that the other end of a channel is gone."""
 
     channel: Channel
 
 
 @attrs.frozen(eq=False)
 class Notify:
-    """1008, by a connection of the controller's own. Each run of a controller counts its own, from 1."""
+    """A notification (1008), by a connection of the controller's own. Each run of a controller counts from 1."""
 
     process: ControllerProcess
     number: int
@@ -91,7 +91,7 @@ class Notify:
 
 @attrs.frozen(eq=False)
 class Told:
-    """The answer to a 1008."""
+    """The broker's answer to a notification (1008)."""
 
     process: ControllerProcess
     number: int

@@ -1,4 +1,4 @@
-"""The replicated metadata as a simulated node's state machine: every entry is compared with what others made of it."""
+"""The replicated metadata as a simulated node's state machine. The watch compares its states between nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SimMetadata(MetadataMachine):
-    """Tells ``watch`` of each entry, and its owner of each outcome."""
+    """The shipped state machine, which reports each entry to ``watch`` and each outcome to its owner."""
 
     def __init__(self, watch: ControllerWatch, name: str, reads: int) -> None:
         super().__init__(self._keep, reads=reads)
@@ -33,13 +33,13 @@ class SimMetadata(MetadataMachine):
         except FormatTooNew:
             raise
         except Exception as error:
-            self.watch.found(error)  # a node only stops of it
+            self.watch.found(error)  # a node would stop and go on silently
             raise
 
     def restore_from(self, chunks: Iterator[bytes]) -> None:
         try:
             super().restore_from(chunks)
-        except FormatTooNew:  # it dies of it before anything else happens
+        except FormatTooNew:  # the node stops before it does anything else
             self.watch.stopped(self, None)
 
     def _apply_entries(self, entries: Entries) -> list[object]:

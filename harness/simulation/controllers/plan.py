@@ -1,6 +1,6 @@
-"""What one seed is about, beside what ``raft.sim.swarm`` draws: groups, brokers, their settings, and what befalls them.
+"""Draws the conditions of one seed beside those of ``raft.sim.swarm``: groups, brokers, their settings and faults.
 
-The boring value everywhere is one group of three calm brokers that acknowledge what all in sync hold.
+The boring plan is one group of three brokers without faults, which acknowledge writes that all members in sync hold.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ BROKER_FAULTS: Final = (
     "broker crash", "broker silence", "reset", "severed", "one way", "wiped broker", "gate", "designate", "clean",
     "force clean", "both", "successor", "lonely", "bad disk", "site", "copied disk",
 )
-"""What happens to brokers and between them and controllers; ``both``: a master and the active controller at once;
-``successor``: a master, and soon who comes after it; ``lonely``: other brokers do not hear it; ``bad disk``: it takes
-nothing, as its brokers say, or all do; ``copied disk``: a copied directory is started elsewhere."""
+"""Faults of brokers and of their channels to controllers.
+
+``both``: a master and the active controller crash at once; ``successor``: a master crashes, and soon its successor;
+``lonely``: a broker is cut off from the others; ``bad disk``: brokers report disks that take no writes;
+``copied disk``: a copied directory is started elsewhere."""
 LATER: Final = ("copied disk", "lonely", "bad disk")
-"""Drawn after the others."""
+"""Faults that are drawn after the others."""
 WILD_CLOCKS: Final = frozenset(("drift", "step"))
-"""Beyond what leases allow for."""
+"""Clock faults beyond what leases allow for."""
 CLOSER_PPM: Final = (955_000, 1_045_000)
-"""Between which brokers' clocks run where those of controllers do so, too: ``rate``."""
+"""Bounds of the rates of brokers' clocks where those of controllers vary, too (``rate``)."""
 BASES: Final = {"brokers": "calm", "controllers": "swarm", "successors": "calm", "deposed": "clocks",
                 "leases": "calm", "releases": "calm", "copies": "calm", "demands": "calm", "hindered": "calm"}
-"""What befalls controllers in the profiles that ``raft.sim`` does not have.
+"""The profiles that ``raft.sim`` does not have, with its profile for the faults of controllers.
 
-"brokers": controllers are left alone; "controllers": brokers are. "successors": masters die, and who came after them,
-alone with what was acknowledged meanwhile. "deposed": active controllers that do not know of the next one are asked for
-groups that go on. "leases": masters that hold one lose their channels, and some all ways to controllers. "releases":
-controllers of two releases, which are upgraded and downgraded.
-"copies": copied directories are started beside their originals, which die, fall silent or lose their channels.
-"demands": an operator changes what running masters demand, while brokers die and are cut off.
-"hindered": masters live and are of no use: stopped, not heard, with bad disks.
+"brokers": faults of brokers alone; "controllers": of controllers alone. "successors": masters crash, and so do their
+successors, which alone hold later acknowledged writes. "deposed": active controllers that do not know their successor
+are asked for groups. "leases": masters with a lease lose their channels, some all ways to controllers. "releases":
+controllers are upgraded and downgraded. "copies": copied directories are started beside their originals, which crash,
+stop or lose their channels. "demands": an operator changes the demands of running masters under faults. "hindered":
+masters live and are of no use: stopped, cut off, with bad disks.
 """
 OWN_PROFILES: Final = (
     "swarm", "calm", *BASES, *(name for name in PROFILES if name in NEMESES or name in (
@@ -49,37 +50,37 @@ OWN_PROFILES: Final = (
 
 @attrs.define(kw_only=True)
 class ControllerPlan(Plan):
-    """The conditions that one seed gives."""
+    """The conditions of one seed."""
 
     groups: int = 1
     brokers: int = 3
-    """Of each group."""
+    """Brokers of each group."""
     container: bool = False
     """One process holds the n-th broker of every group."""
     fleet: BrokerPlan = BrokerPlan()
-    """Of each group, its clients and the network between its brokers."""
+    """Conditions of each group, its clients and the network between its brokers."""
     java: bool = False
-    """Brokers announce nothing and beat one-way."""
+    """Brokers behave as Java's: they announce nothing and send one-way heartbeats."""
     hangs_up: bool = False
     """A broker closes a channel on which an answer is overdue."""
     lost_notifications: float = 0.0
     close_seen: float = 0.7
     """Chance that a controller hears of a channel that a broker's death or reset closes."""
     late_close_ms: int = 0
-    """Up to how late it hears of it."""
+    """Largest delay after which it hears of the close."""
     settings: ElectionSettings = ElectionSettings()
     read: Read = Read.INDEX
     outer: LinkProfile = LinkProfile()
     harm_chance: float = 0.0
     harms: tuple[str, ...] = ()
     snapshot_bytes: int = 0
-    """Log of so many bytes makes a snapshot."""
+    """A log of so many bytes causes a snapshot."""
     silence_ms: int = 0
-    """After so long brokers say that they do not hear their master, or that they are left alone; 0: never."""
+    """Time after which brokers report a silent master, or masters their isolation; 0: never."""
     format: int = FORMAT
-    """Of the log, to which active controllers raise it."""
+    """Format of the log to which active controllers raise it."""
     deposed: bool = False
-    """Active controllers hand on their lead and do not hear that they did; an onlooker goes on asking them."""
+    """Active controllers are deposed without their knowledge, while an onlooker goes on asking them."""
     mixed: bool = False
     """Some controllers are of an older release."""
 
@@ -92,7 +93,7 @@ class ControllerPlan(Plan):
 
     @property
     def sound_clocks(self) -> bool:
-        """Whether time promises may be held to the letter: clocks run apart no more than leases allow for."""
+        """Whether clocks run apart no more than leases allow for, so that leases can be checked."""
         return not WILD_CLOCKS & set(self.faults)
 
 
@@ -132,7 +133,7 @@ def draw(tape: Tape, profile: str) -> ControllerPlan:
     if profile in ("swarm", "brokers") and plan.harms and stream.chance(0.3):
         plan.harms += ("copied disk",)
     _hinder(plan, tape.stream("hindered"), profile)
-    plan.fleet.java_controllers = plan.java  # of a doubt neither side tells the other
+    plan.fleet.java_controllers = plan.java  # neither side then reports doubts
     draw_demands(plan.fleet, stream, always=profile == "demands", never=profile == "calm" or not plan.sound_clocks)
     if profile != "calm":
         draw_clocks(plan.fleet, tape.stream("clocks"), CLOSER_PPM if "rate" in plan.faults else APART_PPM)
@@ -140,7 +141,7 @@ def draw(tape: Tape, profile: str) -> ControllerPlan:
 
 
 def _hinder(plan: ControllerPlan, stream: Stream, profile: str) -> None:
-    """Whether brokers tell of masters that are of no use, and what makes them so."""
+    """Draw whether brokers report masters that are of no use, and the faults that make them so."""
     if profile == "hindered":
         plan.java, plan.mixed, plan.groups, plan.brokers = False, False, 1, stream.pick((3, 3, 4, 5), 3)
         plan.harms = ("lonely", "lonely", "bad disk", "bad disk", "broker silence", "severed", "broker crash")

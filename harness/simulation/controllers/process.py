@@ -1,8 +1,8 @@
 """One simulated controller: the shipped cores in a shell of virtual time.
 
 It does what ``controller.handlers`` and ``controller.server`` do with trio: becomes active after its first read barrier
-as the leader, answers requests, proposes and notifies what the core asks for, and reports what came of it. What those
-two modules decide (which code is whose, reads behind a barrier, no entry for what changes nothing) stands here again,
+as the leader, answers requests, proposes and notifies what the core asks for, and reports the results. The decisions of
+those two modules (dispatch by code, reads behind a barrier, no entry for a command without effect) are repeated here,
 because they cannot run without an event loop; whole servers run in ``harness.simulation.worlds``.
 """
 
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
     from harness.simulation.controllers.scene import ControllerScene
 
 LOST = "lostEpoch"
-"""Ext field of a master that lost what it wrote, and asks for another in its place."""
+"""Ext field of a master that lost writes and asks for a successor."""
 LEADER_ADDRESS = "controllerLeaderAddress"
 LOOK_NS = 300_000
 NOTIFY_TIMEOUT_NS = 1_000 * MS
 PATIENCE_NS = 800 * MS
-"""After so long nobody knows what becomes of a proposal or a read."""
+"""A proposal or read that takes longer ends as unknown."""
 NEVER = 1 << 62
 (K_BEAT, K_ASK, K_CLOSED, K_TOLD, K_ACTIVE, K_TICK) = range(32, 38)
 
 Then = Callable[[object], None]
-"""Gets the first result, or an error."""
+"""Called with the first result, or an error."""
 
 
 class ControllerProcess:
@@ -82,7 +82,7 @@ class ControllerProcess:
     # --- role ------------------------------------------------------------------------------------------------
 
     def _role_changed(self, changed: RoleChanged) -> None:
-        """Active from the first read barrier of a leadership on. Called from inside the replica's turn."""
+        """Become active at the first read barrier as leader, else inactive. Called inside the replica's turn."""
         self.role += 1
         if self.active.active:
             self.active.deactivate()
@@ -111,7 +111,7 @@ class ControllerProcess:
         self._read(through)
 
     def _abandon(self, role: int) -> None:
-        """What is under way gets no answer here any more."""
+        """Fail all open requests of an ended leadership."""
         if self.role == role:
             waiting, self._open = self._open, []
             for _, then in waiting:
@@ -120,7 +120,7 @@ class ControllerProcess:
     # --- messages --------------------------------------------------------------------------------------------
 
     def receive(self, message: Ask | Closed | Told) -> None:
-        """Whatever arrives for this run of the controller."""
+        """Take a message for this run of the controller."""
         life = self.life
         if life.dead:
             if isinstance(message, Ask):
@@ -270,7 +270,7 @@ class ControllerProcess:
         self._act()
 
     def _act(self) -> None:
-        """Do what the core wants done."""
+        """Carry out the core's commands and notifications."""
         todo = self.active.poll(self.now)
         for command in todo.commands:
             if isinstance(command, ElectMaster):
@@ -285,7 +285,7 @@ class ControllerProcess:
         self._act()
 
     def rearm(self) -> None:
-        """Have the core's next deadline kept, by this node's clock as it runs now."""
+        """Arm a timer for the core's next deadline, by this node's clock."""
         due = self.active.next_deadline()
         self._timer = NEVER if due is None else due
         if due is not None:
@@ -326,7 +326,7 @@ class ControllerProcess:
             self.life.later(0, self._look, None)
 
     def _look(self, _: None) -> None:
-        """Hand on what is resolved."""
+        """Call the callbacks of resolved requests."""
         waiting, self._open = self._open, []
         done: list[tuple[object, Then]] = []
         overdue = self.life.world.now - PATIENCE_NS

@@ -1,7 +1,7 @@
-"""Controllers of two releases side by side: what each reads, who raises the format of the log, who stops at it.
+"""Controllers of two releases side by side, which raise the format of the log or stop at one they cannot read.
 
-In seeds that mix them a controller is upgraded, or downgraded, where it starts anew. The active one asks the others
-what they read, as ``controller.actor`` does, and somebody proposes raises that no controller would. Knows no brokers.
+In seeds that mix releases a controller may be upgraded or downgraded at a start. The active one asks the others which
+format they read, as ``controller.actor`` does; also raises are proposed that no controller would. Knows no brokers.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ if TYPE_CHECKING:
     from harness.simulation.controllers.scene import ControllerScene
 
 RAISE_NS: Final = 200 * MS
-"""Between two questions."""
+"""Interval at which the active controller asks the others."""
 ANSWER_NS: Final = 3 * MS
 
 
 @attrs.frozen
 class Asked:
-    """What a raise rests on: these members said at this time that they read it."""
+    """Evidence for a raise: these members said at this time that they read the format."""
 
     at_ns: int
     members: frozenset[str]
 
 
 class Releases:
-    """``reads`` by name of the controller; an old release reads format 1 alone."""
+    """The releases of one scene. ``reads``: controller -> newest format it reads; an old release reads 1 alone."""
 
     def __init__(self, scene: ControllerScene) -> None:
         self.scene = scene
         self.reads: dict[str, int] = {}
         self.format = 1
-        """In use, by the entries that were applied somewhere."""
+        """The format in use, by the newest entry applied anywhere."""
         self._raised: list[tuple[int, int]] = []
-        """Index and format."""
+        """Each raise as (index, format)."""
         self._asked: dict[tuple[int, int], Asked] = {}
-        """By term and format of the raise."""
+        """(term, format) of a raise -> its evidence."""
         self._fell: dict[str, int] = {}
-        """When this controller last became an old one."""
+        """Controller -> when it was last downgraded."""
         self._draws = scene.tape.stream("releases")
         self._overdue: set[str] = set()
-        """They stopped, and come back upgraded."""
+        """Controllers that stopped at a format and will come back upgraded."""
 
     @property
     def _now(self) -> int:
         return self.scene.cluster.world.now
 
     def starts(self, name: str) -> int:
-        """What the release reads that this controller starts with."""
+        """Draw the release with which this controller starts; returns the newest format it reads."""
         newest, before = self.scene.plan.format, self.reads.get(name, 1)
         reads = newest
         if self.scene.plan.mixed and not self.scene.healed and name not in self._overdue:
@@ -76,7 +76,7 @@ class Releases:
         return reads
 
     def roll(self) -> None:
-        """Somebody upgrades the group, one controller after the other, and goes round again now and then."""
+        """Schedule rolling upgrades: one controller after the other, four rounds."""
         cluster, plan = self.scene.cluster, self.scene.plan
         if plan.mixed:
             step = plan.duration_ms * MS // (5 * plan.size)
@@ -93,7 +93,7 @@ class Releases:
     # --- raising ---------------------------------------------------------------------------------------------
 
     def activated(self, process: ControllerProcess) -> None:
-        """This controller is the active one from now on."""
+        """Note that this controller became active."""
         if self.scene.plan.mixed:
             self._look((process, process.role))
         elif process.machine.format < self.scene.plan.format:
@@ -127,7 +127,7 @@ class Releases:
         process.propose(RaiseFormat(term=process.active.term, format=following), _whatever)
 
     def _stray(self, process: ControllerProcess) -> None:
-        """Proposes a format that no controller would propose."""
+        """Propose a format that no controller would propose."""
         in_use = process.machine.format
         wanted = self._draws.pick((in_use + 2, 1, 1 << 40, in_use), in_use + 2)
         term = process.active.term - self._draws.chance(0.2)
@@ -137,7 +137,7 @@ class Releases:
     # --- INV_C27 ---------------------------------------------------------------------------------------------
 
     def applied(self, index: int, applied: Applied, machine: MetadataMachine, *, first: bool) -> None:
-        """The format rises by one, by an active controller's own word, once all members read it; and for all alike."""
+        """Check that the format rises by one, by an active controller once all members read it, for all alike."""
         command = applied.command
         if first and isinstance(command, RaiseFormat):
             self.scene.watch.counts["INV_C27"] += 1
@@ -162,7 +162,7 @@ class Releases:
         self.scene.counts["format raised"] += 1
 
     def stopped(self, name: str, machine: MetadataMachine, data: bytes | None) -> None:
-        """A controller met a format that it does not read: in this entry, or, without one, in a snapshot."""
+        """Check a controller that stopped at a format it cannot read: in this entry, or if None in a snapshot."""
         command = None if data is None else decode(data, machine.format)
         decided = self.format > machine.reads if command is None else (
             isinstance(command, RaiseFormat) and (command.term, command.format) in self._asked)
@@ -173,7 +173,7 @@ class Releases:
         world.at(world.now, self._replace, name, tie=-1)
 
     def _replace(self, name: str) -> None:
-        """An operator reads why it stopped, and upgrades it."""
+        """Restart it upgraded, as an operator would."""
         cluster = self.scene.controllers
         if cluster.nodes[name].life is not None:
             cluster.crash(name)
@@ -181,4 +181,4 @@ class Releases:
 
 
 def _whatever(result: object) -> None:
-    """It is asked for again."""
+    """Ignore the result: the next look proposes again."""

@@ -1,7 +1,7 @@
-"""One seed: controllers and brokers in one world, everything that befalls them, then healing and a demand for progress.
+"""One seed: controllers and brokers in one world under faults, then healing and a demand for progress.
 
-Controllers suffer what ``raft.sim.campaign`` does to replicas; brokers, their channels and their groups suffer the acts
-here. Each act is one decision on the tape, whose boring value is to do nothing.
+Controllers get the faults of ``raft.sim.campaign``; brokers, their channels and groups get the acts here. Each act is
+one decision on the tape, whose boring value is to do nothing.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ COPIES_MAX: Final = 4
 """How many copied disks one seed may have."""
 LOOK_MS: Final = 50
 BREAK_MS: Final = 10
-"""How long controllers have to see that channels broke, before they hear nothing more."""
+"""Time in which controllers may see that channels broke, before messages are cut."""
 PATIENCE_MS: Final = 8_000
-"""Patience with a controller that has just replaced a living master."""
+"""Longest backoff of a controller that INV_C30 waits for."""
 
 
 class ControllerCluster(Cluster):
@@ -77,7 +77,7 @@ class ControllerCluster(Cluster):
         return list(self.nodes)
 
     def _machine_of(self) -> SimMetadata:
-        """The metadata of the controller that starts."""
+        """Make the metadata of the controller that starts."""
         return SimMetadata(self.scene.watch, self._starting, self.scene.releases.starts(self._starting))
 
     def start(self, name: str) -> None:
@@ -174,7 +174,7 @@ class ControllerScene(Scene):
             yield from fleet.hosts
 
     def host_of(self, key: GroupKey, broker_id: int | None) -> FleetHost | None:
-        """The machine whose broker has this id now."""
+        """The host whose broker has this id now."""
         group = self.fleets[key].group()
         address = (group.address_of(broker_id) or "") if group is not None else ""
         for host in self.fleets[key].copies:
@@ -183,7 +183,7 @@ class ControllerScene(Scene):
         return next((host for host in self.fleets[key].hosts if host.broker_id == broker_id is not None), None)
 
     def group(self, key: GroupKey) -> BrokerGroup | None:
-        """The group as the active controller has it."""
+        """The group in the active controller's metadata."""
         process = self.active()
         return process.machine.group(key) if process is not None else None
 
@@ -208,7 +208,7 @@ class ControllerScene(Scene):
         return self.cluster.counts + Counter({f"broker {name}": n for name, n in self.outer.counts.items()})
 
     def put(self, name: str) -> None:
-        """Brokers write as they need to; what a controller has in its log is nobody else's."""
+        """Do nothing: brokers cause the writes of controllers."""
 
     def ask(self, life: Life, level: Read) -> None:
         self._open.append(life.read(level, lambda machine: None))
@@ -231,7 +231,7 @@ class ControllerScene(Scene):
         return to_controller
 
     def notify(self, notify: Notify) -> None:
-        """Sends a 1008 over a connection that the controller makes for it."""
+        """Send a 1008 over a connection that the controller makes for it."""
         host = notify.address.partition(":")[0]
         if self._told.chance(0.0 if self.healed and self.plan.lost_notifications < 1 else self.plan.lost_notifications):
             self.counts["notification lost"] += 1
@@ -240,7 +240,7 @@ class ControllerScene(Scene):
             self.send(notify.process.name, host, "notify", notify)
 
     def send_closed(self, channel: Channel) -> None:
-        """Closes the broker's end; its controller hears of that sooner or later."""
+        """Tell the controller that the broker closed a channel, perhaps late."""
         late = self._closes.between(0, self.plan.late_close_ms, 0)
         if late:
             self.counts["late close"] += 1
@@ -250,11 +250,11 @@ class ControllerScene(Scene):
         self.send(channel.host, channel.process.name, channel.kind, Closed(channel))
 
     def reset(self, channel: Channel) -> None:
-        """Answers what came for a controller's process that is gone."""
+        """Answer a message to a dead controller process with a close."""
         self.send(channel.process.name, channel.host, channel.kind, Closed(channel))
 
     def bury(self, process: ControllerProcess) -> None:
-        """Takes a dead controller away. Brokers learn of it when they next send, or now."""
+        """Close the channels of a dead controller. Brokers learn of it at their next request, or now."""
         for machine in (*self.machines.values(), *self.copies.values(), self.admin):
             channel = machine.channels.get(process.name)
             if channel is not None and channel.process is process and self._closes.chance(0.5):
@@ -270,7 +270,7 @@ class ControllerScene(Scene):
     # --- acts ------------------------------------------------------------------------------------------------
 
     def restart(self, machine: Machine, span_ms: int) -> None:
-        """Starts a broker later, unless it was started meanwhile."""
+        """Start a machine later, unless it was started meanwhile."""
         life = machine.life
         self.after(span_ms, lambda: self.start_machine(machine) if machine.life == life else None)
 
@@ -279,12 +279,12 @@ class ControllerScene(Scene):
             machine.port += self.counts["broker crash"] % 3 == 0
             machine.start()
 
-    def _client(self, _: None) -> None:
-        """Does one act on brokers, or none, in place of raft's clients."""
+    def _client_acts(self, _: None) -> None:
+        """Do one act on brokers, or none, in place of raft's clients."""
         world = self.world if hasattr(self, "world") else self.cluster.world
         if world.now >= self._ends:
             return
-        world.at(world.now + self.plan.op_ns, self._client)
+        world.at(world.now + self.plan.op_ns, self._client_acts)
         act = self._harms.draw(None, self._a_harm)
         if act is not None:
             what, name, span_ms, number = act
@@ -315,7 +315,7 @@ class ControllerScene(Scene):
             self.restart(machine, span_ms)
 
     def _do_successor(self, machine: Machine, span_ms: int, number: int) -> None:
-        """Kills a master, and lets the others not hear each other until its successor has died, too."""
+        """Kill a master, and cut all brokers off from each other until its successor has died, too."""
         if machine.up:
             self.counts["successor"] += 1
             self._do_broker_crash(machine, 3_000 + span_ms, number)
@@ -331,7 +331,7 @@ class ControllerScene(Scene):
             self._do_broker_crash(machine, span_ms, number)
 
     def _do_broker_silence(self, machine: Machine, span_ms: int, number: int) -> None:
-        """Stops the process for a while, as SIGSTOP does."""
+        """Stop the process for a while, as SIGSTOP does."""
         if machine.up and not machine.paused:
             self.counts["broker silence"] += 1
             machine.pause()
@@ -339,8 +339,10 @@ class ControllerScene(Scene):
             self.after(span_ms, lambda: machine.resume() if machine.life == life else None)
 
     def _do_lonely(self, machine: Machine, span_ms: int, number: int) -> None:
-        """No other broker hears it, nor does it hear them; controllers do. In half of the cases some others do not hear
-        each other, either, or one way only."""
+        """Cut a broker off from all other brokers, not from controllers.
+
+        In half of the cases two others are cut off from each other, too, or in one direction.
+        """
         self.counts["lonely"] += 1
         others = [other for other in self.machines if other != machine.name]
         cuts = [pair for other in others for pair in ((machine.name, other), (other, machine.name))]
@@ -352,7 +354,7 @@ class ControllerScene(Scene):
             self.after(span_ms, partial(self.inner.heal, one, two))
 
     def _do_bad_disk(self, machine: Machine, span_ms: int, number: int) -> None:
-        """Harms the disk of one machine; in one case of four, of all."""
+        """Let brokers of one machine report a bad disk; in one case of four, of all machines."""
         self.counts["bad disk"] += 1
         for each in [*self.machines.values()] if number % 4 == 0 else [machine]:
             each.trouble = True
@@ -365,8 +367,10 @@ class ControllerScene(Scene):
             machine.close(machine.channels.get(names[number % len(names)]))
 
     def _do_severed(self, machine: Machine, span_ms: int, number: int) -> None:
-        """Cuts it off from some controllers or from all; brokers still hear each other. Some of the latter see its
-        channels break before."""
+        """Cut a machine off from some controllers or all, not from other brokers.
+
+        If from all: its channels may break before.
+        """
         names = self.cluster.names
         cut = names if number % 3 == 0 else names[: 1 + number % len(names)]
         self.counts["severed"] += 1
@@ -390,7 +394,7 @@ class ControllerScene(Scene):
         self.after(span_ms, partial(self.outer.heal, source, target))
 
     def _do_wiped_broker(self, machine: Machine, span_ms: int, number: int) -> None:
-        """Loses a disk, where others in sync still have theirs."""
+        """Lose a disk, if another member in sync still has its own."""
         for key, host in machine.brokers.items():
             group = self.group(key)
             there = group.sync_state_set - self.fleets[key].lost if group is not None else frozenset()
@@ -404,7 +408,7 @@ class ControllerScene(Scene):
         self.restart(machine, span_ms)
 
     def _do_gate(self, machine: Machine, span_ms: int, number: int) -> None:
-        """Has its operator start it with another ``minInSyncReplicas``."""
+        """Restart it with another ``minInSyncReplicas``."""
         if machine.up:
             self.counts["gate"] += 1
             for host in machine.brokers.values():
@@ -427,13 +431,13 @@ class ControllerScene(Scene):
             self.designate(host.scene.key, host.broker_id)
 
     def designate(self, key: GroupKey, broker_id: int | None) -> None:
-        """Has an operator ask for this master."""
+        """Let an operator designate this master."""
         self.counts["designate"] += 1
         self._administer(RequestCode.CONTROLLER_ELECT_MASTER, ElectMasterRequest(
             key.cluster, key.name, broker_id, True))
 
     def _do_clean(self, machine: Machine, span_ms: int, number: int, force: bool = False) -> None:
-        """Cleans an id of this group, rather one whose broker is gone."""
+        """Clean one of this group's ids, as an operator does."""
         host = self._member(machine)
         group = self.group(host.scene.key) if host is not None else None
         if host is not None and group is not None:
@@ -446,8 +450,10 @@ class ControllerScene(Scene):
         self._do_clean(machine, span_ms, number, force=True)
 
     def _do_copied_disk(self, machine: Machine, span_ms: int, number: int) -> None:
-        """What is on this machine's disks is started elsewhere as well, for a while; with ``number`` the original dies
-        soon after, and comes back, or its channels break."""
+        """Start a copy of this machine's disks elsewhere for a while.
+
+        ``number`` decides whether the original soon crashes, stops or loses a channel.
+        """
         if len(self.copies) >= COPIES_MAX or not all(host.broker_id is not None for host in machine.brokers.values()):
             return
         self.counts["copied directory started elsewhere"] += 1
@@ -472,7 +478,7 @@ class ControllerScene(Scene):
     # --- phases ----------------------------------------------------------------------------------------------
 
     def play(self, until_ns: int | None) -> None:
-        """Plays faults; then none, until brokers and controllers agree; then loses masters again, in calm."""
+        """Play faults; heal until brokers and controllers agree; then lose masters without other faults."""
         cluster = self.cluster
         limit = self._ends if until_ns is None else min(until_ns, self._ends)
         cluster.run_ms(limit / MS)
@@ -503,7 +509,7 @@ class ControllerScene(Scene):
 
 
 class Progress:
-    """After healing: every group settles on a master that all follow, and loses it twice. Its operator stands by."""
+    """After healing: demands that every group settles on a master and replaces lost ones; an operator helps."""
 
     def __init__(self, scene: ControllerScene) -> None:
         self.scene, self.cluster = scene, scene.cluster
@@ -529,13 +535,13 @@ class Progress:
                         SETTLE_MS + 6 * self.scene.plan.fleet.poll_ms)
 
     def _run_until(self, holds: Callable[[], bool], timeout_ms: float) -> None:
-        """Runs until this holds, and asks now and then: to ask after each event costs more than the events."""
+        """Run until ``holds()``, asked every ``LOOK_MS``: after each event it would cost more than the events."""
         end = self.cluster.now_ms + timeout_ms
         while self.cluster.now_ms < end and not holds():
             self.cluster.run_ms(min(LOOK_MS, end - self.cluster.now_ms))
 
     def _join_anew(self, key: GroupKey) -> bool:
-        """Registers brokers anew that were cleaned away; False: none was."""
+        """Let cleaned brokers register again; False: there was none."""
         fleet = self.scene.fleets[key]
         group = fleet.group()
         cleaned = [host for host in fleet.hosts if group is not None and host.broker_id not in {None, *group.replicas}]
@@ -544,17 +550,17 @@ class Progress:
         return bool(cleaned)
 
     def electable(self, key: GroupKey) -> dict[int, FleetHost]:
-        """Brokers by id that may be elected and still have their disks. Copies are gone by then."""
+        """Brokers by id that may be elected and still have their disks. Copies have ended by then."""
         fleet = self.scene.fleets[key]
         group = fleet.group()
         return {host.broker_id: host for host in fleet.hosts
                 if group is not None and host.broker_id is not None and host.broker_id in group.electable}
 
     def _decide(self, key: GroupKey) -> bool:
-        """What its operator does for a group that has not settled; False: nothing.
+        """Act as the operator of a group that has not settled; False: there is nothing to do.
 
-        Where it waits for a disk that is no more, that broker is cleaned away; or all are, where nobody else may be
-        elected. Of those that may be, and are here, one that is not in doubt would have been: then no group waits.
+        If the group waits for a lost disk, its broker is cleaned; if no other member may be elected, all are. An
+        electable member that is here and not in doubt would have been elected: then the group does not wait.
         """
         if self._join_anew(key):
             return True
@@ -575,7 +581,7 @@ class Progress:
         return True
 
     def _lose(self, key: GroupKey, *, closes: bool) -> None:
-        """A master dies while another is in sync. INV_C20: it is replaced at once, or within a heartbeat's timeout."""
+        """Kill a master while another member is in sync, and check INV_C20."""
         scene, plan = self.scene, self.scene.plan
         fleet = scene.fleets[key]
 
@@ -592,11 +598,11 @@ class Progress:
             return
         active = scene.active()
         former.machine.crash(lambda: closes)
-        # Channels close as late as the seed says; a lease may have to be waited for.
+        # The seed may delay closes, and the controller may have to wait for the lease.
         bound_ms = 500 + (plan.late_close_ms + plan.fleet.lease_ms if closes else plan.fleet.timeout_ms)
         self._run_until(lambda: self._led_by_another(key, group), bound_ms)
         if scene.active() is not active:
-            return  # a restart that the first phase had in store: this controller saw nothing close
+            return  # restarted by an act of the first phase: this controller saw no close
         scene.watch.counts["INV_C20"] += 1
         require(self._led_by_another(key, group), "INV_C20", "a lost master is not replaced in time", key,
                 f"{bound_ms} ms", scene.group(key))
@@ -604,7 +610,7 @@ class Progress:
         scene.start_machine(former.machine)
 
     def _stop(self, key: GroupKey) -> None:
-        """A master stands still. INV_C30: it is replaced once its members said so, and the controller misses it."""
+        """Pause a master, and check INV_C30: it is replaced once its members report it and the controller misses it."""
         scene, plan, fleet = self.scene, self.scene.plan, self.scene.fleets[key]
 
         def ready() -> bool:
@@ -619,7 +625,7 @@ class Progress:
             return
         others = [host for host in fleet.hosts if host is not master and host.broker_id in group.sync_state_set]
         beat_ms, lease_ms = plan.fleet.beat_ms, 0 if plan.fleet.all_ack else plan.fleet.lease_ms
-        # Two heartbeats that say so and whom they reach, and the longest of what is waited for beside them.
+        # Two heartbeats that report the silence, and the longest of the waits beside them.
         bound_ms = 700 + 2 * beat_ms + max(plan.silence_ms, 2 * beat_ms, lease_ms)
         if (not plan.silence_ms or bound_ms >= plan.fleet.timeout_ms or not (plan.fleet.all_ack or lease_ms)
                 or scene.watch.hindered.waits_ms(active, key) > PATIENCE_MS or len(others) < max(master.min_in_sync, 1)
@@ -644,7 +650,7 @@ def _start(machine: Machine) -> None:
 
 
 def _ignore(answer: Command | None) -> None:
-    """The operator does nothing about it."""
+    """Ignore the answer to an operator's request."""
 
 
 def make(tape: Tape, profile: str) -> ControllerScene:

@@ -1,8 +1,8 @@
-"""What must hold between controllers and brokers, judged from above: it sees every broker and every controller at once.
+"""Statements about controllers and brokers together, checked with a view of all of them at once.
 
-What concerns one controller's state alone is ``controller.metadata.invariants``, which this feeds with every entry at
-its first application. ``counts`` says how often each property was asked about something. No property asks the code that
-it checks: who is alive is judged from the heartbeats as they were sent, not from ``Liveness``.
+``controller.metadata.invariants`` checks one controller's state; this feeds it every entry at its first application.
+``counts`` says how often each property was evaluated. No property relies on the code that it checks: liveness is judged
+from the heartbeats as sent, not from ``Liveness``.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 STATEMENTS: Final[dict[str, str]] = {
     "INV_C13": "the same log gives the same state on every controller, after a snapshot too",
-    "INV_C18": "a read sees whatever anybody knew before it began",
+    "INV_C18": "a read sees everything that any process knew before the read began",
     "INV_C20": "a lost master is replaced at once after a close, within the heartbeat timeout after silence",
-    "INV_C21": "no master is replaced that the active controller did not lose; a new one gives every master a timeout",
-    "INV_C27": "the format of the log rises by one, for all controllers at the same entry, and only by an active "
-               "controller's own word that all members read the next; nobody stops at any other",
+    "INV_C21": "the active controller replaces only a master that it lost; a new one gives every master a timeout",
+    "INV_C27": "the format of the log rises by one, for all controllers at the same entry, and only if an active "
+               "controller proposes it after all members read the next one; no controller stops at any other entry",
     **HINDERED,
-    "INV_LEASE": "where leases are waited for, no master is elected while the former may acknowledge, and none writes "
-                 "or acknowledges beside another",
+    "INV_LEASE": "where controllers wait for leases, no master is elected while the former may acknowledge, and none "
+                 "writes or acknowledges beside another",
 }
 PREDICATES: Final = tuple(dict.fromkeys((*INVARIANTS, *STATEMENTS, *BROKER_STATEMENTS)))
 """All properties: of the metadata, between brokers and controllers, and of brokers, C14 to C17 among them."""
@@ -70,7 +70,7 @@ class ControllerWatch:
         self.checker = Checker()
         self.counts: Counter[str] = self.checker.counts
         self.last = 0
-        """Some controller has applied entries up to this index."""
+        """The highest index that any controller has applied."""
         self._hashes: dict[int, bytes] = {}
         self._heard: dict[tuple[ControllerProcess, GroupKey, int], dict[tuple[str, int | None], Heard]] = {}
         """Latest heartbeats by address and life of the sender."""
@@ -78,12 +78,12 @@ class ControllerWatch:
         self.hindered = Hindered(self)
 
     def found(self, error: Exception) -> None:
-        """Keeps a violation that a node would swallow: it ends the run after this event."""
+        """Raise a violation after this event, since a node would swallow it now."""
         world = self.scene.cluster.world
         world.at(world.now, _throw, error, tie=-1)
 
     def stopped(self, machine: SimMetadata, data: bytes | None) -> None:
-        """Takes that a controller met a format that it does not read."""
+        """Note that a controller met a format it cannot read."""
         try:
             self.scene.releases.stopped(machine.name, machine, data)
         except InvariantViolation as error:
@@ -92,7 +92,7 @@ class ControllerWatch:
     # --- controllers -----------------------------------------------------------------------------------------
 
     def applied(self, index: int, applied: Applied, machine: SimMetadata) -> None:
-        """Takes an entry that a controller applied."""
+        """Check an entry that a controller applied."""
         digest = machine.state_hash()
         known = self._hashes.setdefault(index, digest)
         require(known == digest, "INV_C13", "two controllers made two states of one log", index, applied)
@@ -126,14 +126,14 @@ class ControllerWatch:
                 command, lease, process.now)
 
     def activated(self, process: ControllerProcess) -> None:
-        """Takes that a controller has become active."""
+        """Count that a controller has become active."""
         beating = any(host.process is not None and host.process.switch.in_sync is not None
                       for host in self.scene.hosts())
         self.scene.counts["active controller changed"] += 1
         self.scene.counts["changed while masters beat"] += beating
 
     def heard(self, process: ControllerProcess, beat: Heartbeat, channel: Channel, sent: int) -> None:
-        """Takes a heartbeat that reached a controller. Late ones and doubles say nothing new."""
+        """Note a heartbeat that reached a controller, unless a later one did before."""
         heard = self._heard.setdefault((process, beat.key, beat.broker_id), {})
         who = beat.address, beat.replica.life
         known = heard.get(who)
@@ -156,10 +156,10 @@ class ControllerWatch:
         return heard is not None and heard.channel.open_here and heard.channel.open_there
 
     def elects(self, process: ControllerProcess, command: ElectMaster, ask: Command | None = None) -> None:
-        """INV_C21: an active controller elects, of itself or for a broker, only in place of a master that it lost.
+        """Check INV_C21: an active controller replaces, unasked or for a broker, only a master that it lost.
 
-        That is, one whose latest heartbeat came by a channel that it saw close, or whose heartbeats stayed away for a
-        whole timeout while it was active.
+        A master is lost if the channel of its latest heartbeat was seen to close, or if no heartbeat came for a whole
+        timeout while the controller was active.
         """
         group = process.machine.groups.get(command.key)
         if group is None or group.leader is None or group.leader in command.observation.live:
@@ -180,11 +180,11 @@ class ControllerWatch:
                 process.name, command.key, group.leader, f"heard {(process.now - since) / MS} ms ago")
 
     def read_begins(self, key: GroupKey) -> tuple[int, int]:
-        """The least that a read that begins now must see."""
+        """The epochs that a read which begins now must see at least."""
         return self._floors.get(key, (0, 0))
 
     def read_reaches(self, process: ControllerProcess, ask: Ask) -> None:
-        """Notes reads that may fail INV_C18: by a controller that takes itself for active and lacks entries."""
+        """Count reads that may fail INV_C18: by a controller that believes to be active and lacks entries."""
         header = GetReplicaInfoRequest.from_ext(ask.command.ext)
         group = process.machine.groups.get(GroupKey(header.cluster_name or "", header.broker_name))
         has = (group.master_epoch, group.sync_state_set_epoch) if group is not None else (0, 0)
@@ -193,7 +193,7 @@ class ControllerWatch:
             self.scene.counts["deposed and asked"] += 1
 
     def read_ends(self, key: GroupKey, floor: tuple[int, int], answer: Command) -> None:
-        """INV_C18: epochs only grow, so a read is linearizable when it sees none older than was known before it."""
+        """Check INV_C18: epochs only grow, so a read is linearizable if it sees no older one than known before it."""
         if self.scene.reads_are_sound:
             header, members = GetReplicaInfoResponse.from_ext(answer.ext), SyncStateSet.from_json(answer.body)
             seen = header.master_epoch, members.sync_state_set_epoch
@@ -202,7 +202,7 @@ class ControllerWatch:
             self._floors[key] = max(known[0], seen[0]), max(known[1], seen[1])
 
     def learned(self, key: GroupKey, epoch: int) -> None:
-        """Takes that a peer was told of this group's epoch."""
+        """Note that a broker was told this group's epoch."""
         known = self._floors.get(key, (0, 0))
         self._floors[key] = max(known[0], epoch), known[1]
 

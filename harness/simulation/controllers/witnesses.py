@@ -1,8 +1,8 @@
-"""What brokers of a group say of masters that live and are of no use, told by somebody who sees the whole network.
+"""Adds reports of masters that live and are of no use to a group's heartbeats, from a view of the whole network.
 
-A slave whose master has not been there for ``silence_ms`` says so in its heartbeats, and whom it reaches; a master that
-is left with too few members, or whose disk is in trouble, asks for a successor until it has one. What a broker says of
-these by itself stays as it is. Who is there is what the network, the processes and the plan say, at each look.
+A slave that missed its master for ``silence_ms`` says so in its heartbeats, with the members it reaches. A master that
+reaches too few members, or whose disk is in trouble, asks for a successor until it has one. Fields that a broker set
+itself stay. Reachability comes from the simulated network, processes and plan, at each look.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from harness.simulation.controllers.fleet import FleetGroup, FleetHost
 
 LOOK_NS: Final = 100 * MS
-"""Between two looks, and two asks."""
+"""Interval of looks at the network, and of a master's requests for a successor."""
 
 
 class Witnesses:
-    """What is known of one group's masters, by who sees all."""
+    """Knows for each broker of one group when it last reached its master, or as master enough members."""
 
     def __init__(self, fleet: FleetGroup, silence_ms: int) -> None:
         self._fleet, self._silence_ns = fleet, silence_ms * MS
         self._there: dict[FleetHost, tuple[int, int]] = {}
-        """A slave's master epoch, and when the master was there; a master's own, and when enough members were."""
+        """Broker -> its master epoch, and when it last reached the master, or, as master, enough members."""
         if silence_ms:
             fleet.after(LOOK_NS, self._look)
 
     def tell(self, host: FleetHost, beat: Command) -> None:
-        """What it says of them, into a heartbeat that leaves."""
+        """Add this broker's report to a heartbeat that leaves."""
         if not self._silence_ns:
             return
         if host.machine.trouble and "diskTrouble" not in beat.ext:
@@ -53,7 +53,7 @@ class Witnesses:
         for host in fleet.hosts:
             role = self._role(host)
             if role is None or host.paused is not None:
-                self._there.pop(host, None)  # who does not run judges nobody
+                self._there.pop(host, None)  # a process that does not run reports nothing
                 continue
             known = self._there.get(host)
             reached = [*self._reached(host)]
@@ -91,7 +91,7 @@ class Witnesses:
         return known is not None and self._fleet.world.now - known[1] >= self._silence_ns
 
     def _reached(self, host: FleetHost) -> Iterator[FleetHost]:
-        """Whose process runs, and both ways are open."""
+        """Hosts whose process runs and to which both ways are open."""
         network = self._fleet.network
         for each in self._fleet.hosts:
             if each is not host and each.process is not None and each.paused is None and network.open(

@@ -1,6 +1,6 @@
-"""Whole brokers with a name server and controllers in one trio program: memory streams, disks in dicts, virtual time.
+"""Whole brokers with a name server and controllers in one trio program, on memory streams, disks and virtual time.
 
-A broker dies as if by kill -9, what it had not synced is lost, and it may be started again.
+A broker can be killed, loses unsynced writes then, and can be started again.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def until(condition: Callable[[], object], *, within_s: float = 60) -> Non
 
 @attrs.define(eq=False)
 class Node:
-    """One broker's machine, with what stays when the process dies."""
+    """One broker's machine, with the state that outlives its process."""
 
     cluster: Cluster
     host: str
@@ -145,13 +145,13 @@ class Node:
         return self.running
 
     async def stop(self) -> None:
-        """Stops the broker in order, and waits for its end."""
+        """Stop the broker in order, and wait for its end."""
         await self.broker.stop()
         await self.ended.wait()
         await self._gone()
 
     async def kill(self) -> None:
-        """Kills the process and cuts the power: what was not synced is lost."""
+        """Kill the process and cut the power: unsynced writes are lost."""
         self._scope.cancel()
         await self._gone()
         await self.ended.wait()
@@ -169,7 +169,7 @@ class Node:
 
 
 class Cluster:
-    """``node`` adds a machine; requests go through ``client``."""
+    """A cluster of brokers. ``node`` adds a machine; requests go through ``client``."""
 
     def __init__(self, nursery: trio.Nursery, network: MemoryNetwork, client: Client,
                  namesrv_config: NamesrvConfig) -> None:
@@ -205,7 +205,7 @@ class Cluster:
         return node
 
     async def copy(self, node: Node, host: str) -> Node:
-        """Starts a copy of its disks on another machine."""
+        """Start a copy of a node's disks on another machine."""
         other = Node(self, host, node.settings, files=MemoryFiles(dict(node.files.contents)))
         for path, file in node.store.content.items():
             other.store.content[path] = StoreFile(bytearray(file.data), bytes(file.data))
@@ -214,7 +214,7 @@ class Cluster:
         return other
 
     def connect(self, name: str = "client") -> AbstractAsyncContextManager[BrokerClient]:
-        """Connects a client as users have it: producer, consumer and queries."""
+        """Connect a client as users have it: producer, consumer and queries."""
         return connect([NAMESRV], producer_group="producers", client_id=name, host="10.0.7.7", random=Random(name),
                        connector=self.network.connector(f"{name}:1"))
 
@@ -252,9 +252,9 @@ async def cluster(
     *, controllers: int = 0, reads: int | None = None, namesrv: NamesrvConfig = NAMESRV_CONFIG,
     network: MemoryNetwork | None = None,
 ) -> AsyncGenerator[Cluster, None]:
-    """Runs a cluster with a name server. For nodes under ``controllers``, n0 and on, use ``controlled()``.
+    """Run a cluster with a name server. For nodes under ``controllers``, n0 and on, use ``controlled()``.
 
-    ``network``: that of a ``raft.virtual.VirtualWorld``, on which bytes take the time that the seed says.
+    ``network`` may be that of a ``raft.virtual.VirtualWorld``, whose latencies come from the seed.
     """
     if controllers:
         async with controllers_of(controllers, reads=reads, network=network) as made, _with(
@@ -282,7 +282,7 @@ def controlled(count: int = 3) -> dict[str, str]:
 
 
 async def three(made: Cluster, **settings: str) -> tuple[Node, Node, Node]:
-    """Runs a master and two slaves, all in sync, under three controllers."""
+    """Run a master and two slaves, all in sync, under three controllers."""
     nodes = [await made.node(**controlled(), **settings) for _ in range(3)]
     await until(lambda: any(node.serves for node in nodes))
     master = next(node for node in nodes if node.serves)
@@ -292,11 +292,11 @@ async def three(made: Cluster, **settings: str) -> tuple[Node, Node, Node]:
 
 
 async def in_sync(master: Node, slaves: int) -> None:
-    """Waits until so many of its slaves are in sync."""
+    """Wait until so many of its slaves are in sync."""
     await until(lambda: master.broker.roles.runtime_info().in_sync_slave_nums == slaves)
 
 
 async def new_master(*nodes: Node) -> Node:
-    """Waits for a master, and returns its node."""
+    """Wait for a master, and return its node."""
     await until(lambda: any(node.serves for node in nodes))
     return next(node for node in nodes if node.serves)

@@ -1,7 +1,7 @@
-"""Whole controllers in one trio program on virtual time: memory streams for a network, disks that forget for disks.
+"""Whole controllers in one trio program on virtual time, on memory streams and simulated disks.
 
-And simple brokers that do what a broker does towards controllers: register, beat, take part in elections. For tests of
-the servers; the cores have tests of their own.
+With simple brokers, which register, send heartbeats and take part in elections. For tests of the servers; the cores
+have tests of their own.
 """
 
 from __future__ import annotations
@@ -100,13 +100,13 @@ class World:
         return self.running[name]
 
     async def start_all(self, late: int = 0) -> None:
-        """Starts all controllers but the last ``late`` ones."""
+        """Start all controllers but the last ``late`` ones."""
         async with trio.open_nursery() as nursery:
             for name in self.names[:len(self.names) - late]:
                 nursery.start_soon(self.start, name)
 
     async def kill(self, name: str) -> None:
-        """Kills the process; what was not synced is lost."""
+        """Kill the process; unsynced writes are lost."""
         self._scopes.pop(name).cancel()
         await self._gone(name)
         await trio.testing.wait_all_tasks_blocked()
@@ -122,7 +122,7 @@ class World:
         del self.disks[name]
 
     async def active(self) -> str:
-        """Waits for an active controller, and returns its name."""
+        """Wait for an active controller, and return its name."""
         while True:
             for name, controller in self.running.items():
                 if controller.core.active.active and f"{name}:1" not in self.network.silent:
@@ -159,7 +159,7 @@ class World:
 
 @attrs.define(eq=False)
 class SimpleBroker:
-    """Registers, beats every second, remembers what it is told. Elects itself when told to."""
+    """A broker that registers, sends a heartbeat every second and remembers notifications. ``elect`` elects it."""
 
     world: World
     group: str
@@ -250,7 +250,7 @@ class SimpleBroker:
         await self.world.network.drop(self.address)
 
     def fall_silent(self) -> None:
-        """Silences it, as SIGSTOP does: connections stay, and nothing passes."""
+        """Silence it, as SIGSTOP does: connections stay, and nothing passes."""
         self.world.network.silent.add(self.address)
 
     async def come_back(self) -> None:
@@ -262,7 +262,8 @@ class SimpleBroker:
 async def world(
     count: int = 3, late: int = 0, reads: int | None = None, network: MemoryNetwork | None = None, **properties: str,
 ) -> AsyncGenerator[World, None]:
-    """Runs controllers, one of them active. ``reads``: the newest format that they read. ``network``: another one."""
+    """Run controllers, one of them active. ``reads``: the newest format that they read; ``network``: None: a new one.
+    """
     async with trio.open_nursery() as nursery:
         made = World(nursery, count, properties, network)
         made.reads = dict.fromkeys(made.names, reads or codec.FORMAT)
@@ -274,7 +275,7 @@ async def world(
 
 
 async def group_of(made: World, name: str, size: int, **announced: object) -> list[SimpleBroker]:
-    """Runs a group whose first broker is master and whose SyncStateSet holds all."""
+    """Run a group whose first broker is master and whose SyncStateSet has all brokers."""
     brokers = [await made.broker(name, number, **announced) for number in range(1, size + 1)]
     code, elected = await brokers[0].elect()
     assert code == ResponseCode.SUCCESS and elected.master_epoch is not None

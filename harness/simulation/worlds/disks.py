@@ -1,4 +1,4 @@
-"""Disks of whole servers on virtual time that stall: what is given to them waits, and nobody is told."""
+"""Disks of whole servers on virtual time, which can stall: then jobs wait without an error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StallingDisk:
         self._go_on()
 
     def settle(self) -> None:
-        """Does what stalled, so that nothing waits for ever."""
+        """Do all jobs even while stalled, so that no caller waits for ever."""
         stalled, self._stalled = self._stalled, False
         self._go_on()
         self._stalled = stalled
@@ -35,11 +35,11 @@ class StallingDisk:
         self.settle()
 
     def stall(self) -> None:
-        """Keeps all jobs waiting from now on."""
+        """Keep all jobs waiting from now on."""
         self._stalled = True
 
     def resume(self) -> None:
-        """Does what waited, and works at once again."""
+        """Do all waiting jobs, and later ones at once again."""
         self._stalled = False
         self._go_on()
 

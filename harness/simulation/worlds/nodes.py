@@ -189,7 +189,7 @@ class Nodes:
         del self.nodes[name]
 
     def kill(self, name: str) -> MemoryStorage:
-        """Stops a node at once, as a crash would: what was not synced is gone."""
+        """Stop a node at once, as a crash would: unsynced writes are lost."""
         node = self.nodes.pop(name)
         node._driver.close()
         self.scopes[name].cancel()

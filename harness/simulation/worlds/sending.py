@@ -1,4 +1,4 @@
-"""The header of code 10, which the broker takes and no client of ours sends. It knows fields, and no broker."""
+"""The header of code 10, which the broker takes and our client never sends. It knows fields, and no broker."""
 
 from __future__ import annotations
 

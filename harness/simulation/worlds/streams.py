@@ -1,6 +1,6 @@
-"""A network in memory for tests of servers and clients, and small words for the commands they exchange.
+"""A network in memory for tests of servers and clients, with helpers for their commands.
 
-It knows the remoting layer alone, and nothing of what brokers and controllers say.
+It knows the remoting layer alone, not the requests of brokers and controllers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Net:
         self.servers: dict[str, Server] = {}
         self.dialled: list[str] = []
         self.streams: list[MemoryStream] = []
-        """The dialler's ends."""
+        """The dialling ends of all connections."""
 
     async def serve(self, address: str, server: Server) -> Server:
         await self.nursery.start(server.run)
@@ -77,7 +77,7 @@ async def client_and_server(
     handlers: dict[int, Handler] | None = None, *, server: Server | None = None, config: ClientConfig | None = None,
     client_handlers: dict[int, Handler] | None = None, on_close: Callable[[Connection, str], None] | None = None,
 ) -> AsyncGenerator[tuple[Client, Server, Net], None]:
-    """One of each, the server at address ``s:1``."""
+    """Run a client and a server, the server at address ``s:1``."""
     async with net() as made:
         server = await made.serve("s:1", server or Server(handlers if handlers is not None else {ECHO: echo}))
         async with open_client(
@@ -87,7 +87,7 @@ async def client_and_server(
 
 
 class Wire:
-    """The bare end of a connection: what a peer of any kind could send, and the frames that come back."""
+    """The bare end of a connection, for commands that no client sends, and the frames that come back."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream
@@ -116,7 +116,7 @@ class Wire:
 
 @asynccontextmanager
 async def wire_to(server: Server) -> AsyncGenerator[Wire, None]:
-    """A bare connection to ``server``, which this runs."""
+    """Run ``server``, and open a bare connection to it."""
     async with net() as made:
         await made.serve("s:1", server)
         yield Wire(await made.connect("s:1"))
