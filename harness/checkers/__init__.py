@@ -1,9 +1,9 @@
-"""Checkers: histories in, verdicts out. Pure functions of events, but for ``chosen``, which loads a user's own.
+"""Checkers give verdicts on histories. They are pure functions of events; only ``chosen`` loads a user's code.
 
     verdict          true, false or unknown, and why; unknown never counts as passed
-    models           what a system would do if it were one: register, set, log, key-value, queue, mutex
-    linearizability  is there an order of all operations that such a model explains
-    queues           nothing lost, doubled, out of order, unseen or from nowhere, by values that are sent once
-    recovery         how long until it served again, by four definitions, and what was lost
-    chosen           the checkers for a history, by what is in it or by name, and the user's own
+    models           sequential specifications: register, set, log, key-value, queue, mutex
+    linearizability  searches an order of all operations that such a model explains
+    queues           nothing lost, doubled, out of order, unseen or phantom, by values that are sent once
+    recovery         recovery times after faults, by four definitions
+    chosen           chooses the checkers for a history, by its functions or by name, also a user's own
 """

@@ -1,4 +1,4 @@
-"""The checkers for a history: by the functions in it, or by name, built in or a user's own. Loads code that is named.
+"""Chooses the checkers for a history, by its functions or by name; loads a user's own.
 
 A user's model is ``file.py:Class`` or ``module:Class``, or an entry point of the group ``quorate.models``; a checker, a
 function from events to a ``Verdict``, the same with ``quorate.checkers``.
@@ -26,7 +26,7 @@ UserChecker = Callable[[list[Event]], Verdict]
 
 
 class NotChosen(ValueError):
-    """Nothing fits, or what was named is not there; in words."""
+    """No checker fits, or the named one does not exist; the text says why."""
 
 
 def functions(events: Iterable[Event]) -> set[str]:
@@ -50,7 +50,7 @@ def fitting(found: set[str]) -> str:
 
 
 def model(name: str) -> Callable[[], Model]:
-    """What makes a model. Raises ``NotChosen``."""
+    """The class or factory of a model. Raises ``NotChosen``."""
     if name in MODELS:
         return MODELS[name]
     made = loaded(name, MODEL_GROUP)
@@ -63,7 +63,7 @@ def model(name: str) -> Callable[[], Model]:
 
 
 def checker(name: str) -> UserChecker:
-    """A user's own. Raises ``NotChosen``."""
+    """A user's own checker. Raises ``NotChosen``."""
     made = loaded(name, CHECKER_GROUP)
     if made is None:
         raise NotChosen(f"no checker is called {name}: there are linearizable, {QUEUE}, recovery, and your own as "
@@ -73,8 +73,10 @@ def checker(name: str) -> UserChecker:
 
 
 def loaded(name: str, group: str) -> Any:
-    """An entry point of a group, or ``FILE.py:NAME``, or ``module:NAME``; None for a bare name that is neither. Raises
-    ``NotChosen`` where it cannot be loaded."""
+    """Load an entry point of a group, ``FILE.py:NAME`` or ``module:NAME``; None for an unknown bare name.
+
+    Raises ``NotChosen`` if loading fails.
+    """
     for entry in entry_points(group=group, name=name):
         return entry.load()
     where, colon, attribute = name.rpartition(":")
@@ -88,7 +90,7 @@ def loaded(name: str, group: str) -> Any:
 
 
 def _of_file(path: Path) -> Any:
-    name = f"_users_{path.stem}"  # which is nobody else's
+    name = f"_users_{path.stem}"  # no other module has this name
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.exists():
         raise ImportError(f"there is no file {path}")

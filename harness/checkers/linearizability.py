@@ -1,12 +1,12 @@
-"""Is there one order of all operations, each within its interval, that a model explains? Three answers, and why.
+"""Checks linearizability: is there one order of all operations, each within its interval, that a model explains?
 
-The search is Wing and Gong's with Lowe's memo (Testing for linearizability, 2017), just in time: operations are put in
-order when the next one ends, depth first. Beside that, each proved by brute force in the tests:
+The search is Wing and Gong's with Lowe's memo (Testing for linearizability, 2017), just in time and depth first: an
+operation is linearized when the next one ends. Three reductions, each checked against brute force in the tests:
 
-- Reads that are possible now are put in order at once, as they change nothing.
-- Operations of unknown outcome need never happen. Of two ways to one state, the one that spent fewer of them is enough,
-  and of alike ones the first begun is as good as any.
-- A model names unknown operations that nobody saw, and they are left out.
+- Reads that are possible now are linearized at once, as they change nothing.
+- Operations of unknown outcome need never happen. Of two ways to one state, the one that used fewer of them suffices,
+  and of equal ones the first begun is as good as any.
+- A model names unknown operations whose effect no answer shows; they are left out.
 
 Keys are searched in turns with growing budgets: one hard key does not hide another that is broken. Knows no file.
 """
@@ -25,12 +25,12 @@ from harness.checkers.verdict import Valid, Verdict
 from harness.histories.events import APART, INFO, OK, Event, Operation, operations, short
 
 STEPS_FIRST: Final = 10_000
-"""Of the first turn of a key; each further one has GROWTH times as many."""
+"""Steps of a key's first turn; each further turn has GROWTH times as many."""
 GROWTH: Final = 4
 STEPS_TURN: Final = 1_000_000
-"""And none more than this, as memory is looked at between turns."""
+"""Most steps of one turn: memory is checked between turns."""
 ENTRY_BYTES: Final = 200
-"""That a remembered way takes, at most."""
+"""Largest size of a remembered way."""
 MEMORY_BYTES: Final = 2 << 30
 STEPS_MAX: Final = 200_000_000
 STATES_SHOWN: Final = 5
@@ -39,7 +39,7 @@ MakeModel = Callable[[], Model]
 
 @attrs.frozen
 class Limits:
-    """What a check may take, over all keys. Beyond it the verdict is unknown."""
+    """Limits of a check, over all keys. Beyond them the verdict is unknown."""
 
     steps: int = STEPS_MAX
     memory_bytes: int = MEMORY_BYTES
@@ -89,7 +89,7 @@ def check(
 
 
 def partitioned(found: Iterable[Operation]) -> dict[State, list[Operation]]:
-    """By key. Raises ``UnknownOperation`` for a transaction over several."""
+    """Operations by key. Raises ``UnknownOperation`` for a transaction over several keys."""
     by_key: dict[State, list[Operation]] = {}
     for operation in found:
         by_key.setdefault(_key(operation.invoked), []).append(operation)
@@ -116,11 +116,11 @@ def _failed(search: Search, make: MakeModel, name: str, asked: Mapping[str, int]
 
 
 def shortest(of_key: Sequence[Operation], failing: Operation, make: MakeModel, steps: int) -> int:
-    """How many events of the history, from its first, are the shortest beginning that no order explains.
+    """Length of the shortest prefix of the history that no order explains, in events.
 
-    All that the search knew came from the whole history: a beginning in which the failing operation ends may still be
-    fine, if what rules it out is an answer that came later. Beginnings of what is linearizable are, so halving finds
-    it. Where ``steps`` do not decide one, a longer one that fails is the answer.
+    The search used the whole history: a prefix up to the end of the failing operation may be linearizable, if a later
+    answer rules it out. All prefixes of a linearizable history are linearizable, so bisection finds the shortest. If
+    ``steps`` do not decide a prefix, the answer is a longer one that fails.
     """
     ends = sorted(each.ended.index for each in of_key if each.ended is not None)
     assert failing.ended is not None, "only what ended can fail"
@@ -136,18 +136,18 @@ def shortest(of_key: Sequence[Operation], failing: Operation, make: MakeModel, s
 
 
 def _beginning(of_key: Iterable[Operation], last: int) -> list[Operation]:
-    """As it was known after the event ``last``."""
+    """The operations as known after the event ``last``."""
     return [each if each.ended is None or each.ended.index <= last else Operation(each.invoked, None)
             for each in of_key if each.invoked.index <= last]
 
 
 Step = tuple[int, int]
-"""(its bit among those that are open with it, its kind)."""
+"""(bit among the operations that are open at the same time, kind) of an operation."""
 
 
 @attrs.define
 class _Unknown:
-    """Alike operations of unknown outcome: their bits, and from which end on each may have happened."""
+    """Equal operations of unknown outcome: their bits, and the number of the end after which each began."""
 
     kind: int
     bits: list[int] = attrs.field(factory=list)
@@ -155,7 +155,7 @@ class _Unknown:
 
 
 class Search:
-    """Of the operations of one key, which may be gone on with. ``run`` says True, False, or None: not yet decided."""
+    """A resumable search over the operations of one key. ``run`` returns True, False, or None: not yet decided."""
 
     def __init__(self, of_key: Sequence[Operation], model: Model) -> None:
         self.all = of_key
@@ -166,7 +166,7 @@ class Search:
         self._asked: list[Call] = []
         known = [each for each in of_key if each.ended is not None and each.ended.type == OK]
         self.returns = sorted(known, key=_end)
-        """In the order of their ends."""
+        """Operations that were ``ok``, in the order of their ends."""
         self._ends = [_end(each) for each in self.returns]
         self._bits: list[int] = []
         self._writes: list[tuple[Step, ...]] = []
@@ -180,9 +180,9 @@ class Search:
         self._moves: dict[int, int] = {}
         self._memo: list[dict[int, Any]] = [{} for _ in self.returns]
         self._ways: list[list[tuple[int, int, int]]] = [[] for _ in range(len(self.returns) + 1)]
-        """By the number of the end that comes next, what is to be tried: (state, done, spent); the deepest first."""
+        """Number of the next end -> ways to try, as (state, done, spent); the last one first."""
         self._spending: dict[int, deque[tuple[int, int, int]]] = {}
-        """The same, of ways that spend an unknown operation: tried when no other is left there, the cheapest first."""
+        """The same for ways that use an unknown operation: tried when no other is left there, the cheapest first."""
         self._ways[0].append((0, 0, 0))
         self._top = 0
         self._entries = self._deepest = 0
@@ -196,7 +196,7 @@ class Search:
         return found
 
     def _lay_out(self) -> None:
-        """For each end, what may be put in order before it; bits are used again when their operation has ended."""
+        """For each end, list operations that may be linearized before it; a bit is reused after its operation ended."""
         begun = sorted(self.returns, key=lambda each: each.invoked.index)
         numbers = {each.invoked.index: number for number, each in enumerate(self.returns)}
         reads = [False] * len(begun)
@@ -217,7 +217,7 @@ class Search:
                 open_now[mine] = None
             self._bits.append(steps[number][0])
             self._reads.append(tuple(steps[each] for each in open_now if reads[each]))
-            # its own last: it is tried first
+            # the ending operation last: it is tried first
             others = [steps[each] for each in open_now if not reads[each] and each != number]
             self._writes.append((*others, steps[number]) if not reads[number] else tuple(others))
             del open_now[number]
@@ -245,7 +245,7 @@ class Search:
         return list(found.values())
 
     def _move(self, state: int, kind: int) -> int:
-        """The state after it, by number; -1 if it is not possible. Remembered by who asks."""
+        """Number of the state after an operation; -1 if it is not possible. Callers remember it."""
         after = self._model.step(self._states[state], self._asked[kind])
         if after is ILLEGAL:
             return -1
@@ -255,7 +255,7 @@ class Search:
         return found
 
     def run(self, steps: int) -> bool | None:
-        """Go on for that many steps."""
+        """Go on for so many steps: True: an order was found; False: there is none; None: not decided."""
         if self.forgotten:
             return None
         bits, reads, writes, memo, ways = self._bits, self._reads, self._writes, self._memo, self._ways
@@ -269,7 +269,7 @@ class Search:
             left -= 1
             number = self._top
             state, done, spent = ways[number].pop() if ways[number] else self._spending[number].popleft()
-            while True:  # reads that are possible now, and ends that are in order already
+            while True:  # linearize reads that are possible now; pass ends that are linearized already
                 if number == last:
                     self.steps += steps - left
                     self.forget(decided=True)
@@ -307,7 +307,7 @@ class Search:
         return False
 
     def _seek(self) -> bool:
-        """Go up to the deepest end at which something is to be tried; False if nothing is left."""
+        """Go back to the last end at which a way is left to try; False if none is."""
         while not self._ways[self._top] and not self._spending.get(self._top):
             if not self._top:
                 return False
@@ -325,27 +325,27 @@ class Search:
                 after = moves.get(state * kinds + alike.kind)
                 if after is None:
                     after = moves[state * kinds + alike.kind] = self._move(state, alike.kind)
-                if after >= 0 and after != state:  # what changes nothing need not happen
+                if after >= 0 and after != state:  # an unknown operation without effect need not happen
                     self._spending.setdefault(number, deque()).append((after, done, spent | bit))
                 break
 
     def forget(self, *, decided: bool = False) -> None:
-        """Give back the memory. Unless it was decided, the search has no answer any more."""
+        """Free the memory. An undecided search can give no answer afterwards."""
         self.decided, self.forgotten = decided, not decided
         self._memo, self._ways, self._spending, self._moves, self._entries = [], [[]], {}, {}, 0
         self._top = 0
 
     def held(self) -> int:
-        """Bytes that it takes, about."""
+        """Approximate memory of the search, in bytes."""
         return (self._entries + len(self._moves) + len(self._states)) * ENTRY_BYTES
 
     def failing(self) -> Operation:
-        """The first whose end no order reaches. Call after ``run`` said False."""
+        """The first operation whose end no order reaches. Call after ``run`` returned False."""
         assert not self.decided, "an order explains all of it"
         return self.returns[self._deepest]
 
     def states_before(self) -> list[str]:
-        """In words, some of the states that it could have met."""
+        """Some states that were possible before the failing operation, in words."""
         words = getattr(self._model, "words", repr)
         return [words(self._states[each]) for each in list(self._before)[:STATES_SHOWN]]
 
@@ -356,7 +356,7 @@ def _end(operation: Operation) -> int:
 
 
 def _new(memo: dict[int, Any], place: int, spent: int) -> bool:
-    """Remember a way to ``place``; False if one is known that spent no more. Several are held as a tuple."""
+    """Remember a way to ``place``; False if a known one used no more unknown operations. Several are a tuple."""
     before = memo.get(place)
     if before is None:
         memo[place] = spent

@@ -1,8 +1,8 @@
-"""Models: what one system that does one operation after the other would answer. Knows no history and no search.
+"""Sequential specifications: the answers of a system that does one operation after the other.
 
-A state is any hashable value. ``step`` is asked for operations that were told ``ok``, with what they were told, and for
-those of unknown outcome, with UNKNOWN: what they were told is free then. A user's own model is a class with the same
-three methods.
+A state is any hashable value. ``step`` gets operations that were ``ok``, with their results, and those of unknown
+outcome, with UNKNOWN: then any result is possible. A user's own model is a class with the same three methods. Knows no
+history and no search.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 
 
 class _Nothing:
-    """A value that is nothing else."""
+    """A value that equals only itself."""
 
     def __init__(self, words: str) -> None:
         self._words = words
@@ -24,16 +24,16 @@ class _Nothing:
 
 
 ILLEGAL: Final = _Nothing("ILLEGAL")
-"""In the place of a state: no such answer is possible there."""
+"""Returned in place of a state: this answer is not possible."""
 UNKNOWN: Final = _Nothing("UNKNOWN")
-"""In the place of a result: nobody was told it."""
+"""In place of a result: no client got it."""
 
 State = Hashable
 
 
 @attrs.frozen
 class Call:
-    """``result`` is UNKNOWN where nobody knows whether it happened."""
+    """An operation for a model. ``result`` is UNKNOWN if its outcome is."""
 
     f: str
     value: Any
@@ -41,7 +41,7 @@ class Call:
 
 
 class Model(Protocol):
-    """One object, that of one key. ``reads`` tells operations that change no state in which they are possible."""
+    """The specification of one key. ``reads`` names operations that never change the state if they are possible."""
 
     def begin(self) -> State:
         """The state before the first operation."""
@@ -52,7 +52,7 @@ class Model(Protocol):
         ...
 
     def reads(self, asked: Call) -> bool:
-        """False is always right, and slower."""
+        """Whether it surely changes nothing. False is always correct, but slower."""
         ...
 
 
@@ -61,7 +61,7 @@ class UnknownOperation(ValueError):
 
 
 class Base:
-    """What models share. ``functions`` are those that ``step`` knows, in any of their names."""
+    """Base class of the models. ``functions``: each known function name -> the name in ``step``."""
 
     functions: ClassVar[Mapping[str, str]] = {}
 
@@ -74,7 +74,7 @@ class Base:
         raise NotImplementedError
 
     def known(self, asked: Call) -> str:
-        """The name that ``step`` goes by. Raises ``UnknownOperation``."""
+        """The function's name in ``step``. Raises ``UnknownOperation``."""
         found = self.functions.get(asked.f)
         if found is None:
             raise UnknownOperation(f"{type(self).__name__.lower()} knows {', '.join(dict.fromkeys(self.functions))}, "
@@ -82,7 +82,7 @@ class Base:
         return found
 
     def reads(self, asked: Call) -> bool:
-        """Whether it changes nothing, for sure."""
+        """Whether it surely changes nothing."""
         return self.known(asked) == "read"
 
     def words(self, state: State) -> str:
@@ -90,7 +90,7 @@ class Base:
         return repr(thawed(state))
 
     def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
-        """Places in ``unknown`` of what nobody saw: whatever order there is, there is one without them."""
+        """Indexes in ``unknown`` of operations that no answer shows: any order is also one without them."""
         return ()
 
 
@@ -102,7 +102,7 @@ _CAS: Final = {"cas": "cas", "compare-and-set": "cas"}
 class Register(Base):
     """One value: read, write, and cas of [old, new]. It begins with nothing.
 
-    A cas that was told ``ok`` changed it; one that was told ``ok`` with the result false found another value.
+    A cas that is ``ok`` changed the value; with the result false it found another value.
     """
 
     functions: ClassVar[Mapping[str, str]] = {
@@ -130,7 +130,7 @@ class Register(Base):
 
     def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
         if any(each.result is False for each in known):
-            return ()  # that a cas failed may be what shows a write
+            return ()  # a failed cas may show a write
         seen = {frozen(each.result) for each in known if self.known(each) == "read"}
         seen |= {frozen(_pair(each)[0]) for each in (*known, *unknown) if self.known(each) == "cas"}
         return [place for place, each in enumerate(unknown) if _left(self.known(each), each) not in seen]
@@ -194,7 +194,7 @@ class Sets(Base):
 
 
 class Log(Base):
-    """A list that grows: append an element, read all of them in their order. An append may be told its place."""
+    """A growing list: append an element, read all elements in order. An append's result may be its place."""
 
     functions: ClassVar[Mapping[str, str]] = {
         **_READ, "append": "append"}
@@ -235,7 +235,7 @@ class Log(Base):
     def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
         if any(self.known(each) == "append" and isinstance(each.result, int) and each.result != each.value
                for each in known):
-            return ()  # a place that was told may show what stands before it
+            return ()  # the place of an append may show the elements before it
         seen = {frozen(element) for each in known if self.known(each) == "read" for element in each.result or ()}
         return [place for place, each in enumerate(unknown) if frozen(each.value) not in seen]
 
@@ -264,7 +264,7 @@ class KeyValue(Base):
         if does == "append":
             return _appended(state, asked.value)
         if does == "read" and state is None and asked.result in ("", None):
-            return state  # stores differ in how they say that nothing is there
+            return state  # stores differ in their answer for a missing value
         return self._register.step(state, asked)
 
     def _txn(self, state: State, asked: Call) -> State:
@@ -283,7 +283,7 @@ class KeyValue(Base):
 
     def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
         both = (*known, *unknown)
-        nothing = any(self.known(each) == "write" and each.value in (None, "") for each in both)  # is read in two ways
+        nothing = any(self.known(each) == "write" and each.value in (None, "") for each in both)  # read as missing
         plain = {self.known(each) for each in both} <= {"read", "write", "cas"}
         return self._register.idle(unknown, known) if plain and not nothing else ()
 
@@ -297,7 +297,7 @@ def _appended(state: State, value: Any) -> State:
 
 
 class Fifo(Base):
-    """A queue: enqueue at its end, dequeue at its head; a dequeue told nothing found it empty."""
+    """A queue: enqueue at its end, dequeue at its head; a dequeue without a result found it empty."""
 
     functions: ClassVar[Mapping[str, str]] = {
         "enqueue": "enqueue", "push": "enqueue", "dequeue": "dequeue", "pop": "dequeue"}
@@ -357,7 +357,7 @@ def frozen(value: Any) -> State:
 
 
 def thawed(state: State) -> Any:
-    """As people wrote it, of what ``frozen`` made."""
+    """The value from which ``frozen`` made a state."""
     if isinstance(state, tuple):
         is_bool = len(state) == 2 and state[0] == "bool" and isinstance(state[1], bool)
         return state[1] if is_bool else [*map(thawed, state)]

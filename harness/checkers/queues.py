@@ -1,15 +1,15 @@
-"""Queues, by values sent once: nothing lost, from nowhere, unseen, two at one place, out of order or too early.
+"""Checks queues by values sent once: none lost, phantom, unseen, two at one place, out of order or too early.
 
-    send, enqueue       value; told ok, with its place or without: {"body", "offset", "due_ms"}, or the body alone. One
-                        with "delay_ms" is due so long after it was sent: at some moment between its begin and its end
-    receive, poll       value of the answer: a message or a list of them; nothing is taken away by asking
-    dequeue             the same, and who asked has taken what comes, though the answer may be lost
-    pop                 the same of a list of up to {"most"} messages; where that is not said, of any number
-    abandon             taken, and given back by its silence: it has to come again, so it counts as not received
-    drain               ok: all that was left of the key, or of everything; it takes any number
+    send, enqueue       the value, ok with or without its place: {"body", "offset", "due_ms"}, or the body alone. One
+                        with "delay_ms" is due so long after some moment between its begin and its end
+    receive, poll       the answer's value: a message or a list of them; a request takes nothing away
+    dequeue             the same, but the message is taken, even if the answer is lost
+    pop                 the same for a list of up to {"most"} messages; without "most" for any number
+    abandon             taken, but not acknowledged: it has to come again, so it counts as not received
+    drain               ok: all messages left, of the key or of all keys; it takes any number
     read-all            ok: the whole queue of the key, from its beginning, with places
 
-``key`` is the queue, or the key by which order is kept. One pass, with a bound on what is held. Knows no file.
+``key`` is the queue, or the ordering key. One pass, with a bound on memory. Knows no file.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ FUNCTIONS: Final = SENDS | RECEIVES | {ABANDON, DRAIN, READ_ALL}
 PROMISES: Final = ("lost", "phantom", "denied", "place", "unseen", "order", "once", "early", "late", "unique")
 MEMORY_BYTES: Final = 2 << 30
 VALUE_BYTES: Final = 400
-"""That a value and its place take, at most, if its text is short."""
+"""Largest memory of a value and its place, if its text is short."""
 _NEVER: Final = -1
 
 
 @attrs.frozen
 class Rules:
-    """What is promised beside the rest. ``late_ms`` and ``early_ms`` are bounds of delayed messages; None: no bound."""
+    """Further promises to check. ``late_ms`` and ``early_ms`` are bounds of delayed messages; None: no bound."""
 
     ordered: bool = False
-    """By key: of two values of which one was acknowledged before the other was sent, it comes first."""
+    """By key: a value that was acknowledged before another was sent comes first."""
     once: bool = False
     """No value comes twice."""
     drained: bool = False
-    """Whoever made the history says that consumers had received all there was."""
+    """Consumers had received all messages at the end of the history."""
     delayed: bool = False
-    """Messages are due later: where none came whose time is known, nothing was asked. ``late_ms`` says it, too."""
+    """Messages are delayed: unknown if no message with a known due time came. ``late_ms`` implies it."""
     early_ms: int = 0
     late_ms: int | None = None
     memory_bytes: int = MEMORY_BYTES
     not_promised: frozenset[str] = frozenset()
-    """Of ``PROMISES``, those that are counted and told, and break nothing."""
+    """``PROMISES`` whose breaches are only counted and reported."""
 
 
 @attrs.define
 class _Sent:
-    """By the number of a value: the event with which its send began, and was acknowledged; how often it came.
+    """Columns by number of a value: events at which its send began and was acknowledged, and how often it came.
 
-    ``_NEVER`` stands for an event that was not.
+    ``_NEVER``: there was no such event.
     """
 
     begun: array[int] = attrs.field(factory=lambda: array("q"))
@@ -75,13 +75,13 @@ class _Sent:
 
 @attrs.define
 class _Order:
-    """Of one key: what had come when. ``latest`` is the largest beginning among sends of what had come by then."""
+    """Receipts of one key, by event. ``latest``: the latest begin of a send among the values received by then."""
 
     ends: array[int] = attrs.field(factory=lambda: array("q"))
     latest: array[int] = attrs.field(factory=lambda: array("q"))
     whose: array[int] = attrs.field(factory=lambda: array("q"))
     answer: int = _NEVER
-    """The event of the last answer, and the same of what had come in it."""
+    """The event of the last answer; ``in_answer`` and ``whose_in_answer`` are the same for its values."""
     in_answer: int = _NEVER
     whose_in_answer: int = _NEVER
 
@@ -99,15 +99,15 @@ class QueueCheck:
     _key_names: list[Any] = attrs.field(factory=list)
     _failed: set[int] = attrs.field(factory=set)
     _due_ms: dict[int, tuple[int, int | None]] = attrs.field(factory=dict)
-    """The first and the last moment at which it may be due; None: the last is not known."""
+    """Value -> the first and the last time at which it may be due; None: the last is unknown."""
     _places: dict[tuple[int, int], int] = attrs.field(factory=dict)
     _acked_places: dict[int, tuple[int, int]] = attrs.field(factory=dict)
     _orders: dict[int, _Order] = attrs.field(factory=dict)
     _open: dict[Process, Event] = attrs.field(factory=dict)
     _drained: dict[int, int] = attrs.field(factory=dict)
-    """By key, _NEVER for all: the event with which the last drain began."""
+    """Key, or _NEVER for all keys -> the event at which the last drain began."""
     _whole: dict[int, tuple[int, dict[int, int]]] = attrs.field(factory=dict)
-    """By key: the event with which the last whole reading began, and what it found at which place."""
+    """Key -> the event at which the last whole reading began, and the values it found by place."""
     _taken_most: int | None = 0
     """How many values receives of unknown outcome may have taken; None: any number."""
     _held_bytes: int = 0
@@ -117,7 +117,7 @@ class QueueCheck:
     _breaks: Counter[str] = attrs.field(factory=Counter)
 
     def add(self, event: Event) -> None:
-        """The next event. After the bound on memory none is looked at."""
+        """Take the next event. Beyond the memory bound events are ignored."""
         if self._full or event.process in APART:
             return
         if event.type == INVOKE:
@@ -266,9 +266,9 @@ class QueueCheck:
                                 f"{self.rules.late_ms} ({place(event)})", event)
 
     def _in_order(self, number: int, asked: Event, event: Event) -> None:
-        """Something that was sent after this had been acknowledged must not have come before this was asked for.
+        """Check order: a value sent after this one was acknowledged must not have come before this one was requested.
 
-        What one answer brings is in the order of the answer.
+        The values of one answer are in the order of the answer.
         """
         order = self._orders.get(self._keys[number])
         if order is None:
@@ -357,7 +357,7 @@ class QueueCheck:
         return ""
 
     def _lost(self) -> int:
-        """Tell what is lost; how many acknowledged values never came and may be waiting still."""
+        """Report lost values; returns how many acknowledged values never came but may still wait."""
         waiting: list[int] = []
         lost: list[int] = []
         for number, acked in enumerate(self._sent.acked):
@@ -381,8 +381,10 @@ class QueueCheck:
         return len(waiting)
 
     def _missed(self, number: int, offset: int, places: dict[int, int]) -> str:
-        """What a whole reading has in place of a value; empty where it has the value, there or, if another took its
-        place, anywhere."""
+        """The content of a whole reading at the place of a value, in words.
+
+        Empty if the value is there, or, if another took its place, anywhere.
+        """
         there = places.get(offset)
         if there is None:
             return "nothing there"
@@ -391,11 +393,11 @@ class QueueCheck:
         return f"{short(self._bodies[there])} there"
 
     def _unseen(self) -> None:
-        """What was once at a place is there in the last whole reading."""
+        """Check that received values are at their places in the last whole reading."""
         for (key, offset), number in self._places.items():
             reading = self._whole.get(key)
             if reading is None or offset in reading[1] or self._acked_places.get(number) == (key, offset):
-                continue  # the last would be told as lost
+                continue  # an acknowledged one is reported as lost
             self._break("unseen", f"{short(self._bodies[number])} was received at {self._key_words((key, offset))}, "
                                   "and the last reading finds nothing there")
 
@@ -415,7 +417,7 @@ def _delay_ms(value: Any) -> int | None:
 
 
 def _most(asked: Event) -> int | None:
-    """How many values this may have taken though nobody saw the answer; None: any number."""
+    """How many values a request may have taken if its answer was lost; None: any number."""
     if asked.f not in TAKES and asked.f != DRAIN:
         return 0
     if asked.f == DRAIN or asked.f == POP:
@@ -434,7 +436,7 @@ def _messages(value: Any) -> Iterator[tuple[Any, int | None, int | None]]:
 
 
 def check(events: Iterable[Event], rules: Rules | None = None, *, name: str = "queue") -> Verdict:
-    """The verdict on a whole history."""
+    """Check a whole history in one pass."""
     made = QueueCheck(rules or Rules())
     for event in events:
         made.add(event)

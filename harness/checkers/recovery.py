@@ -1,12 +1,12 @@
-"""How long until it served again after each fault (RTO, by four definitions), and what was lost (RPO). Knows no file.
+"""Measures recovery times after each fault (RTO), by four definitions. Knows no file.
 
-    refused   the first send that failed, or whose outcome nobody knows, until the first acknowledged one after it
-    elected   the fault, until an observer sees another master: process observer, f elected, key, value the epoch;
-              without a key it is of all
-    accepted  the fault, until a send that began after it is acknowledged
-    consumed  the fault, until somebody receives a message that was sent after it
+    refused   from the first send that failed or is unknown to the first acknowledged one after it
+    elected   from the fault until an observer sees another master: process observer, f elected, key, value the epoch;
+              without a key it is for all keys
+    accepted  from the fault until a send that began after it is acknowledged
+    consumed  from the fault until a client receives a message that was sent after it
 
-Each is asked of each fault and key, up to the next fault. What was lost (RPO) is what ``queues`` tells.
+Each is measured for each fault and key, up to the next fault. Losses (RPO) are reported by ``queues``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ READS: Final = RECEIVES | {"read", "get"}
 
 @attrs.frozen
 class Fault:
-    """``end_ns`` is None for one that happened at once, or never ended."""
+    """A fault in a history. ``end_ns`` is None for one that happened at once, or never ended."""
 
     name: str
     start_ns: int
@@ -39,7 +39,7 @@ class Fault:
 
 @attrs.define
 class Recovery:
-    """Of one fault and key, in ms; None: it did not happen, or was not seen before the next fault."""
+    """Recovery times of one fault and key, in ms; None: not seen before the next fault."""
 
     fault: Fault
     key: Any
@@ -51,13 +51,13 @@ class Recovery:
     """Whether a send was answered that began when the fault was over."""
 
     def as_json(self) -> dict[str, Any]:
-        """An object as ``verdict.json`` holds it."""
+        """The recovery as an object of ``verdict.json``."""
         return {"fault": self.fault.name, "on": list(self.fault.on), "at_ms": self.fault.start_ns / NS_PER_MS,
                 "key": self.key} | {name: getattr(self, name) for name in DEFINITIONS}
 
 
 def faults_of(events: Iterable[Event]) -> list[Fault]:
-    """From the nemesis' events in a history: f is the fault, value is start, end or anything else for once."""
+    """Faults from the nemesis' events in a history: f is the fault, value is start, end, or else for once."""
     open_now: dict[str, int] = {}
     found: list[Fault] = []
     for event in events:
@@ -86,7 +86,7 @@ def _phase(event: Event) -> tuple[str, str]:
 
 
 def faults_from_json(rows: Iterable[dict[str, Any]]) -> list[Fault]:
-    """From the objects of ``nemesis.jsonl``. Raises ``KeyError`` for one without fault, phase or time."""
+    """Faults from the objects of ``nemesis.jsonl``. Raises ``KeyError`` for one without fault, phase or time."""
     open_now: dict[tuple[str, tuple[str, ...]], int] = {}
     found: list[Fault] = []
     for row in rows:
@@ -104,14 +104,14 @@ def faults_from_json(rows: Iterable[dict[str, Any]]) -> list[Fault]:
 
 @attrs.define
 class _Watch:
-    """What one fault has seen of one key, by the moments of events."""
+    """Measures one key after one fault."""
 
     recovery: Recovery
     refused_ns: int | None = None
 
 
 def recoveries(events: Iterable[Event], faults: Sequence[Fault]) -> list[Recovery]:
-    """For each fault and key with sends after it, in the order of faults. ``events`` are in the order of time."""
+    """Recovery times for each fault and key with sends after it, in the order of faults; ``events`` are in order."""
     starts = sorted(faults, key=lambda fault: fault.start_ns)
     found: list[Recovery] = []
     watches: dict[State, _Watch] = {}
@@ -120,7 +120,7 @@ def recoveries(events: Iterable[Event], faults: Sequence[Fault]) -> list[Recover
     current = -1
     asked: dict[Any, Event] = {}
     sent: dict[State, State] = {}
-    """By what was sent after the fault: its key. Readers need not say it."""
+    """Value sent after the fault -> its key, since reads need not name the key."""
     for event in events:
         while current + 1 < len(starts) and starts[current + 1].start_ns <= event.time_ns:
             current += 1
@@ -181,30 +181,32 @@ def _body(value: Any) -> Any:
 
 
 def unserved(found: Iterable[Recovery]) -> list[Recovery]:
-    """The last of each key, where nothing was accepted again though somebody tried. What one fault left broken may come
-    back only behind the next one."""
+    """Keys that accepted nothing after their last fault although clients tried, by the recovery from it.
+
+    Only the last fault counts: damage by one fault may heal only after the next one.
+    """
     last = {frozen(each.key): each for each in found if each.tried or each.accepted is not None}
     return [each for each in last.values() if each.accepted is None]
 
 
 @attrs.frozen
 class Outage:
-    """How long a key accepted nothing from the first fault after its last acceptance, however many faults followed."""
+    """Time in which a key accepted nothing, from the first fault after its last acceptance, over any more faults."""
 
     fault: Fault
     key: Any
     ms: float
     over: bool
-    """Whether it accepted something then; else it was asked in vain so long."""
+    """Whether it accepted something at the end; else all requests failed so long."""
     later: int
     """Faults that began meanwhile."""
 
 
 def outages(events: Iterable[Event], faults: Sequence[Fault]) -> list[Outage]:
-    """Of each key that somebody tried to write to, in the order of their ends. ``events`` are in the order of time."""
+    """Outages of each key that clients wrote to, in the order of their ends. ``events`` are in the order of time."""
     starts = sorted(faults, key=lambda fault: fault.start_ns)
     waiting: dict[State, list[Fault]] = {}
-    """By key: the faults since whose beginning nothing was sent and accepted."""
+    """Key -> the faults since whose begin no send was accepted."""
     in_vain: dict[State, Outage] = {}
     found: list[Outage] = []
     asked: dict[Any, Event] = {}
@@ -235,7 +237,7 @@ def outages(events: Iterable[Event], faults: Sequence[Fault]) -> list[Outage]:
 
 @attrs.frozen
 class Figures:
-    """Of one definition over many recoveries, in ms. ``missing``: how often it was not seen."""
+    """Percentiles of one definition over many recoveries, in ms. ``missing``: how often it was not seen."""
 
     seen: int
     missing: int
@@ -245,7 +247,7 @@ class Figures:
 
 
 def figures(of: Iterable[Recovery], definition: str) -> Figures | None:
-    """None if it was never seen."""
+    """Percentiles of one definition; None if it was never seen."""
     values = [getattr(each, definition) for each in of]
     found = sorted(value for value in values if value is not None)
     if not found:
@@ -254,6 +256,6 @@ def figures(of: Iterable[Recovery], definition: str) -> Figures | None:
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """The nearest rank, of values that are in order."""
+    """The percentile of sorted values, by nearest rank."""
     assert ordered and 0 <= percent <= 100
     return ordered[max(math.ceil(percent / 100 * len(ordered)) - 1, 0)]

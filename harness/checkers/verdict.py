@@ -1,6 +1,6 @@
-"""What a checker says: true, false or unknown, why, and what it was asked. Knows no checker and no model.
+"""A checker's verdict: true, false or unknown, the reason, and how much was checked. Knows no checker and no model.
 
-Unknown never counts as passed, nor does a question that was never asked.
+Unknown never counts as passed, nor does a check that was never made.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import attrs
 from harness.histories.events import Operation
 
 SHOWN: Final = 10
-"""Of everything that breaks one promise, this many are told."""
+"""Most breaches of one promise that a verdict lists."""
 
 
 class Valid(Enum):
-    """``value`` is what stands in files."""
+    """Validity of a history; ``value`` is its form in files."""
 
     TRUE = True
     FALSE = False
@@ -27,7 +27,7 @@ class Valid(Enum):
 
 @attrs.frozen
 class Breach:
-    """One promise, once. ``prefix``: how many events, from the first, show it already; 0: only all of them do."""
+    """One breach of a promise. ``prefix``: the number of first events that show it; 0: only all of them do."""
 
     promise: str
     words: str
@@ -36,7 +36,7 @@ class Breach:
 
 @attrs.frozen
 class Verdict:
-    """``asked``: how often each question was put, in the order of telling."""
+    """A checker's result. ``asked``: how often each check was made, in the order of display."""
 
     checker: str
     valid: Valid
@@ -45,17 +45,17 @@ class Verdict:
     failing: Operation | None = None
     """The first operation that cannot be explained."""
     prefix: int = 0
-    """How many events, from the first, are the shortest history that fails; 0 where none does."""
+    """Length of the shortest failing prefix, in events; 0: none fails."""
     broken: Sequence[Breach] = ()
     counts: Mapping[str, int] = attrs.field(factory=dict)
-    """Of what is allowed, and worth knowing."""
+    """Counts of allowed events that are worth knowing."""
     states: Sequence[str] = ()
-    """What the system could be just before the failing operation."""
+    """Possible states just before the failing operation."""
     figures: Mapping[str, int] = attrs.field(factory=dict)
-    """For programs: how often each promise is broken, or what else ``why`` says in words."""
+    """The numbers of ``why`` for programs, such as breaches by promise."""
 
     def as_json(self) -> dict[str, Any]:
-        """An object as ``verdict.json`` holds it."""
+        """The verdict as an object of ``verdict.json``."""
         made: dict[str, Any] = {"valid": self.valid.value, "why": self.why, "asked": dict(self.asked)}
         if self.failing is not None:
             made["failing"] = self.failing.words()

@@ -1,8 +1,7 @@
-"""EDN, the notation that Clojure's programs write: whole forms from a stream of lines, each with its line; and back.
+"""Reads and writes EDN, Clojure's notation: whole forms from a stream of lines, each with its line.
 
-Small and our own: the library that there is for Python (edn_format, last released in 2020) reads whole texts only,
-says no lines, and brings two more libraries. Of tags only the value is kept, as histories have them for records and
-times alone. Knows no history.
+Our own, since Python's library (edn_format, last released in 2020) reads only whole texts, reports no lines, and needs
+two more libraries. Tags are dropped: histories have them only for records and times. Knows no history.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ DEPTH_MAX: Final = 200
 
 
 class Keyword(str):
-    """Without its colon; equal to the string."""
+    """A keyword, without its colon; equal to the string."""
 
     __slots__ = ()
 
 
 class Symbol(str):
-    """Equal to the string that it names."""
+    """A symbol; equal to the string of its name."""
 
     __slots__ = ()
 
@@ -48,7 +47,7 @@ _ESCAPES: Final[Mapping[str, str]] = {"n": "\n", "t": "\t", "r": "\r", "b": "\b"
 _CHARS: Final[Mapping[str, str]] = {"newline": "\n", "space": " ", "tab": "\t", "return": "\r"}
 _CLOSED_BY: Final[Mapping[str, str]] = {"(": ")", "[": "]", "{": "}", "#{": "}"}
 _DISCARD: Final = object()
-"""Stands before the form that is left out."""
+"""Marks that the next form is left out."""
 
 
 @attrs.define
@@ -92,7 +91,7 @@ def forms(lines: Iterable[str], *, unwrap: bool = False) -> Iterator[tuple[int, 
 
 
 def _tokens(lines: Iterable[str]) -> Iterator[tuple[int, str, str]]:
-    """(line, kind, text) of each that means something; a string may go over several lines."""
+    """Tokens with a meaning as (line, kind, text); a string may span several lines."""
     pending, began = "", 0
     for number, line in enumerate(lines, 1):
         text, began = (pending + line, began) if pending else (line, number)
@@ -139,7 +138,7 @@ def _close(stack: list[_Open], closing: str, line: int) -> Any:
 
 
 def _key(value: Any) -> Any:
-    """As a key of a dictionary."""
+    """A hashable form of a value, for keys and sets."""
     if isinstance(value, list):
         return tuple(map(_key, value))
     return frozenset((_key(name), _key(of)) for name, of in value.items()) if isinstance(value, dict) else value

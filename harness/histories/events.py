@@ -1,7 +1,7 @@
-"""An event of a history, what a history must be, and the operations in it. Knows no file and no format.
+"""Events of a history, its rules, and its operations. Knows no file and no format.
 
-An operation is an ``invoke`` and what came of it: ``ok``, it happened; ``fail``, it surely did not; ``info``, nobody
-knows. One without an end is as one with ``info``: it may happen at any later time, or never.
+An operation is an ``invoke`` and its outcome: ``ok``, it happened; ``fail``, it surely did not; ``info``, unknown. One
+without an end counts as ``info``: it may happen at any later time, or never.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ FAIL: Final = "fail"
 INFO: Final = "info"
 TYPES: Final = frozenset({INVOKE, OK, FAIL, INFO})
 NEMESIS: Final = "nemesis"
-"""The process of who does harm; its events are ``info``, and stand alone."""
+"""The process that injects faults; its events are ``info``, each without an ``invoke``."""
 OBSERVER: Final = "observer"
-"""The process of who watches; its events are ``info``, and stand alone."""
+"""The process that watches the system; its events are ``info``, each without an ``invoke``."""
 APART: Final = frozenset({NEMESIS, OBSERVER})
 
 Process = int | str
@@ -32,9 +32,9 @@ class HistoryError(ValueError):
 
 
 class Event(NamedTuple):
-    """``time_ns`` counts from the run's begin. ``line`` is where it stands in its file, from 1; 0: in none."""
+    """One event. ``time_ns`` counts from the run's begin; ``line`` is its line in a file, from 1; 0: none."""
 
-    index: int  # type: ignore[assignment]  # which hides a method of tuples that nobody asks here
+    index: int  # type: ignore[assignment]  # hides a method of tuples that is not used here
     type: str
     process: Process
     f: str
@@ -46,14 +46,14 @@ class Event(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """``ended`` is None while nobody knows what came of it."""
+    """An operation. ``ended`` is None while its outcome is unknown."""
 
     invoked: Event
     ended: Event | None
 
     @property
     def answer(self) -> str | None:
-        """What was told, in words; None where that is no more than that it was done."""
+        """The answer's value in words; None if the answer only says that it was done."""
         asked, end = self.invoked, self.ended
         if end is None or end.type != OK or (end.value == asked.value and end.value is not None):
             return None
@@ -62,7 +62,7 @@ class Operation(NamedTuple):
         return short(end.value)
 
     def words(self) -> str:
-        """For people: who did what, and what came of it."""
+        """The operation in words: process, function, value and outcome."""
         asked, end = self.invoked, self.ended
         of = "" if asked.key is None else f" of {short(asked.key)}"
         told = f" {short(asked.value)}" if asked.value is not None else ""
@@ -74,7 +74,7 @@ class Operation(NamedTuple):
 
 ASKING: Final = frozenset({"read", "get", "receive", "poll", "consume", "dequeue", "pop", "drain", "read-all",
                            "contains"})
-"""Functions whose answer counts even where it is nothing."""
+"""Functions whose empty answer is information, too."""
 NOTHING: Final = "nothing"
 
 
@@ -135,7 +135,7 @@ def checked(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def operations(events: Iterable[Event]) -> list[Operation]:
-    """In the order of their beginnings. Events of processes that stand apart are no operations."""
+    """All operations, in the order of their begins. Events of nemesis and observer are no operations."""
     began: dict[Process, int] = {}
     found: list[Operation] = []
     for event in events:

@@ -1,10 +1,10 @@
-"""Jepsen's histories: EDN maps, one a line or in one vector, and its text of tab-separated fields. Read and written.
+"""Reads Jepsen's histories: EDN maps, one a line or in one vector, and its tab-separated text; writes the maps.
 
     {:index 0, :type :invoke, :process 0, :f :write, :value 3, :time 1200}
     0	:invoke	:write	3                                  also with a logger's words before it
 
-An independent key stands in the value, as [key value], or in :key. The order of the file is that of the events: where
-a :time is before that of the event above, as when two threads wrote at once, the latter counts. Knows no file.
+An independent key is in the value, as [key value], or in :key. The file's order is the order of events: a :time before
+that of the event above, as from two threads, is raised to it. Knows no file.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from harness.histories.edn import Keyword, forms, text_of
 from harness.histories.events import APART, INFO, INVOKE, NEMESIS, OK, TYPES, Event, HistoryError, short
 
 SAMPLE: Final = 2_000
-"""Events that are looked at before the first is given, to tell keys from values."""
+"""Events that are read ahead, to recognise [key value]."""
 _READS: Final = frozenset({"read", "get", "r"})
 _LINE: Final = re.compile(r"(?:.*?\s)?:?(nemesis|\d+)\s+:(invoke|ok|fail|info)\s+:([^\s,]+)(?:\s+(.*))?", re.DOTALL)
 
 
 def parse(lines: Iterable[str], keyed: bool | None = None) -> Iterator[Event]:
-    """``keyed``: whether values are [key value]; None: told from the first reads. Raises ``HistoryError``."""
+    """Read EDN. ``keyed``: values are [key value]; None: judged by the first reads. Raises ``HistoryError``."""
     return _keyed(_forward(map(_event, itertools.count(), forms(lines, unwrap=True))), keyed)
 
 
 def parse_text(lines: Iterable[str], keyed: bool | None = None) -> Iterator[Event]:
-    """Of ``history.txt``, and of logs in which its lines stand. Raises ``HistoryError``."""
+    """Read ``history.txt``, or a log with its lines. Raises ``HistoryError``."""
     return _keyed(_of_text(lines), keyed)
 
 
@@ -82,7 +82,7 @@ def _of_text(lines: Iterable[str]) -> Iterator[Event]:
 
 
 def _plain(event: Event) -> Event:
-    """Old files have why an operation timed out in the place of its value; the nemesis' events stand apart."""
+    """Normalise an event: old files have an error in place of the value; the nemesis' events become ``info``."""
     if event.process == NEMESIS:
         return event._replace(type=INFO)
     if event.type not in (INVOKE, OK) and isinstance(event.value, Keyword):
@@ -99,7 +99,7 @@ def _keyed(events: Iterator[Event], keyed: bool | None) -> Iterator[Event]:
 
 
 def _look_keyed(sample: Sequence[Event]) -> bool:
-    """Reads begin without a value, or with a key and none; without reads nothing is keyed."""
+    """Whether values are [key value], as all reads begin with [key nil]; without reads they are not."""
     asked = [event for event in sample if event.type == INVOKE and event.process not in APART]
     reads = [event.value for event in asked if event.f in _READS]
     return bool(reads) and all(_pair(value) and value[1] is None for value in reads) and all(
@@ -118,7 +118,7 @@ def _split(event: Event) -> Event:
 
 
 def line_of(event: Event) -> str:
-    """An operation as Jepsen writes it. Raises ``TypeError`` for a value that EDN has not."""
+    """An event as Jepsen writes it. Raises ``TypeError`` for a value that EDN cannot hold."""
     value = event.value if event.key is None else [event.key, event.value]
     made = {Keyword("index"): event.index, Keyword("time"): event.time_ns, Keyword("type"): Keyword(event.type),
             Keyword("process"): Keyword(event.process) if isinstance(event.process, str) else event.process,

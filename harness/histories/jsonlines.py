@@ -1,4 +1,4 @@
-"""Our history files: an event a line, as a JSON object. Bytes in, events out, and back.
+"""Reads and writes our history files: an event a line, as a JSON object.
 
     {"index": 0, "type": "invoke", "process": 0, "f": "write", "key": "x", "value": 3, "time_ns": 1200}
 
@@ -19,7 +19,7 @@ _KNOWN: Final = frozenset({"index", "type", "process", "f", "key", "value", "tim
 
 
 def parse(lines: Iterable[bytes]) -> Iterator[Event]:
-    """Raises ``HistoryError`` with the line that is none."""
+    """Read events from lines. Raises ``HistoryError`` with the bad line."""
     number = 0
     for line, text in enumerate(lines, 1):
         if len(text) > LINE_BYTES_MAX:
@@ -36,7 +36,7 @@ def parse(lines: Iterable[bytes]) -> Iterator[Event]:
 
 
 def event_of(found: Any, line: int, number: int) -> Event:
-    """Of one object. ``number`` is its index, and its time, where it has none. Raises ``HistoryError``."""
+    """The event of an object. ``number`` is the default of its index and time. Raises ``HistoryError``."""
     try:
         kind, process, f = found["type"], found["process"], found["f"]
     except (KeyError, TypeError):
@@ -68,7 +68,7 @@ def line_of(event: Event) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """What EDN has and JSON has not."""
+    """JSON for values that only EDN has."""
     if isinstance(value, set | frozenset):
         return sorted(value, key=repr)
     return str(value)

@@ -1,11 +1,11 @@
-"""OpenChaos' history files: tab-separated requests, responses and faults. Read and written. Knows no file.
+"""Reads and writes OpenChaos' history files: tab-separated requests, responses and faults. Knows no file.
 
     CLIENT  OPERATION  REQUEST   VALUE  SHARDING-KEY  MS  INFO
     CLIENT  OPERATION  RESPONSE  SUCCESS|FAILURE|UNKNOWN  VALUE  SHARDING-KEY  MS  SEND-MS  INFO  END-TO-END-MS
     fault   NAME       start|end  MS
 
-A client there has several operations open, as messages come to it unasked and several by one request. So each response
-is an operation of its own here, of the process ``client/operation``, or a new one where that is taken. Moments are
+A client there may have several operations open, since messages are pushed to it, or several answer one request. So each
+response becomes its own operation, of the process ``client/operation``, or of a new one if that is busy. Times are
 milliseconds; they become nanoseconds since the first.
 """
 
@@ -38,7 +38,7 @@ class _Reader:
     def event(self, kind: str, process: Process, f: str, key: str | None, value: object, ms: int, line: int,
               error: str | None = None) -> Event:
         self.begin_ms = ms if self.begin_ms is None else self.begin_ms
-        # rows are written by many threads after they took their time: a row may stand some ms behind its time
+        # many threads write rows after they took the time: a row may be some ms behind its place
         self.last_ns = max(self.last_ns, (ms - self.begin_ms) * NS_PER_MS)
         assert self.begin_ms is not None
         made = Event(self.number, kind, process, f, key, value, self.last_ns, error, line)
@@ -92,7 +92,7 @@ def _response(reader: _Reader, fields: list[str], line: int) -> Iterator[Event]:
         raise HistoryError(line, f"a result is SUCCESS, FAILURE or UNKNOWN, not {short(result)}")
     process, ms = reader.process(client, f), _ms(at, line)
     asked = reader.open.pop(process, None)
-    if asked is None:  # a message that came unasked, or one more of a batch
+    if asked is None:  # a pushed message, or one more of a batch
         if f != DEQUEUE:
             raise HistoryError(line, f"client {client} is answered {f}, which it has not asked")
         yield reader.event(INVOKE, process, f, _value(key), None, ms, line)
@@ -115,14 +115,14 @@ def _value(text: str) -> str | None:
 
 @attrs.define
 class Writer:
-    """Events to rows. Clients are numbered as they come; moments count from ``begin_ms``."""
+    """Writes events as rows. Clients are numbered as they come; times count from ``begin_ms``."""
 
     begin_ms: int = 0
     _clients: dict[Process, int] = attrs.field(factory=dict)
     _asked: dict[Process, Event] = attrs.field(factory=dict)
 
     def line_of(self, event: Event) -> str:
-        """A row; "" for what OpenChaos has no row for."""
+        """The row of an event; "" if OpenChaos has none for it."""
         ms = self.begin_ms + event.time_ns // NS_PER_MS
         if event.process == NEMESIS:
             return f"fault\t{event.f}\t{event.value}\t{ms}\n" if event.value in ("start", "end") else ""

@@ -1,6 +1,6 @@
-"""Files of histories, in whatever format they are, and files written from them. Does the file I/O and nothing else.
+"""Reads history files in any format, and writes them. Does the file I/O and nothing else.
 
-The format is told from the first line that says something. Files that end with ``.gz`` are unpacked on the way.
+The format is recognised by the first line with content. Files that end with ``.gz`` are unpacked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HEAD_BYTES: Final = 64 * 1024
 
 @attrs.frozen
 class Source:
-    """A file of events. ``events`` may be asked once."""
+    """A file of events. ``events`` can be read once."""
 
     path: Path
     format: str
@@ -39,10 +39,10 @@ class Source:
 def open_history(
     path: Path, kind: str | None = None, *, keyed: bool | None = None, events_max: int = EVENTS_MAX,
 ) -> Source:
-    """``kind``: one of FORMATS; None: as the file looks. A directory is that of a run.
+    """Open a history file, or a run's directory. ``kind``: one of FORMATS; None: recognise it.
 
-    ``keyed``: whether Jepsen's values are [key value]; None: as they look. Raises ``HistoryError`` here or with an
-    event, and ``OSError``.
+    ``keyed``: whether Jepsen's values are [key value]; None: recognise it. Raises ``HistoryError``, perhaps while
+    events are read, and ``OSError``.
     """
     if path.is_dir():
         path = path / "history.jsonl"
@@ -55,7 +55,7 @@ def open_history(
 def recognise(head: bytes, name: str) -> str:
     """The format of a file that begins so. Raises ``HistoryError``."""
     try:
-        text = head.decode("utf-8", "strict" if len(head) < _HEAD_BYTES else "ignore")  # whose last letter may be cut
+        text = head.decode("utf-8", "strict" if len(head) < _HEAD_BYTES else "ignore")  # the last letter may be cut
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
@@ -118,7 +118,7 @@ def _capped(events: Iterator[Event], most: int) -> Iterator[Event]:
 
 
 def write_history(path: Path, events: Iterable[Event], kind: str) -> int:
-    """How many events were written, in JSON, EDN or OPENCHAOS. Raises ``TypeError`` for values that it has not."""
+    """Write events in JSON, EDN or OPENCHAOS; returns how many. Raises ``TypeError`` for a value it cannot hold."""
     chaos = openchaos.Writer()
     writers: dict[str, Callable[[Event], bytes]] = {
         JSON: jsonlines.line_of, EDN: lambda event: jepsen.line_of(event).encode(),

@@ -1,10 +1,10 @@
-"""Histories as tables, CSV or TSV with a line of names: an event a row, or a whole operation a row. Knows no file.
+"""Reads histories from tables, CSV or TSV with a header: an event or a whole operation a row. Knows no file.
 
-    process,type,f,key,value,time_ms                     an event a row; the file's order is that of time
+    process,type,f,key,value,time_ms                     an event a row, in order of time
     client,op,key,value,start_ms,end_ms,outcome,result   an operation a row, in any order; sorted here by start and end
 
-A whole operation may lack its end: it is unknown, as is any outcome but the words below. Names are taken in any case;
-several are known for each column. Cells are numbers, true, false, null, or else text.
+The outcome of a whole operation without an end is unknown, as is any outcome but the words below. Names may be in any
+case; each column has several. Cells are numbers, true, false, null, or else text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "error": ("error", "message"),
 }
 _UNITS: Final[Mapping[str, int]] = {"_ns": 1, "_us": 10**3, "_ms": 10**6, "_s": 10**9}
-"""Ends of the names of times. One without is in ns, or in seconds where it is written with a point."""
+"""Suffixes of time columns, in ns. Without one a time is in ns, or in seconds if it has a point."""
 _TIMES: Final = ("start", "end", "time")
 _OUTCOMES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("ok", "success", "succeeded", "true", "200", "done"), OK),
@@ -44,7 +44,7 @@ _OUTCOMES: Final[Mapping[str, str]] = {
 
 @attrs.frozen
 class _Row:
-    """The cells of a row by what they are; times are ns, None where the cell is empty."""
+    """The cells of a row by column; times are ns, None if the cell is empty."""
 
     line: int
     cells: Mapping[str, str]
@@ -68,7 +68,7 @@ def recognise(header: str) -> str | None:
 
 
 def _columns(header: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """By what a column is: its place, and the unit of its times in ns; 0 if its name says none."""
+    """Column -> its place, and the unit of its times in ns; 0: its name has none."""
     found: dict[str, tuple[int, int]] = {}
     for place, name in enumerate(header):
         plain, unit = name.strip().lower(), 0
@@ -125,10 +125,10 @@ def _events(rows: Iterable[_Row]) -> Iterator[Event]:
 
 
 def _whole(rows: Iterable[_Row]) -> Iterator[Event]:
-    """Two events of each, in the order of time: of what happens at one moment, beginnings come first.
+    """Two events for each operation, in order of time; at equal times begins come first.
 
-    So operations that touch are concurrent, which is never too strict. A client that has several open at once, or goes
-    on after an unknown outcome, is several processes.
+    So operations that touch are concurrent, which is never too strict. A client with several open operations, or one
+    that goes on after an unknown outcome, becomes several processes.
     """
     held = list(itertools.islice(rows, OPERATIONS_MAX + 1))
     if len(held) > OPERATIONS_MAX:
