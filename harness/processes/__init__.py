@@ -1,7 +1,7 @@
-"""Real processes: started until they are ready, killed, stopped, frozen and looked at, as async contexts of trio.
+"""Handles of real processes, which start, kill, stop, pause and watch them, as async contexts of trio.
 
-``handle`` has one process, of whatever make; ``program`` one that reports, ``broker`` a broker of either side. ``ours``
+``handle`` is for any process, ``program`` for one that reports, ``broker`` for a broker, ours or Java's. ``ours``
 starts this project's servers, ``java`` RocketMQ's, ``node`` a client in JavaScript, ``balanced`` brokers behind a
-balancer. They know commands, files, ports and signals; what is played with them is for ``scenarios``, benchmarks and
-tests. What users start by ``mqcluster`` outlives its command, and has its own handle there.
+balancer. They know commands, files, ports and signals; ``scenarios``, benchmarks and tests use them. ``mqcluster`` has
+its own handles, since its servers outlive the command.
 """

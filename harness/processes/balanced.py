@@ -1,6 +1,6 @@
-"""A group of three brokers behind a balancer, as the how-to on losing a host has it: its files, its commands.
+"""A group of three brokers behind a balancer, with the files and commands of the how-to on losing a host.
 
-Each host is an address of the loopback network. Knows the page, processes, and how a host is lost.
+Each host is an address of the loopback network. Knows the page and processes.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _PORTS: Final = (10_911, 10_921, 10_931)
 
 
 def missing() -> str:
-    """What is not on this machine, in words; empty if all is."""
+    """The missing program, in words; empty if there is none."""
     return "" if shutil.which(PROGRAM) else f"{PROGRAM} is missing: apt-get install {PROGRAM}"
 
 
 def block(language: str) -> str:
-    """The first of the page in that language."""
+    """The page's first code block in that language."""
     found = re.search(rf"^```{language}\n(.*?)^```$", HOW_TO.read_text(), re.MULTILINE | re.DOTALL)
     assert found is not None, f"{HOW_TO} has no block of {language}"
     return found[1]
 
 
 def commands(program: str) -> list[list[str]]:
-    """Commands of that program which the page shows."""
+    """The page's commands of that program."""
     found = re.findall(rf"^({program} .*)$", HOW_TO.read_text(), re.MULTILINE)
     return [shlex.split(each) for each in found]
 
@@ -59,10 +59,10 @@ class BrokerHost:
 
     broker: Handle
     announced: str
-    """Where clients find it: at the balancer."""
+    """The address that clients use: the balancer's."""
 
     def lose(self) -> None:
-        """Guardian and broker at once."""
+        """Kill guardian and broker at once."""
         guardian = self.broker.pid
         for pid in (*children(guardian), guardian):
             os.kill(pid, signal.SIGKILL)
@@ -79,7 +79,7 @@ class Balanced:
         return next(host for host in self.hosts if host.announced == announced)
 
     async def master(self, client: Client, in_sync: int, *former: str) -> str:
-        """Its address, once so many are in sync with it and it is another one."""
+        """Wait for a master not in ``former`` with so many in sync; returns its address."""
         with trio.fail_after(120):
             while True:
                 for controller in self.controllers:
@@ -96,13 +96,13 @@ class Balanced:
 
 
 def children(pid: int) -> list[int]:
-    """Of any of its threads."""
+    """The child processes of all threads of a process."""
     return [int(each) for task in Path(f"/proc/{pid}/task").glob("*/children") for each in task.read_text().split()]
 
 
 @asynccontextmanager
 async def balanced(here: Path) -> AsyncIterator[Balanced]:
-    """Three controllers, a name server, three hosts and the balancer."""
+    """Run three controllers, a name server, three hosts and the balancer."""
     here = here.absolute()
     chance = SystemRandom()
     network = f"127.{chance.randrange(1, 255)}.{chance.randrange(256)}."

@@ -1,6 +1,6 @@
-"""A broker as a process, of either side: both listen at the same distances and keep the same files.
+"""A broker process, ours or Java's: both listen at the same port distances and keep the same files.
 
-It knows ports and file names, and neither what a broker is started with nor what it is asked.
+It knows ports and file names; no commands and no requests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from attrs import define
 from harness.processes.handle import Handle
 
 FAST_PORT: Final = -2
-"""A broker listens there as well: the VIP channel, two below its own port."""
+"""Distance of the VIP channel's port: a broker listens there, too."""
 HA_PORT: Final = 1
 
 
@@ -29,6 +29,6 @@ class Broker(Handle):
         return self.directory / "store"
 
     def broker_id(self) -> int | None:
-        """The id that a controller gave it, as its own file says; ``None`` before that."""
+        """The id that a controller gave it, from its identity file; ``None`` before that."""
         path = self.store / "brokerIdentity"
         return int(path.read_text().rpartition("#")[2]) if path.exists() else None

@@ -1,4 +1,4 @@
-"""What can go wrong with a process, as types that a scenario tells apart. It knows no process and no file.
+"""The errors of processes, as types that scenarios distinguish. It knows no process and no file.
 
     ProcessError
     ├── StartFailed     it ended, or was not ready in time
@@ -17,4 +17,4 @@ class StartFailed(ProcessError):
 
 
 class NotRunning(ProcessError):
-    """A signal or a question for a process that has ended or was not started."""
+    """A signal or a request for a process that has ended or was not started."""

@@ -1,10 +1,10 @@
-"""Programs of ours as forks of a process that has imported them: a start takes a twentieth of the processor time.
+"""Starts our programs as forks of a process that has imported them: a start takes a twentieth of the processor time.
 
-    python -P -c CODE ARGUMENTS     is run as that would be, in a session of its own
+    python -P -c CODE ARGUMENTS     runs as this would, in a session of its own
 
-One server for this process, made when it is first asked; it has one thread and no event loop, and reaps a child when it
-is told to, so that a process id never means another one. It ends with the connection, and its children do not.
-``FORKS`` in the environment turns it on: tests do so, who start hundreds of servers.
+Each process has one fork server, made when it is first needed. The server has one thread and no event loop, and reaps a
+child only on request, so that a process id is not reused. It ends with the connection; its children live on. ``FORKS``
+in the environment turns it on, for tests, which start hundreds of servers.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ FORKS: Final = "QUORATE_FORKS"
 COVERAGE: Final = "COVERAGE_PROCESS_START"
 _START: Final = [sys.executable, "-P", "-c"]
 _MODULE: Final = re.compile(r"from ([\w.]+) import main")
-"""In the code that ``remoting.daemon.child`` makes."""
+"""Finds the module in the code that ``remoting.daemon.child`` makes."""
 _MESSAGE_MAX: Final = 64 << 10
 
 
 def can_fork(command: Sequence[str]) -> bool:
-    """Whether it is asked for, and the command is a program of ours. Coverage begins with an interpreter."""
+    """Whether forks are turned on and the command is our program. Coverage needs a new interpreter."""
     return (bool(os.environ.get(FORKS)) and COVERAGE not in os.environ and len(command) > len(_START)
             and [*command[:len(_START)]] == _START and _MODULE.search(command[len(_START)]) is not None)
 
 
-# --- who asks --------------------------------------------------------------------------------------------------------
+# --- the client ------------------------------------------------------------------------------------------------------
 
 
 class Forked:
-    """What ``trio.Process`` offers to a handle, of a process that is another one's child."""
+    """The part of ``trio.Process`` that a handle needs, for a child of the fork server."""
 
     def __init__(self, server: _Server, pid: int, stdin: trio.lowlevel.FdStream) -> None:
         self.pid = pid
         self.stdin: trio.lowlevel.FdStream | None = stdin
         self.returncode: int | None = None
         self._server = server
-        self._handle = os.pidfd_open(pid)  # nobody reaps it before it is asked to
+        self._handle = os.pidfd_open(pid)  # the server reaps it only on request
 
     def poll(self) -> int | None:
         """Its exit code, once it has ended."""
@@ -69,7 +69,7 @@ class Forked:
                 signal.pidfd_send_signal(self._handle, number)
 
     async def wait(self) -> int:
-        """Waits for its end; its exit code, below 0 after a signal. Several may wait."""
+        """Wait for its end; returns its exit code, below 0 after a signal. Several tasks may wait."""
         while (code := self.poll()) is None:
             watched = os.dup(self._handle)
             try:
@@ -101,13 +101,13 @@ class _Server:
 
 
 _servers: dict[int, _Server] = {}
-"""By the process that asks: one that was forked does not share its parent's."""
+"""Id of this process -> its fork server: a forked process does not share its parent's."""
 
 
 def fork(
     command: Sequence[str], *, cwd: Path, env: Mapping[str, str], out: int,
 ) -> Forked:
-    """Runs a command that ``can_fork``, with ``out`` as standard output and error. Raises ``OSError``."""
+    """Run a command that ``can_fork``, with ``out`` as standard output and error. Raises ``OSError``."""
     server = _servers.get(os.getpid()) or _servers.setdefault(os.getpid(), _Server())
     reads, writes = os.pipe()
     try:
@@ -122,7 +122,7 @@ def fork(
 
 
 def main() -> int:
-    """Forks for whoever asks on the socket whose number is the argument, until that closes."""
+    """Serve requests for forks on the socket whose number is the argument, until it closes."""
     with socket.socket(fileno=int(sys.argv[1])) as control:
         while True:
             data, descriptors, _, _ = socket.recv_fds(control, _MESSAGE_MAX, 2)
@@ -141,10 +141,10 @@ def main() -> int:
 def _forked(control: socket.socket, request: dict[str, Any], descriptors: Sequence[int]) -> int:
     found = _MODULE.search(request["code"])
     assert found is not None
-    with contextlib.suppress(Exception):  # the child says what is wrong
+    with contextlib.suppress(Exception):  # the child reports the error
         importlib.import_module(found[1])
     gc.collect()
-    gc.freeze()  # what all share is not to be written to by a search for garbage
+    gc.freeze()  # collections must not write to shared pages
     pid = os.fork()
     if not pid:
         control.close()
@@ -153,7 +153,7 @@ def _forked(control: socket.socket, request: dict[str, Any], descriptors: Sequen
 
 
 def _live(request: dict[str, Any], descriptors: Sequence[int]) -> None:
-    """Becomes the program that was asked for."""
+    """Become the requested program, in the forked child."""
     os.setsid()
     for number, each in zip((0, 1, 2), (descriptors[0], descriptors[1], descriptors[1]), strict=True):
         os.dup2(each, number)

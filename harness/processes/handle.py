@@ -1,7 +1,7 @@
-"""One process: started until it is ready, killed, stopped, frozen, looked at. It knows nothing of what runs in it.
+"""A handle that starts, kills, stops, pauses and watches one process, of any program.
 
-Standard output and error go to ``out.log`` in the process's directory. Its standard input is a leash: when this
-program dies, however it dies, the pipe ends, and so does a process that reads it.
+Standard output and error go to ``out.log`` in the process's directory. Its standard input is a leash: when this program
+dies in any way, the pipe closes, and a process that reads it ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ POLL_S: Final = 0.02
 
 
 def environment() -> dict[str, str]:
-    """Our own, without what makes every Java virtual machine another one than was asked for."""
+    """Our environment, without the variable that adds options to every Java virtual machine."""
     return {key: value for key, value in os.environ.items() if key != "JAVA_TOOL_OPTIONS"}
 
 
@@ -40,9 +40,9 @@ class Handle:
     address: str
     """``host:port`` at which it listens; empty for one that does not."""
     ready_text: str
-    """What it prints when it is up."""
+    """Text that it prints when it is ready."""
     variables: Mapping[str, str] = field(factory=dict, kw_only=True)
-    """Of its environment, besides our own."""
+    """Environment variables besides our own."""
     _process: trio.Process | Forked | None = field(default=None, init=False)
     _printed_before: int = field(default=0, init=False)
 
@@ -52,7 +52,7 @@ class Handle:
 
     @property
     def pid(self) -> int:
-        """Raises ``NotRunning`` where there is no process."""
+        """The process id. Raises ``NotRunning`` if there is no process."""
         if self._process is None or not self.running:
             raise NotRunning(f"{self.name} does not run")
         return self._process.pid
@@ -62,7 +62,7 @@ class Handle:
         return self.directory / "out.log"
 
     async def start(self, *, timeout_s: float = READY_S) -> None:
-        """Start it, and wait until it says that it is up and its port is open.
+        """Start it, and wait until it prints that it is ready and its port is open.
 
         Raises:
             StartFailed: it ended first, or was not ready in time (it is killed then).
@@ -71,7 +71,7 @@ class Handle:
         await self.wait_ready(timeout_s=timeout_s)
 
     async def launch(self) -> None:
-        """Start it and wait for nothing; it may be one that cannot be ready yet.
+        """Start it without waiting until it is ready.
 
         Raises:
             StartFailed: it runs already.
@@ -87,11 +87,11 @@ class Handle:
                 return
             self._process = await trio.lowlevel.open_process(
                 self.command, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT, cwd=self.directory, env=env,
-                start_new_session=True,  # an interrupt at the terminal is for us: we end it in order
+                start_new_session=True,  # Ctrl-C reaches us alone, and we stop it in order
             )
 
     async def wait_ready(self, *, timeout_s: float = READY_S) -> None:
-        """Waits until the process answers. Raises ``StartFailed``."""
+        """Wait until the process is ready. Raises ``StartFailed``."""
         with trio.move_on_after(timeout_s):
             while self.running:
                 if await self.is_up():
@@ -104,7 +104,7 @@ class Handle:
         raise StartFailed(f"{self.name} was not ready within {timeout_s:.0f} s\n{self.tail()}")
 
     async def is_up(self) -> bool:
-        """Whether it says so, and its port is open."""
+        """Whether it printed that it is ready and its port is open."""
         return self.ready_text in self.printed() and await self._listens()
 
     async def _listens(self) -> bool:
@@ -119,11 +119,11 @@ class Handle:
         return True
 
     async def kill(self) -> None:
-        """SIGKILL, and wait for the end. Nothing happens when it does not run."""
+        """Send SIGKILL, and wait for the end. Does nothing if it does not run."""
         await self._end(signal.SIGKILL)
 
     async def stop(self, *, timeout_s: float = STOP_S) -> None:
-        """SIGTERM, so that it says goodbye to its peers; SIGKILL when that takes too long."""
+        """Send SIGTERM, for an orderly stop, and SIGKILL if that takes too long."""
         with trio.move_on_after(timeout_s):
             await self._end(signal.SIGTERM)
         await self.kill()
@@ -139,23 +139,23 @@ class Handle:
             await process.stdin.aclose()
 
     async def wait(self) -> int:
-        """Wait until it ends by itself; its exit code. Raises ``NotRunning`` when it was never started."""
+        """Wait until it ends by itself; returns its exit code. Raises ``NotRunning`` if it was never started."""
         if self._process is None:
             raise NotRunning(f"{self.name} was never started")
         return await self._process.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: it holds its sockets and falls silent. Raises ``NotRunning``."""
+        """Send SIGSTOP: it keeps its sockets but does not answer. Raises ``NotRunning``."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Sends SIGCONT to the process. Raises ``NotRunning``."""
+        """Send SIGCONT to the process. Raises ``NotRunning``."""
         os.kill(self.pid, signal.SIGCONT)
 
-    # --- what it wrote ---------------------------------------------------------------------------------------
+    # --- output ----------------------------------------------------------------------------------------------
 
     def printed(self) -> str:
-        """What it printed since the last start."""
+        """The output since the last start."""
         if not self.out.exists():
             return ""
         with self.out.open("rb") as out:
@@ -163,13 +163,13 @@ class Handle:
             return out.read().decode(errors="replace")
 
     def tail(self, lines: int = 30) -> str:
-        """The end of what it printed."""
+        """The last lines of its output."""
         return "\n".join(self.printed().splitlines()[-lines:])
 
 
 @asynccontextmanager
 async def running(process: Handle, *, start: bool = True) -> AsyncIterator[Handle]:
-    """The process, started at the beginning (unless told otherwise) and killed at the end."""
+    """Start the process (unless ``start`` is false), and kill it at the end."""
     try:
         if start:
             await process.start()

@@ -1,6 +1,6 @@
-"""This project's own servers as processes, beside the Java peers and with the same handles on them.
+"""Starts this project's own servers as processes, with the same handles as Java's.
 
-Knows their commands and keys; what they do is for scenarios and benchmarks to watch.
+Knows their commands and keys.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from remoting.daemon.child import child
 HOST = "127.0.0.1"
 _LEASH = ("import os, threading; "
           "threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()")
-"""When the program that started it dies, however it dies, its end of the pipe closes and the server ends."""
+"""Ends the server when the program that started it dies in any way, as the pipe closes then."""
 
 
 def _command(module: str, settings: Mapping[str, object]) -> list[str]:
@@ -28,7 +28,7 @@ def _command(module: str, settings: Mapping[str, object]) -> list[str]:
 async def namesrv(
     directory: Path, *, extra: Mapping[str, object] | None = None, start: bool = True,
 ) -> AsyncIterator[Handle]:
-    """Runs our name server as a process."""
+    """Run our name server as a process."""
     directory = directory.absolute()
     with reserved() as port:
         settings = {
@@ -44,7 +44,7 @@ async def namesrv(
 async def controllers(
     directory: Path, count: int = 3, *, extra: Mapping[str, object] | None = None, start: bool = True,
 ) -> AsyncIterator[list[Handle]]:
-    """A group of our controllers, in ``directory/n0`` and on."""
+    """Run a group of our controllers, in ``directory/n0`` and on."""
     directory = directory.absolute()
     async with AsyncExitStack() as stack:
         ports = [stack.enter_context(reserved()) for _ in range(count)]
@@ -75,7 +75,7 @@ async def broker(
     directory: Path, group: str = "broker-a", *, namesrv: Sequence[str] = (), controllers: Sequence[str] = (),
     extra: Mapping[str, object] | None = None, start: bool = True,
 ) -> AsyncIterator[Broker]:
-    """One of our brokers: a single master, or with ``controllers`` a replica of its group."""
+    """Run one of our brokers: a single master, or with ``controllers`` a replica of its group."""
     directory = directory.absolute()
     with reserved(FAST_PORT, HA_PORT) as port:
         settings: dict[str, object] = {
@@ -85,7 +85,7 @@ async def broker(
             "diskMaxUsedSpaceRatio": 95, "diskSpaceCleanForciblyRatio": 99, "diskSpaceWarningLevelRatio": 99}
         if controllers:
             settings |= {"enableControllerMode": True, "controllerAddr": ";".join(controllers),
-                         "enableGuardian": False}  # who kills, stops or looks at a process means the broker's own
+                         "enableGuardian": False}  # the handle must be the broker's own process
         process = Broker(f"our {group} {directory.name}", directory,
                          _command("broker.cli", {**settings, **(extra or {})}), f"{HOST}:{port}", "boot success",
                          group=group, announced=f"{HOST}:{port}")
@@ -95,7 +95,7 @@ async def broker(
 
 @asynccontextmanager
 async def container(directory: Path, *, namesrv: Sequence[str] = ()) -> AsyncIterator[Handle]:
-    """A container without brokers: ``mqadmin addBroker`` gives it some, and who gave them takes them away."""
+    """Run a container without brokers: ``mqadmin addBroker`` adds some, and its caller must remove them."""
     directory = directory.absolute()
     with reserved(FAST_PORT) as port:
         settings = {"bindAddress": HOST, "listenPort": port, "namesrvAddr": ";".join(namesrv),

@@ -1,8 +1,8 @@
-"""TCP ports of the loopback interface, kept for one process across its restarts. It knows sockets, and nothing of Java.
+"""Reserves TCP ports of the loopback interface for one process across its restarts.
 
-A port that is only looked up can be gone at the restart: any outgoing connection may have taken it as its own. So the
-port stays bound, not listening, by a socket that allows others to bind it too (``SO_REUSEADDR``, which the servers of
-RocketMQ and trio set as well); the kernel then gives it to nobody who asks for just any port.
+A port that is only looked up can be taken before a restart, by any outgoing connection. So a socket keeps it bound, not
+listening, and allows others to bind it (``SO_REUSEADDR``, which the servers of RocketMQ and trio set as well); the
+kernel then never assigns it as an ephemeral port.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ def _bind(port: int) -> socket.socket:
 
 @contextmanager
 def reserved(*neighbours: int) -> Iterator[int]:
-    """A port that stays ours while the context is open, with those at the given distances from it. Without any, the
-    port is from the OS.
+    """Reserve a port while the context is open, with those at the given distances; without any, an ephemeral one.
 
     Raises:
         OSError: no such neighbourhood was free in ``TRIES`` tries.
@@ -59,7 +58,7 @@ def reserved(*neighbours: int) -> Iterator[int]:
 
 
 def _bind_fresh(port: int) -> socket.socket:
-    """Bind a port that nobody holds: first without ``SO_REUSEADDR``, which fails beside another reservation."""
+    """Bind a free port: try without ``SO_REUSEADDR`` first, which fails beside another reservation."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
         trial.bind(("127.0.0.1", port))
     return _bind(port)

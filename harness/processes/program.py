@@ -1,6 +1,6 @@
-"""A process that reports in lines of JSON, which come out here as dictionaries. It knows no program.
+"""A process that reports in lines of JSON, which are read as dictionaries. It knows no program.
 
-Such a line begins with ``{"event"``; whatever else it prints is passed over.
+Such a line begins with ``{"event"``; all other output is ignored.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ Report = dict[str, Any]
 
 @define
 class Program(Handle):
-    """One running program; what it has printed so far is ``reports``."""
+    """A program whose output so far is ``reports``."""
 
     _read_bytes: int = field(default=0, init=False)
     _read: list[Report] = field(factory=list, init=False)
-    """The reports in the first ``_read_bytes`` bytes: each line is parsed once, however often it is asked for."""
+    """The reports in the first ``_read_bytes`` bytes, so that each line is parsed once."""
 
     async def launch(self) -> None:
         await super().launch()
         self._read_bytes, self._read = self._printed_before, []
 
     async def tell(self, line: str) -> None:
-        """A line for its standard input. Raises ``StartFailed``: it was never started."""
+        """Write a line to its standard input. Raises ``StartFailed`` if it was never started."""
         process = self._process
         if process is None or process.stdin is None:
             raise StartFailed(f"{self.name} was never started")
         await process.stdin.send_all(f"{line}\n".encode())
 
     def reports(self, event: str = "") -> list[Report]:
-        """What it reported since its start, in order; of one kind, if ``event`` is given."""
+        """All reports since its start, in order; with ``event`` those of one kind."""
         if self.out.exists():
             with self.out.open("rb") as out:
                 out.seek(self._read_bytes)
@@ -52,7 +52,7 @@ class Program(Handle):
     async def wait_for(
         self, event: str, wanted: Callable[[Sequence[Report]], bool] = bool, *, timeout_s: float = WAIT_S,
     ) -> list[Report]:
-        """Wait until the reports of this kind are what is wanted: by default, until there is one.
+        """Wait until ``wanted`` holds for the reports of this kind: by default, until there is one.
 
         Raises:
             trio.TooSlowError: they were not, in time.

@@ -1,4 +1,4 @@
-"""What is played with real processes: with Java peers, with failovers, for recordings.
+"""Scenarios with real processes: with Java peers, with failovers, and for recordings.
 
 It uses the processes, the simulated fleet and ``mqcluster``; only the demos, benchmarks and tests use it.
 """

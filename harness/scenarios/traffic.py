@@ -1,7 +1,7 @@
-"""Producers and consumers of the demo, and the account of what they sent and got.
+"""Producers and consumers of the demo, and a ledger of the messages that they sent and got.
 
-Each message's body names its producer and its number, so that at the end every acknowledged one can be asked for. It
-knows the client and nothing of who is killed.
+A message's body has its producer and number, so that every acknowledged message can be found at the end. It knows the
+client, and no fault.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ PAUSE_S = 0.004
 
 @attrs.define
 class Ledger:
-    """What happened to each message; times by the monotonic clock, in seconds."""
+    """The outcome of each message; times by the monotonic clock, in seconds."""
 
     sent: int = 0
     acknowledged: dict[bytes, float] = attrs.field(factory=dict)
-    """When."""
+    """Body -> time of the acknowledgement."""
     unknown: set[bytes] = attrs.field(factory=set)
     failed: set[bytes] = attrs.field(factory=set)
-    """Surely not stored, the client says."""
+    """Bodies that are not stored, as the client says."""
     got: Counter[bytes] = attrs.field(factory=Counter)
     last_ack: dict[str, float] = attrs.field(factory=dict)
-    """By broker group."""
+    """Broker group -> time of its last acknowledgement."""
     gaps_s: dict[str, list[float]] = attrs.field(factory=dict)
-    """By broker group: each time in which it acknowledged nothing, of any length."""
+    """Broker group -> the intervals between its acknowledgements."""
 
     def acknowledge(self, body: bytes, group: str, now: float) -> None:
         self.acknowledged[body] = now
@@ -50,16 +50,16 @@ class Ledger:
 
     @property
     def duplicated(self) -> int:
-        """How many deliveries came beyond the first of a message."""
+        """How many deliveries repeated a message."""
         return sum(self.got.values()) - len(self.got)
 
     @property
     def false_failures(self) -> set[bytes]:
-        """Delivered although their producer was told that they are stored nowhere."""
+        """Messages that were delivered although their send failed for certain."""
         return self.failed & self.got.keys()
 
     def rates(self, over_s: float = 1.0) -> dict[str, float]:
-        """Acknowledged messages per second of each group, lately."""
+        """Acknowledged messages per second of each group, over the last ``over_s``."""
         since = time.monotonic() - over_s
         return {group: sum(1 for _ in _lately(gaps, self.last_ack[group], since)) / over_s
                 for group, gaps in self.gaps_s.items()}
@@ -77,7 +77,7 @@ def _lately(gaps: Sequence[float], last: float, since: float) -> list[float]:
 
 async def produce(name_server: str, queue: MessageQueue, name: str, ledger: Ledger, stop: trio.Event,
                   pause_s: float = PAUSE_S) -> None:
-    """Send one after the other to one queue, each until its outcome is known, or surely unknown."""
+    """Send messages to one queue, one after the other, each until its outcome is known or stays unknown."""
     async with connect([name_server], producer_group=f"demo-{name}") as client:
         number = 0
         while not stop.is_set():
@@ -97,7 +97,7 @@ async def produce(name_server: str, queue: MessageQueue, name: str, ledger: Ledg
 
 
 async def consume(name_server: str, topic: str, group: str, ledger: Ledger) -> None:
-    """One member of a consumer group, until cancelled."""
+    """Consume as one member of a group, until cancelled."""
     async with connect([name_server]) as client, client.consume(group, topic, start=Start.FIRST) as messages:
         async for message in messages:
             ledger.got[message.body] += 1
@@ -105,7 +105,7 @@ async def consume(name_server: str, topic: str, group: str, ledger: Ledger) -> N
 
 
 async def read_all(name_server: str, queues: Sequence[MessageQueue]) -> set[bytes]:
-    """Every message that the queues hold."""
+    """Read every message that the queues hold."""
     found: set[bytes] = set()
     async with connect([name_server]) as client, client.pull("demo-reader", start=Start.FIRST) as puller:
         await puller.assign(queues)
@@ -128,7 +128,7 @@ async def queues_of(client: Client, topic: str, groups: Sequence[str]) -> list[M
 
 
 def described(gaps_s: Sequence[float]) -> str:
-    """Median and most, in words."""
+    """Median and maximum, in words."""
     if not gaps_s:
         return "none"
     return f"median {statistics.median(gaps_s) * 1e3:.0f} ms, most {max(gaps_s) * 1e3:.0f} ms"

@@ -88,7 +88,7 @@ async def run(options: argparse.Namespace) -> int:
 
 
 async def _played(campaign: Run, options: argparse.Namespace) -> bool:
-    """Whether everything came back each time. The servers are stopped at the end."""
+    """Play the campaign; False: some server did not come back. The servers are stopped at the end."""
     there, came_back = campaign.cluster, False
     try:
         await trio.to_thread.run_sync(there.start, there.of_kind(Kind.NAMESRV) + there.of_kind(Kind.CONTROLLER))

@@ -1,8 +1,8 @@
-"""The schedule: one or two faults at random moments, held for some seconds, undone; then all must be well again.
+"""Plays the schedule: one or two faults at random times, held for some seconds and undone; then all must recover.
 
-Whom and what is drawn from a seed; what the processes make of it is theirs, so a seed repeats the schedule, not the
-run. After each round every group must have a master and all replicas in sync. At the end the queues are read once more,
-and the logs of a group's replicas are compared byte by byte.
+A seed decides faults and targets, but not the timing of processes: it repeats the schedule, not the run. After each
+round every group must have a master and all replicas in sync. At the end the queues are read once more, and the logs of
+a group's replicas are compared byte by byte.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ TOPIC: Final = "failovers"
 PORT: Final = 20_000
 REPLICAS: Final = 3
 PATIENCE_S: Final = 90.0
-"""What takes longer, on a machine that is busy with other things too, did not come back."""
+"""Longest recovery, even on a busy machine; after that the cluster counts as not recovered."""
 HELD_S: Final = (0.3, 3.0)
 HELD_SILENT_S: Final = (2.0, 9.0)
-"""Faults that nobody is told of are held longer: timeouts have to notice them."""
+"""Faults that break no connection are held longer: only timeouts notice them."""
 TWO_AT_ONCE: Final = 0.2
 
 
 class Promise(Enum):
-    """What a mode may promise; the value is the name that ``harness.checkers.queues`` gives it."""
+    """A promise of a mode; the value is its name in ``harness.checkers.queues``."""
 
     LOST = "lost"
     TWICE = "place"
@@ -56,7 +56,7 @@ class Promise(Enum):
 
 @attrs.frozen
 class Mode:
-    """What a group's configuration promises."""
+    """The configuration of a group, and its promises."""
 
     durability: Durability
     settings: Mapping[str, object]
@@ -76,7 +76,7 @@ MODES: Final[Mapping[str, Mode]] = {
     "alone": Mode(Durability(min_in_sync=1), {}, PROMISED_BY_ALL),
     "default": Mode(Durability(all_ack=False, min_in_sync=1), {}, PROMISED_BY_ALL),
 }
-"""``alone``: all in sync acknowledge, and one may be all; ``default``: RocketMQ's own."""
+"""``alone``: all members in sync acknowledge, and one may be enough; ``default``: RocketMQ's default."""
 
 _BROKERS: Final[Mapping[str, object]] = {
     "controllerHeartBeatTimeoutMills": 3_000, "brokerHeartbeatInterval": 300, "masterLeaseMs": 1_500,
@@ -88,13 +88,13 @@ _BROKERS: Final[Mapping[str, object]] = {
 
 @attrs.define(eq=False)
 class Run:
-    """A running campaign: its processes, its faults and what was seen."""
+    """A running campaign: its processes, its faults and its figures."""
 
     cluster: Cluster
     network: Network
     disks: Mapping[str, Disk]
     modes: Mapping[str, str]
-    """Of each group."""
+    """Group -> its mode."""
     chance: Random
     recording: JudgedHistory
     say: Callable[[str], None]
@@ -105,14 +105,16 @@ class Run:
     happened: Counter[str] = attrs.field(factory=Counter, init=False)
     failovers: int = 0
     gaps_ms: dict[str, list[float]] = attrs.field(factory=dict, init=False)
-    """By fault, the longest time without an acknowledgement of a group of which nothing else was done."""
+    """Fault -> longest times without an acknowledgement, in rounds with that fault alone."""
     verdicts: Mapping[str, Verdict] = attrs.field(factory=dict, init=False)
-    """Of each group, at the end."""
+    """Group -> its verdict at the end."""
     began: float = attrs.field(factory=time.monotonic, init=False)
 
     async def play(self, failovers: int, seconds: float, producers: int, pause_s: float) -> None:
-        """Until there were so many failovers, or the time is over. Raises ``trio.TooSlowError`` when something did not
-        come back."""
+        """Play rounds until so many failovers happened or the time is over.
+
+        Raises ``trio.TooSlowError`` if the cluster does not recover.
+        """
         [namesrv] = self.cluster.of_kind(Kind.NAMESRV)
         self.traffic = Traffic(namesrv.plan.address, self.recording)
         async with open_client() as self.client:
@@ -159,7 +161,7 @@ class Run:
             await trio.sleep(self.chance.uniform(0.1, 0.6))
 
     async def _round(self, view: ClusterView) -> tuple[str, dict[str, str]]:
-        """One or two faults, held and undone: in words; and the group with its fault, where it was one of a master."""
+        """Play one or two faults; returns them in words, and group and fault if it was one fault of a master."""
         group = self.chance.choice(sorted(self.modes))
         scene = ClusterScene(self.cluster, self.network, self.disks, view, group, self.chance)
         begun: list[Begun] = []
@@ -203,7 +205,7 @@ class Run:
 
     @property
     def result(self) -> dict[str, Any]:
-        """For people and for files."""
+        """The figures of the run, for people and files."""
         counts = self.recording.judges.counts
         gaps = {fault: sorted(each) for fault, each in sorted(self.gaps_ms.items())}
         return {
@@ -220,7 +222,7 @@ class Run:
 
 
 def broken(verdicts: Mapping[str, Verdict], modes: Mapping[str, str]) -> list[str]:
-    """What was promised by a group's mode and broken, and what nobody can tell, in words."""
+    """Broken promises of the groups' modes, and undecided verdicts, in words."""
     words = []
     for group, verdict in verdicts.items():
         counted = {each.value for each in ALL - MODES[modes[group]].promises}
@@ -235,7 +237,7 @@ def _at(ordered: Sequence[float], share: float) -> float | None:
 
 
 def planned(root: Path, modes: Mapping[str, str], network: Network) -> list[Planned]:
-    """Three controllers, a name server, and three brokers for each group."""
+    """Plan three controllers, a name server, and three brokers for each group."""
     made = cluster(root, Size(3, len(modes), REPLICAS), PORT, Durability(), _BROKERS,
                    PlannedHosts(network.address, network.bind))
     return [_in_mode(each, MODES[modes[each.group]]) if each.kind is Kind.BROKER else each for each in made]
@@ -247,12 +249,12 @@ def _in_mode(broker: Planned, mode: Mode) -> Planned:
 
 
 def groups(modes: Sequence[str]) -> dict[str, str]:
-    """Broker groups by name, one for each mode that was named."""
+    """Group -> mode, a group for each mode given."""
     return {f"broker-{letter}": mode for letter, mode in zip("abcdefghijklmnopqrstuvwxyz", modes, strict=False)}
 
 
 def names(modes: Mapping[str, str]) -> list[str]:
-    """Of all servers, as ``planned`` will name them."""
+    """The names of all servers, as in ``planned``."""
     return ["namesrv", *(f"n{number}" for number in range(3)),
             *(f"{group}-{number}" for group in modes for number in range(REPLICAS))]
 

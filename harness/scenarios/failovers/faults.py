@@ -1,7 +1,7 @@
-"""What is done to a cluster, each with its undoing, in a few lines that a person can read.
+"""The faults of a cluster, each with its undoing.
 
-The faults are those of ``harness.nemesis``; here it is said to whom: master, slave, active controller. Faults of one
-moment never share a server, so that nobody waits for a disk that nobody will thaw.
+They are those of ``harness.nemesis``, applied to a master, a slave or the active controller. Two faults at once never
+hit the same server: the undoing of one could wait for ever for a disk that the other froze.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mqcluster.processes import Cluster, ClusterError, Server
 
 @attrs.frozen
 class ClusterServer:
-    """A server of ``mqcluster`` as something to do faults to."""
+    """A server of ``mqcluster`` as a target of faults."""
 
     cluster: Cluster
     server: Server
@@ -82,7 +82,7 @@ class ClusterServer:
 
 @attrs.define
 class ClusterScene:
-    """What there is to do something to, as it was when everything was well."""
+    """The targets of faults, with the roles that they had before the round."""
 
     cluster: Cluster
     network: Network
@@ -91,7 +91,7 @@ class ClusterScene:
     group: str
     chance: Random
     taken: set[str] = attrs.field(factory=set)
-    """Servers that something is done to already."""
+    """Servers that a fault of this round hits already."""
 
     @property
     def master(self) -> Server:
@@ -107,7 +107,7 @@ class ClusterScene:
                           if each.plan.address == self.view.active)
 
     def everybody(self) -> list[Server]:
-        """Of the group and the controllers."""
+        """All brokers of the group and all controllers."""
         return [self._take([each]) for each in (*self._brokers(), *self.cluster.of_kind(Kind.CONTROLLER))]
 
     @property
@@ -122,7 +122,7 @@ class ClusterScene:
         return [each for each in self.cluster.of_kind(Kind.BROKER) if each.plan.group == self.group]
 
     def _take(self, among: Iterable[Server]) -> Server:
-        """Raises ``Busy`` where something is done to each of them already."""
+        """Choose a server and mark it as taken. Raises ``Busy`` if all are taken."""
         free = [each for each in among if each.plan.name not in self.taken]
         if not free:
             raise Busy
@@ -132,14 +132,14 @@ class ClusterScene:
 
 
 class Busy(Exception):
-    """Another fault of this moment has that server."""
+    """Another fault of this round hits that server."""
 
 
 Fault = Callable[[ClusterScene], Awaitable[Begun]]
 
 
 async def _do(scene: ClusterScene, name: str, servers: Iterable[Server], **args: object) -> Begun:
-    """A fault of the registry, to these."""
+    """Begin a fault of the registry on these servers."""
     kind = fault(name)
     return await kind.begin(scene, [each.plan.name for each in servers], kind.checked(args))
 
@@ -157,7 +157,7 @@ async def kill_active_controller(scene: ClusterScene) -> Begun:
 
 
 async def kill_both(scene: ClusterScene) -> Begun:
-    """Kills the master and the active controller."""
+    """Kill the master and the active controller."""
     return await _do(scene, "kill", [scene.active, scene.master])
 
 
@@ -166,7 +166,7 @@ async def kill_both_slaves(scene: ClusterScene) -> Begun:
 
 
 async def kill_slaves_then_master(scene: ClusterScene) -> Begun:
-    """The slaves stand still while sends wait for them, and die; then the master does, and they are back before it."""
+    """Pause the slaves while sends wait for them and kill them, then the master; start the slaves before it."""
     slaves, master = (scene.slave, scene.slave), scene.master
     await _do(scene, "pause", slaves)
     await trio.sleep(scene.chance.uniform(0.2, 0.6))
@@ -183,12 +183,12 @@ async def kill_slaves_then_master(scene: ClusterScene) -> Begun:
 
 
 async def kill_everything(scene: ClusterScene) -> Begun:
-    """All brokers of the group and all controllers, at once."""
+    """Kill all brokers of the group and all controllers at once."""
     return await _do(scene, "kill", scene.everybody())
 
 
 async def stop_master(scene: ClusterScene) -> Begun:
-    """SIGSTOP: it is silent, and its connections stay."""
+    """Send SIGSTOP to the master: it is silent, and its connections stay."""
     return await _do(scene, "pause", [scene.master])
 
 
@@ -205,22 +205,22 @@ async def cut_master(scene: ClusterScene) -> Begun:
 
 
 async def cut_master_from_clients(scene: ClusterScene) -> Begun:
-    """Servers reach it, and nobody who sends."""
+    """Cut the master off from clients, not from servers."""
     return await _do(scene, "cut", [scene.master], **{"from": [CLIENTS]})
 
 
 async def lose_masters_host(scene: ClusterScene) -> Begun:
-    """It dies and nobody is told: no connection closes, as when a host loses its power."""
+    """Kill the master without closing its connections, as when a host loses power."""
     return await _do(scene, "host-loss", [scene.master])
 
 
 async def mute_master(scene: ClusterScene) -> Begun:
-    """It hears and is not heard."""
+    """Drop all that the master sends; it still receives."""
     return await _do(scene, "cut", [scene.master], side="out")
 
 
 async def deafen_master(scene: ClusterScene) -> Begun:
-    """It is heard and hears nothing."""
+    """Drop all that the master should receive; it still sends."""
     return await _do(scene, "cut", [scene.master], side="in")
 
 
@@ -251,7 +251,7 @@ async def stall_slaves_disk(scene: ClusterScene) -> Begun:
 
 
 async def stall_masters_syncs(scene: ClusterScene) -> Begun:
-    """It can write, and none of it comes to the disk."""
+    """Stall the syncs of the master's disk: it can write, but no write becomes durable."""
     return await _do(scene, "stall-syncs", [scene.master])
 
 
@@ -285,9 +285,9 @@ FAULTS: Final[Mapping[Fault, int]] = {
     stall_masters_syncs: 1, stall_slaves_syncs: 1,
     fill_masters_disk: 1, fill_slaves_disk: 1, fill_active_controllers_disk: 1,
 }
-"""Each with its weight."""
+"""Fault -> its weight in the draw."""
 STALLS: Final = frozenset({
     stall_masters_disk, stall_slaves_disk, stall_active_controllers_disk, stall_masters_syncs, stall_slaves_syncs})
 FILLS: Final = frozenset({fill_masters_disk, fill_slaves_disk, fill_active_controllers_disk})
 EXPECTED: Final = frozenset({kill_master, kill_both, stall_masters_disk, stall_masters_syncs, fill_masters_disk})
-"""After which a group has another master soon, if nothing else is done."""
+"""Faults after which a group soon has another master, if there is no other fault."""

@@ -1,6 +1,6 @@
-"""The history of a campaign as it grows: an event a line, as ``harness.histories`` reads it, and its judges.
+"""Writes the history of a campaign, an event a line, and checks it on the way.
 
-Each broker group has a judge of its own, as each has its mode; a key is ``GROUP/QUEUE``.
+Each broker group has its own checker, since each has its own mode; a key is ``GROUP/QUEUE``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def group_of(key: str) -> str:
 
 @attrs.define
 class Judges:
-    """By group; each sees the events of its own."""
+    """The checkers of all groups; each gets the events of its own group."""
 
     checks: dict[str, QueueCheck] = attrs.field(factory=dict)
 
@@ -33,7 +33,7 @@ class Judges:
         self.checks.setdefault(group_of(event.key), QueueCheck()).add(event)
 
     def verdicts(self) -> dict[str, Verdict]:
-        """Of each group. Called once, after the last event."""
+        """The verdict on each group. Call once, after the last event."""
         return {group: check.verdict(group) for group, check in sorted(self.checks.items())}
 
     @property
@@ -52,7 +52,7 @@ def judged(events: Iterable[Event]) -> dict[str, Verdict]:
 
 @attrs.define
 class JudgedHistory:
-    """Events are written to the file, and judged, as they come."""
+    """A history that writes each event to a file and checks it."""
 
     _file: IO[bytes]
     judges: Judges = attrs.field(factory=Judges)

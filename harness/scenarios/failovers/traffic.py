@@ -1,4 +1,4 @@
-"""Producers and readers that write a history. They know the client, and nothing of what is done to the servers."""
+"""Producers and readers that write a history. They know the client, and no fault."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOOK_BACK = 256
 """Messages that a reader reads again."""
 LOOK_BACK_S = 1.0
 _SETTINGS = ClientSettings(resend_unknown=False)
-"""Each send is one attempt that may have stored it: what a producer is told is the outcome of that one."""
+"""Each send is one attempt, so that a producer knows the outcome of each."""
 _READING = ConsumerSettings(suspend_ms=1_000, pull_timeout_ms=3_000)
 Seen = dict[str, str | int]
 """A message and its place."""
@@ -40,14 +40,16 @@ class Traffic:
     name_server: str
     recording: JudgedHistory
     acked_at: dict[str, float] = attrs.field(factory=dict)
-    """By group: when it acknowledged last."""
+    """Group -> time of its last acknowledgement."""
     longest_s: dict[str, float] = attrs.field(factory=dict)
-    """By group: the longest time without an acknowledgement since that was last set to nothing."""
+    """Group -> longest time without an acknowledgement since this was last cleared."""
     stop: trio.Event = attrs.field(factory=trio.Event)
 
     async def produce(self, queue: MessageQueue, name: str, pause_s: float) -> None:
-        """One after the other, each until its outcome is known, or surely unknown; then it goes on as another process,
-        as the send may still happen."""
+        """Send messages one after the other, each until its outcome is known or stays unknown.
+
+        After an unknown one it goes on as another process, as the send may still happen.
+        """
         number = life = 0
         key = key_of(queue)
         async with connect([self.name_server], producer_group=f"failovers-{name}", settings=_SETTINGS) as client:
@@ -74,7 +76,7 @@ class Traffic:
         self.acked_at[group] = now
 
     async def read(self, queue: MessageQueue, group: str) -> None:
-        """Read what comes, and again and again the last of it; until cancelled."""
+        """Read new messages, and now and then the last ones again, until cancelled."""
         while True:
             try:
                 async with connect([self.name_server]) as client, client.pull(
@@ -99,7 +101,7 @@ class Traffic:
                 puller.seek(queue, max(0, puller.position(queue) - LOOK_BACK))
 
     async def read_all(self, queue: MessageQueue) -> None:
-        """The last reading: all that a queue holds. Raises ``ClientError``."""
+        """Read all messages of a queue at the end. Raises ``ClientError``."""
         process = key = key_of(queue)
         self.recording.begin(process, READ_ALL, key)
         found: list[Seen] = []

@@ -1,5 +1,5 @@
-"""Golden frames: what RocketMQ's own programs said to each other, as test data of our codec.
+"""Golden frames: recorded frames between RocketMQ's own programs, as test data of our codec.
 
-``scenes`` starts the peers, ``record`` is the relay between them that writes frames down, ``frames`` keeps a few of
-each kind. It starts no server of ours.
+``scenes`` starts the peers, ``record`` is the relay that records frames between them, ``frames`` keeps a few of each
+kind. It starts none of our servers.
 """

@@ -1,6 +1,6 @@
-"""Golden frames: of all that was recorded between real peers, a few of each kind, written as test data.
+"""Golden frames: a few of each kind of recorded frame, written as test data.
 
-Headers are decoded here in the plainest way and not by ``remoting``, whose tests these frames are for. It starts no
+Headers are decoded here in a simple way, not by ``remoting``, since these frames test ``remoting``. It starts no
 process; ``harness.scenarios.golden.scenes`` does.
 """
 
@@ -28,12 +28,12 @@ KEPT: Final = frozenset({
     *range(100, 107), 205, 206, 216, 217, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327, 901, *range(904, 908),
     *range(1001, 1014),
 })
-"""What name servers and controllers serve, what they send, and what their admin tools ask of brokers."""
+"""Codes that name servers and controllers serve or send, or that their admin tools send to brokers."""
 
 
 @frozen
 class Peeked:
-    """What sorting frames needs of a header. ``ext`` holds the fields' names; a boolean's with its value."""
+    """The parts of a header that sort frames. ``ext`` has the names of fields, of booleans with the value."""
 
     code: int
     opaque: int
@@ -93,7 +93,7 @@ class Exchange:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """Exchanges of one shape teach a codec the same."""
+        """The shape of an exchange: exchanges of one shape test the same code of a codec."""
         parts: list[object] = []
         for frame in (self.request, self.response):
             if frame is not None:
@@ -105,7 +105,7 @@ class Exchange:
 
 
 def exchanges(recorded: Iterable[Recorded]) -> list[Exchange]:
-    """Requests paired with their responses, by connection and opaque, in the order of the requests."""
+    """Pair requests with their responses, by connection and opaque, in the order of requests."""
     waiting: dict[tuple[int, str, int], int] = {}
     found: list[Exchange] = []
     for one in recorded:
@@ -123,7 +123,7 @@ def exchanges(recorded: Iterable[Recorded]) -> list[Exchange]:
 
 
 def pick(found: Iterable[Exchange]) -> dict[RequestCode, list[Exchange]]:
-    """Of each code in ``KEPT``, the first exchange of each shape."""
+    """Choose the first exchange of each shape, for each code in ``KEPT``."""
     kept: dict[RequestCode, dict[tuple[object, ...], Exchange]] = {}
     for one in found:
         if one.code not in KEPT or max(len(one.request), len(one.response or b"")) > FRAME_KEPT_BYTES_MAX:
@@ -153,7 +153,7 @@ def file_name(code: RequestCode) -> str:
 
 
 def write(kept: dict[RequestCode, list[Exchange]], folder: Path, version: str) -> None:
-    """One file for each request code in ``folder/version``; files of codes not seen this time stay."""
+    """Write a file for each request code in ``folder/version``; files of other codes stay."""
     (folder / version).mkdir(parents=True, exist_ok=True)
     for code, some in kept.items():
         (folder / version / file_name(code)).write_text(golden_lines(code, some, version))

@@ -1,4 +1,4 @@
-"""A TCP relay that passes bytes on unchanged and writes down every RocketMQ frame that goes through, with its time.
+"""A TCP relay that passes bytes on unchanged and records every RocketMQ frame, with its time.
 
 One line of JSON for each frame: ``time_ms`` (wall clock), ``link`` (the name given to the relay), ``connection``
 (counted from 1), ``direction`` (``to_server`` or ``to_client``: from the one that dialled, or to it) and ``frame``, the
@@ -22,7 +22,7 @@ Direction = Literal["to_server", "to_client"]
 
 @frozen
 class Recorded:
-    """One frame as it went by."""
+    """One recorded frame and its connection."""
 
     time_ms: int
     link: str
@@ -45,17 +45,16 @@ class Recorded:
 
 @define
 class Splitter:
-    """A byte stream cut into frames by their length prefix, whatever the pieces it comes in.
+    """Splits a byte stream into frames by their length prefix.
 
-    After a length that no RocketMQ peer accepts the stream has no frames any more: what follows is
-    dropped.
+    After a length that no RocketMQ peer accepts, all further bytes are dropped.
     """
 
     _buffer: bytearray = field(factory=bytearray, init=False)
     _lost: bool = field(default=False, init=False)
 
     def feed(self, data: bytes | bytearray) -> list[bytes]:
-        """The frames that are complete now."""
+        """Take bytes; returns the frames that are complete now."""
         self._buffer += data
         frames: list[bytes] = []
         while not self._lost and len(self._buffer) >= 4:
@@ -74,14 +73,14 @@ class Splitter:
 
 @define
 class Recorder:
-    """Any number of relays; each frame is handed to ``keep`` before it is passed on."""
+    """Runs any number of relays; ``keep`` gets each frame before it is passed on."""
 
     _keep: Callable[[Recorded], None]
     _clock: Callable[[], float] = time.time
     _connections: int = field(default=0, init=False)
 
     async def relay(self, nursery: trio.Nursery, link: str, listen: tuple[str, int], to: tuple[str, int]) -> int:
-        """Listen at ``listen``, pass each connection on to ``to``; the port, for who asked for port 0."""
+        """Listen at ``listen`` and pass each connection on to ``to``; returns the port, for a ``listen`` of port 0."""
         async def serve(client: trio.SocketStream) -> None:
             await self._serve(link, client, to)
 
@@ -97,7 +96,7 @@ class Recorder:
             try:
                 server = await trio.open_tcp_stream(*to)
             except OSError:
-                return  # who dialled sees the connection close, as it would with nobody there
+                return  # the client sees its connection close, as without a server
             async with server, trio.open_nursery() as nursery:
                 nursery.start_soon(self._pass_on, link, number, "to_server", client, server, nursery.cancel_scope)
                 nursery.start_soon(self._pass_on, link, number, "to_client", server, client, nursery.cancel_scope)
@@ -114,4 +113,4 @@ class Recorder:
                 await target.send_all(data)
             await target.send_eof()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            both.cancel()  # a reset on one side ends both, so that no side talks to nobody
+            both.cancel()  # a reset on one side ends the other side, too

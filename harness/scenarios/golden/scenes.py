@@ -1,4 +1,4 @@
-"""Scenes that make real peers say everything once, through relays that record it: where golden frames come from.
+"""Scenes that make real peers send every kind of frame, through relays that record them.
 
 The peers bind 127.0.0.1 and are announced as 127.0.0.2, where the relays listen at the same ports; so every frame
 between them goes through a relay, unchanged (on Linux all of 127.0.0.0/8 is the loopback interface). Which frames are
@@ -40,7 +40,7 @@ LEADER_ONLY: Final = frozenset({
 
 @frozen
 class Recording:
-    """Where the peers of one recording run, and how they write headers."""
+    """One recording: the directory of its peers, and their encoding of headers."""
 
     release: Release
     directory: Path
@@ -54,7 +54,7 @@ class Recording:
         return evolve(plain, system={**plain.system, "rocketmq.serialize.type": self.encoding.upper()})
 
     async def relay(self, name: str, process: Handle) -> str:
-        """A relay in front of a process; the address to give to others."""
+        """Start a relay in front of a process; returns the address for its peers."""
         port = int(process.address.rpartition(":")[2])
         await self.recorder.relay(self.nursery, name, (RELAYED_HOST, port), (servers.HOST, port))
         return f"{RELAYED_HOST}:{port}"
@@ -67,7 +67,7 @@ class Recording:
         return await self.relay("namesrv", process)
 
     async def controllers(self) -> list[str]:
-        """Three of the DLedger type; one in binary, whose 16 bits for a code are too few for DLedger's own requests."""
+        """Run three controllers of the DLedger type; in binary one, as its 16-bit codes cannot hold DLedger's own."""
         peers = [
             f"{RELAYED_HOST}:{self.stack.enter_context(reserved())}" for _ in range(3 if self.encoding == "json" else 1)
         ]
@@ -93,7 +93,7 @@ class Recording:
 
 
 async def _controlled(stage: Recording) -> None:
-    """Two brokers under three controllers: registration, SyncStateSet, every admin call, then a master that dies."""
+    """Play two brokers under three controllers: registration, SyncStateSet, all admin calls, a master's death."""
     namesrv = await stage.namesrv()
     peers = await stage.controllers()
     settings = {"controllers": peers, "extra": {"syncControllerMetadataPeriod": 2_000}}
@@ -116,7 +116,7 @@ async def _controlled(stage: Recording) -> None:
 
 
 async def _acting(stage: Recording) -> None:
-    """A plain master with a slave that acts for it: member groups, data versions, single topics, least ids."""
+    """Play a plain master with an acting slave: member groups, data versions, single topics, lowest ids."""
     namesrv = await stage.namesrv()
     common = {
         "enableSlaveActingMaster": True, "brokerNotActiveTimeoutMillis": 3_000, "forceRegister": False,
@@ -137,7 +137,7 @@ async def _acting(stage: Recording) -> None:
 
 
 async def _replay(requests: Sequence[bytes], address: str) -> None:
-    """Send recorded requests once more, in order: what was true then is stale by now, or asked of the wrong node."""
+    """Send recorded requests once more, in order: they are stale by now, or go to the wrong node."""
     host, _, port = address.rpartition(":")
     for frame in requests:
         splitter = Splitter()
@@ -152,7 +152,7 @@ async def _replay(requests: Sequence[bytes], address: str) -> None:
 async def record(
     release: Release, directory: Path, *, encodings: Sequence[Encoding] = ENCODINGS, say: Say,
 ) -> list[Recorded]:
-    """Run every scene in each encoding; all frames that went by."""
+    """Run every scene in each encoding; returns all recorded frames."""
     recorded: list[Recorded] = []
     for encoding in encodings:
         for scene in (_controlled, _acting):

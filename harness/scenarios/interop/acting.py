@@ -35,8 +35,9 @@ class Groups:
 
 @asynccontextmanager
 async def groups(stage: Stage, *, with_java: bool = False, javas: int | None = None) -> AsyncIterator[Groups]:
-    """Up, with the topic at both masters, which Java's tool made, and at the slave; ``with_java``: and a Java name
-    server beside ours; ``javas``: the id of the member of group a that is Java's."""
+    """Start the groups, with a topic made by Java's tool at both masters and at the slave.
+
+    ``with_java``: with a Java name server beside ours; ``javas``: the id of the member of group a that is Java's."""
     def member(number: int) -> AbstractAsyncContextManager[Broker]:
         extra = {**ACTING, "brokerId": number, "brokerRole": "SLAVE" if number else "ASYNC_MASTER"}
         if number == javas:
@@ -63,7 +64,7 @@ async def groups(stage: Stage, *, with_java: bool = False, javas: int | None = N
 
 
 async def _away(stage: Stage, up: Groups) -> None:
-    """The master is killed -9 while timers wait, all of which come; it starts again, and all come."""
+    """Kill the master with -9 while timers wait, and start it again; all timers come both times."""
     async with java.later(stage.release, stage.here / "later", namesrv=up.namesrv.split(";"), topic=LATER) as timers:
         made = Clients(stage, up.namesrv, timers, timers)
         await made.timer("first", 0)

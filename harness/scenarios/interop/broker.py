@@ -21,15 +21,16 @@ COUNT = 200
 
 
 async def _tool(stage: Stage, *arguments: str) -> str:
-    """What Java's mqadmin prints; it must succeed."""
+    """Run Java's mqadmin, which must succeed; returns its output."""
     said = await tool(stage, *arguments)
     expect(said.ok, str(said))
     return said.stdout
 
 
 async def _exchange(stage: Stage, name: str, namesrv: str) -> None:
-    """A Java producer sends, a Java consumer of a group of its own gets all of it, and what was there before, and its
-    group's progress is known: a client tells it now and then, and one that is killed before that never does.
+    """Let a Java producer send, and a Java consumer of a new group get all messages, older ones too.
+
+    Then wait until the group's progress is known: clients report it now and then, and a killed one may never do.
     """
     async with (
         java.receiver(stage.release, stage.here / f"receiver-{name}", namesrv=[namesrv], topic=TOPIC,
@@ -49,8 +50,9 @@ async def _exchange(stage: Stage, name: str, namesrv: str) -> None:
 
 
 async def _polled(stage: Stage, name: str, namesrv: str) -> None:
-    """A new group polls from the last offset on while its topic gets its first messages: it gets all of them, the
-    first one at most two seconds after it polls and the message is there."""
+    """Let a new group poll from the last offset while its topic gets its first messages: it gets all of them.
+
+    The first one comes at most two seconds after both the poll and the message."""
     topic = f"Polled-{name}"
     await create_topic(stage, namesrv, topic)
     async with (
@@ -70,7 +72,7 @@ async def _polled(stage: Stage, name: str, namesrv: str) -> None:
 
 
 def _placed(report: Report) -> tuple[int, int, int]:
-    """A message by its place, too: every producer counts from 0."""
+    """A message's number and place, since every producer counts from 0."""
     return report["sequence"], report["queue"], report["offset"]
 
 

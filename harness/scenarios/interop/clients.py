@@ -24,7 +24,7 @@ from harness.scenarios.interop.watch import SyncState, create_topic, until
 
 GROUP = "broker-a"
 DURABLE: dict[str, object] = {"allAckInSyncStateSet": True, "minInSyncReplicas": 2, "electRetryMs": 1_000}
-"""Nothing that was acknowledged is lost when one dies."""
+"""Settings under which the death of one broker loses no acknowledged message."""
 OLD = "4.9.8"
 ROUNDS = 150
 TRACED = 20
@@ -45,7 +45,7 @@ class GroupOfThree:
                            lambda seen: seen.master is not None and len(seen.in_sync) == count, what)
 
     async def kill_master(self) -> Broker:
-        """kill -9; back when another one leads."""
+        """Kill the master with -9; returns when another one leads."""
         before = await self.in_sync(3, "before the kill")
         victim = next(broker for broker in self.brokers if broker.announced == before.master_address)
         await victim.kill()
@@ -77,13 +77,13 @@ async def group_of_three(stage: Stage, *topics: str, **extra: object) -> AsyncIt
 
 
 def longest_pause_ms(sent: Sequence[Report]) -> int:
-    """Between two successful sends, one after the other."""
+    """The longest time between two successful sends."""
     ends: list[int] = [report["ended_us"] for report in sent if report["ok"]]
     return max(((later - sooner) // 1000 for sooner, later in pairwise(ends)), default=0)
 
 
 async def judged(stage: Stage, group: GroupOfThree, program: Program, checks: int, before_kill: int) -> None:
-    """Kill the master once so much was acknowledged; in the end every check must be good."""
+    """Kill the master once so many sends were acknowledged; at the end every check must pass."""
     await program.wait_for("sent", lambda found: len([one for one in found if one["ok"]]) >= before_kill)
     victim = await group.kill_master()
     await program.wait_for("all_sent", timeout_s=120)

@@ -18,19 +18,19 @@ from remoting.command import request
 from remoting.errors import RemotingError, RequestTimeout
 
 NOT_OF_5_5: Final = frozenset({50, 51, 52, 53, 54, 1014, 1015, 1016, 1017, 1018})
-"""Of earlier releases, and of the log of Java's controllers."""
+"""Codes of earlier releases, and of the log of Java's controllers."""
 CODES: Final = tuple(sorted({int(code) for code in RequestCode} - NOT_OF_5_5))
 ABSENT: Final[Mapping[str, frozenset[int]]] = {
     "users and access lists are not here": frozenset(range(3001, 3011)),
     "lite topics are not here": frozenset(range(200070, 200080)),
     "records of POP are not kept in RocksDB here": frozenset({200056}),
 }
-"""What only Java's servers answer, and why."""
+"""Codes that only Java's servers answer."""
 RECORDED: Final = Path(__file__).parents[3] / "docs" / "reference" / "codes.json"
 
 
 async def known(client: Client, address: str) -> frozenset[int]:
-    """What the server there does not answer with 3. One that says nothing, or hangs up, knows what it was asked."""
+    """Codes that a server knows: all but those it answers with 3. Without an answer it knows the code, too."""
     found = set()
     for code in CODES:
         try:

@@ -34,7 +34,7 @@ class JavaGroup:
         return next(broker for broker in self.brokers if broker.announced == address)
 
     async def active(self) -> Handle:
-        """The active controller, as the Java tool sees it."""
+        """The active controller, by Java's tool."""
         run = await tool(self.stage, "getControllerMetaData", "-a", self.addresses[0])
         leader = next(line.split("\t")[1] for line in run.stdout.splitlines()
                       if line.startswith("#ControllerLeaderAddress"))

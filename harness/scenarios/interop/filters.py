@@ -26,15 +26,15 @@ TOPIC = "Prices"
 COUNT = 20
 FOUND, NONE = "FOUND", "NO_MATCHED_MSG"
 ILLEGALS = {"java": FOUND, "ours": "CODE 23"}
-"""Java's broker gives everything to a pull whose filter is none; ours refuses it."""
+"""Java's broker returns all messages for an illegal filter; ours refuses the pull."""
 EMPTY = {"e = ''": NONE, "e IS NULL": FOUND}
-"""A property without a value is left out as it is read."""
+"""A property without a value is dropped when it is read."""
 COPIED_S = 4
 """Replicas copy tables every three seconds."""
 
 
 async def send(client: Client, numbers: range) -> None:
-    """Each until it is acknowledged; its property is its last digit."""
+    """Send each message until it is acknowledged; its property is its last digit."""
     for number in numbers:
         while True:
             try:
@@ -45,7 +45,7 @@ async def send(client: Client, numbers: range) -> None:
 
 
 async def received(stage: Stage, program: Program, digits: set[int], count: int, what: str) -> None:
-    """All up to ``count`` with these digits and no others, though some may come again."""
+    """Wait for all messages up to ``count`` with these digits; others must not come, repeated ones may."""
     wanted = {number for number in range(count) if number % 10 in digits}
     found = await program.wait_for(
         "received", lambda found: wanted <= {one["sequence"] for one in found}, timeout_s=90)
@@ -55,7 +55,7 @@ async def received(stage: Stage, program: Program, digits: set[int], count: int,
 
 
 async def refused(stage: Stage, namesrv: str, sql: str, words: str) -> None:
-    """A Java consumer with this filter does not start, and says so."""
+    """Check that a Java consumer with this filter does not start, and says so."""
     try:
         async with java.receiver(stage.release, stage.here / "refused", namesrv=[namesrv], topic=TOPIC,
                                  group="refused", sql=sql):

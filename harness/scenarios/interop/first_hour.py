@@ -155,7 +155,7 @@ async def an_operators_first_hour(stage: Stage) -> None:
 
 
 async def of_ours(*arguments: str) -> Said:
-    """Once into a pipe that nobody reads, as behind ``| head -0``, and once to be read."""
+    """Run our command into a closed pipe, as behind ``| head -0``, and once more for its output."""
     command = [*child("controller.admin.cli"), *arguments]
     reading, writing = os.pipe()
     os.close(reading)
@@ -169,7 +169,7 @@ async def of_ours(*arguments: str) -> Said:
 
 
 async def broker_of(stack: AsyncExitStack, text: str, here: Path, namesrv: str, controller: str = "") -> Handle:
-    """Started as the pages say, ``mqbroker -n … -c FILE``, with the home of this run; the name server knows it."""
+    """Start a broker as the pages say, ``mqbroker -n … -c FILE``, and wait until the name server knows it."""
     port = stack.enter_context(reserved(FAST_PORT, HA_PORT))
     here.mkdir()
     file = here / "broker.conf"
@@ -184,7 +184,7 @@ async def broker_of(stack: AsyncExitStack, text: str, here: Path, namesrv: str, 
 
 
 async def starts(page: str, here: Path) -> None:
-    """The broker of a page's file takes a message, and its store is where the page says."""
+    """Check that the broker of a page's file takes a message and has its store where the page says."""
     async with AsyncExitStack() as stack:
         names = await stack.enter_async_context(ours.namesrv(here / "namesrv"))
         controllers = await stack.enter_async_context(ours.controllers(
@@ -198,7 +198,7 @@ async def starts(page: str, here: Path) -> None:
 
 
 async def everyday(here: Path, *tools: Callable[..., Awaitable[Said]]) -> None:
-    """Each tool in turn asks all that is asked every day, of one cluster."""
+    """Run all everyday commands with each tool in turn, on one cluster."""
     async with AsyncExitStack() as stack:
         names = await stack.enter_async_context(ours.namesrv(here / "namesrv"))
         broker = await broker_of(stack, QUICK_START, here / "broker", names.address)

@@ -1,5 +1,4 @@
-"""Replication between ours and Java's: either is master, either is slave, by both HA protocols; logs the same, byte for
-byte.
+"""Replication between our brokers and Java's in both directions, by both HA protocols: equal logs, byte for byte.
 
 It starts servers of both kinds and compares their commit logs on disk.
 """
@@ -22,28 +21,28 @@ from harness.scenarios.interop.watch import SyncState, create_topic, until
 TOPIC = "Orders"
 GROUP = "broker-a"
 BODY_BYTES = 4_000
-"""A Java producer would compress more."""
+"""Body size below which a Java producer does not compress."""
 COUNT = 600
 FILES: dict[str, Value] = {"mappedFileSizeCommitLog": 1 << 20}
-"""So there are several."""
+"""Small log files, so that there are several."""
 PLAIN_MASTER: dict[str, Value] = {
     **FILES, "brokerId": 0, "brokerRole": "SYNC_MASTER", "totalReplicas": 2, "inSyncReplicas": 2}
 PLAIN_SLAVE: dict[str, Value] = {**FILES, "brokerId": 1, "brokerRole": "SLAVE"}
 ALL_ACK: dict[str, Value] = {**FILES, "allAckInSyncStateSet": True}
 PATIENT: dict[str, Value] = {"haMaxTimeSlaveNotCatchup": 120_000, "haHousekeepingInterval": 120_000}
-"""Nobody leaves the SyncStateSet soon but who beats and falls silent, or whose connection ends."""
+"""Only a silent replica of ours, or one whose connection ends, leaves the SyncStateSet soon."""
 IDLE_S = 12
-"""An idle Java slave reports twice."""
+"""Time in which an idle Java slave reports twice."""
 
 
 def log_of(broker: Broker) -> bytes:
-    """The commit log, without the room behind its end."""
+    """The bytes of the commit log up to its end."""
     files = sorted((broker.store / "commitlog").glob("0*"))
     return b"".join(file.read_bytes() for file in files).rstrip(b"\0")
 
 
 async def same_logs(stage: Stage, what: str, *brokers: Broker, timeout_s: float = 60) -> int:
-    """Wait until all are the same; how many bytes they have."""
+    """Wait until all logs are the same; returns their size in bytes."""
     logs: list[bytes] = []
     with trio.move_on_after(timeout_s):
         while True:
@@ -58,14 +57,15 @@ async def same_logs(stage: Stage, what: str, *brokers: Broker, timeout_s: float 
 
 
 def topics_of(broker: Broker) -> str:
-    """The file of its topics; empty as long as there is none."""
+    """The content of the file of topics; empty while there is none."""
     path = broker.store / "config" / "topics.json"
     return path.read_text() if path.exists() else ""
 
 
 async def topic_everywhere(brokers: Sequence[Broker], topic: str = TOPIC) -> None:
-    """A RocketMQ slave copies topics every 10 s; if it is elected before, it makes them anew, with fewer queues: see
-    ``harness.scenarios.interop.topics``.
+    """Wait until all brokers have a topic: a RocketMQ slave copies topics only every 10 s.
+
+    If it is elected before, it creates them anew, with fewer queues: see ``harness.scenarios.interop.topics``.
     """
     with trio.fail_after(60):
         while not all(f'"{topic}"' in topics_of(broker) for broker in brokers):
@@ -80,7 +80,7 @@ async def sending(stage: Stage, name: str, namesrv: str, count: int = COUNT, **m
 
 
 async def sent(stage: Stage, name: str, namesrv: str, count: int = COUNT) -> int:
-    """Send; how many were acknowledged."""
+    """Send messages; returns how many were acknowledged."""
     async with sending(stage, name, namesrv, count) as sender:
         reports = await sender.wait_for("sent", lambda found: len(found) >= count)
     good = len([report for report in reports if report["ok"]])
@@ -90,14 +90,14 @@ async def sent(stage: Stage, name: str, namesrv: str, count: int = COUNT) -> int
 
 
 async def taken(stage: Stage, name: str, namesrv: str, least: int = 20) -> None:
-    """Send until so many were acknowledged: clients may have to find their way first."""
+    """Send until so many messages were acknowledged: clients may need new routes first."""
     async with sending(stage, name, namesrv, 0, interval_ms=100) as sender:
         reports = await sender.wait_for("sent", lambda found: len([one for one in found if one["ok"]]) >= least)
     stage.say(f"{name}: {least} of {len(reports)} acknowledged")
 
 
 async def _plain(stage: Stage, master: Broker, slave: Broker, namesrv: str) -> None:
-    """The slave comes after the first messages and is away for some; so is the master."""
+    """Start the slave after the first messages; stop it for a while, and then the master."""
     await master.start()
     await slave.start()
     await create_topic(stage, namesrv, TOPIC)
@@ -168,7 +168,7 @@ async def seen(stage: Stage, controllers: list[str], wanted: Callable[[SyncState
 
 
 async def _switch(stage: Stage, kinds: str) -> None:
-    """The first is master and is killed; the other one takes over, and the first comes back as its slave."""
+    """Kill the master; the other broker takes over, and the first one comes back as its slave."""
     async with mixed(stage, kinds) as (controllers, namesrv, (first, second)):
         await first.start()
         await seen(stage, controllers, lambda state: state.master_address == first.announced, "the first is master")
@@ -215,7 +215,7 @@ async def the_older_java_and_ours_take_over_from_each_other(stage: Stage) -> Non
 
 
 async def _idle(stage: Stage, controllers: list[str], size: int) -> None:
-    """All are in sync, and nobody leaves while nothing is sent: each change of the set would raise its epoch."""
+    """Check that no member leaves the set while no message is sent: each change would raise its epoch."""
     before = await seen(stage, controllers, lambda state: len(state.in_sync) == size, f"{size} in sync")
     await trio.sleep(IDLE_S)
     after = await seen(stage, controllers, lambda state: len(state.in_sync) == size, f"{size} in sync yet")

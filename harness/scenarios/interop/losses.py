@@ -1,4 +1,4 @@
-"""What a producer was told is stored, what logs hold, and the difference, with what is known about its cause.
+"""Compares acknowledged messages with logs, and explains the likely cause of a loss.
 
 Pure functions of reports and bytes; it knows no process.
 """
@@ -23,7 +23,7 @@ OURS = "no defect of RocketMQ explains it: ours"
 
 @attrs.frozen
 class Acknowledged:
-    """One acknowledgement: where the message is, and by whom it was given, an address."""
+    """One acknowledgement: the place of the message, and the address of the broker that gave it."""
 
     number: int
     queue_id: int
@@ -37,7 +37,7 @@ class Acknowledged:
 
 
 def acknowledged(sent: Iterable[Report]) -> dict[int, Acknowledged]:
-    """Of what the program that sends has reported, what was acknowledged, by number."""
+    """The acknowledgements in a sender's reports, by number."""
     return {each["sequence"]: Acknowledged(each["sequence"], each["queue"], each["offset"], master_of(each["id"]),
                                       each["ended_us"])
             for each in sent if each["ok"]}
@@ -53,8 +53,7 @@ def master_of(message_id: str) -> str:
 
 
 def numbers_in(log: bytes, topic: str) -> dict[int, set[tuple[int, int]]]:
-    """The numbers at the heads of a topic's bodies with queue and queue offset, in a log whose files stand one behind
-    the other; up to its first byte that is no record's.
+    """The numbers in a topic's bodies with queue and queue offset, from a whole log up to the end of its records.
     """
     found: dict[int, set[tuple[int, int]]] = {}
     at = 0
@@ -75,13 +74,13 @@ def numbers_in(log: bytes, topic: str) -> dict[int, set[tuple[int, int]]]:
 
 
 def missing(promised: Iterable[Acknowledged], log: bytes, topic: str) -> list[Acknowledged]:
-    """What was acknowledged and is not in this log, at its place."""
+    """Acknowledged messages that this log does not have at their places."""
     held = numbers_in(log, topic)
     return [each for each in promised if each.place not in held.get(each.number, ())]
 
 
 def cause(acknowledged_by_java: bool, missing_from_java: bool) -> str:
-    """What such a loss would come from."""
+    """The likely cause of such a loss."""
     return EARLY if acknowledged_by_java else CUT if missing_from_java else OURS
 
 

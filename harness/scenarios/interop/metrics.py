@@ -1,4 +1,4 @@
-"""The pages for Prometheus of our broker and of Java's, side by side: names, kinds and labels of what waits.
+"""Compares the Prometheus pages of our broker and of Java's: names, kinds and labels of timers and transactions.
 
 It starts both, has a Java client send them timers and transactions, and reads both pages.
 """
@@ -34,7 +34,7 @@ class Family:
 
 
 def families(page: str) -> dict[str, Family]:
-    """What a page has that is compared, by name."""
+    """The families of a page that are compared, by name."""
     found: dict[str, Family] = {}
     for line in page.splitlines():
         if line.startswith("# TYPE "):

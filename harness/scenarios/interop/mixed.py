@@ -1,7 +1,7 @@
 """Groups of three, partly ours and partly Java's, whose masters are killed again and again while a producer sends.
 
-After each kill, and in the end, every broker in sync must hold what was acknowledged; a loss is told with its evidence,
-whosever defect it is.
+After each kill, and at the end, every broker in sync must hold all acknowledged messages; a loss is reported with its
+evidence, whether the defect is ours or Java's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _epochs(brokers: list[Broker]) -> dict[str, str]:
 
 
 def _held(stage: Stage, what: str, brokers: list[Broker], state: SyncState, sender: Program) -> None:
-    """Everybody in sync has what was acknowledged up to now. Raises ``Lost``."""
+    """Check that all members in sync have all messages acknowledged so far. Raises ``Lost``."""
     promised = acknowledged(sender.reports("sent"))
     theirs = {broker.announced for broker in brokers if broker.name.startswith("broker-")}
     in_sync = {state.replicas[number] for number in state.in_sync}
@@ -45,7 +45,7 @@ def _held(stage: Stage, what: str, brokers: list[Broker], state: SyncState, send
 
 
 async def _masters_killed(stage: Stage, kinds: str) -> None:
-    """The master, each time; it comes back after a while, and the next one dies when two are in sync, or all three."""
+    """Kill the master again and again, each time two or all three are in sync; each comes back after a while."""
     rng = random.Random(kinds)
     async with mixed(stage, kinds) as (controllers, namesrv, brokers):
         await start_all(brokers)

@@ -1,5 +1,7 @@
-"""The two ``mqadmin``, the original's and ours, on queues, settings, name servers and clients: the same words of one
-cluster, whoever's servers it has."""
+"""Compares Java's ``mqadmin`` and ours on queues, settings, name servers and clients.
+
+It runs both tools against our servers and against Java's.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,12 @@ READERS = "readers"
 
 
 async def _both(stage: Stage, namesrv: str, commands: Sequence[tuple[str, ...]]) -> None:
-    """``both``, of what that name server knows."""
+    """Run ``both`` tools against the cluster of this name server."""
     await both(stage, [(*each, "-n", namesrv) for each in commands])
 
 
 async def queues_and_settings(stage: Stage, namesrv: str, broker: str) -> None:
-    """Lists, printed messages, settings and name servers."""
+    """Compare both tools on lists, printed messages, settings and name servers."""
     await create_topic(stage, namesrv, TOPIC)
     for group in (READERS, "others"):
         await our_mqadmin("updateSubGroup", "-n", namesrv, "-b", broker, "-g", group)
@@ -56,7 +58,7 @@ async def queues_and_settings(stage: Stage, namesrv: str, broker: str) -> None:
 
 
 async def clients_and_upkeep(stage: Stage, namesrv: str, broker: str) -> None:
-    """Connected clients, probes, cleaning, files of topics and groups, and exports."""
+    """Compare both tools on connected clients, probes, cleaning, files of topics and groups, and exports."""
     topics, groups = stage.here / "topics.json", stage.here / "groups.json"
     topics.write_text(json.dumps([{"topicName": name, "readQueueNums": 4, "writeQueueNums": 4} for name in "ab"]))
     groups.write_text(json.dumps([{"groupName": "listed"}]))
@@ -90,7 +92,7 @@ async def clients_and_upkeep(stage: Stage, namesrv: str, broker: str) -> None:
 
 
 async def containers(stage: Stage, namesrv: str, container: str) -> None:
-    """A broker of a container comes and goes."""
+    """Compare both tools on adding and removing a container's broker."""
     with ExitStack() as stack:
         for name in ("java", "ours"):
             port = stack.enter_context(reserved(FAST_PORT, HA_PORT))
@@ -104,7 +106,7 @@ async def containers(stage: Stage, namesrv: str, container: str) -> None:
 
 
 async def a_member(stage: Stage, namesrv: str) -> None:
-    """What a consumer says of itself."""
+    """Compare both tools on a consumer's report of itself."""
     await create_topic(stage, namesrv, TOPIC)
     async with java.receiver(stage.release, stage.here / "receiver", namesrv=[namesrv], topic=TOPIC, group=READERS):
         with trio.fail_after(120):

@@ -1,7 +1,7 @@
 """Requests of POP, one by one, to a Java broker and to ours: both must say the same.
 
-It starts a broker of each kind, and asks what no Java client asks for by itself: wrong receipts, orders, batches of
-acknowledgements, other times, deleted topics.
+It starts a broker of each kind, and sends requests that no Java client sends by itself: wrong receipts, orders, batches
+of acknowledgements, other invisible times, deleted topics.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from remoting.record import Record, decode_all, encode_properties, property_of
 
 GROUP: Final = "G"
 AGAIN_S: Final = 7 + 5
-"""Behind its invisible time a message comes again within so long, on a busy machine."""
+"""Longest time after its invisible time until a message comes again, on a busy machine."""
 QUIET_S: Final = 12
-"""What has not come in this time does not."""
+"""A message that has not come in this time does not come."""
 LAST: Final[Mapping[str, Value]] = {"initPopOffsetByCheckMsgInMem": False}
-"""A group begins with the last message of a queue also where the first one is in memory."""
+"""A group begins with the last message of a queue even if the first one is in memory."""
 SAME_HASH: Final = "Aa", "BB"
 """Two tags that Java cannot tell apart by their hashes."""
 
 
 @attrs.frozen
 class Got:
-    """A message, and where it stands."""
+    """A message and its place."""
 
     record: Record
     receipt: Receipt
@@ -61,7 +61,7 @@ class Got:
 
 @attrs.frozen
 class RawPopper:
-    """Of one broker and one topic, which has one queue."""
+    """Sends POP requests to one broker, for one topic with one queue."""
 
     client: Client
     address: str
@@ -104,7 +104,7 @@ class RawPopper:
         return found
 
     async def back(self, within_s: float) -> list[str]:
-        """What comes in that time; it is acknowledged. No request is left waiting: it would take what is sent next."""
+        """Pop and acknowledge messages for so long. No request is left waiting: it would take the next message."""
         found: list[str] = []
         until = trio.current_time() + within_s
         while trio.current_time() < until:
@@ -254,11 +254,11 @@ POINTS: Final[tuple[tuple[Point, object], ...]] = (
     (too_many, (29, 210)),
     (deleted, (0, ["stays"])),
 )
-"""Each with what both brokers must say."""
+"""Point -> the result that both brokers must give."""
 
 
 async def make(popper: RawPopper) -> None:
-    """Its topic, with one queue."""
+    """Create the popper's topic, with one queue."""
     config = TopicConfig(popper.topic, 1, 1, 6)
     answer = await popper.client.call(popper.address, _topic(config), 10_000)
     expect(answer.code == ResponseCode.SUCCESS, f"{popper.broker} makes no topic: {answer}")

@@ -30,9 +30,9 @@ MANY = 10_000
 INVISIBLE_MS = 15_000
 REFUSED_S = 20
 REVIVED_S = 7
-"""Behind its invisible time a message comes again within so long."""
+"""Longest time after its invisible time until a message comes again."""
 SLACK_S = 5
-"""On a busy machine."""
+"""Extra time on a busy machine."""
 
 
 @attrs.frozen
@@ -50,13 +50,13 @@ class Poppers:
 
 
 async def told(stage: Stage, *arguments: str) -> None:
-    """Java's tool says that it worked."""
+    """Run Java's tool, which must succeed."""
     run = await tool(stage, *arguments)
     expect(run.ok and "success" in run.stdout, f"mqadmin {' '.join(arguments)}: {run.stdout} {run.stderr}")
 
 
 async def to_pop(stage: Stage, namesrv: str, topic: str, group: str, *, queues: int = 4, neighbours: int = 0) -> None:
-    """A topic, and a group that is told to pop it."""
+    """Create a topic, and a group that pops it."""
     for line in (
         ("updateTopic", "-t", topic, "-r", str(queues), "-w", str(queues)),
         ("updateSubGroup", "-g", group),
@@ -66,12 +66,12 @@ async def to_pop(stage: Stage, namesrv: str, topic: str, group: str, *, queues: 
 
 
 def counted(programs: Iterable[Program]) -> Counter[int]:
-    """How often each was received, by all of them together."""
+    """How often each message was received, by all programs together."""
     return Counter(report["sequence"] for program in programs for report in program.reports("received"))
 
 
 async def all_received(programs: Sequence[Program], wanted: set[int], what: str, *, timeout_s: float = 60) -> None:
-    """Raises ``Lost``: some did not come."""
+    """Wait until all messages were received. Raises ``Lost`` if some did not come."""
     with trio.move_on_after(timeout_s):
         while not wanted <= counted(programs).keys():
             await trio.sleep(0.2)
@@ -81,7 +81,7 @@ async def all_received(programs: Sequence[Program], wanted: set[int], what: str,
 
 
 async def acknowledged(sender: Program, count: int) -> set[int]:
-    """The sequences that were stored."""
+    """Wait for acknowledgements; returns the sequences that were stored."""
     await sender.wait_for("sent", lambda found: len(found) >= count, timeout_s=120)
     return {report["sequence"] for report in sender.reports("sent") if report["ok"]}
 
@@ -203,7 +203,7 @@ async def popped_messages_outlive_a_store_that_refuses_writes(stage: Stage) -> N
 
 
 async def _modes_are_copied(stage: Stage, addresses: Sequence[str]) -> None:
-    """Slaves have what the master was told, within 13 s."""
+    """Check that slaves have the master's pop modes within 13 s."""
     async with open_client(ClientConfig()) as client:
         seen = None
         with trio.move_on_after(13):
@@ -222,7 +222,7 @@ async def _modes_are_copied(stage: Stage, addresses: Sequence[str]) -> None:
 
 @asynccontextmanager
 async def proxied(stage: Stage, namesrv: str) -> AsyncIterator[tuple[Grpc, str]]:
-    """The proxy, with topics for each kind: where it listens."""
+    """Start the proxy, with topics for each kind of consumer; yields its address."""
     try:
         grpc = await fetch_grpc(stage.release, say=stage.say)
     except java.FetchFailed as failed:
@@ -285,7 +285,7 @@ async def grpc_consumers_pop_through_javas_proxy(stage: Stage) -> None:
 
 
 def in_order(program: Program) -> None:
-    """The first deliveries of each message group come in its order."""
+    """Check that the first deliveries of each message group are in order."""
     seen: dict[str, list[int]] = defaultdict(list)
     for report in program.reports("received"):
         if report["sequence"] not in seen[report["group"]]:
@@ -294,7 +294,7 @@ def in_order(program: Program) -> None:
 
 
 async def again_once(program: Program, refused: set[int], what: str) -> None:
-    """What was refused came a second time, and the rest did not."""
+    """Check that refused messages came a second time, and others did not."""
     with trio.move_on_after(60):
         while any(counted((program,))[number] < 2 for number in refused):
             await trio.sleep(0.2)

@@ -25,7 +25,7 @@ PATIENCE_S = 90
 
 
 async def done(program: Program, line: str, *, again: bool = False) -> Report:
-    """What the producer reports of one command; ``again``: until it comes off, as users would."""
+    """The producer's report of one command; ``again``: repeat the command until it succeeds, as users would."""
     command, number = line.split()[:2]
     with trio.fail_after(PATIENCE_S):
         while True:

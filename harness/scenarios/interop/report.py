@@ -1,7 +1,6 @@
-"""What came of scenarios, in a file: ``docs/generate.py`` makes the table of compatibility from it.
+"""Results of scenarios in a file, from which ``docs/generate.py`` makes the table of compatibility.
 
-A later run replaces what it ran and keeps the rest, so a table can be filled scenario by scenario. Scenarios that no
-longer exist are dropped.
+A later run replaces the results of its scenarios and keeps the others. Scenarios that no longer exist are dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ OK, FAILED = "ok", "failed"
 
 @attrs.frozen
 class Result:
-    """One scenario with one release of RocketMQ. ``day`` as 2026-01-31."""
+    """The result of one scenario with one release of RocketMQ. ``day`` as 2026-01-31."""
 
     scenario: str
     release: str
@@ -36,7 +35,7 @@ def today() -> str:
 
 
 def read(path: Path) -> dict[tuple[str, str], Result]:
-    """By scenario and release; nothing where there is no file."""
+    """Read results by scenario and release; none if there is no file."""
     if not path.exists():
         return {}
     rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
@@ -44,7 +43,7 @@ def read(path: Path) -> dict[tuple[str, str], Result]:
 
 
 def write(path: Path, results: Iterable[Result]) -> None:
-    """Puts these results in the place of older ones."""
+    """Write these results in place of older ones."""
     known = read(path) | {(each.scenario, each.release): each for each in results}
     kept = [known[each.name, release] for each in SCENARIOS for release in each.releases
             if (each.name, release) in known]

@@ -1,5 +1,4 @@
-"""A master of ours that gives its mastership up, under Java controllers: stopped as planned, or back after its machine
-went down.
+"""Our master resigns under Java controllers: at a planned stop, or when it is back after its machine went down.
 
 It starts servers of both kinds; the Java controllers say who leads, and Java clients what was kept.
 """
@@ -28,7 +27,7 @@ ALL_ACK: dict[str, Value] = {**FILES, "allAckInSyncStateSet": True}
 RETRY: dict[str, Value] = {"electRetryMs": 1_000}
 FEW = 50
 STOP_S = 90.0
-"""With a guardian, which serves clients for 35 s more."""
+"""Longest stop, with a guardian that serves clients for 35 s more."""
 BOOT = "epochFileCheckpoint.boot"
 
 
@@ -42,14 +41,14 @@ class MixedGroup:
     brokers: list[Broker]
 
     async def seen(self, what: str, master: Broker | None, in_sync: int, above: int = 0) -> SyncState:
-        """Wait until the controllers say so; ``above``: an epoch."""
+        """Wait until the controllers report this master and set; ``above``: with a later epoch than this."""
         return await until(
             self.stage, [each.address for each in self.controllers], GROUP,
             lambda state: state.master is not None and state.master_epoch > above and len(state.in_sync) >= in_sync
             and (master is None or state.master_address == master.announced), what)
 
     def has(self, what: str, broker: Broker, reports: list[Report]) -> None:
-        """Raises ``Lost`` where an acknowledged message is gone."""
+        """Check that a broker has all acknowledged messages. Raises ``Lost``."""
         promised = acknowledged(reports)
         gone = missing(promised.values(), log_of(broker), TOPIC)
         if gone:
@@ -58,7 +57,7 @@ class MixedGroup:
         self.stage.say(f"{what}: {len(promised)} acknowledged, all of them at {broker.name}")
 
     async def consumed(self, reports: list[Report]) -> None:
-        """A Java consumer gets all that was acknowledged, from the places that its sender was told."""
+        """Check that a Java consumer gets all acknowledged messages, at the places in their acknowledgements."""
         wanted = {(each.number, *each.place) for each in acknowledged(reports).values()}
         async with java.receiver(
                 self.stage.release, self.stage.here / "receiver", namesrv=[self.namesrv], topic=TOPIC) as receiver:
@@ -84,7 +83,7 @@ async def _group(
 
 
 async def _more(sender: Program, count: int = FEW) -> list[Report]:
-    """Wait for so many acknowledgements from now on; all reports."""
+    """Wait for so many more acknowledgements; returns all reports."""
     before = len(sender.reports("sent"))
     return await sender.wait_for("sent", lambda found: sum(each["ok"] for each in found[before:]) >= count)
 
@@ -135,8 +134,9 @@ async def our_master_with_a_guardian_is_stopped_under_java_controllers(stage: St
 
 
 async def _all_down(group: MixedGroup, *brokers: Broker) -> None:
-    """kill -9 of everything, controllers first: while one lives, it holds elections when brokers are lost. Ours find
-    that their machine went down meanwhile.
+    """Kill everything with -9, controllers first, as a living one elects masters when brokers are lost.
+
+    Our brokers then find that their machine went down meanwhile.
     """
     for process in (*group.controllers, *brokers):
         await process.kill()

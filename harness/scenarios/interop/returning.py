@@ -1,6 +1,6 @@
-"""Groups without controllers, mixed: a master that is killed comes back to what its slave of the other kind knows.
+"""Mixed groups without controllers: a killed master comes back and takes the state of its slave of the other kind.
 
-It starts servers of both kinds and speaks to them as consumers do.
+It starts servers of both kinds and sends consumers' requests to them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def _ask(client: Client, broker: Broker, code: int, header: Header | None,
 
 
 async def _offset(client: Client, broker: Broker) -> int | None:
-    """Of the group's first queue; None: it is not known, or nobody answers."""
+    """The group's offset in the first queue; None: it is unknown, or there is no answer."""
     header = QueryConsumerOffsetRequest(READERS, TOPIC, 0, set_zero_if_not_found=False)
     try:
         answer = await _ask(client, broker, RequestCode.QUERY_CONSUMER_OFFSET, header)

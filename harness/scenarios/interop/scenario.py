@@ -1,6 +1,6 @@
-"""What a scenario is, and the list of them: a function that takes a ``Stage`` and fails by raising.
+"""The list of scenarios: each is a function that takes a ``Stage`` and fails by raising.
 
-Scenarios register themselves by decorator; which ones belong to the smoke is said there too.
+Scenarios register themselves by decorator, which also says whether they belong to the smoke test.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Play = Callable[["Stage"], Awaitable[None]]
 
 @attrs.frozen
 class Stage:
-    """What a scenario gets: a fetched release, a directory of its own, and where to write what it sees."""
+    """The argument of a scenario: a fetched release, its own directory, and a function for its messages."""
 
     release: Release
     here: Path
@@ -37,7 +37,7 @@ class Scenario:
 
 
 SCENARIOS: list[Scenario] = []
-"""By module and place therein, whichever was imported first."""
+"""All scenarios, in the order of modules and of their places in them."""
 
 
 def scenario(
@@ -61,18 +61,18 @@ def _place(each: Scenario) -> tuple[str, int]:
 
 
 class Unexpected(AssertionError):
-    """The Java side does not say what it should."""
+    """The Java side gave another result than expected."""
 
 
 class Lost(Unexpected):
-    """Something that was acknowledged is gone: this is never tried again until it looks better."""
+    """An acknowledged message is gone. Such a scenario is never tried again."""
 
 
 class NotRun(Exception):
-    """Something else than Java that this scenario needs is missing; the text says what. No failure."""
+    """A scenario did not run, since it needs something besides Java; the text says what. This is no failure."""
 
 
 def expect(condition: object, what: str) -> None:
-    """Raises ``Unexpected`` with words that tell what was seen."""
+    """Raise ``Unexpected`` with these words unless the condition holds."""
     if not condition:
         raise Unexpected(what)

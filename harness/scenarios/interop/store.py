@@ -1,4 +1,4 @@
-"""A store directory under both hands: Java's opens in ours with every message, ours opens in Java's broker.
+"""Store directories of one side opened by the other: Java's by our store, ours by Java's broker.
 
 It starts Java programs and opens directories; it knows no server of ours.
 """
@@ -25,7 +25,7 @@ TOPIC = "Orders"
 COUNT = 300
 SIZES = StoreConfig(log_file_bytes=settings.COMMITLOG_FILE_BYTES, queue_file_bytes=20 * 3_000,
                     index_slots=10_000, index_entries=40_000)
-"""Those of ``harness.processes.java.settings``."""
+"""File sizes of ``harness.processes.java.settings``."""
 
 
 def opened(files: DirectoryFiles) -> MessageStore:
@@ -97,7 +97,7 @@ async def a_store_that_the_older_java_wrote_opens_in_ours(stage: Stage) -> None:
 
 
 def written_by_us(root: Path, count: int, *, closed: bool) -> tuple[dict[int, tuple[int, int]], str]:
-    """``count`` messages in four queues, more than a file of the log holds; where they are, and an id."""
+    """Write ``count`` messages in four queues, more than one log file holds; returns their places and an id."""
     files = DirectoryFiles(root)
     store = opened(files)
     host = codec.packed_host("127.0.0.1", 10911)

@@ -1,4 +1,4 @@
-"""The two ``mqadmin``, the original's and ours, against one cluster: the same words after numbers are masked."""
+"""Compares Java's ``mqadmin`` and ours against one cluster: equal output after numbers are masked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FOLDER = re.compile(r"\S*/(java|ours)/")
 
 
 def masked(text: str) -> list[str]:
-    """Lines without numbers, addresses, widths and blank lines, which are neither's promise; ours is strict JSON."""
+    """Output without numbers, addresses, widths and blank lines, which neither tool promises; ours is strict JSON."""
     text = _BLANKS.sub(" ", _NUMBER.sub("0", _ID.sub("0", text))).replace('"0"', "0")
     return [line.strip() for line in text.splitlines() if line.strip()]
 
@@ -49,7 +49,7 @@ async def our_mqadmin(*arguments: str) -> Ours:
 
 
 async def compare(stage: Stage, controllers: list[str], namesrv: str) -> None:
-    """Every question that changes nothing, asked with both tools."""
+    """Run every command that changes nothing with both tools."""
     for arguments in (
         ("getControllerMetaData", "-a", controllers[0]),
         ("getSyncStateSet", "-a", controllers[0], "-b", GROUP),
@@ -69,7 +69,7 @@ async def compare(stage: Stage, controllers: list[str], namesrv: str) -> None:
 
 
 async def elect(stage: Stage, controller: str, brokers: Sequence[Broker]) -> None:
-    """A master is elected by hand, one with each tool."""
+    """Elect a master by hand, one with each tool."""
     master, slave = await _master_first(controller, brokers)
     elected = ("electMaster", "-a", controller, "-bn", GROUP, "-c", "DefaultCluster", "-b")
     original = await tool(stage, *elected, str(slave.broker_id()))
@@ -78,7 +78,7 @@ async def elect(stage: Stage, controller: str, brokers: Sequence[Broker]) -> Non
 
 
 async def forget(stage: Stage, controller: str, brokers: Sequence[Broker]) -> None:
-    """A broker that is gone is forgotten, which may be said twice."""
+    """Clean a broker that is gone, with both tools: a second time is no error."""
     _, slave = await _master_first(controller, brokers)
     await slave.kill()
     await _in_sync(controller, 1)
@@ -91,13 +91,13 @@ async def forget(stage: Stage, controller: str, brokers: Sequence[Broker]) -> No
 
 
 async def _master_first(controller: str, brokers: Sequence[Broker]) -> list[Broker]:
-    """Once all are in sync."""
+    """Wait until all brokers are in sync; returns them, the master first."""
     said = await _in_sync(controller, len(brokers))
     return sorted(brokers, key=lambda each: f"MasterAddr\t{each.announced}" not in said)
 
 
 def _same(stage: Stage, arguments: Sequence[str], original: AdminRun, own: Ours) -> None:
-    """Both did it, with the same words."""
+    """Run one command with each tool: both must succeed with the same output."""
     expect(original.ok, str(original))
     expect(own.exit_code == 0, f"ours: {own}")
     theirs, mine = masked(original.stdout), masked(own.stdout)
@@ -178,7 +178,7 @@ async def a_running_fleet_moves_to_our_controllers(stage: Stage) -> None:
 
 
 async def _in_sync(controller: str, count: int) -> str:
-    """What our mqadmin says once so many are in sync."""
+    """Wait until so many are in sync; returns the output of our mqadmin."""
     with trio.fail_after(120):
         while True:
             said = (await our_mqadmin("getSyncStateSet", "-a", controller, "-b", GROUP)).stdout
@@ -188,7 +188,7 @@ async def _in_sync(controller: str, count: int) -> str:
 
 
 async def everyday(stage: Stage, namesrv: str, broker: str) -> None:
-    """The everyday commands of a broker with both tools. What changes something is done twice, by one after the other.
+    """Run the everyday commands of a broker with both tools, changes with one after the other.
     """
     topic, readers = "Orders", "readers"
     await create_topic(stage, namesrv, topic)
@@ -239,8 +239,9 @@ async def everyday(stage: Stage, namesrv: str, broker: str) -> None:
 
 
 async def both(stage: Stage, commands: Iterable[Sequence[str]]) -> None:
-    """Each with both tools, one after the other: the same words, numbers aside. ``{folder}`` is a folder of the tool's
-    own, ``{tool}`` its name."""
+    """Run each command with both tools, one after the other: equal output after masking numbers.
+
+    ``{folder}`` is the tool's own folder, ``{tool}`` its name."""
     others: list[str] = []
     for arguments in commands:
         original, own = [[each.format(folder=stage.here / name, tool=name) for each in arguments]
@@ -256,13 +257,13 @@ async def both(stage: Stage, commands: Iterable[Sequence[str]]) -> None:
 
 
 def unordered(text: str) -> list[str]:
-    """Java's tables and properties come in the order of their hashes."""
+    """Sort lines: Java prints tables and properties in the order of their hashes."""
     return sorted(" ".join(sorted(filter(None, re.split(r"[ ,{}]+", line)))) for line in masked(text))
 
 
 @asynccontextmanager
 async def our_servers(stage: Stage) -> AsyncIterator[tuple[str, str]]:
-    """Addresses of a name server and a single broker of ours."""
+    """Start our name server and our single broker; yields their addresses."""
     async with (
         ours.namesrv(stage.here / "namesrv") as namesrv,
         ours.broker(stage.here / "broker", GROUP, namesrv=[namesrv.address]) as broker,
@@ -272,7 +273,7 @@ async def our_servers(stage: Stage) -> AsyncIterator[tuple[str, str]]:
 
 @asynccontextmanager
 async def java_servers(stage: Stage, extra: Mapping[str, bool] | None = None) -> AsyncIterator[tuple[str, str]]:
-    """Addresses of a name server and a single broker of Java, with more keys in its file."""
+    """Start Java's name server and single broker, with more keys in its file; yields their addresses."""
     async with (
         java.namesrv(stage.release, stage.here / "namesrv") as namesrv,
         java.broker(stage.release, stage.here / "broker", group=GROUP, namesrv=[namesrv.address],

@@ -1,6 +1,6 @@
-"""What a RocketMQ slave does not know when it is elected: its log is copied at once, its topics every 10 s or so.
+"""Elects a RocketMQ slave that lacks a topic: its log is copied at once, its topics only every 10 s.
 
-It shows a limit of RocketMQ's beside ours, and that nothing is lost by it.
+It shows this limit of RocketMQ beside our brokers, and that no message is lost by it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from harness.scenarios.interop.scenario import Stage, expect, scenario
 from harness.scenarios.interop.watch import create_topic, tool
 
 QUEUES, FEWER = 8, 4
-"""Of ``updateTopic``, and of a topic that a producer's send makes."""
+"""Queues of a topic by ``updateTopic``, and of one that a producer's send creates."""
 COUNT = 100
 TRIES = 5
 COPIED = "Update slave topic config from master"
 
 
 async def _just_copied(slave: Broker) -> None:
-    """The next time is 10 s away."""
+    """Wait until the slave has copied topics, as the next copy is 10 s away."""
     before = log(slave).count(COPIED)
     with trio.fail_after(60):
         while log(slave).count(COPIED) == before:
@@ -35,7 +35,7 @@ async def _just_copied(slave: Broker) -> None:
 
 
 async def _young_topic(stage: Stage, namesrv: str, slave: Broker) -> tuple[str, list[Report]]:
-    """A topic with messages that the slave does not know, and what the sends came to."""
+    """Create a topic with messages that the slave does not know; returns it with the sender's reports."""
     for number in range(TRIES):
         topic = f"Young{number}"
         await _just_copied(slave)

@@ -1,6 +1,6 @@
-"""Unmodified Java producers of transactions with our brokers: what they decide is seen once, or never.
+"""Unmodified Java producers of transactions with our brokers: a committed message is seen once, others never.
 
-It starts our servers and Java programs, and compares what producers decided with what a consumer got.
+It starts our servers and Java programs, and compares the producers' decisions with the messages of a consumer.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ OLD = "4.9.8"
 
 
 def committed(sent: Sequence[Report], plans: Sequence[str]) -> set[int]:
-    """Sequences of those that end in a commit."""
+    """Sequences of the transactions that end in a commit."""
     return {report["sequence"] for report in sent
             if report["ok"] and plans[report["sequence"] % len(plans)].endswith("COMMIT")}
 
 
 async def once_each(stage: Stage, receiver: Program, wanted: set[int], what: str, *, timeout_s: float = 90) -> None:
-    """All of these come, each once, and nothing else."""
+    """Check that these messages come, each once, and no others."""
     await receiver.wait_for("received", lambda found: wanted <= {each["sequence"] for each in found},
                             timeout_s=timeout_s)
-    await trio.sleep(5)  # for what should not come
+    await trio.sleep(5)  # for messages that must not come
     got = Counter(report["sequence"] for report in receiver.reports("received"))
     expect(got == Counter(dict.fromkeys(wanted, 1)),
            f"{what}: wanted {sorted(wanted)} once each, got {sorted(got.items())}")
@@ -101,7 +101,7 @@ async def transactions_of_the_java_client_4_9_with_our_brokers(stage: Stage) -> 
 
 
 async def _killed_under(stage: Stage, group: GroupOfThree) -> None:
-    """Its master, while a producer of that release has transactions."""
+    """Kill the group's master while a producer of that release has transactions."""
     async with (
         java.receiver(stage.release, stage.here / "read", namesrv=[group.namesrv], topic="Shop", group="R") as receiver,
         java.transactor(stage.release, stage.here / "transact", namesrv=[group.namesrv], topic="Shop", plans=THREE,

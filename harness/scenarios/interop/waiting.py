@@ -34,32 +34,32 @@ LATER, PAIRS, POPPED = "Later", "Pairs", "Popped"
 WAITS: dict[str, Value] = {
     "timerWheelEnable": True, "mappedFileSizeTimerLog": 1 << 20, "recallMessageEnable": True,
     "transactionTimeOut": 1_000, "transactionCheckInterval": 6_000}
-"""A Java broker notes decisions 3 s after them: one that asked sooner would deliver twice."""
+"""A Java broker records decisions after 3 s: a check before that would deliver twice."""
 SIZES: dict[str, Value] = {
     "mappedFileSizeCommitLog": COMMITLOG_FILE_BYTES, "mappedFileSizeConsumeQueue": 20 * 3_000,
     "maxHashSlotNum": 10_000, "maxIndexNum": 40_000}
-"""As the harness has them of Java's brokers."""
+"""File sizes of the harness's Java brokers."""
 PLANS = ("COMMIT", "ROLLBACK", "UNKNOW/COMMIT", "UNKNOW/ROLLBACK", "UNKNOW/UNKNOW/COMMIT")
 FAR_MS = 25_000
 PATIENCE_S = 120.0
 OUT_MS = 40_000
-"""Invisible time of what is out with nobody."""
+"""Invisible time of messages that no consumer acknowledges."""
 COPIED_S = 15
 """A Java slave copies offsets every 10 s."""
 
 
 @attrs.frozen
 class Clients:
-    """Java's, of timers and of transactions."""
+    """Java clients of timers and of transactions."""
 
     stage: Stage
     namesrv: str
     timers: Program
     pairs: Program
-    """Their consumer."""
+    """The consumer of transactions."""
 
     async def timer(self, name: str, delay_ms: int) -> None:
-        """Until a master takes it."""
+        """Send a timer until a master takes it."""
         with trio.fail_after(PATIENCE_S):
             for number in range(1_000):
                 await self.timers.tell(f"{name}-{number} {delay_ms}")
@@ -69,7 +69,7 @@ class Clients:
                 await trio.sleep(0.5)
 
     async def come(self, what: str) -> None:
-        """All timers that were acknowledged, but for those whose name says that they were taken back."""
+        """Wait for all acknowledged timers, except those whose name says that they were recalled."""
         wanted = due_ms(self.timers.reports("sent"))
         with trio.move_on_after(PATIENCE_S):
             await self.timers.wait_for(
@@ -77,12 +77,12 @@ class Clients:
         self.stage.say(f"{what}: {judged(what, self.timers.reports('sent'), self.timers.reports('received'))}")
 
     async def decided(self, what: str, *sent: set[int]) -> None:
-        """These come, each once, and no other; of several producers."""
+        """Check that these messages of several producers come, each once, and no others."""
         wanted = Counter(sequence for each in sent for sequence in each)
         with trio.move_on_after(PATIENCE_S):
             await self.pairs.wait_for(
                 "received", lambda found: wanted <= _sequences(found), timeout_s=PATIENCE_S)
-        await trio.sleep(8)  # for what should not come: another round of checks
+        await trio.sleep(8)  # for messages that must not come: another round of checks
         got = _sequences(self.pairs.reports("received"))
         if wanted - got:
             raise Lost(f"{what}: committed, and never delivered: {wanted - got}")
@@ -91,12 +91,12 @@ class Clients:
 
 
 def due_ms(sent: Sequence[Report]) -> dict[str, int]:
-    """When each timer is due that was acknowledged, and not taken back."""
+    """Due times of the timers that were acknowledged and not recalled."""
     return {one["name"]: one["due_ms"] for one in sent if one["ok"] and "taken" not in one["name"]}
 
 
 def judged(what: str, sent: Sequence[Report], received: Sequence[Report]) -> str:
-    """What came of timers, in words. Raises ``Lost``, and ``Unexpected`` for what came too early or too often."""
+    """Judge timers; returns the result in words. Raises ``Lost``, or ``Unexpected`` if one came early or twice."""
     wanted, moments = due_ms(sent), {one["name"]: one["due_ms"] for one in sent}
     came = Counter(one["name"] for one in received)
     if wanted.keys() - came.keys():
@@ -132,7 +132,7 @@ async def clients(stage: Stage, namesrv: str) -> AsyncIterator[Clients]:
 
 @asynccontextmanager
 async def transacting(made: Clients, name: str, plans: Sequence[str], count: int) -> AsyncIterator[set[int]]:
-    """So many were sent; their producer answers as long as the block runs. Which ones end in a commit."""
+    """Send so many transactions; the producer answers checks during the block. Yields those that commit."""
     async with java.transactor(made.stage.release, made.stage.here / name, namesrv=[made.namesrv], topic=PAIRS,
                                plans=plans, count=count) as producer:
         sent = await producer.wait_for("sent", lambda found: len(found) == count)
@@ -141,7 +141,7 @@ async def transacting(made: Clients, name: str, plans: Sequence[str], count: int
 
 
 async def followed(stage: Stage, slave: Broker, done_ms: int) -> None:
-    """It knows from its master that slots up to then are done, and how many timers wait."""
+    """Wait until a slave knows from its master that slots up to then are done, and how many timers wait."""
     found: TimerCheckpoint | None = None
     text = ""
     with trio.move_on_after(60):
@@ -163,7 +163,7 @@ def _text(path: Path) -> str:
 
 
 async def _switch(stage: Stage, kinds: str) -> None:
-    """The first is master, and is killed while timers and halves wait; the other one was its slave."""
+    """Kill the master while timers and half messages wait; its slave of the other kind takes over."""
     async with mixed(stage, kinds, ALL_ACK | WAITS) as (controllers, namesrv, (first, second)):
         await first.start()
         await seen(stage, controllers, lambda state: state.master_address == first.announced, "the first is master")
@@ -235,7 +235,7 @@ async def a_store_with_timers_and_halves_passes_to_java_and_back(stage: Stage) -
 
 
 async def out(popper: RawPopper, name: str) -> set[str]:
-    """Two by two, until each revive queue has a checkpoint; a third is acknowledged. Those that are to come back."""
+    """Pop by twos until each revive queue has a checkpoint, and acknowledge a third; returns the others."""
     count = 2 * TakingConfig().revive_queue_num
     await popper.send(*(f"{name}{number}" for number in range(count)))
     found = list[Got]()
@@ -250,7 +250,7 @@ async def out(popper: RawPopper, name: str) -> set[str]:
 
 
 async def come_back(stage: Stage, popper: RawPopper, wanted: set[str], what: str) -> None:
-    """These come back, and no others."""
+    """Check that these messages come back, and no others."""
     with trio.fail_after(60):
         while (await popper.popping(group="Probe", count=1)).code not in (
                 ResponseCode.SUCCESS, ResponseCode.POLLING_TIMEOUT):

@@ -1,6 +1,6 @@
-"""Asking the Java ``mqadmin``, what it says of a broker group as values, and waiting until it says what is wanted.
+"""Runs Java's ``mqadmin``, parses its report of a broker group, and waits for a wanted report.
 
-Knows the tool's output; which cluster it is asked of is the scenario's business.
+Knows the tool's output, and no cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _REPLICA = re.compile(
 
 @attrs.frozen
 class SyncState:
-    """What one answer of ``getSyncStateSet`` says."""
+    """One answer of Java's command ``getSyncStateSet``."""
 
     master: int | None
     master_address: str
@@ -34,7 +34,7 @@ class SyncState:
 
 
 def parse(text: str) -> SyncState | None:
-    """None: the group is not there (yet)."""
+    """Parse an answer; None: the group does not exist (yet)."""
     fields = {found["name"]: found["value"] for found in _FIELD.finditer(text)}
     if "MasterEpoch" not in fields:
         return None
@@ -49,7 +49,7 @@ def parse(text: str) -> SyncState | None:
 
 
 async def tool(stage: Stage, *arguments: str) -> AdminRun:
-    """Run the Java tool; again when it timed out, which on a busy machine it does (its patience is 3 s)."""
+    """Run the Java tool, again if it timed out: its limit of 3 s is short for a busy machine."""
     run = await mqadmin(stage.release, *arguments)
     for _ in range(3):
         if run.ok or not any(word in run.stdout + run.stderr for word in ("TimeoutException", "call timeout")):
@@ -60,14 +60,14 @@ async def tool(stage: Stage, *arguments: str) -> AdminRun:
 
 
 async def create_topic(stage: Stage, namesrv: str, topic: str) -> None:
-    """On every master of the cluster, as soon as there is one: Java's tool exits well where it finds none."""
+    """Create a topic on every master, once there is one: Java's tool succeeds even if it finds none."""
     line = ("updateTopic", "-n", namesrv, "-c", "DefaultCluster", "-t", topic)
     while " success." not in (await tool(stage, *line)).stdout:
         await trio.sleep(0.5)
 
 
 async def sync_state(stage: Stage, controllers: list[str], group: str) -> SyncState | None:
-    """Ask the Java tool, by the first of ``controllers`` that leads it to an answer."""
+    """Ask the Java tool, at the first of ``controllers`` with which it gets an answer."""
     for address in controllers:
         run = await tool(stage, "getSyncStateSet", "-a", address, "-b", group)
         found = parse(run.stdout) if run.ok else None
@@ -80,7 +80,7 @@ async def until(
     stage: Stage, controllers: list[str], group: str, wanted: Callable[[SyncState], bool], what: str,
     timeout_s: float = 90,
 ) -> SyncState:
-    """Ask until ``wanted``; raises ``Unexpected`` with what was seen last."""
+    """Ask until ``wanted`` holds. Raises ``Unexpected`` with the last answer."""
     last = None
     with trio.move_on_after(timeout_s):
         while True:

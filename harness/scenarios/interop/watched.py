@@ -1,6 +1,6 @@
-"""``mqcluster watch`` looks at a cluster that is all Java's: name server, controllers and brokers.
+"""``mqcluster watch`` at a cluster of Java's servers alone: name server, controllers and brokers.
 
-It starts them, and asks as the command does; what is seen is the command's business.
+It starts them, and runs the command's code.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A Java push consumer that keeps up, while the masters it reads from are killed one after the other.
 
-A new master of ours does not know at once what the one before had shown: the consumer waits there, and neither goes
+A new master of ours does not know at once which messages the former one had shown: the consumer waits, and neither goes
 back nor loses its place.
 """
 
@@ -24,7 +24,7 @@ EXTRA = {"allAckInSyncStateSet": True, "minInSyncReplicas": 2, "totalReplicas": 
 
 
 def _again(got: list[Report]) -> list[tuple[int, int]]:
-    """Places in queues whose message came more than once."""
+    """Places in queues whose message was received more than once."""
     return [place for place, count in Counter((each["queue"], each["offset"]) for each in got).items() if count > 1]
 
 
