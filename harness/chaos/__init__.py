@@ -1,1 +1,1 @@
-"""The command ``chaos``: one module a subcommand, and the table of them in ``cli``."""
+"""The command ``chaos``: one module for each subcommand, and their table in ``cli``."""

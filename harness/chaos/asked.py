@@ -1,4 +1,4 @@
-"""What a run is made of, found by name: a scenario, its target, its schedule. Reads files; starts nothing.
+"""Finds the scenario, target and schedule of a run by name. Reads files; starts nothing.
 
 A scenario or target is one of the library, or a path. Paths in a scenario begin at its folder.
 """
@@ -40,24 +40,24 @@ class RunRequest:
 
     @property
     def kinds(self) -> dict[str, str]:
-        """The kind of each node by its name."""
+        """Name of a node -> its kind."""
         return {node: self.target.kind_of(node).name for node in self.target.nodes}
 
     def drawn(self, seed: int) -> Schedule:
-        """What is done under this seed. Raises ``Refused``."""
+        """Draw the schedule of this seed. Raises ``Refused``."""
         try:
             return draw(self.scenario, self.kinds, seed)
         except FormatError as error:
             raise Refused(f"{self.scenario.name}: {error}") from None
 
     def lasting(self, seconds: float) -> RunRequest:
-        """The same for another time."""
+        """The same request with another duration."""
         return attrs.evolve(self, scenario=attrs.evolve(self.scenario, seconds=seconds))
 
 
 @attrs.frozen
 class TogetherRequest:
-    """Scenarios that are played at once, by the names of their groups."""
+    """Scenarios of several groups that are played at once. ``groups``: name of the group -> its request."""
 
     scenario: TogetherScenario
     text: str
@@ -65,24 +65,24 @@ class TogetherRequest:
 
     @classmethod
     def of(cls, text: str, name: str, groups: Mapping[str, RunRequest]) -> TogetherRequest:
-        """Of a file that was read already. Raises ``Refused``."""
+        """The request of a scenario's text. Raises ``Refused``."""
         try:
             return cls(scenarios.parse_together(text, name), text, groups)
         except FormatError as error:
             raise Refused(f"{name}: {error}") from None
 
     def drawn(self, seed: int) -> dict[str, Schedule]:
-        """What is done to each group: the first has this seed, the next one the next. Raises ``Refused``."""
+        """Draw each group's schedule: the first with this seed, the next one with the next. Raises ``Refused``."""
         return {name: request.lasting(self.scenario.seconds).drawn(seed + number)
                 for number, (name, request) in enumerate(self.groups.items())}
 
     def lasting(self, seconds: float) -> TogetherRequest:
-        """The same for another time."""
+        """The same request with another duration."""
         return attrs.evolve(self, scenario=attrs.evolve(self.scenario, seconds=seconds))
 
 
 def library(package: str) -> dict[str, Path]:
-    """By name, the files of a library."""
+    """Name -> file, for all files of a library."""
     folder = Path(str(resources.files(package)))
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
@@ -90,7 +90,7 @@ def library(package: str) -> dict[str, Path]:
 def asked_for(
     what: str, target: str | None = None, options: Mapping[str, str] | None = None,
 ) -> RunRequest | TogetherRequest:
-    """The scenario ``what``, be it of one target or of several groups. Raises ``Refused``, with the file."""
+    """Find the scenario ``what``, of one target or of several groups. Raises ``Refused``, with the file."""
     path = _found(what, library(SCENARIOS), Path.cwd(), "scenario")
     text = path.read_text(encoding="utf-8")
     try:
@@ -110,12 +110,12 @@ def asked_for(
 
 
 def _beside(path: Path, name: str) -> str:
-    """A scenario that another one names: of the library, or a path that begins at its folder."""
+    """A scenario that another one names: one of the library, or a path from its folder."""
     return name if name in library(SCENARIOS) else str(path.parent / name)
 
 
 def asked(what: str, target: str | None = None, options: Mapping[str, str] | None = None) -> RunRequest:
-    """The scenario ``what``, with another target if one is given. Raises ``Refused``, with the file."""
+    """Find the scenario ``what``, with another target if one is given. Raises ``Refused``, with the file."""
     path = _found(what, library(SCENARIOS), Path.cwd(), "scenario")
     text = path.read_text(encoding="utf-8")
     try:
@@ -131,7 +131,7 @@ def asked(what: str, target: str | None = None, options: Mapping[str, str] | Non
 def made(
     scenario: TortureScenario, text: str, at: Path, target_text: str, here: Path, options: Mapping[str, str],
 ) -> RunRequest:
-    """Of files that are read already. Raises ``Refused``."""
+    """Make and check a request from the texts of its files. Raises ``Refused``."""
     try:
         target = targets.parse(target_text, at.stem, {**scenario.options, **options})
     except FormatError as error:

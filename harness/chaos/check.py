@@ -1,6 +1,6 @@
-"""``chaos check HISTORY``: the verdict on what clients saw, in whatever format they wrote it down.
+"""``chaos check HISTORY``: the verdict on a history of clients, in any known format.
 
-Knows files and the command line; what judges is ``harness.checkers``.
+Knows files and the command line; ``harness.checkers`` judges.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _bytes(text: str) -> int:
 
 @attrs.define
 class _Seen:
-    """What went by of a history."""
+    """Counts the events of a history as they are read."""
 
     events: int = 0
     types: Counter[str] = attrs.field(factory=Counter)
@@ -126,7 +126,7 @@ def _asked(options: argparse.Namespace) -> tuple[Source, _Seen, list[Verdict]]:
 
 
 def of_history(path: Path) -> dict[str, Any]:
-    """The content of ``verdict.json`` for a history, by what fits; none if nothing does. Raises ``HistoryError``."""
+    """The content of ``verdict.json`` for a history; empty if no checker fits. Raises ``HistoryError``."""
     try:
         return verdict.as_json(verdicts_of([str(path)]))
     except Refused:
@@ -134,14 +134,14 @@ def of_history(path: Path) -> dict[str, Any]:
 
 
 def verdicts_of(line: Sequence[str]) -> list[Verdict]:
-    """What a command line of ``chaos check`` finds. Raises ``Refused`` and ``HistoryError``."""
+    """The verdicts for a command line of ``chaos check``. Raises ``Refused`` and ``HistoryError``."""
     parser = argparse.ArgumentParser()
     arguments(parser)
     return _asked(parser.parse_args(line))[2]
 
 
 def judged(source: Source, events: Iterator[Event], options: argparse.Namespace) -> list[Verdict]:
-    """What each checker says. A queue's alone is one pass; else the whole history is held."""
+    """The verdict of each checker. A queue check alone is one pass; else the whole history is in memory."""
     rules = queues.Rules(
         ordered=options.ordered, once=options.no_duplicates, drained=options.drained or source.format == OPENCHAOS,
         delayed=options.delayed, early_ms=options.early_ms, late_ms=options.late_ms, memory_bytes=options.memory,
@@ -163,7 +163,7 @@ def judged(source: Source, events: Iterator[Event], options: argparse.Namespace)
             made.append(_linearizable(held, options))
         else:
             made.append(chosen.checker(name)(held))
-    if not options.checker:  # what is not asked for is told where it says something
+    if not options.checker:  # recovery times are shown if there are any
         figures = _recovery(held, _faults(options.history, held), options.accepted_within_ms)
         made += [figures] if figures.valid is not Valid.UNKNOWN else []
     return made
@@ -184,7 +184,7 @@ def _progress(model: str, decided: int, keys: int) -> None:
 
 
 def _faults(path: Path, held: Iterable[Event]) -> list[recovery.Fault]:
-    """From a run's ``nemesis.jsonl``, else from the history. Raises ``HistoryError``."""
+    """Faults from a run's ``nemesis.jsonl``, else from the history. Raises ``HistoryError``."""
     file = path / "nemesis.jsonl"
     if not path.is_dir() or not file.exists():
         return recovery.faults_of(held)
@@ -200,8 +200,7 @@ def _faults(path: Path, held: Iterable[Event]) -> list[recovery.Fault]:
 
 
 def _recovery(held: Sequence[Event], faults: Sequence[recovery.Fault], within_ms: int | None) -> Verdict:
-    """Figures; they hold where each key accepts something after the last fault of which it was asked, and where it is
-    asked for, soon enough."""
+    """The verdict on recovery: true if each key accepts something after its last fault, and within ``within_ms``."""
     found = recovery.recoveries(held, faults)
     asked = {"faults": len(faults), "recoveries": len(found)}
     if not faults or not found:

@@ -1,7 +1,7 @@
-"""``chaos clean``: ends what runs left behind whose own program is gone; ``--remove`` also removes their directories.
+"""``chaos clean``: ends processes and mounts of runs that are over; ``--remove`` also removes their directories.
 
-Everything that a run starts has the path of its directory in its environment, and a run holds a lock in it while it
-goes on. Disks that were mounted for it are unmounted.
+All processes of a run have the path of its directory in their environment, and a run holds a lock in it while it goes
+on.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _left(only: Path | None) -> Iterator[tuple[int, Path]]:
-    """Processes of runs that do not go on any more."""
+    """Processes of runs that are over."""
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit() or int(folder.name) == os.getpid():
             continue
@@ -82,7 +82,7 @@ def _killed(pid: int) -> bool:
 
 
 def _mounts(only: Path | None) -> Iterator[Path]:
-    """The inner ones first. Only those of a run are below ``nodes`` of a directory that has a schedule."""
+    """Mounts of runs that are over, the inner ones first: those below ``nodes`` of a directory with a schedule."""
     for line in reversed(Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()):
         place = Path(line.split()[1].encode().decode("unicode_escape"))
         for path in place.parents:

@@ -20,7 +20,7 @@ from remoting.daemon.process import piped
 from remoting.daemon.version import add_version
 
 SUBCOMMANDS: Final = ("run", "compare", "scenarios", "check", "report", "replay", "shrink", "clean", "convert", "sim")
-"""Modules of this package. Some take long to load, so each is loaded when it is asked for."""
+"""Modules of this package. Each is loaded only when needed, since some take long to load."""
 
 
 def parser(names: Sequence[str] = SUBCOMMANDS) -> argparse.ArgumentParser:

@@ -1,10 +1,10 @@
-"""``chaos compare SCENARIO...``: the same schedules against several targets, and in one table what each lost, how long.
+"""``chaos compare SCENARIO...``: plays the same schedules against several targets and compares losses and outages.
 
     chaos compare kill-master kill-everything --seed 3
     chaos compare kill-master --side ours=rocketmq --side "ours, default=rocketmq,all_ack=false,min_in_sync=1,in_sync=1"
 
-Each run is a ``chaos run`` of its own, with a directory and a page. The exit code says whether all were played, not
-what came out: a side may lose what its mode does not promise to keep.
+Each run is a ``chaos run`` of its own, with a directory and a page. The exit code only says whether all were played: a
+side may lose messages that its mode does not promise to keep.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Side:
 
     @classmethod
     def of(cls, text: str) -> Side:
-        """What ``NAME=TARGET[,OPTION=VALUE...]`` says on the command line. Raises ``Refused``."""
+        """Parse a side of the command line, ``NAME=TARGET[,OPTION=VALUE...]``. Raises ``Refused``."""
         name, _, rest = text.partition("=")
         target, *options = rest.split(",")
         if not name.strip() or not target or not all("=" in each for each in options):
@@ -102,7 +102,7 @@ def _row(path: Path, scenario: str, side: Side, options: argparse.Namespace) -> 
 
 
 def read(verdict: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
-    """Of one run, from its ``verdict.json`` and ``run.json``."""
+    """The row of one run, from its ``verdict.json`` and ``run.json``."""
     checkers = verdict["checkers"]
     queue, recovery = checkers.get("queue", {}), checkers.get("recovery", {}).get("figures", {})
     broken = queue.get("figures", {})
@@ -115,7 +115,7 @@ def read(verdict: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]
 
 
 def merged(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """All rows; what was played anew takes the place of what was."""
+    """All rows; new ones replace those of the same scenario and side."""
     anew = {(each["scenario"], each["side"]) for each in now}
     return sorted([*(each for each in before if (each["scenario"], each["side"]) not in anew), *now],
                   key=lambda each: each["scenario"])

@@ -1,4 +1,4 @@
-"""``chaos convert``: a history in another format. Knows the command line; formats are ``harness.histories``'."""
+"""``chaos convert``: writes a history in another format, by ``harness.histories``."""
 
 from __future__ import annotations
 

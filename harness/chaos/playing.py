@@ -1,6 +1,6 @@
-"""Plays what is asked for: writes down a run, plays it in a sandbox where there can be one, judges it, writes its page.
+"""Plays a run: prepares its directory, plays it in a sandbox if possible, judges it and writes its page.
 
-What is in a run's directory is enough to play it: the program in the sandbox reads it there.
+The directory has everything that is needed to play the run: the program in the sandbox reads it there.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from remoting.daemon.version import version
 
 RUNS: Final = Path("chaos-runs")
 NODES: Final = "nodes"
-"""The checker of what becomes of the target itself."""
+"""The checker of the target's nodes."""
 PREPARED: Final = "QUORATE_PREPARED"
-"""Set for the program inside the sandbox: the run's directory, in which everything is written already."""
+"""Environment variable for the program in the sandbox: the prepared directory of its run."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of whatever plays."""
+    """Add the options of all subcommands that play a run."""
     parser.add_argument("--out", type=Path, metavar="DIR", help="of this run; default: a new one in ./chaos-runs")
     parser.add_argument("--no-sandbox", action="store_true",
                         help="no namespaces: nodes on the loopback, links cut by forwarders")
@@ -54,7 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def begin(found: RunRequest, schedule: Schedule, options: argparse.Namespace) -> int:
-    """Writes down what is asked for, builds the target, and plays it in a sandbox where possible."""
+    """Prepare the directory, build the target, and play the run in a sandbox if possible."""
     path: Path = (options.out or fresh(RUNS, found.scenario.name)).resolve()
     directory = prepared(path, found, schedule)
     with in_words():
@@ -68,14 +68,14 @@ def begin(found: RunRequest, schedule: Schedule, options: argparse.Namespace) ->
 
 
 def build(path: Path, found: RunRequest) -> None:
-    """Builds the target of a run. Raises ``RunFailed``."""
+    """Build the target of a run. Raises ``RunFailed``."""
     trio.run(built, found.target, Places({
         "python": sys.executable, "here": str(found.here), "run": str(path),
         **{f"option.{name}": value for name, value in found.target.options.items()}}), path)
 
 
 def prepared(path: Path, found: RunRequest, schedule: Schedule) -> RunDirectory:
-    """The directory of a run, with everything that ``inside`` needs. Raises ``Refused``."""
+    """Make the directory of a run, with everything that ``inside`` needs. Raises ``Refused``."""
     require_no_run(path)
     directory = RunDirectory(path)
     with in_words():
@@ -90,7 +90,7 @@ def prepared(path: Path, found: RunRequest, schedule: Schedule) -> RunDirectory:
 
 
 def require_no_run(path: Path) -> None:
-    """Raises ``Refused`` where a directory has a run, of one target or of groups."""
+    """Raise ``Refused`` if a directory has a run already."""
     if (path / "history.jsonl").exists() or (path / GROUPS).is_dir():
         raise Refused(f"{path} has a run: give this one another --out, or `chaos clean {path} --remove`")
 
@@ -106,7 +106,7 @@ def again(path: Path) -> str:
 
 
 def read(path: Path) -> tuple[RunRequest, Schedule]:
-    """What was asked for in a run's directory, or with another schedule beside it. Raises ``Refused``."""
+    """Read request and schedule from a run's directory, or from a schedule file in it. Raises ``Refused``."""
     if (path / GROUPS).is_dir():
         raise Refused(f"{path} is a run of groups: name one of {path / GROUPS}")
     file = path if path.is_file() else path / "schedule.json"
@@ -125,13 +125,13 @@ def read(path: Path) -> tuple[RunRequest, Schedule]:
 
 
 def prepared_for() -> Path | None:
-    """The directory of the run that this program is to play in its sandbox; None where it is no such program."""
+    """The directory of the run that this program plays in its sandbox; None outside of one."""
     found = os.environ.pop(PREPARED, None)
     return None if found is None else Path(found)
 
 
 def inside(path: Path, options: argparse.Namespace) -> int:
-    """Plays a prepared run, as the program in the sandbox."""
+    """Play a prepared run, as the program in the sandbox."""
     found, schedule = read(path)
     directory = RunDirectory(path)
     with in_words():
@@ -153,7 +153,7 @@ def _played(directory: RunDirectory, found: RunRequest, schedule: Schedule, opti
 def possible(
     directory: RunDirectory, found: RunRequest, schedule: Schedule, *, skip: bool,
 ) -> tuple[Schedule, dict[str, Any]]:
-    """What can be done here, and ``run.json``, which is written. Raises ``Refused`` unless the rest is left out."""
+    """The schedule without impossible faults, and the ``run.json`` written. Raises ``Refused`` unless ``skip``."""
     cannot, machine = missing(found.target, schedule, directory.path)
     if cannot and not skip:
         raise Refused("; ".join(cannot) + ": --skip-impossible leaves it out")
@@ -168,13 +168,13 @@ def possible(
 
 
 def here() -> dict[str, Any]:
-    """When and where a run is made, for ``run.json``."""
+    """Time and machine of a run, for ``run.json``."""
     return {"began": datetime.now(UTC).isoformat(timespec="seconds"), "version": version(),
             "python": platform.python_version(), "kernel": platform.release(), "cpus": os.cpu_count()}
 
 
 def player_of(directory: RunDirectory, found: RunRequest, schedule: Schedule, tell: Callable[[str], None]) -> Player:
-    """What plays a run. ``tell`` takes lines for people."""
+    """Make the player of a run. ``tell`` takes lines for people."""
     load = found.scenario.load
     return Player(directory, found.target, found.here, schedule, load, chosen.find(load.name), tell)
 
@@ -182,7 +182,7 @@ def player_of(directory: RunDirectory, found: RunRequest, schedule: Schedule, te
 def finished(
     player: Player, scenario: scenarios.TortureScenario, about: Mapping[str, Any], played: Played,
 ) -> list[Verdict]:
-    """Writes what came of a run, and the verdicts on it."""
+    """Write the result of a run, and judge it; returns the verdicts."""
     directory = player.directory
     directory.write("run.json", {**about, **as_json(played)})
     verdicts = [*judged(directory.path, scenario), _of_nodes(played, asked=bool(player.schedule.steps))]
@@ -191,14 +191,14 @@ def finished(
 
 
 def as_json(played: Played) -> dict[str, Any]:
-    """What ``run.json`` says of a run that is over."""
+    """The fields of ``run.json`` for a finished run."""
     return {"faults": played.faults, "kinds": dict(played.kinds), "failovers": played.failovers,
             "skipped": played.skipped, "died": played.died, "well": played.well,
             "unwell": played.unwell if not played.well else [], "took_s": round(played.seconds, 1)}
 
 
 def told(path: Path, seed: int, verdicts: Sequence[Verdict], options: argparse.Namespace) -> int:
-    """Prints the verdicts on a run as the options want them; the exit code."""
+    """Print the verdicts on a run as the options want them; returns the exit code."""
     many = getattr(options, "runs", 1) > 1
     if options.json:
         print(orjson.dumps({"run": str(path), "seed": seed, **verdict.as_json(verdicts)}, default=str,
@@ -216,7 +216,7 @@ def told(path: Path, seed: int, verdicts: Sequence[Verdict], options: argparse.N
 
 
 def judged(path: Path, scenario: scenarios.TortureScenario) -> list[Verdict]:
-    """What the scenario's checkers say of the history; a workload's ``checks`` count where it says nothing."""
+    """The verdicts of the scenario's checkers; a workload's ``checks`` are the default of its options."""
     line: list[str] = [str(path)]
     for name in scenario.check.checkers:
         line += ["--checker", name]
@@ -234,7 +234,7 @@ def judged(path: Path, scenario: scenarios.TortureScenario) -> list[Verdict]:
 
 
 def _of_nodes(played: Played, *, asked: bool) -> Verdict:
-    """What is to be said of the target itself. ``asked``: whether there were faults to be done."""
+    """The verdict on the target's nodes. ``asked``: whether the schedule has faults."""
     broken = [] if played.well else [Breach("well", words) for words in played.unwell]
     broken += [Breach("alive", words) for words in played.died[:SHOWN]]
     told = {"faults": played.faults, **played.kinds, "failovers": played.failovers, "skipped": len(played.skipped)}
@@ -249,7 +249,7 @@ def _of_nodes(played: Played, *, asked: bool) -> Verdict:
 
 @contextlib.contextmanager
 def in_words() -> Any:
-    """Turns the failure of a run into ``Refused``, with the same message."""
+    """Turn the failure of a run into ``Refused``, with the same message."""
     try:
         yield
     except (RunFailed, FormatError) as error:
@@ -260,7 +260,7 @@ _BEGAN: Final = time.monotonic()
 
 
 def say(line: str) -> None:
-    """Prints a line for people, with the time since the program began."""
+    """Print a line for people, with the time since the program began."""
     sys.stderr.write(f"{time.monotonic() - _BEGAN:7.1f} s  {line}\n")
     sys.stderr.flush()
 

@@ -1,4 +1,4 @@
-"""``chaos replay RUN``: the schedule of a run once more, or of a ``schedule.json`` beside what it belongs to."""
+"""``chaos replay RUN``: plays the schedule of a run again, or another ``schedule.json`` in its directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``chaos report DIR``: the page of a run, or of a history alone. Knows files and the command line."""
+"""``chaos report DIR``: writes the page of a run or of a history. Knows files and the command line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def write(here: Path, out: Path) -> int:
-    """The page of a run or a history, as one file; its size in bytes. Raises ``Refused`` and ``HistoryError``."""
+    """Write the page of a run or a history; returns its size in bytes. Raises ``Refused`` and ``HistoryError``."""
     try:
         text = made(here, of_history)
     except (KeyError, TypeError) as error:

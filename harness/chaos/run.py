@@ -1,10 +1,10 @@
-"""``chaos run SCENARIO``: real processes under load and faults, a verdict, a page.
+"""``chaos run SCENARIO``: plays real processes under load and faults, judges them and writes a page.
 
     chaos run kill-everything --seed 7
     chaos run my-scenario.toml --target my-target.toml --option bug=early --seconds 20
     chaos run kill-everything --runs 20
 
-The exit code is that of the verdict: 1 also where a node ended by itself, or did not come back.
+The exit code is that of the verdict; 1 also if a node ended by itself or did not come back.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def begin(found: RunRequest | TogetherRequest, seed: int, options: argparse.Namespace) -> int:
-    """Draws what is done, and plays it."""
+    """Draw the schedule, and play it."""
     if isinstance(found, TogetherRequest):
         return together.begin(found, found.drawn(seed), options)
     return playing.begin(found, found.drawn(seed), options)
 
 
 def inside(path: Path, options: argparse.Namespace) -> int:
-    """Plays a prepared run, as the program in the sandbox."""
+    """Play a prepared run, as the program in the sandbox."""
     return together.inside(path, options) if together.is_one(path) else playing.inside(path, options)
 
 
 def _many(found: RunRequest | TogetherRequest, seeds: range, options: argparse.Namespace) -> int:
-    """Makes a run for each seed; returns the worst exit code: broken is worse than unknown."""
+    """Play a run for each seed; returns the worst exit code: broken is worse than unknown."""
     codes: dict[int, int] = {}
     for seed in seeds:
         one = argparse.Namespace(**{**vars(options), "out": options.out and options.out / str(seed)})

@@ -1,4 +1,4 @@
-"""``chaos scenarios``: the library, a line each; ``--show NAME`` prints a file, ``--copy NAME`` copies all of it."""
+"""``chaos scenarios``: lists the library; ``--show NAME`` prints a file, ``--copy NAME`` copies it with its target."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME: Final = "scenarios"
 ABOUT: Final = "list scenarios, targets, faults and workloads; print or copy one"
 
 _BESIDE: Final = re.compile(r"\{here\}/([\w./-]+)")
-"""Programs that a target names."""
+"""Finds the programs that a target names."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def copied(file: Path, targets: Mapping[str, Path], to: Path) -> list[Path]:
-    """Copies a file of the library with all that it names, so that a scenario plays the copies. Raises ``Refused``."""
+    """Copy a file of the library with all files that it names, and refer to the copies. Raises ``Refused``."""
     text = file.read_text(encoding="utf-8")
     found = table(text)
     texts = {file.name: text}

@@ -1,7 +1,7 @@
-"""``chaos shrink RUN``: the schedule of a failing run, cut down by playing it again until no fault can be left out.
+"""``chaos shrink RUN``: shrinks the schedule of a failing run by playing it again until no fault can be left out.
 
-Each try is a run of its own, below ``RUN/tries``. What is found is ``shrunk-schedule.json`` for ``chaos replay``,
-and ``shrunk.txt``, which a person reads; the page of the run shows it.
+Each try is a run of its own, below ``RUN/tries``. The result is ``shrunk-schedule.json`` for ``chaos replay``, and
+``shrunk.txt`` for people; the page of the run shows it.
 """
 
 from __future__ import annotations
@@ -76,8 +76,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def failures(path: Path) -> dict[str, int]:
-    """What a run broke, the gravest first: ``checker: promise``, or the checker alone where it names none; and how many
-    events show it, 0 where nobody knows. Raises ``Refused`` where there is no verdict."""
+    """Failures of a run, the gravest first -> the number of first events that show each; 0: unknown.
+
+    A failure is ``checker: promise``, or the checker alone if it names no promise. Raises ``Refused`` if there is no
+    verdict.
+    """
     try:
         told: Any = orjson.loads((path / "verdict.json").read_bytes())
         found: dict[str, int] = {}
@@ -94,7 +97,7 @@ def failures(path: Path) -> dict[str, int]:
 
 
 def _grave(what: str) -> int:
-    """Answers that nothing explains come first, then what a queue promises in its order, then that nodes are well."""
+    """Sort key: unexplained answers first, then promises of queues in their order, recovery, and nodes."""
     name, _, promise = what.partition(": ")
     if name in (check.RECOVERY, NODES):
         return len(queues.PROMISES) + (name == NODES)
@@ -103,16 +106,16 @@ def _grave(what: str) -> int:
 
 @attrs.define
 class Tries:
-    """Runs of candidates of one run."""
+    """Plays shrunk schedules of one run."""
 
     path: Path
     wanted: str
-    """What has to be broken in a try, as ``failures`` names it."""
+    """The failure that a try must repeat, as ``failures`` names it."""
     options: list[str]
     _number: int = attrs.field(default=0, init=False)
 
     def play(self, schedule: Schedule) -> Attempt:
-        """One run. Raises ``Refused`` where it cannot be made."""
+        """Play one try. Raises ``Refused`` if it cannot be played."""
         self._number += 1
         out = fresh(self.path / "tries", "try")
         for name in ("scenario.toml", "target.toml", "asked.json"):
@@ -131,7 +134,7 @@ class Tries:
 
 
 def _seen_at_s(path: Path, prefix: int) -> float | None:
-    """When the beginning of the history ends that has so many events."""
+    """Time in s of the history's event with this number."""
     if not prefix:
         return None
     lines = (path / "history.jsonl").read_bytes().splitlines()

@@ -1,4 +1,4 @@
-"""``chaos sim``: seeded simulations by one front: the library, the controllers, the brokers, and what is yours.
+"""``chaos sim``: one command for all seeded simulations: of the library, controllers, brokers and your own code.
 
     chaos sim raft --events 20M --jobs 2
     chaos sim controllers --profile leases --seed 7
@@ -41,7 +41,7 @@ OURS: Final = {
     "controllers": ("harness.simulation.controllers.scene", "CONTROLLERS"),
     "brokers": ("harness.simulation.brokers.scene", "BROKERS"),
 }
-"""What has a simulation here -> module and name of its program; loaded when it is asked for."""
+"""Simulation -> module and name of its program, loaded only when needed."""
 NAME: Final = "sim"
 ABOUT: Final = "run a seeded simulation: of the library, of controllers, of brokers, an exploration or servers of yours"
 
@@ -53,7 +53,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do it; the exit code. Raises ``Refused`` and ``OSError``."""
+    """Run the simulation; returns the exit code. Raises ``Refused`` and ``OSError``."""
     what, rest = options.what, options.options
     try:
         program = program_of(what)
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def program_of(what: str) -> Program:
-    """Raises ``UsageError`` for what is none of ours and no function."""
+    """The program of a simulation or a function. Raises ``UsageError`` if it is neither."""
     name = f"chaos sim {what}"
     if what in OURS:
         module, program = OURS[what]
@@ -83,7 +83,7 @@ def program_of(what: str) -> Program:
 
 @attrs.frozen
 class SceneOf:
-    """Makes scenes of a function of yours. Worker processes get it by name, and load the function themselves."""
+    """Makes scenes of your function. Worker processes get its name, and load the function themselves."""
 
     what: str
 
@@ -95,13 +95,13 @@ class SceneOf:
 
 
 def exploration_of(what: str) -> Exploration:
-    """What a function explores. Raises ``UsageError``."""
+    """The exploration of a function. Raises ``UsageError``."""
     return explored_by(function_of(what))
 
 
 @functools.cache
 def function_of(what: str) -> Callable[..., Any]:
-    """``FILE.py:FUNCTION`` or ``MODULE:FUNCTION``. Raises ``UsageError``."""
+    """Load ``FILE.py:FUNCTION`` or ``MODULE:FUNCTION``. Raises ``UsageError``."""
     place, colon, name = what.rpartition(":")
     if not colon:
         raise UsageError(f"{what!r} is none of {', '.join(OURS)}, and no FILE.py:FUNCTION")
@@ -123,7 +123,7 @@ def _import(name: str) -> ModuleType:
 
 
 def _load(path: Path) -> ModuleType:
-    """A file as a module, its folder first on the path: what lies beside it is what it imports."""
+    """Load a file as a module, with its folder first on the path for its imports."""
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
     sys.path.insert(0, str(path.resolve().parent))
@@ -138,7 +138,7 @@ def _load(path: Path) -> ModuleType:
 
 
 def replay(what: str, path: Path, *, as_json: bool) -> int:
-    """Play a file, and tell what comes out with its script."""
+    """Replay a file, and print the result with its script."""
     try:
         events = _replayed(what, path, f"chaos sim {what} --replay {{path}}")
     except Counterexample as found:
@@ -155,7 +155,7 @@ def replay(what: str, path: Path, *, as_json: bool) -> int:
 
 
 def _replayed(what: str, path: Path, repeat: str) -> int:
-    """How many events a file has. Raises ``Counterexample``."""
+    """Replay a file; returns the number of its events. Raises ``Counterexample``."""
     main: Main = function_of(what)
     if inspect.iscoroutinefunction(main):
         return tell(main, path, "the failure is still there", repeat).world.events

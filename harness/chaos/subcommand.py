@@ -1,4 +1,4 @@
-"""The interface of a subcommand of ``chaos``, and the exit codes of all. It knows none of them."""
+"""The interface of subcommands of ``chaos``, and their exit codes. It knows no subcommand."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from harness.checkers.verdict import Valid
 PASSED: Final = 0
 BROKEN: Final = 1
 USAGE: Final = 2
-"""Wrong usage, and files that cannot be read or are of another kind."""
+"""Wrong usage, or a file that cannot be read or has the wrong kind."""
 UNKNOWN: Final = 3
-"""The verdict is unknown or the run invalid: a fault never happened, or a question was never asked."""
+"""The verdict is unknown, or the run invalid: a fault never happened, or a check was never made."""
 CODES: Final = {Valid.TRUE: PASSED, Valid.FALSE: BROKEN, Valid.UNKNOWN: UNKNOWN}
 
 
 class Refused(ValueError):
-    """What was asked for cannot be done; the message says why. The exit code is USAGE."""
+    """The request cannot be done; the message says why. The exit code is USAGE."""
 
 
 class Subcommand(Protocol):
@@ -31,5 +31,5 @@ class Subcommand(Protocol):
         ...
 
     def run(self, options: argparse.Namespace) -> int:
-        """Do what the options ask for; the exit code. Raises ``Refused``, ``HistoryError`` and ``OSError``."""
+        """Do what the options ask for; returns the exit code. Raises ``Refused``, ``HistoryError`` and ``OSError``."""
         ...

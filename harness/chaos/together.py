@@ -1,7 +1,7 @@
-"""Scenarios played at once in one run, each against a target of its own: groups that share machine, network and time.
+"""Plays several scenarios at once in one run, each against its own target, on one machine and network.
 
-Each group has a directory as any run has, ``RUN/groups/NAME``, which ``chaos check``, ``replay`` and ``shrink`` take
-alone. The run itself has the verdicts of all, and one page.
+Each group has its own run directory, ``RUN/groups/NAME``, which ``chaos check``, ``replay`` and ``shrink`` take alone.
+The whole run has the verdicts of all groups, and one page.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def is_one(path: Path) -> bool:
 
 
 def begin(found: TogetherRequest, schedules: Mapping[str, Schedule], options: argparse.Namespace) -> int:
-    """Writes down what is asked for, builds the targets, and plays all in one sandbox where possible."""
+    """Prepare the directories, build the targets, and play all groups in one sandbox if possible."""
     path: Path = (options.out or fresh(RUNS, found.scenario.name)).resolve()
     playing.require_no_run(path)
     top = RunDirectory(path)
@@ -60,7 +60,7 @@ def begin(found: TogetherRequest, schedules: Mapping[str, Schedule], options: ar
 
 
 def read(path: Path) -> tuple[TogetherRequest, dict[str, Schedule]]:
-    """What was asked for in a run's directory. Raises ``Refused``."""
+    """Read request and schedules from a run's directory. Raises ``Refused``."""
     try:
         asked = orjson.loads((path / "asked.json").read_bytes())
         groups = {name: playing.read(path / GROUPS / name) for name in asked["groups"]}
@@ -72,7 +72,7 @@ def read(path: Path) -> tuple[TogetherRequest, dict[str, Schedule]]:
 
 
 def inside(path: Path, options: argparse.Namespace) -> int:
-    """Plays a prepared run, as the program in the sandbox."""
+    """Play a prepared run, as the program in the sandbox."""
     found, schedules = read(path)
     top = RunDirectory(path)
     groups = {}
@@ -114,7 +114,7 @@ def _played(
 
 
 def _where(abouts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """In what kind of sandbox all groups are, and what cannot be done there."""
+    """The sandbox of all groups, and the faults that are impossible there."""
     found = [*abouts]
     assert len({each["sandbox"] for each in found}) == 1
     return {"sandbox": found[0]["sandbox"]} | {
@@ -122,7 +122,7 @@ def _where(abouts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def summed(played: Mapping[str, Played]) -> dict[str, Any]:
-    """What ``run.json`` says of all groups together, and of each."""
+    """The fields of ``run.json`` for all groups together, and for each."""
     kinds: dict[str, int] = {}
     for each in played.values():
         for fault, count in each.kinds.items():
