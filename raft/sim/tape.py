@@ -160,11 +160,6 @@ class Tape:
         return TapeRandom(self.stream(name), self.bits(name), boring)
 
     @property
-    def decisions(self) -> int:
-        """How many decisions were drawn or replayed."""
-        return sum(stream.count for stream in self._streams.values())
-
-    @property
     def deviations(self) -> Deviations:
         """A copy of what differs from the boring run; streams without any are left out."""
         return {name: dict(values) for name, values in sorted(self._kept.items()) if values}

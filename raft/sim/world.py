@@ -65,11 +65,6 @@ class World:
         digest.update(struct.pack(f"<{_FIELDS * (len(self._trail) // len(_FIELDS))}", *self._trail))
         return digest.hexdigest()
 
-    @property
-    def waiting(self) -> int:
-        """How many entries are on the heap."""
-        return len(self._heap)
-
     def run(self, until: int) -> None:
         """Run all actions due up to ``until``; ``now`` is ``until`` afterwards."""
         heap = self._heap

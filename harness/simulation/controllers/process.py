@@ -23,7 +23,7 @@ from controller.requests import WRITES, Seen, read_command, read_heartbeat
 from harness.simulation.brokers.controller import members_of
 from harness.simulation.controllers.messages import Answer, Ask, Channel, Closed, Notify, Told
 from harness.simulation.controllers.metadata import SimMetadata
-from raft.config import MS, Read
+from raft.config import MS
 from raft.errors import NotLeader, RaftError, Unknown
 from raft.messages import Role, RoleChanged
 from raft.sim.node import Life, Proposal, Reading
@@ -369,6 +369,3 @@ class ControllerProcess:
 def _call(what: tuple[Then, object]) -> None:
     then, result = what
     then(result)
-
-
-READS = (Read.INDEX, Read.LEASE)
