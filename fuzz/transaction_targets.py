@@ -52,7 +52,7 @@ def check_marks(data: bytes) -> None:
     places = list(records.marked(data))
     assert all(0 <= place <= _LONG_MAX for place in places) and len(places) <= len(data) + 1
     assert list(records.marked(",".join(map(str, places)).encode())) == places
-    assert records.reason(decode_properties(data)) in (*records.REASONS, records.UNKNOWN)
+    assert records.reason(data) in (*records.REASONS, records.UNKNOWN)
 
 
 def check_open_transactions(data: bytes) -> None:

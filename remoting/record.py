@@ -115,6 +115,13 @@ class Record:
         return message_id(self.message.store_host, self.offset)
 
 
+def elsewhere(message: Message, *, topic: bytes, queue_id: int, properties: bytes, sys_flag: int, store_host: bytes,
+              prepared_offset: int) -> Message:
+    """The same message, to be put elsewhere: a tenth of the time of ``attrs.evolve``."""
+    return Message(topic, message.body, queue_id, properties, message.flag, sys_flag, message.born_time_ms,
+                   message.born_host, store_host, message.reconsume_times, prepared_offset)
+
+
 # --- hosts, ids, properties ----------------------------------------------------------------------------------
 
 

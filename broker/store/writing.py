@@ -66,10 +66,12 @@ class Writer:
             return (self.put(messages[0], store_time_ms),)
         if isinstance(messages, Batch) and in_queue(messages.common.sys_flag):
             return self._put_batch(messages, store_time_ms)
-        size = 0
+        size, offsets = 0, self._next
+        assert offsets is not None, "queue offsets are known"
         for message in messages:
             size += codec.size_of(message)
-            _check_name(message)
+            if (message.topic, message.queue_id) not in offsets:
+                _check_name(message)
         self._log.make_room(size)
         puts = tuple([self.put(message, store_time_ms) for message in messages])
         assert not puts or puts[-1].offset + puts[-1].size == puts[0].offset + size, "one behind the other in one file"

@@ -38,11 +38,14 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from broker.properties import TIMER_DONE
-from broker.timer.letters import DEQUEUE_MS, TOPIC, UNIQ_KEY
+from broker.properties import REAL_TOPIC, TIMER_DONE
+from broker.timer.letters import DEQUEUE_MS, TOPIC
 from remoting.fields import decimal
-from remoting.record import Outline, decode_properties
+from remoting.record import UNIQ_KEY, Outline, value_behind
 
+_DONE: Final = f"{TIMER_DONE}\x01".encode()
+_DEQUEUED: Final = f"{DEQUEUE_MS}\x01".encode()
+_REAL_TOPIC: Final = f"{REAL_TOPIC}\x01".encode()
 REMEMBERED_MAX: Final = 1_000_000
 """More come again, if a master is lost just then."""
 
@@ -61,12 +64,14 @@ class Delivered:
 
     def hear(self, found: Outline) -> None:
         """A marked message; whose else it may be, it is passed over."""
-        values = decode_properties(found[7])
-        offset, time_ms = decimal(values.get(TIMER_DONE, "")), decimal(values.get(DEQUEUE_MS, ""))
+        done = value_behind(found[7], _DONE)
+        if done is None:  # it is a transaction's
+            return
+        offset, time_ms = decimal(done.decode(errors="replace")), decimal(_value(found, _DEQUEUED))
         if offset is None or time_ms is None or not 0 <= offset < found[0]:
             return
-        topic = values.get("REAL_TOPIC", "") if found[6] == TOPIC else found[6].decode(errors="replace")
-        self._known[offset] = hash((topic, values.get(UNIQ_KEY, "")))
+        topic = _value(found, _REAL_TOPIC) if found[6] == TOPIC else found[6].decode(errors="replace")
+        self._known[offset] = hash((topic, _value(found, UNIQ_KEY)))
         self._order.append((time_ms, offset, found[0]))
         if len(self._order) > REMEMBERED_MAX:
             self._forget()
@@ -94,3 +99,8 @@ class Delivered:
     def begins(self, heard: int) -> int:
         """Where in the log the next process is to begin to hear; this one heard everything below ``heard``."""
         return self._order[0][2] if self._order else heard
+
+
+def _value(found: Outline, marker: bytes) -> str:
+    """Of its properties; "" where it has none."""
+    return (value_behind(found[7], marker) or b"").decode(errors="replace")

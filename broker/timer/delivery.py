@@ -593,9 +593,9 @@ class TimerDelivery:
 
     def _leave(self, due: Due, log_end: int) -> None:
         """It stands in the log below that."""
-        self._machine.seen(due)
         if due.unit.rolls:
             self._rolled.append((log_end, due))
+            self._machine.seen(due)
         else:
             self._finish(due)
 

@@ -16,7 +16,7 @@ from broker.timer.units import Unit
 from broker.topics.names import HALF, OP_HALF, SCHEDULE, TIMER, TIMER_DEAD
 from remoting.fields import decimal
 from remoting.hashing import java_hash
-from remoting.record import NOTED, Message, decode_properties
+from remoting.record import NOTED, Message, decode_properties, elsewhere
 
 ENQUEUE_MS: Final = "TIMER_ENQUEUE_MS"
 DEQUEUE_MS: Final = "TIMER_DEQUEUE_MS"
@@ -103,9 +103,9 @@ class Letter:
         values = self._out_of(unit, now_ms)
         values.setdefault(TIMER_OUT_MS, "0")
         topic, queue_id = values.pop(REAL_TOPIC), values.pop(REAL_QID)
-        return attrs.evolve(
+        return elsewhere(
             self.message, topic=topic.encode(), queue_id=int(queue_id), prepared_offset=0,
-            sys_flag=self.message.sys_flag | NOTED, properties=props.write(values))
+            sys_flag=self.message.sys_flag | NOTED, properties=props.write(values), store_host=self.message.store_host)
 
     def _out_of(self, unit: Unit, now_ms: int) -> dict[str, str]:
         """The properties, with what says where it comes from."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from broker.properties import TRAN_MSG
+from broker.properties import TRAN_MSG, text
 from broker.rules import Diverted, Draft, Refusal, rule
 from broker.topics.names import HALF
 from broker.transactions.records import QUEUE, as_half
@@ -44,8 +44,7 @@ class Conversion:
             return Refusal(ResponseCode.NO_PERMISSION,
                            f"the broker[{self.config.broker_ip1}] sending transaction message is forbidden")
         as_half(draft.properties)
-        size = sum(len(name.encode(errors="replace")) + len(value.encode(errors="replace")) + 2
-                   for name, value in draft.properties.items()) + len(draft.topic.encode())
+        size = len(text(draft.properties).encode(errors="replace")) + len(draft.topic.encode())
         if size > PROPERTIES_BYTES_MAX - SPARE_BYTES:
             return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"properties of {size} bytes; a message of a transaction may "
                            f"have {PROPERTIES_BYTES_MAX - SPARE_BYTES}")

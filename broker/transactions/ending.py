@@ -66,6 +66,8 @@ logger = logging.getLogger("broker")
 
 WAITING_MAX: Final = 10_000
 """Decisions that wait until a new master knows what is decided; more are dropped, and asked for again."""
+HALF_BYTES: Final = 4_096
+"""Most halves are no larger."""
 FINISHED_S: Final = (5.0, 60.0, 600.0, 3_600.0, 43_200.0, 86_400.0)
 """Bounds of how long transactions took, as Java's page has them."""
 NOT_FOUND: Final = "Find prepared transaction message failed"
@@ -150,6 +152,7 @@ class Ending:
         self.counters = EndCounters()
         self._feed, self._log, self._messages, self._puts, self._author = feed, log, messages, puts, author
         self._rules, self._why_not = Chain(*rules), why_not
+        self._looked_at = [f"{name}\x01".encode() for name in self._rules.looked_at]
         self._under_way: dict[int, _UnderWay] = {}
         """By the offset of the transaction's first half."""
         self._waiting: deque[tuple[Connection, Command]] = deque()
@@ -203,20 +206,21 @@ class Ending:
                 return response(request, ResponseCode.SYSTEM_BUSY, remark="what is decided is not known yet")
             self._waiting.append((connection, request))
             return None
+        self._feed.feed_all()
         found = self._find(asked)
         if isinstance(found, Refusal):
             self.counters.refused += 1
             return response(request, found.code, remark=found.remark)
         record, half = found
-        self._feed.feed_all()
         return self._decide(connection, request, record, self._feed.verified(half), decision)
 
     def _find(self, asked: EndTransactionRequest) -> tuple[Record, Half] | Refusal:
+        known = self._feed.halves.at(asked.commit_log_offset)
         try:
-            record = self._log.record(asked.commit_log_offset)
+            record = self._log.record(asked.commit_log_offset, HALF_BYTES if known is None else known.size)
         except (OffsetGone, DamagedRecord):
             return Refusal(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
-        half = read_half(record)
+        half = read_half(record) if known is None else known
         if isinstance(half, str):
             return Refusal(ResponseCode.SYSTEM_ERROR, f"{NOT_FOUND}: {half}")
         if not asked.from_transaction_check and is_late(half, self._author.wall_ms(), self.limits):
@@ -309,7 +313,7 @@ class Ending:
         ended = self._feed.halves.ended(half.offset)
         if ended is not None and ended.decision in _DECISIONS.values():
             return ended.decision
-        said = {records.reason(decode_properties(each.message.properties))
+        said = {records.reason(each.message.properties)
                 for each in self._messages.get_by_key(records.OP_TOPIC, str(first))}
         for decision in _DECISIONS.values():
             if decision in said:
@@ -359,9 +363,9 @@ class Ending:
 
     def _ruled(self, message: Message) -> Message | Refusal:
         """The message where it waits, if it is delayed."""
-        values = decode_properties(message.properties)
-        if self._rules.looked_at.isdisjoint(values):
+        if not any(name in message.properties for name in self._looked_at):
             return message
+        values = decode_properties(message.properties)
         draft = Draft(message.topic.decode(), message.queue_id, values, message.sys_flag,
                       level=decimal(values.get(props.DELAY, "")) or 0)
         stop = self._rules.stops(draft)

@@ -100,6 +100,8 @@ class Feed:
         self._to_load = deque(kept.open)
         self._marks = Marks(kept.marks)
         self._finals: deque[Outline] = deque()
+        self._level_at = -1
+        """What was shown when it was not behind; -1: it was since."""
 
     def _anew(self) -> KeptTransactions:
         """Halves before the check loop's place were decided, put back or given up, and no decision stands in front of
@@ -171,10 +173,19 @@ class Feed:
             self._final(self._finals.popleft())
             most -= 1
         self._look_at_deleted()
-        return self.behind
+        behind = self.behind
+        self._level_at = -1 if behind else self._visible.offset
+        return behind
+
+    @property
+    def _is_level(self) -> bool:
+        """Nothing was shown since it was not behind."""
+        return self._level_at == self._visible.offset and not self._finals
 
     def feed_all(self) -> None:
         """Until all that is shown is known, or nothing more can be read. Raises as ``feed``."""
+        if self._is_level:
+            return
         before: tuple[int, ...] = ()
         while self.feed():
             now = (self._half_at, self._mark_at, self._given_up_at, self._noted.offset, len(self._finals),
@@ -257,7 +268,7 @@ class Feed:
         return half if isinstance(half, Half) else None
 
     def _mark(self, record: Record) -> None:
-        why, last = records.reason(decode_properties(record.message.properties)), -1
+        why, last = records.reason(record.message.properties), -1
         for place in records.marked(record.message.body):
             last = max(last, place)
             if why in (records.PUT_BACK, records.GIVEN_UP, records.ENDED_BEFORE):
@@ -282,7 +293,9 @@ class Feed:
 
     def _final(self, found: Outline) -> None:
         """It decides what its prepared offset names. A copy names nothing: 0, where a half of its id may stand that was
-        decided before there was a copy."""
+        decided before there was a copy. Mostly its mark has said so before: then nothing of its id is open."""
+        if not self.halves.is_open(decode_properties(found[7]).get(UNIQ_KEY, "")):
+            return
         record = self._record(found[0], found[1])
         if record is None:
             return
@@ -301,6 +314,7 @@ class Feed:
     # --- the log is cut --------------------------------------------------------------------------------------
 
     def _cut(self, end: int) -> None:
+        self._level_at = -1
         if end <= self._saved.end:
             self._saved = KeptTransactions()
         while self._finals and self._finals[-1][0] >= end:

@@ -19,6 +19,7 @@ from broker.transactions.records import Half
 ENDED_MAX: Final = 100_000
 """Of ended transactions so many are remembered, to tell a decision that comes again from one that contradicts."""
 _SPARE: Final = 1_000
+_NAMESAKES_MAX: Final = 16
 
 
 @attrs.define(eq=False)
@@ -80,6 +81,16 @@ class Halves:
     def of(self, offset: int) -> OpenTransaction | None:
         """The open transaction one of whose halves stands there."""
         return self._open.get(self._by_offset.get(offset, -1))
+
+    def at(self, offset: int) -> Half | None:
+        """The half that stands there, if it is the one that counts of an open transaction."""
+        found = self.of(offset)
+        return found.half if found is not None and found.half.offset == offset else None
+
+    def is_open(self, unique: str) -> bool:
+        """Whether some transaction of that id is, or may be: many of one id are not looked through."""
+        firsts = self._by_unique.get(unique, ())
+        return len(firsts) > _NAMESAKES_MAX or any(first in self._open for first in firsts)
 
     def ended(self, offset: int) -> Ended | None:
         """The ended one, if it is remembered."""

@@ -8,7 +8,7 @@ first half of its transaction. Pure values. Source: ``TransactionalMessageBridge
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import attrs
@@ -16,7 +16,7 @@ import attrs
 from broker.properties import REAL_QID, REAL_TOPIC, TRAN_MSG, UNIQ_KEY, write
 from broker.topics.names import CHECK_MAX_TIME, HALF, OP_HALF
 from remoting.fields import decimal
-from remoting.record import COMMIT, ROLLBACK, Message, Record, decode_properties
+from remoting.record import COMMIT, ROLLBACK, Message, Record, decode_properties, elsewhere, value_behind
 
 GROUP: Final = "PGROUP"
 """The producers that may be asked."""
@@ -53,6 +53,7 @@ GIVEN_UP_TOPIC: Final = CHECK_MAX_TIME.encode()
 QUEUE: Final = 0
 """Of each of them."""
 MARK_TAG: Final = "d"
+_ENDED: Final = f"{ENDED}\x01".encode()
 _QUEUE_ID_MAX: Final = 2**31 - 1
 _LONG_MAX: Final = 2**63 - 1
 _NUMBERS_MAX: Final = 1 << 20
@@ -132,7 +133,7 @@ def final(record: Record, half: Half, store_host: bytes, epoch: int) -> Message:
     for name in (TRAN_MSG, REAL_TOPIC, REAL_QID):
         values.pop(name, None)
     values[EPOCH] = str(epoch)
-    return attrs.evolve(
+    return elsewhere(
         record.message, topic=half.topic.encode(), queue_id=half.queue_id, properties=write(values),
         sys_flag=record.message.sys_flag & ~ROLLBACK | COMMIT, store_host=store_host, prepared_offset=record.offset)
 
@@ -189,7 +190,7 @@ def marked(body: bytes) -> Iterator[int]:
             yield int(text)
 
 
-def reason(values: Mapping[str, str]) -> str:
-    """Why a mark was made."""
-    said = values.get(ENDED, "")
+def reason(properties: bytes) -> str:
+    """Why a mark with these was made."""
+    said = (value_behind(properties, _ENDED) or b"").decode(errors="replace")
     return said if said in REASONS else UNKNOWN

@@ -203,7 +203,7 @@ class Transactions(Judge):
         self._ended(process, begun, "transaction committed")
 
     def _marked(self, process: BrokerProcess, message: Message) -> None:
-        if records.reason(decode_properties(message.properties)) != records.ROLLED_BACK:
+        if records.reason(message.properties) != records.ROLLED_BACK:
             return
         for place in records.marked(message.body):
             begun = self._at.get(place)

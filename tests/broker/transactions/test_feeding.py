@@ -61,3 +61,27 @@ def test_where_the_queue_of_halves_is_shorter_than_the_check_loop_was_marks_are_
     """A put-back half behind the end of the queue may belong to a transaction from before it, and be open."""
     kept = without_a_checkpoint(half=138, mark=137).checkpoint()
     assert (kept.since, kept.log_offset, kept.half_offset, kept.mark_offset) == (13_600, 13_600, 136, 0)
+
+
+def test_only_what_was_shown_since_is_looked_for_and_after_a_cut_all_of_it() -> None:
+    """A log that was cut may have grown to the same end again."""
+    looked: list[bytes] = []
+    log = SimpleNamespace(min_offset=0, max_offset=1_000, run=lambda at, upto, ask: ([], at))
+    journal: Any = SimpleNamespace(
+        log=log, visible=SimpleNamespace(offset=1_000), noted=Moment("Journal.noted"),
+        was_cut=Moment("Journal.was_cut"))
+    messages: Any = SimpleNamespace(queue=lambda topic, number: looked.append(topic), max_offset=lambda *_: 0)
+    feed = Feed(journal, messages, None)
+
+    def looks() -> bool:
+        looked.clear()
+        feed.feed_all()
+        return bool(looked)
+
+    assert looks()
+    assert not looks(), "nothing was shown"
+    journal.visible.offset = 1_100
+    assert looks()
+    journal.was_cut(1_000)
+    assert looks()
+    assert not looks()

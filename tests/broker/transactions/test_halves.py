@@ -188,3 +188,30 @@ def test_the_order_is_kept_in_bounds() -> None:
     assert len(halves._order) < 2_000
     assert len(halves._by_offset) < 20
     assert len(halves._by_unique) < 20
+
+
+def test_it_tells_whether_anything_of_an_id_may_be_open() -> None:
+    table = Halves()
+    assert not table.is_open("u")
+    table.half(half(0, 0))
+    table.half(half(10, 1))
+    assert table.is_open("u") and not table.is_open("v")
+    table.mark(0, COMMITTED, 20)
+    assert table.is_open("u"), "another one of that id is"
+    table.mark(1, COMMITTED, 30)
+    assert not table.is_open("u")
+    for number in range(4, 20):
+        table.half(half(10 * number, number))
+        table.mark(number, COMMITTED, 10 * number + 5)
+    assert table.is_open("u"), "of so many nobody looks"
+
+
+def test_it_has_the_half_that_counts_by_its_place_alone() -> None:
+    table = Halves()
+    table.half(half(0, 0))
+    table.half(half(10, 1, first=0))
+    assert table.at(0) is None, "it was put back"
+    found = table.at(10)
+    assert found is not None and found.first == 0
+    table.mark(1, ROLLED_BACK, 20)
+    assert table.at(10) is None

@@ -68,8 +68,8 @@ def test_any_mark_is_read(body: bytes) -> None:
 def test_javas_marks_are_read() -> None:
     assert list(records.marked(b"12,15,19,")) == [12, 15, 19]
     assert list(records.marked(b",,x,-3,7,\xff," + b"9" * 40)) == [7]
-    assert records.reason({"TAGS": "d"}) == records.UNKNOWN
-    assert records.reason({"__QUORATE_END": "nonsense"}) == records.UNKNOWN
+    assert records.reason(encode_properties({"TAGS": "d"})) == records.UNKNOWN
+    assert records.reason(encode_properties({"__QUORATE_END": "nonsense"})) == records.UNKNOWN
 
 
 def test_a_final_record_is_the_message_with_what_java_leaves_on_it() -> None:
