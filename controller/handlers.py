@@ -133,7 +133,8 @@ class Controller:
         """Answers 1005: who leads this controller group."""
         node = self.node
         header = GetMetadataResponse(
-            node.name, node.leader, self.leader_for(connection), self.active.active, peers_text(node.membership))
+            node.name, node.leader, self.leader_for(connection), self.active.active and node.is_leader,
+            peers_text(node.membership))
         answer = response(request, ResponseCode.SUCCESS, header)
         answer.ext[COMMITTED] = str(node.commit_index)
         answer.ext[READS_FORMAT] = str(self.machine.reads)

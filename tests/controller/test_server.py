@@ -256,6 +256,18 @@ async def test_followers_name_the_leader(autojump_clock: MockClock) -> None:
         assert answer.ext["peers"] == "n0:n0:1;n1:n1:1;n2:n2:1;"
 
 
+async def test_who_has_lost_the_lead_does_not_say_that_it_leads(autojump_clock: MockClock) -> None:
+    """A process that was stopped hears of its successor before the task that makes it no active controller runs."""
+    async with world() as made:
+        active = await made.active()
+        follower = next(name for name in made.names if name != active)
+        made.running[follower].core.active.active = True  # as between the two
+        answer = await made.ask(follower, CODE.CONTROLLER_GET_METADATA_INFO)
+        assert (answer.ext["isLeader"], answer.ext["controllerLeaderId"]) == ("false", active)
+        made.running[follower].core.active.active = False
+        assert (await made.ask(active, CODE.CONTROLLER_GET_METADATA_INFO)).ext["isLeader"] == "true"
+
+
 async def test_brokers_are_told_until_they_answer(autojump_clock: MockClock) -> None:
     async with world() as made:
         first, second, third = await group_of(made, "a", 3)
