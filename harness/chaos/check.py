@@ -17,7 +17,7 @@ import attrs
 import orjson
 
 from harness.chaos.subcommand import CODES, Refused
-from harness.checkers import chosen, linearizability, queues, recovery, verdict
+from harness.checkers import chosen, controllers, linearizability, queues, recovery, verdict
 from harness.checkers.models import UnknownOperation
 from harness.checkers.verdict import Valid, Verdict
 from harness.histories.events import APART, INVOKE, Event, HistoryError
@@ -39,8 +39,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                              "directory")
     parser.add_argument("--format", choices=FORMATS, help="default: as the file looks")
     parser.add_argument("--checker", action="append", metavar="NAME",
-                        help=f"{LINEARIZABLE}, {chosen.QUEUE}, {RECOVERY}, or FILE.py:FUNCTION; may be given again; "
-                             "default: what fits")
+                        help=f"{LINEARIZABLE}, {chosen.QUEUE}, {chosen.CONTROLLERS}, {RECOVERY}, or FILE.py:FUNCTION; "
+                             "may be given again; default: what fits")
     parser.add_argument("--model", metavar="NAME",
                         help="register, set, log, kv, fifo, mutex, or FILE.py:CLASS; default: what fits")
     parser.add_argument("--keyed", action=argparse.BooleanOptionalAction,
@@ -152,11 +152,13 @@ def judged(source: Source, events: Iterator[Event], options: argparse.Namespace)
     held = list(events)
     if not names:
         fits = LINEARIZABLE if options.model else chosen.fitting(chosen.functions(held))
-        names = [fits if fits == chosen.QUEUE else LINEARIZABLE]
+        names = [fits if fits in {chosen.QUEUE, chosen.CONTROLLERS} else LINEARIZABLE]
     made = []
     for name in names:
         if name == chosen.QUEUE:
             made.append(queues.check(held, rules))
+        elif name == chosen.CONTROLLERS:
+            made.append(controllers.check(held))
         elif name == RECOVERY:
             made.append(_recovery(held, _faults(options.history, held), options.accepted_within_ms))
         elif name == LINEARIZABLE:

@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
-from harness.checkers import queues
+from harness.checkers import controllers, queues
 from harness.checkers.models import MODELS, Model
 from harness.checkers.verdict import Verdict
 from harness.histories.events import APART, INVOKE, Event
@@ -22,6 +22,7 @@ from harness.histories.events import APART, INVOKE, Event
 MODEL_GROUP: Final = "quorate.models"
 CHECKER_GROUP: Final = "quorate.checkers"
 QUEUE: Final = "queue"
+CONTROLLERS: Final = "controllers"
 UserChecker = Callable[[list[Event]], Verdict]
 
 
@@ -35,18 +36,21 @@ def functions(events: Iterable[Event]) -> set[str]:
 
 
 def fitting(found: set[str]) -> str:
-    """QUEUE, or the name of the first model that knows all functions. Raises ``NotChosen``."""
+    """QUEUE, CONTROLLERS, or the name of the first model that knows all functions. Raises ``NotChosen``."""
     if not found:
         raise NotChosen("no client began anything in this history: nothing to check")
     if found <= queues.FUNCTIONS:
         return QUEUE
+    if found <= controllers.FUNCTIONS:
+        return CONTROLLERS
     of_store = bool(found & {"get", "put"})  # whose names registers and logs know, too
     for name in sorted(MODELS, key=lambda name: of_store and name != "kv"):
         if found <= MODELS[name].functions.keys():
             return name
     known = "; ".join(f"{name}: {', '.join(model.functions)}" for name, model in MODELS.items())
     raise NotChosen(f"no checker knows all of {', '.join(sorted(found))}. Models know: {known}. Queues: "
-                    f"{', '.join(sorted(queues.FUNCTIONS))}. Name a model of your own with --model FILE.py:CLASS")
+                    f"{', '.join(sorted(queues.FUNCTIONS))}. Controllers: "
+                    f"{', '.join(sorted(controllers.FUNCTIONS))}. Name a model of your own with --model FILE.py:CLASS")
 
 
 def model(name: str) -> Callable[[], Model]:
@@ -66,8 +70,8 @@ def checker(name: str) -> UserChecker:
     """A user's own checker. Raises ``NotChosen``."""
     made = loaded(name, CHECKER_GROUP)
     if made is None:
-        raise NotChosen(f"no checker is called {name}: there are linearizable, {QUEUE}, recovery, and your own as "
-                        "FILE.py:FUNCTION")
+        raise NotChosen(f"no checker is called {name}: there are linearizable, {QUEUE}, {CONTROLLERS}, recovery, and "
+                        "your own as FILE.py:FUNCTION")
     found: UserChecker = made
     return found
 

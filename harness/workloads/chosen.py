@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from harness.checkers.chosen import NotChosen, loaded
 from harness.targets.fields import FormatError, nearest
+from harness.workloads.controllers import ControllerLoad
 from harness.workloads.objects import LockLoad, LogLoad, RegisterLoad, SetLoad, StoreLoad
 from harness.workloads.queues import DelayedLoad, OrderedLoad, PopLoad, QueueLoad, TransactionLoad
 from harness.workloads.workload import GROUP, Recipe, Workload
@@ -14,6 +15,7 @@ from harness.workloads.workload import GROUP, Recipe, Workload
 OURS: Final[dict[str, Callable[[Recipe], Workload]]] = {
     "register": RegisterLoad, "set": SetLoad, "log": LogLoad, "kv": StoreLoad, "mutex": LockLoad, "queue": QueueLoad,
     "ordered-queue": OrderedLoad, "delayed-queue": DelayedLoad, "transactions": TransactionLoad, "pop": PopLoad,
+    "controllers": ControllerLoad,
 }
 
 

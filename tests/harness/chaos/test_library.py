@@ -14,6 +14,8 @@ from harness.chaos.asked import SCENARIOS, TARGETS, RunRequest, TogetherRequest,
 from harness.clients.rocketmq import roles_listed, roles_of
 from mqcluster.looking import ClusterView, GroupView
 from tests.harness.processes.rocketmq import current_release
+from tests.harness.rediscovery import COPIED
+from tests.raft.bugs.run_mutants import copy_tree
 
 ROOT = Path(__file__).parents[3]
 JAVA = "rocketmq-java"
@@ -126,6 +128,32 @@ def test_keys_of_a_raft_group_stay_linearizable(tmp_path: Path, scenario: str) -
     verdicts = json.loads(told.stdout)["checkers"]
     assert verdicts["linearizable kv"]["asked"]["operations"] > 50
     assert verdicts["nodes"]["asked"]["faults"] >= 1
+
+
+@pytest.mark.slow
+def test_groups_keep_their_epochs_when_controllers_are_killed(tmp_path: Path) -> None:
+    told = chaos(tmp_path, "run", "controllers-kill", "--seed", "1", "--seconds", "9", "--json")
+    assert told.returncode == 0, told.stdout + told.stderr
+    verdicts = json.loads(told.stdout)["checkers"]
+    asked_of = verdicts["controllers"]["asked"]
+    assert asked_of["groups"] == 3 and asked_of["ids bound"] >= 15
+    assert asked_of["compared"] > 50 and asked_of["alters acknowledged"] > 3
+    assert verdicts["nodes"]["asked"]["kill"] >= 1
+
+
+@pytest.mark.slow
+def test_controllers_that_take_alters_of_old_epochs_are_found(tmp_path: Path) -> None:
+    """A bug in a copy of the tree: the set that a master knows is not asked for."""
+    tree = tmp_path / "tree"
+    copy_tree(tree, COPIED)
+    file = tree / "controller" / "metadata" / "alter.py"
+    there = "command.sync_state_set_epoch != group.sync_state_set_epoch:"
+    assert there in file.read_text()
+    file.write_text(file.read_text().replace(there, there.replace("!=", ">")))
+    told = chaos(tmp_path, "run", "controllers-kill", "--seed", "1", "--seconds", "6", "--json", PYTHONPATH=str(tree))
+    assert told.returncode == 1, told.stdout + told.stderr
+    broken = {each["promise"] for each in json.loads(told.stdout)["checkers"]["controllers"]["broken"]}
+    assert "fenced" in broken
 
 
 @pytest.mark.slow
