@@ -335,6 +335,11 @@ class Journal:
         self._checkpoint_due_ns = 0  # no message of the log would tell it again
         self._bell.ring()
 
+    @property
+    def queues_flushed(self) -> bool:
+        """Whether all that queues have, such as where they begin, is on disk."""
+        return self._flusher.is_level
+
     def delete_topics(self, topics: Iterable[bytes]) -> int:
         """Destroy their queues; returns how many. Their messages stay in the log until they are old."""
         count = self._store.delete_topics(topics)

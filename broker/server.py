@@ -236,7 +236,7 @@ class Broker:
             ordered=self.topics.table.set_ordered, members=self._counts_members,
             grouped=lambda members: self.roles.members_changed(Members(members)), now_ns=world.now_ns)
         self.topics.table.on_change.join("name servers", self.registration.changed)
-        queue_ends = QueueEndsPart(client, journal)
+        self.queue_ends = queue_ends = QueueEndsPart(client, journal)
         self.copies = TableCopies(client, {table.code: table.copy for table in made.tables()}, made.copies(),
                                   offers=queue_ends.offered)
         journal.on_new_queue.call = self._new_queue
@@ -283,6 +283,7 @@ class Broker:
                 connector=world.connector, learner=config.async_learner,
                 sync_from_last_file=config.sync_from_last_file, least=config.min_in_sync_replicas,
                 mark=ConfirmMark(world.store_files), run_sync=world.run_sync)
+            switch.may_begin = self.queue_ends.may_begin
             role = ControlledRole(
                 self.parts, self.puts, journal, self.standing, self.registration, self.ha_addresses, switch,
                 self.forwarder, forward_ms=config.forward_ms, hand_over_ms=config.hand_over_ms)

@@ -93,6 +93,7 @@ class Copying(ABC, Generic[MessageT]):
         """The address that the core has."""
         self._left = ""
         """Why the core, or the caller, has ended this connection."""
+        self._left_as_usual = False
         self._hearing = False
         self._gathered = list[bytes | memoryview]()
         """Whole records of the frames of one read, which are appended together, at this offset."""
@@ -139,7 +140,7 @@ class Copying(ABC, Generic[MessageT]):
 
     def _connects(self) -> None:
         """A connection to that address begins: no reason to leave it is known."""
-        self._left = ""
+        self._left, self._left_as_usual = "", False
 
     def _opened(self) -> None:
         """It is connected. Raises what is in ``FAULTS``."""
@@ -225,7 +226,8 @@ class Copying(ABC, Generic[MessageT]):
             case Connect(address):
                 self._to_connect = address
                 self._wake()
-            case Disconnect(reason):
+            case Disconnect(reason, is_usual):
+                self._left_as_usual = is_usual
                 self._leave(reason)
 
     def _gather(self, body: bytes | memoryview, offset: int) -> None:

@@ -69,7 +69,8 @@ class Following(Copying[MessageT]):
 
     def _ended(self, address: str, reason: str) -> None:
         """Log why a connection ended; the same reason again and again is worth one line."""
-        level = logging.DEBUG if self._said == (address, reason) else logging.WARNING
+        level = logging.DEBUG if self._said == (address, reason) else (
+            logging.INFO if self._left_as_usual else logging.WARNING)
         self._said = address, reason
         logger.log(level, "connection to the master's HA port at %s ended: %s", address, reason)
 

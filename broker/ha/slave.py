@@ -10,6 +10,7 @@ This module knows frames, epochs and offsets; it owns no log and no socket.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -83,6 +84,8 @@ class LogTrusted:
 @attrs.frozen
 class Disconnect:
     reason: str
+    is_usual: bool = False
+    """It is no trouble, and nobody has to do anything."""
 
 
 Output = Connect | Send | TruncateLog | WriteEpochs | AppendLog | SetConfirm | LogTrusted | Disconnect
@@ -94,10 +97,11 @@ class HaSlave:
     def __init__(
         self, config: HaConfig, broker_id: int, epochs: EpochList, log_end: int, confirm: int, *,
         learner: bool = False, sync_from_last_file: bool = False, no_epochs: NoEpochs = NoEpochs.LOST,
-        in_doubt: bool = False, trusted_end: int | None = None,
+        in_doubt: bool = False, trusted_end: int | None = None, may_begin: Callable[[int], bool] = lambda offset: True,
     ) -> None:
         """``in_doubt``: until the log is level with a master's it may lack what it acknowledged. ``trusted_end``: what
-        is behind is copied anew, as soon as there is a master to copy it from."""
+        is behind is copied anew, as soon as there is a master to copy it from. ``may_begin``: whether the log, while it
+        is empty, may begin at that offset now; asked again until it may."""
         assert trusted_end is None or (in_doubt and trusted_end < log_end), "of a doubtful log, a part"
         self.state = HaState.READY
         self.epochs = epochs.within(log_end)
@@ -132,6 +136,9 @@ class HaSlave:
         """Stored up to here, the log is in doubt no longer: where the master's ended when it was compared with. -1: it
         is not in doubt."""
         self._master_end = 0
+        self._may_begin = may_begin
+        self._to_begin: int | None = None
+        """Where the log waits to begin, meanwhile without a connection: bytes would come that nobody may store."""
 
     @property
     def copies(self) -> bool:
@@ -155,7 +162,7 @@ class HaSlave:
         if self.state is not HaState.READY:
             outputs += self._leave("the master's HA address changed", now_ns, 0)
         self._away_ns = None if address is None else now_ns
-        self._connect_ns = NEVER if address is None else now_ns
+        self._connect_ns, self._to_begin = NEVER if address is None else now_ns, None
         return outputs + self.tick(now_ns)
 
     def connected(self, now_ns: int) -> list[Output]:
@@ -174,6 +181,9 @@ class HaSlave:
         self._attention.look(now_ns)
         self._ear.look(now_ns)
         if self.state is HaState.READY:
+            if self._to_begin is not None and self._may_begin(self._to_begin):
+                self._away_ns = self._connect_ns = now_ns
+                self._to_begin = None
             if self._address is None or now_ns < self._connect_ns:
                 return []
             self._connect_ns = NEVER  # until ``connected`` or ``closed``
@@ -190,7 +200,7 @@ class HaSlave:
     def deadline_ns(self) -> int:
         """When ``tick`` is next due; ``NEVER`` while only an event can change anything."""
         if self.state is HaState.READY:
-            return self._connect_ns
+            return self._connect_ns if self._to_begin is None else 0
         silent = self._ear.heard_ns + self._config.housekeeping_interval_ms * NS_PER_MS
         return silent if self._reported < 0 else min(silent, self._repeat_ns)
 
@@ -293,6 +303,8 @@ class HaSlave:
     def _transfer(self, message: Transfer, now_ns: int) -> list[Output]:
         size = len(message.body)
         if self._empty:
+            if size and not self._may_begin(message.offset):
+                return self._wait_to_begin(message.offset, now_ns)
             if size:
                 self._received_end, self._empty = message.offset, False
         elif message.offset != self._received_end:
@@ -321,6 +333,13 @@ class HaSlave:
             outputs.append(AppendLog(message.offset, message.body))
         self._confirm_of_master = message.confirm
         return outputs + self._take_confirm()
+
+    def _wait_to_begin(self, offset: int, now_ns: int) -> list[Output]:
+        self._leave("", now_ns, 0)
+        self._to_begin, self._connect_ns = offset, NEVER
+        self._away_ns = None  # it left its master, which is not silent
+        return [Disconnect(f"this log is empty, and would begin at {offset}: where queues end that have no message "
+                           "from there on is to be known first", is_usual=True)]
 
     def _with_epochs(self, offset: int, end: int, tag: Epoch) -> EpochList:
         """The list with every epoch of the master's that has begun by ``end``. A Java master tags the last bytes of an

@@ -131,6 +131,8 @@ class Switching(ABC):
         self.changed: Callable[[], None] = lambda: None
         """Called when the SyncStateSet may have to be changed, when a slave's log is in doubt no longer, and at each
         end and beginning of a role."""
+        self.may_begin: Callable[[int], bool] = lambda offset: True
+        """Whether an empty log may begin at that offset now."""
         self._journal, self._veil, self._trust = journal, journal.veil, journal.trust
         self._epoch_file, self._config = epoch_file, config
         self._learner, self._from_last_file = learner, sync_from_last_file
@@ -340,7 +342,7 @@ class Switching(ABC):
             self._slave = HaSlave(
                 self._config, self.broker_id, self._epochs, journal.end, journal.confirm_offset,
                 learner=self._learner, sync_from_last_file=self._from_last_file, no_epochs=self._no_epochs,
-                in_doubt=self._trust.in_doubt, trusted_end=self._trust.trusted_end)
+                in_doubt=self._trust.in_doubt, trusted_end=self._trust.trusted_end, may_begin=self.may_begin)
             self._copying = self._begin_to_copy(self._slave)
         elif ha_address is None and isinstance(self.role, BecomeSlave) and (
                 (self.role.master_id, self.role.master_address) == (role.master_id, role.master_address)):

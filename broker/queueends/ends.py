@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import attrs
 
+from broker.store.dispatch import in_queue
 from broker.store.messages import StoredMessages
 from broker.store.queues import Queue
 from remoting.body import Body, body
 from remoting.fields import Int32, Int64
 from remoting.header import Header, header
+from remoting.record import Outline
 
 GET_QUEUE_ENDS: Final = 61_051
 """Ours: Java's servers answer 3."""
@@ -34,14 +37,26 @@ class QueueEnds(Body):
                 for topic, ends in self.end_table.items() for queue_id, end in ends.items()}
 
 
-def ends_before(messages: StoredMessages, log_offset: int) -> QueueEnds:
-    """Of the queues that ever had a message, and none that stands at ``log_offset`` of the log, or behind."""
+def ends_after(outlines: Iterable[Outline]) -> Iterator[tuple[Queue, int]]:
+    """Where the queue of each of these messages ends behind it."""
+    for _, _, queue_id, queue_offset, sys_flag, _, topic, _ in outlines:
+        if in_queue(sys_flag):
+            yield (topic, queue_id), queue_offset + 1
+
+
+def ends_before(messages: StoredMessages, log_offset: int, unseen: Mapping[Queue, int] = {}) -> QueueEnds:
+    """Of the queues that ever had a message, and none that stands at ``log_offset`` of the log, or behind. ``unseen``:
+    where those end that have messages in front of it which are in no queue yet."""
     found: dict[str, dict[int, int]] = {}
+    for (topic, queue_id), end in unseen.items():
+        found.setdefault(topic.decode(), {})[queue_id] = end
     for topic, queue_id in messages.queues():
         queue = messages.queue(topic, queue_id)
         if queue is None or not queue.max_offset:
             continue
+        ends = found.setdefault(topic.decode(), {})
         if queue.min_offset < queue.max_offset and queue.entry(queue.max_offset - 1)[0] >= log_offset:
-            continue
-        found.setdefault(topic.decode(), {})[queue_id] = queue.max_offset
-    return QueueEnds(found)
+            ends.pop(queue_id, None)
+        else:
+            ends[queue_id] = max(queue.max_offset, ends.get(queue_id, 0))
+    return QueueEnds({topic: ends for topic, ends in found.items() if ends})

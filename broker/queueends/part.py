@@ -2,8 +2,9 @@
 
 A slave whose store was empty begins at its master's oldest file, or with ``syncFromLastFile`` at the newest. What its
 queues lack in front of that is gone, but for the number of the next message: without it, this broker as master would
-begin such a queue at 0 again, and a group that is further on would pass over what comes. So it asks once in its life a
-master that offers this, and again if its log was emptied. Java's masters do not offer it, nor do its slaves ask.
+begin such a queue at 0 again, and a group that is further on would pass over what comes. So it asks before its log has
+a byte, where controllers rule, and once more in each life a log that begins above 0. Java's masters do not offer it,
+nor do its slaves ask.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import trio
 
 from broker.journal import NEVER
 from broker.part import Part
-from broker.queueends.ends import GET_QUEUE_ENDS, QueueEnds, QueueEndsRequest, ends_before
+from broker.queueends.beginning import Beginning
+from broker.queueends.ends import GET_QUEUE_ENDS, QueueEnds, QueueEndsRequest, ends_after, ends_before
+from broker.store.queues import Queue
 from remoting.client import Client, checked
 from remoting.command import Command, request, response
 from remoting.errors import BodyError, RemotingError
@@ -35,6 +38,8 @@ LOOK_NS: Final = 1_000_000_000
 """Between two looks whether there is something to ask, and between two questions that got no answer."""
 SLICE: Final = 50
 """Queues that are begun before others get their turn: each may write a file of some megabytes."""
+LOOKED_AT: Final = 1_000
+"""Messages of the log that are looked at before others get their turn."""
 
 
 class QueueEndsPart(Part):
@@ -43,69 +48,130 @@ class QueueEndsPart(Part):
     def __init__(self, client: Client, journal: Journal) -> None:
         self._client, self._journal = client, journal
         self._master = ""
+        self._beginning = Beginning()
         self._told = False
         """A master has said it of the log that is here."""
         self._is_offered = False
         """By the master that it has now."""
         self._due_ns = 0
         self._bell = Bell()
+        self._asking = trio.CancelScope()
+        self._problem = ""
         journal.was_cut.join("parts", self._was_cut)
 
     def handlers(self) -> Mapping[int, Handler]:
         return {GET_QUEUE_ENDS: self._answer}
 
-    def _answer(self, _: Connection, command: Command) -> Command:
+    async def _answer(self, _: Connection, command: Command) -> Command:
         """Answer 61051. Raises ``HeaderError`` for bad fields."""
         asked = QueueEndsRequest.from_ext(command.ext)
-        return response(command, body=ends_before(self._journal.messages, asked.log_offset).to_json())
+        journal = self._journal
+        unseen: dict[Queue, int] = {}
+        if journal.visible.offset < asked.log_offset:
+            found = journal.log.scan(journal.visible.offset, asked.log_offset, check_crc=False)
+            for number, (queue, end) in enumerate(ends_after(found)):
+                unseen[queue] = end
+                if number % LOOKED_AT == 0:
+                    await trio.lowlevel.checkpoint()
+        return response(command, body=ends_before(journal.messages, asked.log_offset, unseen).to_json())
 
     def _was_cut(self, end: int) -> None:
         if not end:
             self._told = False
+            self._beginning.forget()
             self._journal.stir()
 
     def role_changed(self, role: Role) -> None:
         if role.master_address != self._master:
             self._master, self._is_offered, self._due_ns = role.master_address, False, 0
+            self._beginning.follow(self._master)
+            self._asking.cancel()
 
     def offered(self, codes: Collection[int]) -> None:
         """The master says which codes of our own it may be asked."""
-        if self._is_offered != (GET_QUEUE_ENDS in codes):
-            self._is_offered = not self._is_offered
-            self._journal.stir()
+        self._is_offered = GET_QUEUE_ENDS in codes
+        if self._beginning.offered(self._is_offered):
+            self._look()
+
+    def _look(self) -> None:
+        self._due_ns = 0
+        self._journal.stir()
+
+    def may_begin(self, offset: int) -> bool:
+        """Whether the log, which is empty, may begin there now. If not, ask again soon."""
+        journal = self._journal
+        if not offset and journal.messages.queues():
+            journal.truncate(0, everything=True)  # they were begun for a log that never came
+        before = self._beginning.to_ask
+        may = self._beginning.may(offset)
+        if self._beginning.to_ask != before:
+            self._look()
+        return may
 
     # --- asking ----------------------------------------------------------------------------------------------
 
     def due_ns(self) -> int:
+        if self._beginning.waits_for_disk:
+            return 0
         return self._due_ns if self._is_offered and not self._told else NEVER
 
     def tick(self, now_ns: int) -> None:
+        if self._beginning.waits_for_disk and self._journal.queues_flushed:
+            self._beginning.on_disk()
+        if now_ns < self._due_ns or not self._is_offered:
+            return
         self._due_ns = now_ns + LOOK_NS
         if self._journal.end:  # else nobody can say yet where it begins
-            self._told = not self._journal.begin
-            if not self._told:
-                self._bell.ring()
+            self._told = self._beginning.is_known(self._journal.begin)
+        if self._to_ask() is not None:
+            self._bell.ring()
+
+    def _to_ask(self) -> int | None:
+        """Where the log begins of which the master is to be asked."""
+        if not self._journal.end:
+            return self._beginning.to_ask
+        return None if self._told else self._journal.begin
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Ask, when there is something to ask."""
         task_status.started()
         while True:
             await self._bell.wait()
-            master, begin = self._master, self._journal.begin
-            if not master or self._told:
+            begin = self._to_ask()
+            if not self._master or begin is None:
                 continue
+            problem = ""
             try:
-                await self._learn(master, begin)
+                with trio.CancelScope() as self._asking:
+                    await self._learn(self._master, begin)
             except (RemotingError, BodyError, OSError) as error:
-                logger.warning("where queues end is not known", extra={"master": master, "why": str(error)})
+                problem = str(error)
+            if problem and problem != self._problem:
+                logger.warning("where queues end is not known", extra={"master": self._master, "why": problem})
+            self._problem = problem
 
     async def _learn(self, master: str, begin: int) -> None:
         """Raises ``RemotingError``, ``BodyError``; ``OSError`` where the disk takes no queue."""
+        journal = self._journal
         answer = await self._client.call(master, request(GET_QUEUE_ENDS, QueueEndsRequest(begin)), TIMEOUT_MS)
         ends = [*QueueEnds.from_json(checked(answer, master).body).by_queue().items()]
+        was_empty = not journal.end
+        if was_empty and self._to_ask() == begin and journal.messages.queues():
+            journal.truncate(0, everything=True)  # they were begun for another beginning, and may have to go further
         for at in range(0, len(ends), SLICE):
             await trio.lowlevel.checkpoint()
-            if self._master != master or self._journal.begin < begin:
+            if self._is_other(begin, was_empty=was_empty):
                 return  # it may put messages by itself by now, or its log was emptied
-            self._journal.begin_queues(dict(ends[at : at + SLICE]))
-        self._told = True
+            journal.begin_queues(dict(ends[at : at + SLICE]))
+        if was_empty:
+            if not self._is_other(begin, was_empty=True):
+                self._beginning.told(begin)
+                journal.stir()
+        else:
+            self._told = True
+
+    def _is_other(self, begin: int, *, was_empty: bool) -> bool:
+        """The log is not the one any more of which the master was asked."""
+        if was_empty:
+            return bool(self._journal.end) or self._to_ask() != begin
+        return self._journal.begin < begin

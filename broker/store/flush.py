@@ -93,6 +93,11 @@ class Flusher:
         """The index holds much in memory."""
         return self._index is not None and self._index.unflushed_bytes >= INDEX_UNFLUSHED_BYTES_MAX
 
+    @property
+    def is_level(self) -> bool:
+        """Nothing of the queues waits for a flush, or for the end of one."""
+        return self._flush is None and not self._queues.is_unsynced
+
     def begin(self) -> Flush:
         """Of queues, index and checkpoint as they are now: run its ``steps``, then ``end`` it, before the next. Raises
         ``OSError`` when the disk is full."""

@@ -172,6 +172,11 @@ class Queues:
                 self._changed[queue] = None
                 queue.begin_at(end)
 
+    @property
+    def is_unsynced(self) -> bool:
+        """Something is to be synced."""
+        return bool(self._changed or self._unsynced or self._new_folders)
+
     def to_sync(self) -> tuple[list[File], list[str]]:
         """Files and folders to sync for what was told to be durable. Raises ``OSError`` when it cannot be written."""
         folders: list[str] = []

@@ -35,9 +35,8 @@ KNOWN = frozenset({
 class Producer:
     """Writes to one queue, in order."""
 
-    def __init__(self, scene: Group, number: int) -> None:
-        self.scene, self.number = scene, number
-        self.queue = number % scene.plan.queues
+    def __init__(self, scene: Group, number: int, queue: int) -> None:
+        self.scene, self.number, self.queue = scene, number, queue
         self.sequence = 0
         self._target = 0
         self._attempt = 0
@@ -92,7 +91,7 @@ class Consumer:
 
     def __init__(self, scene: Group) -> None:
         self.scene = scene
-        self.offsets = dict.fromkeys(range(scene.plan.queues), 0)
+        self.offsets = dict.fromkeys(range(scene.plan.queues_read), 0)
 
     def act(self, host: Host, queue: int) -> None:
         process = host.process

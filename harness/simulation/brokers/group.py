@@ -35,6 +35,7 @@ logging.getLogger("broker").addHandler(logging.NullHandler())  # its warnings ab
 
 
 E_PROBE: Final = 28
+SELDOM_FIRST_NS: Final = 300 * MS
 WALL_MS: Final = 1_700_000_000_000
 """The wall clock when a seed begins."""
 
@@ -64,7 +65,8 @@ class Group(ABC):
         """Machines that run with a copy of another machine's disk."""
         self.lost: set[int] = set()
         """Ids whose data may be lost: their disk is gone, or they were cleaned away."""
-        self.producers = [Producer(self, number) for number in range(plan.producers)]
+        self.producers = [Producer(self, number, number % plan.queues) for number in range(plan.producers)]
+        self._seldom = Producer(self, plan.producers, plan.queues)
         self.consumer = Consumer(self)
         if "delays" in plan.features:
             DelayClient(self, tape.stream(name + "delays"))
@@ -76,6 +78,8 @@ class Group(ABC):
             PopClient(self, tape.stream(name + "pops"))
         self._traits()
         self.after(plan.op_ns, self._client)
+        if plan.seldom_ms:
+            self.after(SELDOM_FIRST_NS, self._write_seldom)
         if plan.demand_chance:
             self.after(plan.demand_ns, self._operator)
 
@@ -270,7 +274,12 @@ class Group(ABC):
             if what == "put":
                 self.producers[number % len(self.producers)].act()
             else:
-                self.consumer.act(self.hosts[number % len(self.hosts)], queue % self.plan.queues)
+                self.consumer.act(self.hosts[number % len(self.hosts)], queue % self.plan.queues_read)
+
+    def _write_seldom(self) -> None:
+        if self.world.now < self._ends:
+            self.after(self.plan.seldom_ms * MS, self._write_seldom)
+            self._seldom.act()
 
     def _an_act(self, chance: Chance) -> list[Value] | None:
         luck = chance()

@@ -51,8 +51,6 @@ class Host:
         """How often this machine was started."""
         self.unsafe = False
         """Whether a power cut took part of its log and it has not caught up since."""
-        self.ends_told = False
-        """Whether a master told this log the ends of its empty queues, and no power cut came since."""
         self._running = False
 
     @property
@@ -142,7 +140,6 @@ class Host:
         if power:
             self.scene.counts["power cut"] += 1
             self.boots += 1
-            self.ends_told = False
             if process.journal.log.flushed_offset < process.journal.log.written_offset:
                 watch.runs.lost_by_power(self)
             if not self.scene.plan.sync_flush:

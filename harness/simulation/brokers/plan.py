@@ -36,9 +36,10 @@ YIELD_WAIT_MS: Final = 250
 FEATURES: Final = ("delays", "timers", "transactions", "pops")
 """Features of brokers that a seed may have; each is also a profile that always has it."""
 PROFILES: Final = (
-    "swarm", "calm", "kills", "power", "network", "roles", "weak", "demands", "silence", "disks", *FEATURES)
+    "swarm", "calm", "kills", "power", "network", "roles", "weak", "demands", "silence", "disks", "late", *FEATURES)
 """``demands``: an operator often changes ``minInSyncReplicas`` of running brokers. ``silence``: no process dies, but
-processes pause or are cut off. ``disks``: disks are slow, stall, hang or are full."""
+processes pause or are cut off. ``disks``: disks are slow, stall, hang or are full. ``late``: a replica begins its copy
+behind the first messages."""
 DELAYS_MS: Final = (1_000, 2_000, 3_000)
 """Delays of the levels, from the first."""
 TIMER_MS: Final = 100
@@ -51,6 +52,7 @@ _OF: Final = {
     "demands": ("kill", "cut", "one way", "severed", "failover", "designate"),
     "silence": ("pause", "cut", "one way", "severed", "lonely", "lonely", "deaf", "mute", "controller pause"),
     "disks": ("slow disk", "stalled disk", "hanging disk", "full disk", "full disk"),
+    "late": ("kill", "kill", "power cut", "blink", "designate", "cut"),
     "roles": ("failover", "designate", "pause", "notify late", "severed", "forged"),
 }
 
@@ -81,6 +83,10 @@ class BrokerPlan:
     """Streams arrive in pieces."""
     index: bool = False
     from_last_file: bool = False
+    late_ms: int = 0
+    """When the last machine is started for the first time."""
+    seldom_ms: int = 0
+    """Between two messages to one more queue, the first of which comes at once; 0: there is no such queue."""
     producers: int = 2
     queues: int = 2
     op_ns: int = 15 * MS
@@ -137,6 +143,10 @@ class BrokerPlan:
             reconnect_wait_ms=80, connect_timeout_ms=300, truncate_retry_ms=150, dispatch_wait_ms=2_000,
             flow_control_bytes_per_second=self.flow_bytes, young_master_shows_all=self.shows_all)
 
+    @property
+    def queues_read(self) -> int:
+        return self.queues + (self.seldom_ms > 0)
+
     def learns(self, number: int) -> bool:
         return number >= self.brokers - self.learners
 
@@ -165,7 +175,7 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
     plan.flow_bytes = stream.pick((0, 0, 0, 20_000), 0)
     plan.pieces = stream.chance(0.3)
     plan.index = stream.chance(0.2)
-    plan.from_last_file = stream.chance(0.15)
+    plan.from_last_file = stream.chance(0.15) or profile == "late"
     plan.producers = stream.between(1, 3, 2)
     plan.op_ns = MS * stream.pick((5, 15, 40), 15)
     plan.put_chance = stream.between(1, 10, 7) / 10
@@ -195,7 +205,16 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
     draw_features(plan, tape.stream("features"), profile)
     if profile not in ("calm", *FEATURES):
         draw_clocks(plan, tape.stream("clocks"), APART_PPM)
+    if plan.from_last_file:
+        draw_late(plan, tape.stream("late"))
     return plan
+
+
+def draw_late(plan: BrokerPlan, stream: Stream) -> None:
+    """Draw a machine that starts late, and a queue that is mostly idle."""
+    plan.seldom_ms = stream.pick((3_000, 6_000, 12_000), 6_000)
+    if plan.brokers > 1 and stream.chance(0.8):
+        plan.late_ms = 1_000 * stream.between(1, 6, 3)
 
 
 def draw_clocks(plan: BrokerPlan, stream: Stream, apart_ppm: tuple[int, int]) -> None:

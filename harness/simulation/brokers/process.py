@@ -157,6 +157,7 @@ class BrokerProcess:
         self.puts.process = self
         self.features = Features(self) if self.scene.plan.features else None
         self.ends = QueueEndsAsked(self)
+        self.switch.may_begin = self.ends.may_begin
         self.switch.advanced = self.puts.advanced
         self.member = Member(self)
         self.demand = Demand(lambda: self.member.manager.gate, self._demands)

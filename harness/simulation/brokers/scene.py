@@ -34,6 +34,7 @@ from raft.sim.tape import Tape
 from raft.sim.world import World
 from remoting.command import Command
 
+BEHIND: Final = ("log that began behind messages", "master whose log begins behind messages")
 FAULTS: Final = (
     "kill", "power cut", "crash at a file operation", "pause", "cut", "one way", "severed", "failover", "reset",
     "designate", "both", "blink", "forged", "stream broken", "loss", "delay", "close unseen", "late close",
@@ -45,7 +46,7 @@ FAULTS: Final = (
     "lonely", "deaf", "mute",
     "controller pause", "slow disk", "stalled disk", "hanging disk", "full disk", "shared disk",
     "java controllers", "resigned", "led by who lost something", "log in doubt no longer", "alone",
-    "acknowledged, and more had been demanded", *DEMANDED, *HINDERED, *DELAYED, *TIMED, *DECIDED, *POPPED,
+    "acknowledged, and more had been demanded", *BEHIND, *DEMANDED, *HINDERED, *DELAYED, *TIMED, *DECIDED, *POPPED,
 )
 """Faults and events that must have happened at least once in a campaign."""
 SETTLE_MS: Final = 20_000
@@ -75,7 +76,8 @@ class BrokerScene(Group):
         self.controllers = [Controller(self, number) for number in range(len(NAMES))]
         self._lead(0)
         for number, host in enumerate(self.hosts):
-            self.after(number * 7 * MS, host.start)
+            late_ms = plan.late_ms if number == plan.brokers - 1 else 0
+            self.after((number * 7 + late_ms) * MS, host.start)
         Nemesis(self, tape.stream("nemesis"), self._ends)
 
     # --- what a campaign asks --------------------------------------------------------------------------------
@@ -219,4 +221,5 @@ def make(tape: Tape, profile: str) -> BrokerScene:
 
 
 BROKERS: Final = Program(
-    "python -m harness.simulation.brokers", make, PROFILES, PREDICATES, FAULTS, frozenset({"INV_B22", "INV_C17"}))
+    "python -m harness.simulation.brokers", make, PROFILES, PREDICATES, FAULTS, frozenset({"INV_B22", "INV_C17"}),
+    frozenset(BEHIND))

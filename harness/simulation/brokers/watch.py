@@ -270,9 +270,7 @@ class BrokerWatch:
             self._holds_all(process)
         if self.lossless and newest:
             self._shows_again(process)
-        if process.ends.unknown:
-            self.scene.counts["master that was not told where queues end"] += 1
-            self.history.void = True
+        self.scene.counts["master whose log begins behind messages"] += process.journal.begin > 0
         if newest:
             host.unsafe = False  # bytes that it lacks are lost: its log is now the standard
         self.demands.stands(process)

@@ -584,6 +584,33 @@ def test_h8_a_log_without_epochs_is_copied_anew() -> None:
         WriteEpochs(EpochList([(1, 0)])), AppendLog(20, b"abc")]
 
 
+def test_an_empty_log_waits_without_a_connection_until_it_may_begin() -> None:
+    allowed: set[int] = {0}
+    slave = HaSlave(CONFIG, 2, EpochList(), 0, 0, may_begin=allowed.__contains__)
+    greeted(slave, 90, [(1, 0)])
+    (leave,) = slave.received(Transfer(20, Epoch(1, 0), 5, b"abc"), 1)
+    assert isinstance(leave, Disconnect) and "would begin at 20" in leave.reason and leave.is_usual
+    assert slave.log_end == 0 and slave.epochs == EpochList(), "nothing of it was taken"
+    hour = 3_600_000 * MS
+    assert slave.tick(hour) == [] and slave.deadline_ns <= hour
+    assert not slave.master_silent(hour), "it left by itself"
+    allowed.add(20)
+    assert slave.tick(hour + 1) == [Connect("m:1")] and slave.tick(hour + 2) == []
+    assert slave.connected(hour + 3) == [Send(SlaveHandshake(2).to_bytes())]
+    slave.received(MasterHandshake(90, EpochList([(1, 0)])), hour + 4)
+    assert slave.received(Transfer(20, Epoch(1, 0), 5, b"abc"), hour + 5) == [
+        WriteEpochs(EpochList([(1, 0)])), AppendLog(20, b"abc")]
+    assert slave.received(Transfer(23, Epoch(1, 0), 5, b"d"), hour + 6) == [AppendLog(23, b"d")], "it has begun"
+
+
+def test_another_master_is_connected_to_though_the_log_may_not_begin_yet() -> None:
+    slave = HaSlave(CONFIG, 2, EpochList(), 0, 0, may_begin=lambda offset: not offset)
+    greeted(slave, 90, [(1, 0)])
+    slave.received(Transfer(20, Epoch(1, 0), 5, b"abc"), 1)
+    assert slave.tick(2) == []
+    assert slave.follow("n:1", 3) == [Connect("n:1")]
+
+
 def test_a_plain_groups_log_moves_in_place() -> None:
     slave = HaSlave(CONFIG, 2, EpochList(), 80, 0, no_epochs=NoEpochs.PLAIN)
     assert greeted(slave, 90, [(1, 70)]) == [TruncateLog(70)]

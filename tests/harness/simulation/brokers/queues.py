@@ -13,6 +13,10 @@ WHATEVER: Final = TESTS + "test_whatever_happens_meanwhile_the_queue_says_what_t
 ANEW: Final = TESTS + "test_readers_see_the_old_entry_or_the_right_one"
 FRONT: Final = TESTS + "test_an_entry_that_is_gone_does_not_take_those_in_front_of_it_along"
 
+BEGINNING: Final = "broker/queueends/beginning.py"
+ASKING_PART: Final = "broker/queueends/part.py"
+ASKING: Final = "tests/broker/queueends/test_part.py::"
+
 PLANTED: Final = (
     Planted("zeros in a queue are passed over", "broker/pulling/reading.py",
             "        elif size < RECORD_BYTES_MIN or where < 0:\n", "        elif where < 0:\n",
@@ -36,6 +40,28 @@ PLANTED: Final = (
     Planted("a queue that the slave copies is told, too", "broker/queueends/ends.py",
             "[0] >= log_offset", "[0] > log_offset",
             ("tests/broker/queueends/test_ends.py::test_queues_without_a_message_from_there_on_are_told",)),
+    Planted("an empty log begins before it is known where queues end", BEGINNING,
+            "        self._wanted = offset\n        return False\n", "        return True\n", ("INV_B20",), "late"),
+    Planted("a log begins before a power cut keeps where queues end", BEGINNING,
+            "        self._told = offset\n", "        self._known = offset\n",
+            (ASKING + "test_an_empty_log_begins_when_it_is_on_disk_where_queues_end",)),
+    Planted("what was told of an earlier beginning counts", BEGINNING,
+            "        return not offset or offset == self._known\n",
+            "        return not offset or self._known is not None\n",
+            (ASKING + "test_an_empty_log_begins_when_it_is_on_disk_where_queues_end",)),
+    Planted("what another master told counts", BEGINNING,
+            "self._wanted = master, None, None\n            self.forget()\n", "self._wanted = master, None, None\n",
+            ("tests/broker/queueends/test_beginning.py::"
+             "test_what_was_told_is_void_with_another_master_and_without_its_queues",)),
+    Planted("a master tells of queues as consumers see them", ASKING_PART, "                unseen[queue] = end\n",
+            "                del queue, end\n", (ASKING + "test_a_master_tells_of_messages_that_are_in_no_queue_yet",)),
+    Planted("queues of an earlier beginning stay", ASKING_PART,
+            "        if was_empty and self._to_ask() == begin and journal.messages.queues():\n", "        if False:\n",
+            (ASKING + "test_queues_of_an_earlier_beginning_go_further",)),
+    Planted("a slave that waits to begin says that its master is silent", "broker/ha/slave.py",
+            "        self._away_ns = None  # it left its master, which is not silent\n", "",
+            ("tests/broker/ha/test_replication.py::"
+             "test_an_empty_log_waits_without_a_connection_until_it_may_begin",)),
     Planted("an older message of that place replaces the entry", MENDING,
             "        return (found.message.topic, found.message.queue_id, found.queue_offset, found.size) == (\n"
             "            *self._key, place, size)\n", "        return False\n", (ANEW,)),

@@ -1,0 +1,70 @@
+"""Whether an empty log may begin where its master's does.
+
+Not before it is on disk where those queues end that have no message from there on. So whoever has a log was told, and
+nobody enters a SyncStateSet without one. A master that does not offer the answer, as a Java one, is not asked. Pure: it
+knows one master and offsets, and sends nothing.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.define
+class Beginning:
+    """What one process knows of where its log may begin, while that is empty."""
+
+    _master: str = attrs.field(default="", init=False)
+    _offers: bool | None = attrs.field(default=None, init=False)
+    """Whether the master may be asked; None: it has not said so yet."""
+    _wanted: int | None = attrs.field(default=None, init=False)
+    """Where the log is to begin, and may not yet."""
+    _told: int | None = attrs.field(default=None, init=False)
+    """It may begin there when what was told is on disk."""
+    _known: int | None = attrs.field(default=None, init=False)
+    """It may begin there."""
+
+    def follow(self, master: str) -> None:
+        """The words of another master count no more."""
+        if master != self._master:
+            self._master, self._offers, self._wanted = master, None, None
+            self.forget()
+
+    def offered(self, offers: bool) -> bool:
+        """Whether the master may be asked. Returns whether that is news."""
+        before, self._offers = self._offers, offers
+        return before is not offers
+
+    def is_known(self, offset: int) -> bool:
+        """Whether it is on disk where queues end that have no message in a log from there on."""
+        return not offset or offset == self._known
+
+    def may(self, offset: int) -> bool:
+        """Whether the log may begin there, now. If not, ask again soon: until then its master is asked."""
+        if self._offers is False or self.is_known(offset):
+            return True
+        self._wanted = offset
+        return False
+
+    @property
+    def to_ask(self) -> int | None:
+        """Of which offset the master is to be asked now."""
+        return self._wanted if self._offers and self._told is None else None
+
+    def told(self, offset: int) -> None:
+        """The queues go on where the master says, of a log from there on; they are not on disk yet."""
+        assert offset, "a log from 0 on lacks nothing"
+        self._told = offset
+
+    @property
+    def waits_for_disk(self) -> bool:
+        return self._told is not None
+
+    def on_disk(self) -> None:
+        """What was told is on disk."""
+        assert self._told is not None, "something was told"
+        self._known, self._told, self._wanted = self._told, None, None
+
+    def forget(self) -> None:
+        """The queues are gone, or may have to be others."""
+        self._told = self._known = None
