@@ -1,1 +1,1 @@
-"""POP: messages are given for a time, acknowledged one by one, and come back if they are not. The log has its state."""
+"""POP: the broker gives messages for a time; those that are not acknowledged come back. All state is in the log."""

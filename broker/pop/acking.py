@@ -1,7 +1,8 @@
-"""Codes 200051, 200151 and 200053: a message is done with, or its time is another one.
+"""Requests 200051, 200151 and 200053: acknowledge popped messages, or change their invisible time.
 
-An acknowledgement is a record; the answer is 0 when it is stored as the group's mode demands, and not before. Another
-time is a checkpoint of its own for the one message and an acknowledgement of the old one, both or none.
+An acknowledgement is a record in the revive topic. The client hears of success only when the record is stored as the
+group's mode demands. A changed time is a new checkpoint for that message and an acknowledgement of its old checkpoint;
+one put stores both or none.
 Source: ``AckMessageProcessor`` and ``ChangeInvisibleTimeProcessor`` of RocketMQ 5.5.0.
 """
 
@@ -37,7 +38,7 @@ from remoting.receipts import NORMAL, ORDERED, RETRY_V2, Receipt
 from remoting.record import Message
 
 TOGETHER_MAX: Final = 1_024
-"""Ours: checkpoints of one 200151."""
+"""Checkpoints that one 200151 may acknowledge (a limit of ours)."""
 
 
 @attrs.define
@@ -45,16 +46,16 @@ class AckCounters:
     """Sums since this process began; they only ever rise."""
 
     acked: int = 0
-    """Messages."""
+    """Messages whose acknowledgement was stored."""
     changed: int = 0
-    """Whose time was changed."""
+    """Messages whose invisible time was changed."""
     failed: int = 0
     """Requests whose records were not stored, or not in time."""
     out: Inflight = attrs.field(factory=Inflight)
 
 
 class Acking:
-    """``checks`` may be replaced at any time."""
+    """Handles acknowledgements and changes of the invisible time. ``checks`` may be replaced at any time."""
 
     def __init__(self, checks: Checks, records: Records, in_order: InOrder, lending: Lending, puts: Puts,
                  messages: StoredMessages, standing: Standing) -> None:
@@ -63,13 +64,13 @@ class Acking:
         self._records, self._puts, self._messages, self._standing = records, puts, messages, standing
 
     def handlers(self, veil: Veil) -> dict[int, Handler]:
-        """A young master, whose queues look shorter than they are, answers when its veil is lifted."""
+        """Handlers by code. A young master answers once its veil is lifted: its queues look too short before."""
         return {RequestCode.ACK_MESSAGE: veil.behind(self.ack),
                 RequestCode.BATCH_ACK_MESSAGE: veil.behind(self.ack_many),
                 RequestCode.CHANGE_MESSAGE_INVISIBLETIME: veil.behind(self.change)}
 
     def ack(self, connection: Connection, request: Command) -> Command | None:
-        """One message. None: it is under way."""
+        """Acknowledge one message (200051). None: the answer follows when it is stored."""
         if not self._standing.role.takes_puts and not self._lending.is_open:
             return response(request, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
         asked = AckMessageRequest.from_ext(request.ext)
@@ -92,15 +93,15 @@ class Acking:
         message = self._records.ack(_ack(asked, receipt), receipt.revive_qid, receipt.invisible_ms)
         return self._put(request, [message], partial(self._done, [(asked.consumer_group, asked.topic, 1)], answer))
 
-    def _done(self, those: Sequence[tuple[str, str, int]], answer: Answer, why_not: str) -> None:
-        """So many of a group and a topic are out no more, if it is stored."""
-        for group, topic, count in those if not why_not else ():
+    def _done(self, counts: Sequence[tuple[str, str, int]], answer: Answer, why_not: str) -> None:
+        """Take stored acknowledgements off the messages in flight: ``counts`` has group, topic and how many."""
+        for group, topic, count in counts if not why_not else ():
             self.counters.out.done(group, topic, count)
         answer(why_not)
 
     def _lend(self, ack: Ack, revive_qid: int, invisible_ms: int, answer: Answer) -> bool:
-        """Whether it is no record for this log: another group's master has the checkpoint, or this is the master's
-        slave."""
+        """Acknowledge outside this log, and return True, if another group's master holds the checkpoint or if this
+        broker is an acting slave; else return False."""
         ticket = Ticket.read(revive_qid)
         if ticket is not None:
             self._lending.ack(ticket, [(ack, invisible_ms)], answer)
@@ -109,7 +110,7 @@ class Acking:
         return ticket is not None or self._lending.is_open
 
     def ack_many(self, connection: Connection, request: Command) -> Command | None:
-        """Messages of several checkpoints, all or none; what cannot be one of the queue's messages is passed over."""
+        """Acknowledge messages of several checkpoints (200151), all or none. Offsets outside the queue are skipped."""
         if not self._standing.role.takes_puts and not self._lending.is_open:
             return response(request, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
         asked = BatchAckRequest.from_json(request.body) if request.body else BatchAckRequest()
@@ -136,21 +137,21 @@ class Acking:
                     messages.append(self._records.batch_ack(found, each.revive_queue_id, each.invisible_ms))
             elif found is not None:
                 messages.append(found)
-        whole = _Whole(1 + len(in_order) + len(lent), partial(self._answer, connection, request, count, 0, None))
+        joined = _Joined(1 + len(in_order) + len(lent), partial(self._answer, connection, request, count, 0, None))
         for each, found in lent:
-            self._lend(found, each.revive_queue_id, each.invisible_ms, whole.part)
+            self._lend(found, each.revive_queue_id, each.invisible_ms, joined.part)
         for each, found in in_order:
             refusal = self._in_order.ack((found.topic, each.group, each.queue_id), found.offsets, each.pop_time_ms,
-                                         whole.part)
-            if refusal is not None:  # Java passes over an offset that was never given
-                whole.part("" if refusal.code == ResponseCode.MESSAGE_ILLEGAL else refusal.remark)
+                                         joined.part)
+            if refusal is not None:  # Java skips an offset that was never given
+                joined.part("" if refusal.code == ResponseCode.MESSAGE_ILLEGAL else refusal.remark)
         if not messages:
-            whole.part("")
+            joined.part("")
             return None
-        return self._put(request, messages, partial(self._done, done, whole.part))
+        return self._put(request, messages, partial(self._done, done, joined.part))
 
     def _of(self, each: BatchAck, broker_name: str) -> BatchAckMessage | Refusal | None:
-        """None: there is nothing to acknowledge."""
+        """The record for one entry of the request; None: the queue has none of its messages."""
         topic = each.topic
         if each.retry != str(NORMAL):
             topic = pop_retry_topic(each.topic, each.group, v2=each.retry == str(RETRY_V2))
@@ -161,7 +162,7 @@ class Acking:
         if wrong is not None:
             return wrong
         there = [offset for offset in each.offsets if offset >= queue.min_offset]
-        # Who was replaced has a shorter queue perhaps: it may not say "done" and store nothing.
+        # A replaced master's queue may be too short. It must not answer success without a put, which would fail.
         offsets = [offset for offset in there if offset <= queue.max_offset] or there
         if not offsets:
             return None
@@ -169,7 +170,7 @@ class Acking:
                                broker_name)
 
     def change(self, connection: Connection, request: Command) -> Command | None:
-        """The message comes back at another time. None: it is under way."""
+        """Change when a message comes back (200053). None: the answer follows when it is stored."""
         if not self._standing.role.takes_puts and not self._lending.is_open:
             return response(request, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
         asked = ChangeInvisibleTimeRequest.from_ext(request.ext)
@@ -187,8 +188,8 @@ class Acking:
                 f"invisibleTime is {asked.invisible_time}; it must be 0 or more"))
         if receipt.ordered:
             return self._change_in_order(connection, request, asked, receipt)
+        # A later pop time: the acknowledgement of the old checkpoint must not match the new one.
         now_ms = max(self._records.wall_ms(), receipt.pop_time_ms + 1)
-        """The acknowledgement of the old checkpoint must not fit the new one."""
         checkpoint = CheckPoint(
             asked.offset, now_ms, asked.invisible_time, 1, asked.queue_id, asked.topic, asked.consumer_group, diffs=[0],
             broker_name=receipt.broker_name, suspend=bool(asked.suspend))
@@ -204,7 +205,7 @@ class Acking:
 
     def _changed(self, connection: Connection, request: Command, now_ms: int, invisible_ms: int,
                  outcome: int | str) -> None:
-        """Another group's master has the new checkpoint, or has not."""
+        """Answer a change on an acting slave. ``outcome``: number of the revive queue, or why nothing is stored."""
         if isinstance(outcome, str):
             self._answer(connection, request, 0, 1, None, outcome)
         else:
@@ -213,7 +214,7 @@ class Acking:
 
     def _change_in_order(self, connection: Connection, request: Command, asked: ChangeInvisibleTimeRequest,
                          receipt: Receipt) -> Command | None:
-        """The receipt stays as it is, but for its time."""
+        """Change the time of a message that was popped in order: its receipt keeps the pop time."""
         visible_ms = self._records.wall_ms() + asked.invisible_time
         header = ChangeInvisibleTimeResponse(receipt.pop_time_ms, visible_ms - receipt.pop_time_ms, ORDERED)
         refusal = self._in_order.change(
@@ -222,7 +223,7 @@ class Acking:
             partial(self._answer, connection, request, 0, 0, ChangeInvisibleTimeResponse()))
         return None if refusal is None else refusal.answer(request)
 
-    # --- what they have in common ----------------------------------------------------------------------------
+    # --- shared by the three requests ------------------------------------------------------------------------
 
     def _bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         raw = topic.encode(errors="replace")
@@ -236,7 +237,7 @@ class Acking:
 
     def _wrong(self, revive_qid: int, start_offset: int, pop_time_ms: int, invisible_ms: int,
                broker_name: str) -> Refusal | None:
-        """What no receipt of this broker says."""
+        """Refuse numbers that no receipt of this broker can contain."""
         if broker_name != self._standing.broker_name:
             return Refusal(ResponseCode.SYSTEM_ERROR, (
                 f"the receipt is of broker {broker_name[:60]}; this is {self._standing.broker_name}"))
@@ -252,7 +253,7 @@ class Acking:
         return None
 
     def _put(self, request: Command, messages: Sequence[Message | Refusal], answer: Answer) -> Command | None:
-        """All or none of them."""
+        """Put all messages or none, then call ``answer`` with "" or the reason."""
         made: list[Message] = []
         for each in messages:
             if isinstance(each, Refusal):
@@ -279,14 +280,14 @@ class Acking:
         connection.reply(request, answer)
 
 
-class _Whole:
-    """An answer that waits for several things to be stored."""
+class _Joined:
+    """Answers once, when each of several puts has ended."""
 
     def __init__(self, parts: int, answer: Answer) -> None:
         self._left, self._answer, self._why = parts, answer, ""
 
     def part(self, why_not: str) -> None:
-        """One of them is, or is not."""
+        """One put has ended: ``why_not`` is "" if it is stored."""
         self._left -= 1
         self._why = self._why or why_not
         if not self._left:
@@ -299,6 +300,6 @@ def _ack(asked: AckMessageRequest | ChangeInvisibleTimeRequest, receipt: Receipt
 
 
 def _nowhere(request: Command, asked: AckMessageRequest | ChangeInvisibleTimeRequest, least: int, most: int) -> Command:
-    """The queue has no such message."""
+    """Answer an offset that the queue does not have."""
     return response(request, ResponseCode.NO_MESSAGE, remark=(
         f"offset is illegal, key:{asked.topic}@{asked.queue_id}, commit:{asked.offset}, store:{least}~{most}"))

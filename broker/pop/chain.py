@@ -1,8 +1,9 @@
-"""Checkpoints whose storing is under way, queue by queue: where the next POP reads, and how far the group's offset is.
+"""Checkpoints that are being stored, per queue: they say where the next POP reads and when the group's offset moves.
 
-The next POP reads behind all that was given, stored or not. The offset of the group moves to the end of a checkpoint
-when that, and each one before it, is confirmed. If one is refused, its messages are open again, and so are those given
-after it. It knows numbers, and neither the log nor messages. Source: ``PopBufferMergeService`` of RocketMQ 5.5.0.
+The next POP reads after every checkpoint of the queue, stored or not, so no message is given twice. The group's offset
+moves to the end of a checkpoint once that and all before it in the queue are confirmed, so none is lost. A refused
+checkpoint frees its messages, and those of all checkpoints after it: they begin too far on for the offset to follow.
+A core: it knows numbers, neither log nor messages. Source: ``PopBufferMergeService`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from broker.pop.progress import Key
 
 @attrs.define(eq=False)
 class Underway:
-    """One checkpoint on its way: messages from ``begin`` on, but what a filter left out, and none from ``end`` on."""
+    """One checkpoint that is being stored: its messages lie in ``begin`` to ``end`` (exclusive); filters left gaps."""
 
     key: Key
     begin: int
     end: int
     log_end: int | None = None
-    """Behind it in the log; None: it is being put."""
+    """Its end in the log; None: the put is in flight."""
     gone: bool = False
-    """It was refused, or one before it, or the queue was reset; or it is settled."""
+    """It counts no more: it or one before it was refused, the queue was reset, or it is settled."""
     settled: bool = False
     """The group's offset has moved to its end."""
 
@@ -33,31 +34,31 @@ class Underway:
 @attrs.define(eq=False)
 class _Queue:
     looked: int
-    """Behind what the last POP looked at."""
+    """End of what the last POP looked at."""
     links: deque[Underway] = attrs.field(factory=deque)
 
 
 class Checkpoints:
-    """Of one reign. ``commit`` gets what becomes a group's offset."""
+    """All checkpoints in flight of one reign. ``commit`` is called with a group's new offset."""
 
     def __init__(self, commit: Callable[[Key, int], None]) -> None:
         self._commit = commit
         self._queues: dict[Key, _Queue] = {}
         self._order: deque[Underway] = deque()
-        """In the order of the log."""
+        """All checkpoints in the order of their puts."""
 
     def __len__(self) -> int:
-        """Checkpoints that are on their way."""
+        """Number of checkpoints in flight."""
         return sum(len(queue.links) for queue in self._queues.values())
 
     def where(self, key: Key, committed: int) -> tuple[int, int]:
-        """Where the next checkpoint begins, and where the next POP reads: behind what filters left out since.
+        """Where the next checkpoint begins, and where the next POP reads: the latter skips what filters left out.
         ``committed``: the group's offset."""
         queue = self._queues.get(key)
         return (committed, committed) if queue is None else (queue.links[-1].end, queue.looked)
 
     def passed(self, key: Key, offset: int) -> None:
-        """Nothing in front is wanted."""
+        """The filter wants nothing before ``offset``: the next POP reads from there."""
         queue = self._queues.get(key)
         if queue is None:
             self._commit(key, offset)
@@ -65,7 +66,7 @@ class Checkpoints:
             queue.looked = max(queue.looked, offset)
 
     def add(self, key: Key, begin: int, end: int, looked: int) -> Underway:
-        """A checkpoint is about to be put."""
+        """Add a checkpoint whose put begins now."""
         link = Underway(key, begin, end)
         queue = self._queues.get(key)
         if queue is None:
@@ -76,15 +77,15 @@ class Checkpoints:
         return link
 
     def stored(self, link: Underway, log_end: int) -> None:
-        """It stands in the log, perhaps not confirmed yet: ``settle`` says when."""
+        """The checkpoint is in the log; it counts when ``settle`` is told that it is confirmed."""
         link.log_end = log_end
 
     def refused(self, link: Underway) -> None:
-        """It does not: the next POP begins where it began."""
+        """The checkpoint was not stored: the next POP begins where it began."""
         if link.gone:
             return
         queue = self._queues[link.key]
-        while True:  # those behind it begin too far on
+        while True:  # checkpoints after it begin too far on
             last = queue.links.pop()
             last.gone = True
             if last is link:
@@ -93,10 +94,10 @@ class Checkpoints:
         if not queue.links:
             del self._queues[link.key]
 
-    def settle(self, shown: int) -> None:
-        """The log is confirmed up to there."""
+    def settle(self, confirmed: int) -> None:
+        """Move offsets over the checkpoints that end below ``confirmed`` in the log."""
         order = self._order
-        while order and (order[0].gone or (order[0].log_end is not None and order[0].log_end <= shown)):
+        while order and (order[0].gone or (order[0].log_end is not None and order[0].log_end <= confirmed)):
             link = order.popleft()
             if link.gone:
                 continue
@@ -104,7 +105,7 @@ class Checkpoints:
             self._settle(link)
 
     def stored_elsewhere(self, links: Iterable[Underway]) -> None:
-        """In no log here: each counts as soon as those before it in its queue are stored, too."""
+        """Another group's log holds these: each counts once those before it in its queue are stored."""
         for link in links:
             link.log_end = 0
             while (queue := self._queues.get(link.key)) is not None and queue.links[0].log_end is not None:
@@ -121,18 +122,18 @@ class Checkpoints:
             del self._queues[link.key]
 
     def forget(self, key: Key) -> None:
-        """The queue was reset: what is on its way takes nobody anywhere."""
+        """The queue was reset: its checkpoints in flight no longer move the offset."""
         queue = self._queues.pop(key, None)
         for link in queue.links if queue is not None else ():
             link.gone = True
 
     def forget_topic(self, topic: str) -> None:
-        """All of its queues are gone."""
+        """The topic was deleted: forget each of its queues."""
         for key in [key for key in self._queues if key[0] == topic]:
             self.forget(key)
 
     def clear(self) -> None:
-        """The reign is over, and what is on its way counts no more."""
+        """The reign is over: no checkpoint in flight counts any more."""
         for link in self._order:
             link.gone = True
         self._queues.clear()

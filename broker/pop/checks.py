@@ -1,4 +1,4 @@
-"""Whether a client may pop, peek, or acknowledge: Java's checks in its order, with its words.
+"""Whether a client may pop, peek or acknowledge: RocketMQ's checks, in its order and with its texts.
 
 Source: ``PopMessageProcessor``, ``PeekMessageProcessor``, ``AckMessageProcessor`` of RocketMQ 5.5.0.
 """
@@ -33,25 +33,25 @@ class PopConfig:
 
 @attrs.frozen
 class Checks:
-    """``config`` is that of the moment."""
+    """Checks requests against broker, topic and group. A new ``config`` needs a new object."""
 
     config: PopConfig
     groups: GroupTable
     topics: TopicTable
 
     def broker(self, what: str) -> Refusal | None:
-        """``what`` is forbidden where the broker may not be read."""
+        """Refuse ``what`` if the broker's permissions forbid reading."""
         if self.config.broker_permission & READ:
             return None
         return Refusal(ResponseCode.NO_PERMISSION, f"the broker[{self.config.broker_ip1}] {what} is forbidden")
 
     def asking(self, what: str, group: str, topic: str,
                queue_id: int) -> Refusal | tuple[SubscriptionGroup, TopicConfig]:
-        """What ``broker`` refuses, else what ``reader`` finds."""
+        """The refusal of ``broker``, else the result of ``reader``."""
         return self.broker(what) or self.reader(group, topic, queue_id)
 
     def reader(self, group: str, topic: str, queue_id: int) -> Refusal | tuple[SubscriptionGroup, TopicConfig]:
-        """Who wants messages of this queue of a topic, or of any if it is negative."""
+        """Group and topic, if the group may read this queue; a negative ``queue_id`` means any queue."""
         found = self.topics.get(topic)
         if found is None:
             return unknown(topic)
@@ -67,7 +67,7 @@ class Checks:
         return reader, found
 
     def queue(self, topic: str, queue_id: int) -> Refusal | None:
-        """Where a message stands that is acknowledged."""
+        """Refuse an acknowledgement for a queue that does not exist."""
         found = self.topics.get(topic)
         if found is None:
             return unknown(topic)
@@ -81,13 +81,13 @@ def unknown(topic: str) -> Refusal:
 
 
 def illegal_queue(queue_id: int, topic: TopicConfig) -> str:
-    """What is said of a queue that the topic does not have."""
+    """The remark for a queue that the topic does not have."""
     return (f"queueId[{queue_id}] is illegal, topic:[{topic.topic_name}] "
             f"topicConfig.readQueueNums:[{topic.read_queue_nums}]")
 
 
 def wanted_of(topic: str, expression: str | None, kind: str | None) -> Refusal | Subscribed:
-    """What a request wants; without an expression, everything. Java asks no key here whether it may."""
+    """The subscription of a request; no expression means everything. As in RocketMQ, no key forbids SQL92 here."""
     if not expression or not expression.strip():
         return parse(topic, None, None)
     try:

@@ -1,7 +1,7 @@
-"""Checkpoints of other groups' messages, which a slave sends that serves POP in its master's place: who takes them.
+"""Guests: checkpoints that an acting slave of another broker group sends here, and whether this master takes them.
 
-What is not acknowledged comes back here, where consumers must find it: without their topic or their group nobody would
-look for it, so such a checkpoint is refused, and its sender tries another master.
+Messages that are not acknowledged come back on this broker, and their consumers must look for them here. They do so
+only if this broker has the topic and the group. Else the checkpoint is refused, and its sender tries another master.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from broker.topics.table import READ, TopicTable
 from remoting.codes import ResponseCode
 
 _FIELDS: Final = 7
-"""Of a checkpoint's unique id: topic, queue, first offset, group, pop time, broker, and what it is."""
+"""Fields of a checkpoint's unique id: topic, queue, first offset, group, pop time, broker name and tag."""
 
 
 class Guests:
-    """``broker_name`` is whose messages are no guests."""
+    """The rule for guests. A checkpoint of ``broker_name``'s own messages is none."""
 
     def __init__(self, topic: str, broker_name: str, topics: TopicTable, groups: GroupTable) -> None:
         self._topic, self._broker_name, self._topics, self._groups = topic, broker_name, topics, groups
         self.rule = rule(self.guests, DELIVER_MS)
 
     def guests(self, draft: Draft) -> Refusal | None:
-        """A checkpoint of another broker's messages is refused where their topic or their group is missing."""
+        """Refuse a guest whose topic or group is missing here, or may not be read."""
         if draft.topic != self._topic or draft.properties.get("TAGS") != CHECKPOINT:
             return None
         names = draft.properties.get(UNIQ_KEY, "").split("@")
@@ -53,7 +53,7 @@ class Guests:
 
 
 class GuestsPart(Part):
-    """It stands before the parts that delay messages: checkpoints wait."""
+    """Refuses guests. Its rule runs before those that delay messages, since checkpoints are delayed."""
 
     def __init__(self, shared: Shared, before: Parts) -> None:
         config = shared.config

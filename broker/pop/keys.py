@@ -11,7 +11,7 @@ _INT_MAX = 2**31 - 1
 
 @attrs.frozen(kw_only=True)
 class PopKeys:
-    """What of the broker's configuration belongs to POP."""
+    """The broker's configuration keys that belong to POP."""
 
     pop_from_retry_probability: int = key(
         20, "percent of POPs that look at what comes back first", least=0, most=100, live=True)

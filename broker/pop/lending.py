@@ -1,10 +1,10 @@
-"""POP in the master's place: what is given out, acknowledged or given another time while the log takes nothing.
+"""Lending: an acting slave serves POP while its master is away, although it may write nothing to its log.
 
-A checkpoint that this slave makes goes to a master of another group, which brings back what is not acknowledged; the
-receipt's ticket says which (``broker.abroad.tickets``), and acknowledgements go there, also from the master that came
-back. A POP is answered when its checkpoints are stored there, and the group's offset, behind what it gave, is on disk
-here. Acknowledgements of what the master gave out are kept in the ledger: it puts them into its log when it is back.
-It decides nothing about who may be given what.
+The slave stores its checkpoints at another group's master, which brings back messages that are not acknowledged. The
+ticket in a receipt names that master (``broker.abroad.tickets``); acknowledgements go there, also from this group's
+master once it is back. A POP is answered when its checkpoints are stored there and the group's offset after its
+messages is on disk here: a crash before loses no message. Acknowledgements of the master's own checkpoints go into the
+ledger; the master puts them into its log when it is back.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from remoting.codes import ResponseCode
 from remoting.record import Message
 
 NOT_HERE: Final = "this slave is not in its master's place any more"
-BEHIND_NOTHING: Final = "a POP before it gave nothing"
+BEHIND_NOTHING: Final = "an earlier POP of the queue stored no checkpoint, or the queue was reset"
 NOT_IN_ORDER: Final = Refusal(
     ResponseCode.SYSTEM_BUSY, "nothing is given in order while the master of this group is away")
 SETTLING_MAX: Final = 4_096
-"""Acknowledgements that are put into a master's log at once."""
+"""Puts of acknowledgements that may be in flight on a master at once."""
 Ack = AckMessage | BatchAckMessage
 Lent = Callable[[int | str], None]
-"""Hears the number of the revive queue for receipts, or why nothing is given."""
+"""Called with the number of the revive queue for receipts, or with the reason why nothing is given."""
 
 
 class AckLedger(Protocol):
-    """Has what is acknowledged in the master's place."""
+    """Keeps what clients acknowledge while the master is away."""
 
     def acked(self, each: Acked) -> bool:
-        """It is on disk when ``when_kept`` says so. False: there is no room for it."""
+        """Write one entry; ``when_kept`` tells when it is on disk. False: the ledger is full."""
 
     def when_kept(self, call: Callable[[], None]) -> None: ...
 
 
 @attrs.define(eq=False)
 class _Given:
-    """What one POP gave: its checkpoints are stored, those before them perhaps not."""
+    """One POP whose checkpoints are stored; those before them in their queues perhaps are not."""
 
     checkpoints: Sequence[CheckPoint]
     links: Sequence[Underway]
@@ -59,37 +59,38 @@ class _Given:
 
 
 class Lending:
-    """``enabled`` may be replaced at any time; ``ledger`` is joined later."""
+    """POP on an acting slave. ``enabled`` may be replaced at any time; ``ledger`` is joined later."""
 
     def __init__(self, abroad: Abroad, records: Records, chain: Checkpoints, offsets: OffsetTable, standing: Standing,
                  puts: Puts, no_right: Callable[[], str]) -> None:
-        """``records`` are for this broker's log. ``no_right``: why nothing may be delivered here; "": it may."""
+        """``records`` makes messages for this broker's log. ``no_right`` returns why this broker may not deliver, or
+        "" if it may."""
         self.enabled = False
-        """``enableRemoteEscape``."""
+        """The value of the key ``enableRemoteEscape``."""
         self.ledger: AckLedger | None = None
         self._abroad, self._own, self._chain, self._offsets = abroad, records, chain, offsets
         self._standing, self._puts, self._no_right = standing, puts, no_right
         self._records = attrs.evolve(records, rules=Chain())
-        """As they are sent: whoever stores them lets them wait."""
+        """Without rules of timers: the master that stores them delays them."""
         self._given: list[_Given] = []
         self._settling: set[tuple[str, int]] = set()
 
     @property
     def is_open(self) -> bool:
-        """This slave is in its master's place, and what it must store goes elsewhere."""
+        """Whether this broker is an acting slave and may store at other masters."""
         return self.enabled and self.ledger is not None and self._standing.role.acts
 
     @property
     def why_not(self) -> str:
-        """Why nothing may be given, or noted, in the master's place; "": it may."""
+        """Why this broker may neither give messages nor note acknowledgements as an acting slave; "": it may."""
         if not self.is_open:
             return NOT_HERE
         return COMES_BACK if self._offsets.frozen else self._no_right()
 
-    # --- what is given ---------------------------------------------------------------------------------------
+    # --- giving messages -------------------------------------------------------------------------------------
 
     def give(self, checkpoints: Sequence[CheckPoint], links: Sequence[Underway], done: Lent) -> None:
-        """Of one POP. ``links`` are under way in the chain; ``done`` is called once."""
+        """Store the checkpoints of one POP elsewhere. ``links`` are its links of the chain; ``done`` is called once."""
         first = checkpoints[0]
         self._abroad.store(
             popped_from(first.topic, first.group), [self._checkpoint(each) for each in checkpoints],
@@ -117,13 +118,13 @@ class Lending:
             self._chain.refused(link)
 
     def look(self) -> None:
-        """Those are answered to whose end the group's offset has moved, and those that it never will."""
+        """Answer each POP whose offsets have all moved, or one of whose offsets can move no more."""
         given, self._given = self._given, []
         for each in given:
             if all(link.settled for link in each.links):
                 self._when_kept(partial(each.done, each.ticket.number))
             elif any(link.gone and not link.settled for link in each.links):
-                # Of a queue whose offset has moved nobody else would give the messages: they come back.
+                # Settled checkpoints stay stored: their offset has moved, so only they bring the messages back.
                 self._take_back([checkpoint for checkpoint, link in zip(each.checkpoints, each.links, strict=True)
                                  if not link.settled], each.ticket)
                 each.done(self.why_not or BEHIND_NOTHING)
@@ -137,16 +138,16 @@ class Lending:
             self.ledger.when_kept(call)
 
     def _take_back(self, checkpoints: Sequence[CheckPoint], ticket: Ticket) -> None:
-        """What was not given is not to come back."""
+        """Acknowledge messages that were not given after all, so that they do not come back."""
         for each in checkpoints:
             ack = BatchAckMessage(each.offsets, each.start_offset, each.group, each.topic, each.queue_id,
                                   each.pop_time_ms, each.broker_name)
             self._send(ticket, [(ack, each.invisible_ms)], lambda why_not, stored: None)
 
-    # --- what is acknowledged ----------------------------------------------------------------------------------
+    # --- acknowledgements --------------------------------------------------------------------------------------
 
     def ack(self, ticket: Ticket, acks: Sequence[tuple[Ack, int]], told: Callable[[str], None]) -> None:
-        """Of checkpoints that another group's master holds, with the times for which their messages were given."""
+        """Send acknowledgements to the master that holds the checkpoints. Each comes with its invisible time in ms."""
         self._send(ticket, acks, lambda why_not, stored: told(why_not))
 
     def _send(self, ticket: Ticket, acks: Sequence[tuple[Ack, int]], told: Told) -> None:
@@ -155,26 +156,26 @@ class Lending:
             else self._records.batch_ack(ack, 0, invisible_ms)) for ack, invisible_ms in acks], told)
 
     def note(self, acks: Sequence[tuple[Ack, int]], revive_qid: int, told: Callable[[str], None]) -> None:
-        """Of a checkpoint of the master's: the ledger has them."""
+        """Write acknowledgements of the master's own checkpoints into the ledger."""
         why, ledger = self.why_not, self.ledger
         if ledger is None or why:
             told(why)
             return
         for ack, invisible_ms in acks:
             if group_fault(ack.group) is not None or len(ack.acked) > COUNT_MAX:
-                told("no checkpoint has such a group, or so many messages")
+                told("the group's name is illegal, or there are more messages than a checkpoint can have")
                 return
             for offset in ack.acked:
                 if not ledger.acked(Acked(AckMessage(
                         offset, ack.start_offset, ack.group, ack.topic, ack.queue_id, ack.pop_time_ms,
                         ack.broker_name), revive_qid, invisible_ms)):
-                    told("the ledger is full: what else is acknowledged waits for the master")
+                    told("the ledger is full: acknowledge again when the master is back")
                     return
         ledger.when_kept(lambda: told(""))
 
     def change(self, checkpoint: CheckPoint, ack: AckMessage, revive_qid: int, invisible_ms: int, done: Lent) -> None:
-        """The message comes back at another time: first the new checkpoint is stored, at the same master if that takes
-        it, then the old one's acknowledgement. Only if that is surely not stored the new one is taken back."""
+        """Change when a message comes back: store the new checkpoint, at the same master if it takes it, then the
+        acknowledgement of the old one. The new one is taken back only if that is certainly not stored."""
         old = Ticket.read(revive_qid)
 
         def stored(outcome: Ticket | str) -> None:
@@ -197,7 +198,8 @@ class Lending:
     # --- the master is back ------------------------------------------------------------------------------------
 
     def settle(self, acked: Iterable[Acked], done: Callable[[Acked], None]) -> None:
-        """What a slave acknowledged in this master's place goes into its log, some of it now; ``done`` with each."""
+        """Put acknowledgements that an acting slave took into this master's log, at most ``SETTLING_MAX`` at once;
+        ``done`` is called for each that is stored. Call again for the rest."""
         for each in acked:
             if len(self._settling) >= SETTLING_MAX:
                 break

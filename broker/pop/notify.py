@@ -1,6 +1,7 @@
-"""Codes 200054 and 200055: is there a message for a group, and how many POPs wait for one.
+"""Requests 200054 and 200055: tell whether a group has a message to pop, and how many POPs wait.
 
-Nothing is taken. Who asks waits as a POP does; once it is woken, another one may have been quicker.
+Neither takes a message. A notification waits as a POP does; when it is answered, another client may already have
+popped the message.
 Source: ``NotificationProcessor`` and ``PollingInfoProcessor`` of RocketMQ 5.5.0.
 """
 
@@ -31,14 +32,14 @@ from remoting.headers.popping import (
 
 
 class Notifying:
-    """``checks`` and ``retry_names`` may be replaced at any time. ``ready``: this broker may give messages. ``held``
-    says whether a queue waits for its order, for whoever asks by an attempt's id."""
+    """Handles both requests. ``checks`` and ``retry_names`` may be replaced at any time. ``ready``: this broker may
+    give messages. ``held``: a batch of the queue is out in order, so a request with this attempt id gets nothing."""
 
     def __init__(self, checks: Checks, retry_names: RetryNames, *, messages: StoredMessages, offsets: OffsetTable,
                  chain: Checkpoints, room: WaitingRoom, standing: Standing, ready: Callable[[], bool],
                  held: Callable[[Key, str], bool] = lambda key, attempt_id: False,
                  lends: Callable[[], bool] = lambda: False) -> None:
-        """``lends``: a slave serves POP in its master's place."""
+        """``lends`` returns whether this broker is an acting slave that serves POP."""
         self._lends = lends
         self.checks, self.retry_names = checks, retry_names
         self._messages, self._offsets, self._chain, self._room = messages, offsets, chain, room
@@ -49,7 +50,7 @@ class Notifying:
         return {RequestCode.NOTIFICATION: self.notify, RequestCode.POLLING_INFO: self.polling_info}
 
     def notify(self, connection: Connection, request: Command) -> Command | None:
-        """200054, of a consumer. None: it waits."""
+        """Answer 200054. None: the request waits for a message."""
         if not self._standing.role.takes_puts and not self._lends():
             return response(request, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
         asked = NotificationRequest.from_ext(request.ext)
@@ -80,14 +81,14 @@ class Notifying:
         return any(self._has(visit, asked.consumer_group) for visit in found)
 
     def _has(self, visit: Visit, group: str) -> bool:
-        """Whether its queue has something behind what was given."""
+        """Whether the queue has messages that no POP has looked at."""
         topic, queue_id = visit.topic.encode(), visit.queue_id
         known = self._offsets.query(group, visit.topic, queue_id)
         floor = self._messages.min_offset(topic, queue_id) if known is None else known
         return self._messages.max_offset(topic, queue_id) > self._chain.where((visit.topic, group, queue_id), floor)[1]
 
     def polling_info(self, _: Connection, request: Command) -> Command:
-        """200055. Of exactly that queue id: -1 is one of its own."""
+        """Answer 200055: POPs that named exactly this queue id, -1 included."""
         asked = PollingInfoRequest.from_ext(request.ext)
         reader = self.checks.asking("polling info", asked.consumer_group, asked.topic, asked.queue_id)
         if isinstance(reader, Refusal):

@@ -1,10 +1,9 @@
-"""Order of POP: which batch of a queue is out with a consumer, what of it is done with, and until when it blocks.
+"""States of POP in order: which batch of a queue is out, which of its messages are acknowledged, until when it blocks.
 
-A core. One state for each queue of a topic and a group; a change gives a new one, which counts here at once and is
-stored by whoever asked: told ``stored`` it stays, told ``refused`` it never was. States are Java's, field by field, so
-either broker reads the other's. Two things are better than there: what is done with in the middle of a batch is not
-given again with the rest; and where there is no state, an acknowledgement moves the group behind its next message
-alone, never over others.
+A core. Each queue of a topic and a group has one state. A change makes a new state, which counts here at once; the
+caller stores it and reports ``stored`` (it stays) or ``refused`` (it is undone). States have RocketMQ's fields, so each
+broker reads the other's. Two differences: a message that is acknowledged in the middle of a batch is not given again
+with the rest; and without a state an acknowledgement moves the group over that one message, never over others.
 Source: ``ConsumerOrderInfoManager`` of RocketMQ 5.5.0.
 """
 
@@ -21,43 +20,43 @@ from remoting.errors import BodyError
 from remoting.fields import Int32, Int64, wire_name
 
 BATCH_MAX: Final = 64
-"""Messages: Java has a bit of a long for each."""
+"""Messages of a batch: RocketMQ has one bit of a long for each."""
 _BITS: Final = (1 << 64) - 1
 UNUSED_MS: Final = 86_400_000
-"""A state that nobody has touched for so long is dropped."""
+"""A state that has not changed for this long is dropped."""
 
 
 class OrderKey(NamedTuple):
-    """What has a state of its own."""
+    """Names one state: a queue of a topic, for one group."""
 
     topic: str
-    """Where the messages stand: a retry topic perhaps."""
+    """The topic of the queue, which may be a retry topic."""
     group: str
     queue_id: int
 
 
 @body
 class OrderInfo(Body):
-    """The state of one queue: a batch that was given. An entry of ``consumerOrderInfo.json``."""
+    """The state of one queue: the batch that was given last. An entry of ``consumerOrderInfo.json``."""
 
     pop_time_ms: Int64 = wire_name("popTime")
     distances: list[Int64] = wire_name("o")
-    """The first offset of the batch, then how far from it the others are."""
+    """The first offset of the batch, then the distances of the others from it."""
     invisible_ms: Int64 | None = wire_name("i", default=None)
     visible: dict[Int64, Int64] | None = wire_name("ot", default=None)
-    """By offset, until when it blocks, ms: of those for which a consumer asked for another time."""
+    """By offset, the time until which it blocks, ms: only messages whose invisible time a consumer changed."""
     counts: dict[Int64, Int32] | None = wire_name("oc", default=None)
-    """By offset, how often it had been given before; the others never."""
+    """By offset, how often it was given before; missing ones never were."""
     last_ms: Int64 = wire_name("l", default=0)
-    """When it was given."""
+    """When the batch was given, ms."""
     bits: Int64 = wire_name("cm", default=0)
-    """Bit i: the message i of the batch is done with."""
+    """Bit i is set when message i of the batch is acknowledged."""
     attempt_id: str | None = wire_name("a", default=None)
-    """Of the request that it was given to: when that comes again, nothing blocks it."""
+    """Id of the request that got the batch: a retry with this id is not blocked."""
 
     @property
     def offsets(self) -> list[int]:
-        """Of the messages of the batch."""
+        """Queue offsets of all messages of the batch."""
         first, *others = self.distances
         return [first, *(first + distance for distance in others)]
 
@@ -74,43 +73,42 @@ class OrderInfo(Body):
 
     @property
     def open(self) -> list[int]:
-        """Offsets that are not done with."""
+        """Offsets that are not acknowledged yet."""
         return [offset for at, offset in enumerate(self.offsets) if not self._is_done(at)]
 
     @property
     def done(self) -> list[int]:
-        """Offsets that are done with."""
+        """Offsets that are acknowledged, in order."""
         return [offset for at, offset in enumerate(self.offsets) if self._is_done(at)]
 
     def is_done(self, offset: int) -> bool:
-        """Of a message of the batch."""
+        """Whether this message of the batch is acknowledged."""
         return self._is_done(self.offsets.index(offset))
 
     @property
     def next_offset(self) -> int:
-        """Where the group goes on: behind the messages in front that are done with."""
-        behind = self.distances[0]
+        """The group's offset: after the acknowledged messages at the front of the batch."""
+        end = self.distances[0]
         for at, offset in enumerate(self.offsets):
             if not self._is_done(at):
                 break
-            behind = offset + 1
-        return behind
+            end = offset + 1
+        return end
 
     def until_ms(self, invisible_ms: int = 0) -> int:
-        """When it blocks no more; 0 where all is done. ``invisible_ms``: of who asks, where the state has none."""
+        """When the batch stops blocking; 0: all is acknowledged. ``invisible_ms``: default where the state has none."""
         visible = self.visible or {}
         usual = self.pop_time_ms + (self.invisible_ms or invisible_ms)
         return max((visible.get(offset, usual) for offset in self.open), default=0)
 
     def is_blocked(self, now_ms: int, attempt_id: str | None, invisible_ms: int = 0) -> bool:
-        """Whether a request has to wait until then."""
+        """Whether the batch blocks a request with this attempt id now."""
         if self.attempt_id is not None and self.attempt_id == attempt_id:
             return False
         return now_ms < self.until_ms(invisible_ms)
 
     def before(self, offsets: Sequence[int], attempt_id: str | None) -> dict[int, int]:
-        """By offset, how often these were given before: of those that were in this batch. The same attempt again is no
-        further time."""
+        """By offset, how often messages of this batch were given before. A retry of the same attempt counts once."""
         counts = self.counts or {}
         if self.attempt_id is not None and self.attempt_id == attempt_id:
             return counts
@@ -118,24 +116,24 @@ class OrderInfo(Body):
         return {offset: counts.get(offset, 0) + 1 for offset in offsets if offset in mine}
 
     def acked(self, offset: int) -> Self:
-        """Raises ``ValueError``: it is not in the batch."""
+        """The state with this message acknowledged. Raises ``ValueError`` if it is not in the batch."""
         bits = (self.bits | 1 << self.offsets.index(offset)) & _BITS
         return attrs.evolve(self, bits=bits - (bits >> 63 << 64))
 
     def moved(self, offset: int, visible_ms: int) -> Self:
-        """With another time until which that message blocks."""
+        """The state with this message blocking until ``visible_ms``."""
         return attrs.evolve(self, visible={**(self.visible or {}), offset: visible_ms})
 
 
 def given(offsets: Sequence[int], pop_time_ms: int, invisible_ms: int, attempt_id: str | None,
           before: OrderInfo | None = None) -> OrderInfo:
-    """The state of a batch that goes out now. Of the batch before, what stands behind its first message and does not go
-    out now stays in it: done with as it was, or open and blocking nobody, so the group is taken past none of it."""
+    """The state of a batch that is given now. It keeps those later messages of the batch ``before`` that are not given
+    again: acknowledged ones stay so, open ones block no request. So the group's offset never jumps over them."""
     first, counts, others = offsets[0], None, dict[int, bool]()
     if before is not None:
         counts = dict(before.before(offsets, attempt_id))
-        behind = [(offset, before.is_done(offset)) for offset in before.offsets if offset > first]
-        others = dict([each for each in behind if each[0] not in offsets][:max(0, BATCH_MAX - len(offsets))])
+        later = [(offset, before.is_done(offset)) for offset in before.offsets if offset > first]
+        others = dict([each for each in later if each[0] not in offsets][:max(0, BATCH_MAX - len(offsets))])
         counts |= {offset: count for offset, count in (before.counts or {}).items() if offset in others}
     whole = sorted({*offsets, *others})
     waiting = {offset: 0 for offset, done in others.items() if not done}
@@ -148,34 +146,34 @@ def given(offsets: Sequence[int], pop_time_ms: int, invisible_ms: int, attempt_i
 
 
 class Ignored(enum.Enum):
-    """An acknowledgement, or a change, that changes nothing."""
+    """Why an acknowledgement or a change of the time changes no state."""
 
     DONE = "in front of the group's offset"
-    LATE = "done with before, or of a batch that was given again since, or that another master gave"
-    NOT_IN_BATCH = "not among what was given"
+    LATE = "acknowledged before, or the batch was given again since, or another master gave it"
+    NOT_IN_BATCH = "not in the batch that was given"
 
 
 @attrs.frozen(eq=False)
 class Change:
-    """What becomes of one queue's state. To be stored."""
+    """A new state of one queue, to be stored in the order topic."""
 
     key: OrderKey
     state: OrderInfo | None
-    """None: there is none any more."""
+    """None: the queue has no state any more."""
     counts: Mapping[int, int] = attrs.field(factory=dict)
-    """Of a batch: by offset, how often it was given before; the others never."""
+    """By offset, how often messages of the batch were given before; missing ones never were."""
     least: int = 0
-    """The least of all these numbers."""
+    """The least count of the batch's messages."""
 
     @property
     def next_offset(self) -> int | None:
-        """Where the group goes on; None: nobody knows."""
+        """The group's offset by the new state; None: there is no state."""
         return None if self.state is None else self.state.next_offset
 
 
 @attrs.frozen
 class Kept:
-    """A state that is stored: at which place of the order topic, and by which reign; -1: by nobody there yet."""
+    """A stored state, its place in the order topic (-1: not there yet), and the epoch of the master that stored it."""
 
     state: OrderInfo
     place: int
@@ -183,18 +181,18 @@ class Kept:
 
 
 class Orders:
-    """The states of all queues."""
+    """The states of all queues, with the changes in flight."""
 
     def __init__(self) -> None:
         self.kept: dict[OrderKey, Kept] = {}
-        """What is stored."""
+        """States that are stored, by key."""
         self._places: dict[OrderKey, int] = {}
-        """Of what is stored last of each, a state or that there is none."""
+        """Place in the order topic of each key's last record, even if that removes the state."""
         self._pending: dict[OrderKey, list[Change]] = {}
-        """What is being stored, in its order."""
+        """Changes in flight, in the order of their puts."""
 
     def state(self, key: OrderKey) -> OrderInfo | None:
-        """The present one, stored or about to be."""
+        """The newest state of the queue, stored or in flight."""
         pending = self._pending.get(key)
         if pending:
             return pending[-1].state
@@ -202,26 +200,26 @@ class Orders:
         return None if kept is None else kept.state
 
     def blocked(self, key: OrderKey, now_ms: int, attempt_id: str | None, invisible_ms: int = 0) -> bool:
-        """Whether nothing may be given of this queue now. ``invisible_ms``: what the request asks for."""
+        """Whether this queue may give nothing now. ``invisible_ms``: the request's invisible time."""
         state = self.state(key)
         return state is not None and state.is_blocked(now_ms, attempt_id, invisible_ms)
 
     def done(self, key: OrderKey) -> Collection[int]:
-        """Offsets that are not to be given again, whatever stands before them."""
+        """Acknowledged offsets of the batch, which are not given again."""
         state = self.state(key)
         return () if state is None else state.done
 
-    # --- what changes ----------------------------------------------------------------------------------------
+    # --- changes ---------------------------------------------------------------------------------------------
 
     def deliver(self, key: OrderKey, pop_time_ms: int, invisible_ms: int, offsets: Sequence[int],
                 attempt_id: str | None) -> Change:
-        """These, at least one and in their order, are given to a consumer."""
+        """A batch is given to a consumer: ``offsets`` rise, and there is at least one."""
         state = given(offsets, pop_time_ms, invisible_ms, attempt_id, self.state(key))
         counts = state.counts or {}
         return self._begin(Change(key, state, counts, min(counts.get(offset, 0) for offset in offsets)))
 
     def ack(self, key: OrderKey, offset: int, pop_time_ms: int, committed: int) -> Change | Ignored:
-        """One is done with. ``committed``: the group's offset."""
+        """A message is acknowledged. ``committed``: the group's offset."""
         state = self.state(key)
         if offset < committed:
             return Ignored.DONE
@@ -236,45 +234,45 @@ class Orders:
         return self._begin(Change(key, state.acked(offset)))
 
     def change(self, key: OrderKey, offset: int, pop_time_ms: int, visible_ms: int) -> Change | Ignored:
-        """One is to block until then."""
+        """A message shall block until ``visible_ms``."""
         state = self.state(key)
         if state is None or state.pop_time_ms != pop_time_ms or offset not in state.open:
             return Ignored.LATE
         return self._begin(Change(key, state.moved(offset, visible_ms)))
 
     def clear(self, key: OrderKey) -> Change | None:
-        """The group goes on elsewhere, or is gone: nothing blocks. None: there is nothing to clear."""
+        """Remove the state, since the group was reset or deleted. None: there is none."""
         return None if self.state(key) is None else self._begin(Change(key, None))
 
     def again(self, key: OrderKey) -> Change | None:
-        """As it is, to be stored once more; None: it is gone, or is being stored anyway."""
+        """Store the present state once more; None: there is none, or a change of it is in flight."""
         kept = self.kept.get(key)
         return None if kept is None or key in self._pending else self._begin(Change(key, kept.state))
 
     def still(self, key: OrderKey) -> Change:
-        """As it is: who stores that is master, and knows all that was given."""
+        """Store the present state as a test of mastership: a replaced master cannot store it."""
         return self._begin(Change(key, self.state(key)))
 
     def _begin(self, change: Change) -> Change:
         self._pending.setdefault(change.key, []).append(change)
         return change
 
-    # --- what became of it -----------------------------------------------------------------------------------
+    # --- results of puts -------------------------------------------------------------------------------------
 
     def stored(self, change: Change, place: int, epoch: int) -> None:
-        """It is in the order topic, and stays there. So does what was asked before it and is in it, whenever that is
-        answered: a put that demanded more replicas waits longer than one behind it."""
+        """The change is in the order topic. It contains all earlier changes of its queue, so these are stored too, even
+        if their puts are answered later (a put that demands more replicas waits longer)."""
         pending = self._pending.get(change.key, [])
         self._settle(change.key, pending[pending.index(change) + 1:] if change in pending else pending)
         self.heard(change.key, change.state, place, epoch)
 
     def is_last(self, change: Change) -> bool:
-        """Whether nothing that was asked behind it is stored."""
+        """Whether this is the last stored change of its queue."""
         kept = self.kept.get(change.key)
         return kept is not None and kept.state is change.state
 
     def refused(self, change: Change) -> None:
-        """It was not written. What was asked after it stands on it, and is in it."""
+        """The change was not written. Later changes of its queue contain it, so it may still be stored with them."""
         self._settle(change.key, [each for each in self._pending.get(change.key, []) if each is not change])
 
     def _settle(self, key: OrderKey, left: list[Change]) -> None:
@@ -284,11 +282,11 @@ class Orders:
             self._pending.pop(key, None)
 
     def forget_pending(self) -> None:
-        """Nobody will say what becomes of it: what was written is heard."""
+        """Forget changes in flight, since no answer will come; those that were written are read from the log."""
         self._pending.clear()
 
     def heard(self, key: OrderKey, state: OrderInfo | None, place: int, epoch: int) -> None:
-        """The order topic says so. What it said behind that counts more."""
+        """Take a record of the order topic, unless a later record of this queue was taken."""
         if place < self._places.get(key, -1):
             return
         self._places[key] = place
@@ -302,28 +300,28 @@ class Orders:
         self.kept.pop(key, None)
 
     def passed(self, place: int) -> None:
-        """All is heard that stands before: nothing older comes any more."""
+        """All records before ``place`` are read: places of removed states before it are not needed any more."""
         for key in [key for key, at in self._places.items() if at < place and key not in self.kept]:
             del self._places[key]
 
     def restore(self, key: OrderKey, state: OrderInfo, place: int, epoch: int) -> None:
-        """As this broker's own file has it; place -1: the order topic does not."""
+        """Take a state from this broker's file. Place -1: the order topic does not hold it."""
         self._places[key] = place
         self.kept[key] = Kept(state, place, epoch)
 
     # --- all of them -----------------------------------------------------------------------------------------
 
     def least_place(self) -> int | None:
-        """The first place of the order topic that is needed; None: none is."""
+        """The first place of the order topic that holds a state; None: no state is there."""
         return min((kept.place for kept in self.kept.values() if kept.place >= 0), default=None)
 
     @property
     def last_place(self) -> int:
-        """Of all that was stored or heard; -1: nothing was."""
+        """The last place of any record that was stored or read; -1: there was none."""
         return max(self._places.values(), default=-1)
 
     def unwritten(self) -> list[OrderKey]:
-        """States that no message of the order topic holds."""
+        """Keys of states that no record of the order topic holds."""
         return [key for key, kept in self.kept.items() if kept.place < 0]
 
     def of(self, *, topic: str | None = None, group: str | None = None) -> list[OrderKey]:
@@ -331,14 +329,14 @@ class Orders:
         return [key for key in {*self.kept, *self._pending} if key.topic == topic or key.group == group]
 
     def unused(self, now_ms: int) -> Iterator[OrderKey]:
-        """States that nobody has touched for a day."""
+        """Keys of states that have not changed for ``UNUSED_MS``."""
         for key, kept in self.kept.items():
             if max(kept.state.last_ms, kept.state.until_ms()) + UNUSED_MS < now_ms and key not in self._pending:
                 yield key
 
     def void(self, reigns: Collection[int], known: Collection[int], epoch: int) -> list[OrderKey]:
-        """States that were stored before some reign up to ``epoch`` that left no word in the order topic: another
-        kind of broker was master then. ``reigns``: epochs that wrote to the log; ``known``: those that left word."""
-        strange = sorted(each for each in reigns if each not in known and each < epoch)
-        last = strange[-1] if strange else -1
+        """Keys of void states: a reign between theirs and ``epoch`` has no record in the order topic, so a RocketMQ
+        broker was master then and kept its own states. ``reigns``: epochs that wrote to the log; ``known``: those with
+        a record."""
+        last = max((each for each in reigns if each not in known and each < epoch), default=-1)
         return [key for key, kept in self.kept.items() if 0 <= kept.place and kept.epoch < last]

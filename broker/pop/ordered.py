@@ -1,8 +1,7 @@
-"""POP in order: one batch of a queue is out at a time, and its group stays in front of the first message not done with.
+"""POP in order: one batch of a queue is out at a time; the group's offset stays before its first open message.
 
-There is no checkpoint: the state of the queue is the record, stored before anything is answered. Source: the parts of
-``PopMessageProcessor``, ``AckMessageProcessor`` and ``ChangeInvisibleTimeProcessor`` of RocketMQ 5.5.0 that are for
-``order``.
+There are no checkpoints. The queue's state is stored instead, before the client gets an answer. Source: the branches
+for ``order`` of ``PopMessageProcessor``, ``AckMessageProcessor`` and ``ChangeInvisibleTimeProcessor``, RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from remoting.codes import ResponseCode
 NOT_READY: Final = Refusal(
     ResponseCode.SYSTEM_ERROR, "this master is young: it does not know yet which messages are out in order")
 Answer = Callable[[str], None]
-"""Called when it is stored, with "", or why it is not."""
+"""Called once, with "" when the records are stored, or with the reason why not."""
 
 
 class InOrder:
-    """Of one broker. ``log`` has the states."""
+    """POPs, acknowledgements and changes of requests with ``order``. ``log`` holds the states."""
 
     def __init__(self, log: OrderLog, offsets: OffsetTable, room: WaitingRoom, wall_ms: Callable[[], int]) -> None:
         self._log, self._offsets, self._room, self._wall_ms = log, offsets, room, wall_ms
@@ -40,26 +39,26 @@ class InOrder:
 
     @property
     def ready(self) -> bool:
-        """All states are known, and more may be stored."""
+        """Whether all states are known and changes can be stored."""
         return self._log.ready
 
     def blocked(self, key: Key, attempt_id: str | None, invisible_ms: int = 0) -> bool:
-        """Whether a batch of that queue is out with somebody else."""
+        """Whether a batch that blocks this attempt is out."""
         return self._log.orders.blocked(OrderKey(*key), self._wall_ms(), attempt_id, invisible_ms)
 
     def goes_on(self, key: Key) -> int:
-        """Where the next batch begins, at least: the group's offset moves when what is under way is answered."""
+        """Least offset of the next batch: changes in flight count, while the group's offset moves when they end."""
         state = self._log.orders.state(OrderKey(*key))
         return 0 if state is None else state.next_offset
 
     def open_part(self, key: Key, haul: Haul) -> Haul | None:
-        """Without what was done with out of turn; None: nothing is left."""
+        """The haul without messages that were acknowledged before; None: none is left."""
         done = self._log.orders.done(OrderKey(*key))
         return haul if not done else _without(haul, done)
 
     def deliver(self, group: str, hauls: Sequence[Haul], pop_time_ms: int, invisible_ms: int, attempt_id: str | None,
                 answer: Answer) -> str:
-        """Batches go out, when ``answer`` says so. Returns ``orderCountInfo``."""
+        """Store that batches are given, then call ``answer``. Returns ``orderCountInfo``."""
         changes = [self._log.orders.deliver(OrderKey(haul.visit.topic, group, haul.visit.queue_id), pop_time_ms,
                                             invisible_ms, haul.offsets, attempt_id) for haul in hauls]
         counts = receipts.order_counts((haul.place, change.counts, change.least)
@@ -68,8 +67,8 @@ class InOrder:
         return counts
 
     def ack(self, key: Key, offsets: Sequence[int], pop_time_ms: int, answer: Answer) -> Refusal | None:
-        """Messages of one batch are done with. Offsets that are not of the batch are refused if they come alone, else
-        passed over."""
+        """Acknowledge messages of one batch. An offset outside the batch is refused if it is the only one, else
+        skipped."""
         if not self._log.ready:
             return NOT_READY
         order_key, changes, stranger, late = OrderKey(*key), list[Change](), False, False
@@ -83,7 +82,7 @@ class InOrder:
         if stranger and len(offsets) == 1:
             return Refusal(ResponseCode.MESSAGE_ILLEGAL, (
                 f"offset is illegal, key:{key[0]}@{key[2]}, commit:{offsets[0]}: it was not given in this batch"))
-        if late and not changes:  # who was replaced, and has not heard of it, knows no batch of the next master
+        if late and not changes:  # a replaced master does not know the next one's batches: see ``still``
             changes.append(self._log.orders.still(order_key))
         if not changes:
             answer("")
@@ -93,7 +92,7 @@ class InOrder:
 
     def change(self, key: Key, offset: int, pop_time_ms: int, visible_ms: int, answer: Answer,
                late: Answer) -> Refusal | None:
-        """One message blocks until then: ``answer``. It is not out any more: ``late``."""
+        """Let one message block until ``visible_ms``, then call ``answer``; ``late`` if it is not out any more."""
         if not self._log.ready:
             return NOT_READY
         order_key = OrderKey(*key)
@@ -105,7 +104,7 @@ class InOrder:
         return None
 
     def clear(self, key: Key) -> None:
-        """The group goes on elsewhere: nothing of the queue is out any more."""
+        """The group was reset: no batch of the queue is out any more."""
         self._log.forget([OrderKey(*key)])
 
     def _store(self, changes: Sequence[Change], answer: Answer) -> None:

@@ -1,9 +1,10 @@
-"""Order of POP in the log: each change of a queue's state is a message, which every replica reads.
+"""States of POP in order, in the log: each change of a queue's state is a record in the order topic.
 
-Of each queue the last message counts, and holds the whole state, so reading again does no harm. A master leaves a word
-of its reign before its first change, or at once where there are states: those from before a reign without a word are
-void, since a Java broker was master then and kept its own. ``config/consumerOrderInfo.json`` is Java's file with a
-field of ours: where that is missing, Java wrote last. Source: ``ConsumerOrderInfoManager`` of RocketMQ 5.5.0.
+Every replica reads the records. The last record of a queue counts and holds the whole state, so reading one twice does
+no harm. Each master also writes a *reign record*, before its first change, or at once if there are states. A reign
+without one belonged to a RocketMQ broker, which keeps states in its own file: older states are void then.
+``config/consumerOrderInfo.json`` is RocketMQ's file with a field of ours; without the field, RocketMQ wrote it last.
+Source: ``ConsumerOrderInfoManager`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ QUEUE: Final = 0
 PATH: Final = "config/consumerOrderInfo.json"
 SAVED_EVERY_MS: Final = 10_000
 SLICE: Final = 1_000
-"""Messages that one tick reads."""
+"""Records that one tick reads."""
 TOGETHER_MAX: Final = 32
-"""States that are put forward in one put."""
+"""States that one put stores again."""
 RETRY_NS: Final = 1_000_000_000
 UNUSED_EVERY_NS: Final = 60_000_000_000
 REIGNS_MAX: Final = 1_000
@@ -57,30 +58,30 @@ REIGNS_MAX: Final = 1_000
 
 @body
 class OrderRecord(Body):
-    """A message of the order topic: the state of one queue from now on, or, without a topic, the word of a reign."""
+    """A record of the order topic: the new state of one queue, or, without a topic, a reign record."""
 
     epoch: Int64
-    """Of the master that wrote it; 0 where no controller counts them."""
+    """Epoch of the master that wrote it; 0 in a group without controllers."""
     topic: str = ""
     group: str = ""
     queue_id: Int32 = 0
     state: OrderInfo | None = None
-    """None: there is none."""
+    """None: the queue has no state any more."""
 
 
 @body
 class OrdersRead(Body):
-    """Ours, in Java's file: how far the order topic was read, and where in it the states stand."""
+    """Our field in RocketMQ's file: how far the order topic was read, and the place of each state in it."""
 
     at: Int64 = 0
     reigns: list[Int64] = attrs.field(factory=list)
     places: dict[str, dict[Int32, list[Int64]]] = attrs.field(factory=dict)
-    """As the table: place and epoch of each."""
+    """Place and epoch of each state, with the keys of the table."""
 
 
 @body
 class ConsumerOrderInfos(Body):
-    """``config/consumerOrderInfo.json``: by ``topic@group`` and queue id."""
+    """The file ``config/consumerOrderInfo.json``: states by ``topic@group`` and queue id."""
 
     table: dict[str, dict[Int32, OrderInfo]] = attrs.field(factory=dict)
     order_info_count: Int64 = 0
@@ -89,40 +90,40 @@ class ConsumerOrderInfos(Body):
 
 
 class OrderLog:
-    """``tick`` on every replica; ``opened``, then ``start``, on a master. Until ``ready`` nothing is given, and
-    ``store`` refuses."""
+    """Reads and writes the order topic. Every replica calls ``tick``; a master calls ``opened``, later ``start``.
+    Before ``ready`` no message is given in order, and ``store`` refuses."""
 
     def __init__(self, journal: Journal, puts: Puts, topics: TopicTable, offsets: OffsetTable,
                  kept: ConsumerOrderInfos | None, *, epoch: Callable[[], int], reigns: Callable[[], Collection[int]],
                  is_ruled: bool, store_host: bytes, wall_ms: Callable[[], int]) -> None:
-        """``reigns``: epochs that wrote to the log. ``is_ruled``: by controllers, so another one may have been master
-        since Java wrote the file."""
+        """``reigns``: epochs that wrote to the log. ``is_ruled``: the group has controllers, so another broker may have
+        been master since RocketMQ wrote the file."""
         self.on_change: Callable[[], None] = lambda: None
-        """Called when ``table`` is another."""
+        """Called when the content of ``table`` changes."""
         self.on_unlock: Callable[[OrderKey], None] = lambda key: None
-        """Called on a master when a queue blocks no more."""
+        """Called on a master when a queue stops blocking."""
         self.orders = Orders()
         self.ready = False
         self.stored = self.refused = 0
-        """Changes that were, since this process began."""
+        """Changes that were stored or refused since this process began."""
         self._journal, self._log, self._messages, self._puts = journal, journal.log, journal.messages, puts
         self._topics, self._offsets, self._epoch, self._reigns = topics, offsets, epoch, reigns
         self._store_host, self._wall_ms = store_host, wall_ms
-        self._leads = self._seen = self._word_under_way = False
-        self._word_of = -1
-        """The last reign of this broker that left a word."""
+        self._leads = self._seen = self._reign_in_flight = False
+        self._reign_written = -1
+        """The last epoch of which this broker wrote the reign record."""
         self._known: dict[int, None] = {}
-        """Epochs that left word."""
+        """Epochs with a reign record."""
         self._at = self._end = 0
-        """The next message to read; what this broker held when it became master."""
+        """Place of the next record to read; end of the log when this broker became master."""
         self._gone: dict[OrderKey, OrderInfo] = {}
-        """States that are to be cleared, unless they have become others."""
+        """States to remove, unless they change before."""
         self._unwritten: list[OrderKey] = []
-        """States of Java's file, to be stored."""
+        """States from RocketMQ's file that are to be stored in the order topic."""
         self._unlocks: list[tuple[int, OrderKey]] = []
-        """Heap: when a queue blocks no more."""
+        """Heap of times when queues stop blocking; some entries are stale."""
         self._unlock_ms: dict[OrderKey, int] = {}
-        """What of it holds."""
+        """The valid time of each key in the heap."""
         self._retry_at_ns = self._unused_at_ns = 0
         self._load(kept, is_ruled)
         journal.was_cut.join("parts", self._cut)
@@ -153,7 +154,7 @@ class OrderLog:
                     self.orders.restore(OrderKey(topic, group, queue_id), state, place, epoch)
 
     def table(self) -> ConsumerOrderInfos:
-        """What the file of this part holds."""
+        """The content of this part's file."""
         table: dict[str, dict[int, OrderInfo]] = {}
         places: dict[str, dict[int, list[int]]] = {}
         for key, kept in self.orders.kept.items():
@@ -167,11 +168,11 @@ class OrderLog:
 
     @property
     def behind(self) -> bool:
-        """Not all of the order topic is read."""
+        """Whether the order topic has records that are not read yet."""
         return self._at < self._messages.max_offset(TOPIC, QUEUE)
 
     def read(self, most: int = SLICE) -> bool:
-        """Go on; True: there is more. Raises ``OSError``: it may be tried again."""
+        """Read up to ``most`` records; True: there are more. Raises ``OSError``, after which it may be called again."""
         queue = self._messages.queue(TOPIC, QUEUE)
         if queue is None or self._at >= queue.max_offset:
             return False
@@ -190,7 +191,7 @@ class OrderLog:
             if found.state is not None:
                 found.state.check()
         except (OffsetGone, DamagedRecord, BodyError) as error:
-            logger.warning("a message of order, at %d of the log, is passed over: %s", offset, error)
+            logger.warning("a record of the order topic, at %d of the log, is skipped: %s", offset, error)
             return
         if found.topic:
             self.orders.heard(OrderKey(found.topic, found.group, found.queue_id), found.state, self._at, found.epoch)
@@ -203,10 +204,10 @@ class OrderLog:
             del self._known[next(iter(self._known))]
 
     def _cut(self, end: int) -> None:
-        """What stood behind is gone: what is left is read again, where that matters."""
+        """The log was cut: read the order topic again if records that were taken are gone."""
         last = self._messages.max_offset(TOPIC, QUEUE)
         if max(self._at, self.orders.last_place + 1) > last:
-            logger.info("the log was cut: the order of POP is read again")
+            logger.info("the log was cut: the states of POP in order are read again")
             self.orders, self._at = Orders(), 0
             self._known.clear()
             self.on_change()
@@ -214,18 +215,18 @@ class OrderLog:
     # --- being master ----------------------------------------------------------------------------------------
 
     def opened(self) -> None:
-        """This broker is master, and may write."""
+        """This broker became master and may write."""
         self._leads, self._retry_at_ns, self._end = True, 0, self._log.max_offset
 
     def start(self) -> None:
-        """And all that it held is seen."""
+        """This master's log, as it was at the beginning of its reign, is confirmed."""
         self._seen = True
         self._open()
 
     def stop(self) -> None:
-        """It is one no longer, or its writes are closed."""
-        self._leads = self._seen = self.ready = self._word_under_way = False
-        self._word_of = -1
+        """This broker's reign is over, or its writes are closed."""
+        self._leads = self._seen = self.ready = self._reign_in_flight = False
+        self._reign_written = -1
         self._unlocks.clear()
         self._unlock_ms.clear()
         self._unwritten.clear()
@@ -239,12 +240,12 @@ class OrderLog:
             if not shows_all(self._journal, self._end):
                 return
         except OSError as error:
-            logger.error("the order of POP cannot be read, tried again: %s", error)
+            logger.error("the states of POP in order cannot be read, tried again: %s", error)
             return
         epoch = self._epoch()
         for key in self.orders.void(self._reigns(), self._known, epoch):
-            logger.warning("queue %d of %s blocks no longer for %s: another kind of broker was master", key.queue_id,
-                           key.topic, key.group)
+            logger.warning("queue %d of %s stops blocking group %s: a RocketMQ broker was master since its batch was "
+                           "given", key.queue_id, key.topic, key.group)
             self.orders.drop(key)
         self.ready, self._unwritten = True, self.orders.unwritten()
         for key, kept in self.orders.kept.items():
@@ -252,7 +253,7 @@ class OrderLog:
             self._watch(key, kept.state)
 
     def _raise_offset(self, key: OrderKey, state: OrderInfo) -> None:
-        """The table of offsets is copied now and then, and a state goes with each message."""
+        """Raise the group's offset to the state's: the copied table of offsets lags, the state does not."""
         end = self._messages.max_offset(key.topic.encode(), key.queue_id)
         known = self._offsets.query(key.group, key.topic, key.queue_id)
         offset = min(state.next_offset, end)
@@ -260,8 +261,8 @@ class OrderLog:
             self._offsets.commit(key.group, key.topic, key.queue_id, offset)
 
     def due_ns(self, now_ns: int) -> int:
-        """When ``tick`` is due, if no more of the log is shown before."""
-        if self.behind or (self._seen and not self.ready) or self._owes_word or (
+        """When ``tick`` is due, unless more of the log is shown before."""
+        if self.behind or (self._seen and not self.ready) or self._owes_reign or (
                 self.ready and (self._unwritten or self._gone)):
             return self._retry_at_ns
         due_ns = self._unused_at_ns if self.orders.kept else NEVER
@@ -276,12 +277,12 @@ class OrderLog:
             self.read()
         except OSError as error:
             self._retry_at_ns = now_ns + RETRY_NS
-            logger.error("the order of POP cannot be read, tried again in a second: %s", error)
+            logger.error("the states of POP in order cannot be read, tried again in a second: %s", error)
             return
         if self._seen and not self.ready:
             self._open()
-        if self._owes_word:
-            self._leave_word()
+        if self._owes_reign:
+            self._write_reign()
         if now_ns >= self._unused_at_ns:
             self._unused_at_ns = now_ns + UNUSED_EVERY_NS
             for key in list(self.orders.unused(self._wall_ms())):
@@ -292,24 +293,24 @@ class OrderLog:
             self._unlock()
 
     @property
-    def _owes_word(self) -> bool:
-        """Where there are states; else the first change leaves it."""
-        return self._leads and self._word_of != self._epoch() and not self._word_under_way and bool(
+    def _owes_reign(self) -> bool:
+        """Whether the reign record is due now. Without states it is due with the first change."""
+        return self._leads and self._reign_written != self._epoch() and not self._reign_in_flight and bool(
             self.orders.kept or self.behind)
 
-    def _leave_word(self) -> None:
+    def _write_reign(self) -> None:
         epoch = self._epoch()
 
         def answered(result: PutResult) -> None:
-            self._word_under_way = False
-            self._word_is_left(epoch, result)
+            self._reign_in_flight = False
+            self._reign_answered(epoch, result)
 
-        self._word_under_way = True
+        self._reign_in_flight = True
         self._puts.put([self._message(OrderRecord(epoch))], answered)
 
-    def _word_is_left(self, epoch: int, result: PutResult) -> None:
+    def _reign_answered(self, epoch: int, result: PutResult) -> None:
         if result.puts and self._leads:
-            self._word_of = epoch
+            self._reign_written = epoch
             self._reigned(epoch)
         elif not result.puts:
             self._retry_at_ns = self._journal.now_ns() + RETRY_NS
@@ -325,33 +326,34 @@ class OrderLog:
         if changes:
             self.store(changes, answered)
 
-    # --- what changes ----------------------------------------------------------------------------------------
+    # --- changes ---------------------------------------------------------------------------------------------
 
     def store(self, changes: Sequence[Change], done: Done) -> None:
-        """Put them into the log, all or none. When ``done`` hears what became of it they count, or are forgotten. What
-        was written and not acknowledged in time counts: the next master may have it."""
+        """Put all changes into the log or none, then call ``done``. A change that is written but not acknowledged by
+        enough replicas in time counts, since the next master may have it."""
         if not self.ready:
             self._are_refused(changes)
-            done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark="the order of POP is not known here yet"))
+            done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE,
+                           remark="this master has not read the states of POP in order yet"))
             return
         epoch = self._epoch()
         if self._topics.get(POP_ORDER) is None:
             self._topics.create_if_absent(POP_ORDER, 1)
         messages = [self._message(OrderRecord(epoch, *change.key, change.state)) for change in changes]
-        word = self._word_of != epoch
-        if word:
+        owes = self._reign_written != epoch
+        if owes:
             messages.insert(0, self._message(OrderRecord(epoch)))
-        self._puts.put(messages, lambda result: self._answered(changes, epoch, word, result, done))
+        self._puts.put(messages, lambda result: self._answered(changes, epoch, owes, result, done))
 
     def _message(self, found: OrderRecord) -> Message:
         return Message(TOPIC, found.to_json(), QUEUE, b"TAGS\x01order\x02" if found.topic else b"TAGS\x01reign\x02",
                        born_time_ms=self._wall_ms(), born_host=self._store_host, store_host=self._store_host)
 
-    def _answered(self, changes: Sequence[Change], epoch: int, word: bool, result: PutResult, done: Done) -> None:
-        if word:
-            self._word_is_left(epoch, result)
+    def _answered(self, changes: Sequence[Change], epoch: int, owes: bool, result: PutResult, done: Done) -> None:
+        if owes:
+            self._reign_answered(epoch, result)
         if result.puts:
-            for change, put in zip(changes, result.puts[word:], strict=True):
+            for change, put in zip(changes, result.puts[owes:], strict=True):
                 self.orders.stored(change, put.queue_offset, epoch)
                 if self.orders.is_last(change):
                     self._watch(change.key, change.state)
@@ -367,7 +369,7 @@ class OrderLog:
             self.orders.refused(change)
 
     def forget(self, keys: Iterable[OrderKey]) -> None:
-        """The group goes on elsewhere, or its topic or itself is deleted: a master stores that nothing blocks there."""
+        """Groups were reset, or they or their topics deleted: a master stores that these keys have no state."""
         if self._leads:
             self._gone.update({key: state for key in keys if (state := self.orders.state(key)) is not None})
             self._clear_gone()
@@ -387,10 +389,10 @@ class OrderLog:
         if changes:
             self.store(changes, answered)
 
-    # --- who waits -------------------------------------------------------------------------------------------
+    # --- end of a block --------------------------------------------------------------------------------------
 
     def _watch(self, key: OrderKey, state: OrderInfo | None) -> None:
-        """Say when it blocks no more."""
+        """Plan the call of ``on_unlock`` for the time when this state stops blocking."""
         until_ms = 0 if state is None else state.until_ms()
         if self.ready and self._unlock_ms.get(key) != until_ms:
             self._unlock_ms[key] = until_ms
@@ -408,7 +410,7 @@ class OrderLog:
     # --- how long the log is needed --------------------------------------------------------------------------
 
     def keeps_from(self) -> int | None:
-        """From where on the log is needed: by the oldest state, and by what is to be read."""
+        """Offset of the log of the oldest record that is needed: a state's, or the next to read. None: none is."""
         queue = self._messages.queue(TOPIC, QUEUE)
         places = [place for place in (self.orders.least_place(), self._at) if place is not None]
         if queue is None or min(places) >= queue.max_offset:
@@ -417,7 +419,7 @@ class OrderLog:
         return offset if size != NOWHERE_SIZE else None
 
     def make_way(self, below: int) -> None:
-        """States that stand below that offset of the log are put forward."""
+        """Store states again that stand below that offset of the log, so that it may be deleted."""
         queue = self._messages.queue(TOPIC, QUEUE)
         if not self.ready or queue is None:
             return
@@ -429,7 +431,7 @@ class OrderLog:
 
 
 class OrderPart(DeliveringPart):
-    """The order of POP, for the part of POP."""
+    """Keeps the states of POP in order, for the part of POP."""
 
     follows: ClassVar[bool] = True
 
@@ -456,7 +458,7 @@ class OrderPart(DeliveringPart):
         self.log.forget([OrderKey(topic, group, queue_id)])
 
     def metrics(self, page: Page) -> Iterator[Metric]:
-        yield page.gauge("broker_pop_order_queues", "Queues of which batches are given in order. Ours.",
+        yield page.gauge("broker_pop_order_queues", "Queues that have a state of POP in order. Ours.",
                          [((), len(self.log.orders.kept))])
         yield page.counter("broker_pop_order_changes", "Changes of their states. Ours.", [
             (("stored",), self.log.stored), (("refused",), self.log.refused)], "result")
@@ -490,10 +492,10 @@ class OrderPart(DeliveringPart):
 
 
 def _kept(files: Files) -> ConsumerOrderInfos | None:
-    """None: there is no file, or it cannot be read."""
+    """The states in this part's file; None: it is missing or damaged."""
     try:
         found = load(files, ConsumerOrderInfos, PATH)
     except WrongStore as error:
-        logger.warning("the order of POP is read from the log: %s", error)
+        logger.warning("the states of POP in order are read from the log: %s", error)
         return None
     return found if found.table or found.quorate is not None else None

@@ -1,4 +1,4 @@
-"""The part of POP: what is given, what is acknowledged, who waits, and how far each group is."""
+"""The part of POP: wires giving, acknowledging, waiting and progress, and decides when this broker may give."""
 
 from __future__ import annotations
 
@@ -50,10 +50,12 @@ logger = logging.getLogger("broker")
 HEARD_STEP: Final = 16 << 20
 """Bytes of the log that the next process may read again."""
 SAVED_EVERY_MS: Final = 10_000
-READS: Final = "it reads in the log how far each group is"
+READS: Final = "it reads each group's progress in the log"
 
 
 class PopPart(Part):
+    """Serves POP on a master and on an acting slave; every replica follows the groups' progress."""
+
     keys = PopKeys
     follows: ClassVar[bool] = True
     passed_on: ClassVar[frozenset[int]] = frozenset(map(int, (
@@ -80,7 +82,7 @@ class PopPart(Part):
         self._noted = Noted(journal, self._heard, self.progress.hear, self._cut)
         self._file = shared.table_file(self._kept, path=progress.PATH, pause_ms=SAVED_EVERY_MS)
         if is_first:
-            self._file.changed()  # the next process is to know from where on there may be checkpoints
+            self._file.changed()  # the next process must know from which offset on there may be checkpoints
         self.room = WaitingRoom(pick(config, WaitingConfig), journal.arrived, shared.wall_ms)
         self._in_order = InOrder(before[OrderPart].log, self._offsets, self.room, shared.wall_ms)
         self.lending = Lending(
@@ -102,15 +104,15 @@ class PopPart(Part):
         self._checks = checks
         self._writes_open = self._open = self._acts = False
         self._end = 0
-        """What this broker held when it became master, or began to act for it."""
+        """End of the log when this broker became master or began to act for it."""
         self._unsaid: list[Message] = []
-        """Resets and deletions that are to be in the log, and are not."""
+        """Resets and deletions that are not in the log yet."""
         topics.on_delete.join("parts", self._topic_is_gone)
         groups = before[GroupsPart].admin
         self._clean, groups.on_clean = groups.on_clean, self._group_is_gone
         self._others, self._offsets.on_reset = self._offsets.on_reset, self._is_reset
 
-    # --- what it has -----------------------------------------------------------------------------------------
+    # --- requests and figures --------------------------------------------------------------------------------
 
     def handlers(self) -> Mapping[int, Handler]:
         return {**self.popping.handlers(), **self.acking.handlers(self._veil), **self.notifying.handlers()}
@@ -121,7 +123,7 @@ class PopPart(Part):
 
     @property
     def waiting_for(self) -> str:
-        """Why nothing is given here by POP; "" while nothing stands in its way."""
+        """Why this broker gives no messages by POP; "" if it does."""
         if not self.popping.config.timer_wheel_enable:
             return "timerWheelEnable is false"
         if self.lending.is_open:
@@ -136,12 +138,12 @@ class PopPart(Part):
 
     @property
     def stored_checkpoints(self) -> int:
-        """Also of messages whose time was changed; since this process began."""
+        """Checkpoints stored since this process began, those of changed times included."""
         return self.popping.counters.checkpoints + self.acking.counters.changed
 
     @property
     def stored_acks(self) -> int:
-        """Also by a change of the time; since this process began."""
+        """Acknowledgements stored since this process began, those of changed times included."""
         return self.acking.counters.acked + self.acking.counters.changed
 
     def metrics(self, page: Page) -> Iterator[Metric]:
@@ -160,7 +162,7 @@ class PopPart(Part):
                 ("acks_failed", "acknowledgements and changes that were not stored", acks.failed)):
             yield page.counter(f"broker_pop_{name}", f"{about[0].upper()}{about[1:]}. Ours.", [((), value)])
 
-    # --- what it is told -------------------------------------------------------------------------------------
+    # --- moments ---------------------------------------------------------------------------------------------
 
     def configure(self, config: BrokerConfig) -> None:
         self._checks = Checks(pick(config, PopConfig), self._checks.groups, self._topics)
@@ -191,20 +193,20 @@ class PopPart(Part):
     def stopping(self) -> None:
         self.room.finish()
 
-    # --- how far groups are ----------------------------------------------------------------------------------
+    # --- progress of the groups ------------------------------------------------------------------------------
 
     def _commit(self, key: Key, offset: int) -> None:
         topic, group, queue_id = key
         self._offsets.commit(group, topic, queue_id, offset)
 
     def _is_confirmed(self, log_end: int) -> None:
-        """The checkpoint that ends there in the log."""
+        """A checkpoint is confirmed that ends at ``log_end``."""
         self.checkpoints.settle(log_end)
         self._file.changed()
 
     def _is_ready(self) -> bool:
-        """Whether this broker may give messages: it is master, or serves in its place, and each group's offset is no
-        less than the log says."""
+        """Whether this broker may give messages: it is master or acts for it, all that it held is confirmed and read,
+        and each group's offset is raised to its progress in the log."""
         lends = self.lending.is_open
         if lends and self.lending.why_not:
             return False
@@ -242,7 +244,7 @@ class PopPart(Part):
             self._say(progress.gone("", group, self._store_host, self._wall_ms()))
 
     def _say(self, message: Message) -> None:
-        """To all replicas, by the log."""
+        """Tell all replicas, by a record in the log."""
         self._journal.stir()
         self._unsaid.append(message)
         self._say_all()
@@ -260,23 +262,23 @@ class PopPart(Part):
 
     def _cut(self, end: int) -> None:
         if not self.progress.cut(end):
-            logger.warning("the log was cut at %d, below what %s was written for: how far groups are that pop is read "
-                           "again in the log", end, progress.PATH)
+            logger.warning("the log was cut at %d, before the end that %s was written for: the progress of groups that "
+                           "pop is read again in the log", end, progress.PATH)
             self._noted.go_back(0)
 
     def _kept(self) -> KeptProgress:
-        """As of what no start cuts off: of what stood behind, a log that its machine's end made shorter says more."""
+        """The progress below the end of the log that no start cuts: for a shorter log the file would say too much."""
         return self.progress.kept(min(self._noted.offset, self._journal.sure_end))
 
     def _hear(self) -> None:
         unread = self._noted.listen()
         if unread is not None:
-            logger.error("how far groups are that pop cannot be read in the log: %s", unread)
+            logger.error("the progress of groups that pop cannot be read in the log: %s", unread)
         if abs(self._noted.offset - self._heard) >= HEARD_STEP:
             self._heard = self._noted.offset
             self._file.changed()
 
-    # --- what it does by itself ------------------------------------------------------------------------------
+    # --- periodic work ---------------------------------------------------------------------------------------
 
     def due_ns(self) -> int:
         opens = not self._open and (self._writes_open or self.lending.is_open)
@@ -301,10 +303,10 @@ def _kept(files: Files, log_end: int) -> KeptProgress:
     try:
         kept = load(files, KeptProgress, progress.PATH)
     except WrongStore as error:
-        logger.warning("how far groups are that pop is read from the log: %s", error)
+        logger.warning("the progress of groups that pop is read from the log: %s", error)
         return KeptProgress(0)
     if kept.log_offset > log_end:
-        logger.warning("how far groups are that pop is read from the log: it ends at %d, and %s was written for %d",
+        logger.warning("the progress of groups that pop is read from the log: it ends at %d, but %s was written for %d",
                        log_end, progress.PATH, kept.log_offset)
         return KeptProgress(0)
     return kept

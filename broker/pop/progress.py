@@ -1,10 +1,18 @@
-"""How far POP has taken each group in each queue, as the log says: every replica knows, whatever copies of offsets lag.
+"""Progress: how far POP has taken each group in each queue, computed from the log alone.
 
-Each checkpoint says where it begins and ends in its queue, and from which offset on its group had nothing under way
-when it was made. They stand in the log in the order of their queue. One that begins behind the end of those before it
-follows one that was not stored: it takes nobody on. One that begins before that end follows a reset, and counts.
-Copies of checkpoints, as timers make them, say nothing; resets and deletions are records of their own.
-It knows outlines of messages and numbers, no log and no table of offsets.
+A new master needs each group's offset, and the table of offsets that slaves copy lags. Giving from an old offset gives
+messages twice; a too large offset loses them. So each checkpoint says its *stretch*: the queue offsets where it begins
+and ends, and its floor, the group's offset when it was made. Every replica adds up the stretches as the log is shown:
+- A stretch that begins at or before the known end moves the end to its own end.
+- A stretch that begins after it has a gap before it: a checkpoint was not stored. It moves the end to its floor at
+  most, and its messages are given again.
+- A stretch that ends before the known end follows a reset, so it counts as well.
+
+No message is lost: checkpoints of a queue stand in the log in the order of the queue, and all up to the floor were
+confirmed when the floor was read, so nothing before the end lacks a checkpoint. Copies of checkpoints, which timers
+make, are ignored; resets and deletions have records of their own. Alternatives: a record of the offset for each POP
+would double the puts; to trust the copied table gives messages twice after a failover.
+A core: it knows outlines of messages, neither log nor table of offsets.
 """
 
 from __future__ import annotations
@@ -22,7 +30,7 @@ from remoting.fields import Int32, Int64, decimal
 from remoting.record import NOTED, Message, Outline, decode_properties, encode_properties
 
 UNDONE_MAX: Final = 10_000
-"""Steps that are remembered in case the log is cut. One that is cut further back is to be heard again."""
+"""Changes that a cut of the log can undo. After a cut further back the log must be heard again."""
 PATH: Final = "config/popProgress.json"
 _TIMER: Final = TIMER.encode()
 _RESETS: Final = POP_RESETS.encode()
@@ -36,8 +44,8 @@ Key = tuple[str, str, int]
 
 @body
 class KeptProgress(Body):
-    """``config/popProgress.json``: by ``topic@group`` and queue id, as the log says up to ``log_offset``; below 0:
-    this broker never heard it."""
+    """The file ``config/popProgress.json``: ends by ``topic@group`` and queue id, from the log up to ``log_offset``.
+    Below 0, this broker has read none of the log."""
 
     log_offset: Int64 = -1
     ends: dict[str, dict[Int32, Int64]] = attrs.field(factory=dict)
@@ -45,7 +53,7 @@ class KeptProgress(Body):
 
 @attrs.frozen
 class Stretch:
-    """What one checkpoint says of its queue. ``floor``: the group's offset when it was made."""
+    """The part of a queue that one checkpoint covers. ``floor``: the group's offset when it was made."""
 
     topic: str
     group: str
@@ -59,7 +67,7 @@ class Stretch:
 
     @classmethod
     def decode(cls, text: str) -> Stretch | None:
-        """None for what no broker writes."""
+        """The stretch that a property says; None: no broker writes such a text."""
         fields = text.split(" ")
         if len(fields) != 6:
             return None
@@ -70,12 +78,12 @@ class Stretch:
 
 
 def reset(topic: str, group: str, queue_id: int, offset: int, store_host: bytes, now_ms: int) -> Message:
-    """A record: the group goes on there, wherever it was."""
+    """A record that says: the group goes on at ``offset``, wherever it was."""
     return _record(f"{_TO} {offset} {queue_id} {group} {topic}", store_host, now_ms)
 
 
 def gone(topic: str, group: str, store_host: bytes, now_ms: int) -> Message:
-    """A record: nothing is known of the topic, or of the group, any more; "" stands for every one."""
+    """A record that says: forget the topic, or the group; "" stands for every one."""
     return _record(f"{_GONE} {group} {topic}", store_host, now_ms)
 
 
@@ -85,26 +93,25 @@ def _record(text: str, store_host: bytes, now_ms: int) -> Message:
 
 
 class PopProgress:
-    """``hear`` takes what is shown of the log, in its order."""
+    """The end of each group in each queue. ``hear`` takes messages in the order of the log, as they are shown."""
 
     def __init__(self, revive_topic: str, kept: KeptProgress | None = None) -> None:
         kept = kept or KeptProgress()
         self._revive_topic = revive_topic
         self.ends: dict[Key, int] = {}
-        """Behind the last message that was given, by queue; nothing in front was left out."""
+        """By queue, the end of what was given without a gap."""
         for name, queues in kept.ends.items():
             topic, _, group = name.partition("@")
             for queue_id, end in queues.items():
                 self.ends[topic, group, queue_id] = end
         self._undo: deque[tuple[int, Key, int | None]] = deque()
         self._undo_from = max(0, kept.log_offset)
-        """A cut behind that can be undone."""
+        """A cut at or after this offset of the log can be undone."""
         self.heard: Callable[[int], None] = lambda log_end: None
-        """Called when a checkpoint was heard, with its end in the log."""
+        """Called for each checkpoint of this log, with its end in the log."""
 
     def kept(self, log_offset: int) -> KeptProgress:
-        """What was known when all below ``log_offset`` was heard and nothing else, or as near to that as can be
-        undone."""
+        """The content of the file for the log below ``log_offset``: later changes are undone, as far as they can be."""
         log_offset, ends = max(log_offset, self._undo_from), dict(self.ends)
         for at, key, before in reversed(self._undo):
             if at < log_offset:
@@ -116,7 +123,7 @@ class PopProgress:
         return KeptProgress(log_offset, tables)
 
     def hear(self, found: Outline) -> None:
-        """A marked message; whose else it may be, it is passed over."""
+        """Take a noted message; those of other parts are ignored."""
         topic, raw = found[6], found[7]
         if b"__QUORATE_POP\x01" not in raw:
             return
@@ -126,16 +133,16 @@ class PopProgress:
             self._hear_reset(found[0], text)
         elif (values.get(REAL_TOPIC) if topic == _TIMER else topic.decode(errors="replace")) == self._revive_topic and (
                 TIMER_DONE not in values and TIMER_MOVED not in values):
-            step = Stretch.decode(text)
-            if step is not None:
-                self._take(found[0], step)
+            stretch = Stretch.decode(text)
+            if stretch is not None:
+                self._take(found[0], stretch)
                 self.heard(found[0] + found[1])
 
-    def _take(self, at: int, step: Stretch) -> None:
-        key = step.topic, step.group, step.queue_id
+    def _take(self, at: int, stretch: Stretch) -> None:
+        key = stretch.topic, stretch.group, stretch.queue_id
         known = self.ends.get(key)
-        sure = step.floor if known is None else max(known, step.floor)
-        self._set(at, key, step.end if step.begin <= sure else sure)
+        sure = stretch.floor if known is None else max(known, stretch.floor)
+        self._set(at, key, stretch.end if stretch.begin <= sure else sure)
 
     def _hear_reset(self, at: int, text: str) -> None:
         fields = text.split(" ")
@@ -152,7 +159,7 @@ class PopProgress:
         return group in ("", key[1]) and topic in ("", key[0], popped_from(key[0], key[1]))
 
     def knows(self, topic: str, group: str) -> bool:
-        """Whether POP has taken anybody anywhere there; "" stands for every topic or group."""
+        """Whether any end of the topic and group is known; "" stands for every topic or group."""
         return any(self._is_of(key, topic, group) for key in self.ends)
 
     def _set(self, at: int, key: Key, end: int | None) -> None:
@@ -162,8 +169,8 @@ class PopProgress:
         _put(self.ends, key, end)
 
     def cut(self, end: int) -> bool:
-        """The log was cut: what stood behind says nothing any more. False: that cannot be undone, so nothing is known,
-        and what is left of the log is to be heard again."""
+        """The log was cut at ``end``: undo what messages after it said. False: it cannot, so all is forgotten, and
+        the rest of the log must be heard again."""
         is_undone = end >= self._undo_from
         if not is_undone:
             self.ends.clear()

@@ -1,7 +1,7 @@
-"""Records of POP: checkpoints and acknowledgements as messages, made here and read again.
+"""Records of POP: encode checkpoints and acknowledgements as messages of the revive topic, and decode them.
 
-A checkpoint is due in the revive topic a second before its messages come back, an acknowledgement when they do: until
-then each waits as a timer, on every replica. What is due already goes to the revive topic at once. Pure values.
+A checkpoint is due in the revive topic a second before its messages come back, an acknowledgement when they do. Until
+then each waits as a timer, on every replica; one that is due already goes to the revive topic at once. Pure values.
 Source: ``PopMessageProcessor.buildCkMsg``, ``AckMessageProcessor`` and ``PopMessageProcessor.genCkUniqueId`` of
 RocketMQ 5.5.0.
 """
@@ -25,17 +25,17 @@ from remoting.record import NOTED, TAGS, Message, value_behind
 CHECKPOINT: Final = "ck"
 ACK: Final = "ack"
 BATCH_ACK: Final = "bAck"
-"""Tags."""
+"""The last of the three tags of records."""
 AHEAD_MS: Final = 1_000
-"""By so much a checkpoint comes before the acknowledgements that it may get."""
+"""A checkpoint is due this long before its acknowledgements."""
 BODY_BYTES_MAX: Final = 1 << 20
-"""Ours: of a record that is read."""
+"""Largest body of a record that is read (a limit of ours)."""
 PopRecord = CheckPoint | AckMessage | BatchAckMessage
 
 
 @attrs.frozen
 class Records:
-    """Makes them for one broker. ``rules``: of timers, which say where a message waits that is not due."""
+    """Makes the records of one broker. ``rules`` of timers send a record that is not due to a timer."""
 
     cluster_name: str
     store_host: bytes
@@ -48,7 +48,8 @@ class Records:
         return revive_topic(self.cluster_name)
 
     def checkpoint(self, found: CheckPoint, revive_qid: int, progress: str = "") -> Message | Refusal:
-        """``progress``: how far it takes its group. Every replica hears of it: its messages must not be deleted."""
+        """A checkpoint as a message. ``progress``: its stretch as text. It is noted on every replica, since the log
+        must keep its messages."""
         message = self._message(CHECKPOINT, f"{_unique(found, found.start_offset)}@{CHECKPOINT}", found.to_json(),
                                 revive_qid, found.revive_time_ms - AHEAD_MS, progress)
         if isinstance(message, Message):
@@ -56,7 +57,7 @@ class Records:
         return message
 
     def ack(self, found: AckMessage, revive_qid: int, invisible_ms: int) -> Message | Refusal:
-        """``invisible_ms``: of the checkpoint that it belongs to."""
+        """An acknowledgement as a message. ``invisible_ms``: the invisible time of its checkpoint."""
         return self._message(ACK, f"{_unique(found, found.ack_offset)}@{ACK}", found.to_json(), revive_qid,
                              found.pop_time_ms + invisible_ms)
 
@@ -83,7 +84,7 @@ def _unique(found: PopRecord, offset: int) -> str:
 
 
 def read(message: Message) -> PopRecord:
-    """What a message of the revive topic says. Raises ``BodyError``: it is none, or says what nobody writes."""
+    """Decode a message of the revive topic. Raises ``BodyError`` if it is no valid record."""
     tag = (value_behind(message.properties, TAGS) or b"").decode(errors="replace")
     if tag == CHECKPOINT:
         checkpoint = CheckPoint.from_json(message.body, BODY_BYTES_MAX)

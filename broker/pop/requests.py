@@ -1,8 +1,9 @@
-"""Codes 200050 and 200052: messages are given for a time, or shown.
+"""Requests 200050 (POP) and 200052 (PEEK): give messages for a time, or only show them.
 
-A POP is carried out in one turn: it chooses queues, reads them and puts a checkpoint for each that gives messages.
-They leave when the checkpoints are stored as the group's mode demands. If they are refused nothing is given, and the
-next POP takes the same; if they are stored and not acknowledged in time, the messages come back when they are due.
+A POP chooses queues, reads them and puts a checkpoint for each that gives messages, all in one turn. The messages are
+sent when the checkpoints are stored as the group's mode demands. If the put is refused, nothing is sent, and the next
+POP takes the same messages. If it is stored but not replicated in time, nothing is sent either: the messages come back
+when they are due.
 Source: ``PopMessageProcessor`` and ``PeekMessageProcessor`` of RocketMQ 5.5.0.
 """
 
@@ -50,9 +51,9 @@ from remoting.receipts import NORMAL, ORDERED, Receipt
 from remoting.record import Message
 
 LATE_MS: Final = 500
-"""A request that is older than its wait by more is not carried out."""
+"""A request this much older than its polling time gets no messages."""
 READS_MAX: Final = 8
-"""Of one queue in one POP, where a filter leaves out what was read."""
+"""Reads of one queue in one POP while the filter leaves out all that was read."""
 NOTHING: Final = "NO_MESSAGE_IN_QUEUE"
 PRIORITY: Final = "PRIORITY"
 
@@ -79,40 +80,41 @@ class PopCounters:
     """Sums since this process began; they only ever rise."""
 
     pops: int = 0
-    """Those that gave something."""
+    """POPs that gave at least one message."""
     messages: int = 0
-    """That were given."""
+    """Messages that were given."""
     checkpoints: int = 0
-    """That were stored."""
+    """Checkpoints that were stored."""
     refused: int = 0
-    """POPs whose checkpoints could not be stored: nothing was given."""
+    """POPs whose checkpoints could not be stored, so that nothing was given."""
     out: Inflight = attrs.field(factory=Inflight)
-    """With checkpoints of this broker's."""
+    """Messages in flight whose checkpoints this broker stored."""
 
 
 @attrs.frozen
 class _Taken:
-    """What one POP found in all of its queues."""
+    """The hauls of one POP, from all of its queues."""
 
     hauls: list[Haul]
     floors: list[int]
-    """Of each haul: the group's offset."""
+    """The group's offset in the queue of each haul."""
     rest: int
+    """Messages that the queues still have."""
     failure: str = ""
-    """Of a queue that could not be read."""
+    """Why a queue could not be read."""
 
 
 class Popping:
-    """``config``, ``reads`` and ``memory`` may be replaced at any time, as those of pulls. ``ready`` says whether this
-    broker may give messages: it is master, knows how far each group is, and what it holds is seen."""
+    """Handles POPs and PEEKs. ``config``, ``reads`` and ``memory`` may be replaced at any time. ``ready`` returns
+    whether this broker may give messages: it is master, knows each group's progress, and all that it holds is shown."""
 
     def __init__(self, config: TakingConfig, reads: ReadConfig, checks: Checks, *, journal: Journal, puts: Puts,
                  offsets: OffsetTable, records: Records, chain: Checkpoints, in_order: InOrder, room: WaitingRoom,
                  lending: Lending, standing: Standing, rng: Random, ready: Callable[[], bool],
                  gave: Callable[[str, str, int, int], None],
                  looked: Callable[[str, str, int, int], None], memory: int = 1 << 62) -> None:
-        """``gave`` hears of group, topic, messages and bytes; ``looked`` of group, topic, queue id, and how many bytes
-        before the end of the log was read."""
+        """``gave`` is called with group, topic, messages and bytes; ``looked`` with group, topic, queue id and the
+        distance in bytes from what was read to the end of the log."""
         self.config, self.reads, self.checks, self.memory = config, reads, checks, memory
         self.counters = PopCounters()
         self._messages, self._visible, self._mend = journal.messages, journal.visible, journal.mender.ask
@@ -129,7 +131,7 @@ class Popping:
     # --- one POP ---------------------------------------------------------------------------------------------
 
     def pop(self, connection: Connection, request: Command) -> Command | None:
-        """None: it is under way, or waits."""
+        """Carry out a POP. None: it waits for messages, or its checkpoints are being stored."""
         lends = self._lending.is_open
         if not self._standing.role.takes_puts and not lends:
             return response(request, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
@@ -216,20 +218,20 @@ class Popping:
                     floors.append(floor)
                     left -= len(haul.offsets)
                     room -= len(haul.data)
-                elif at > begin:  # who asks next, perhaps this one again, goes on there
+                elif at > begin:  # the filter wanted none: the next POP goes on there
                     self._chain.passed(key, at)
             rest += max(0, self._messages.max_offset(visit.topic.encode(), visit.queue_id) - at)
         return _Taken(hauls, floors, rest, failure)
 
     def _haul(self, visit: Visit, begin: int, found: Found, in_order: Key | None) -> Haul | None:
-        """What was found; in order, what of it is not done with out of turn. None: nothing."""
+        """The messages that were found; in order, without those acknowledged before. None: there are none."""
         if not found.count:
             return None
         whole = Haul(visit, begin, queue_offsets(found.data), found.next_offset, found.data)
         return whole if in_order is None else self._in_order.open_part(in_order, whole)
 
     def _retry(self, topic: str, group: str, chance: int) -> tuple[str, int, int] | None:
-        """The retry topic to look at: of two that hold something one by chance."""
+        """The retry topic to look at; if two hold messages, one of them by ``chance``."""
         found = [(name, flag, config.read_queue_nums) for name, flag in self.config.retry_names.readable(topic, group)
                  if (config := self.checks.topics.get(name)) is not None]
         if len(found) > 1:
@@ -242,7 +244,7 @@ class Popping:
             key, self._offset(key, FROM_MIN))[1] for key in keys)
 
     def _offset(self, key: Key, init_mode: int) -> int:
-        """Where the group is; it begins now if it never said so."""
+        """The group's offset. A group without one gets its first offset here, by ``init_mode``."""
         topic, group, queue_id = key
         if self._offsets.config.use_server_side_reset_offset:
             reset = self._offsets.take_reset(group, topic, queue_id)
@@ -266,8 +268,8 @@ class Popping:
 
     def _read(self, key: Key, begin: int, at: int, floor: int, wanted: Subscribed, count: int,
               bytes_max: int) -> tuple[Found, int, int]:
-        """What is there, where its checkpoint begins, and the group's offset, which is another one where the queue
-        has not got that. Raises ``StoreError``, ``DamagedRecord``."""
+        """The messages, where their checkpoint begins, and the group's offset (corrected if the queue ends before it).
+        Raises ``StoreError``, ``DamagedRecord``."""
         reads = 1
         while True:
             found = self._read_once(key, at, wanted, count, bytes_max)
@@ -275,7 +277,7 @@ class Popping:
             meant = found.next_offset
             if found.count or meant == at or reads == READS_MAX:
                 return found, begin, floor
-            if meant < at:  # the queue ends in front of it
+            if meant < at:  # the queue ends before the group's offset
                 self._chain.forget(key)
                 self._offsets.commit(key[1], key[0], key[2], meant)
                 begin = floor = meant
@@ -337,7 +339,7 @@ class Popping:
 
     def _lent(self, connection: Connection, request: Command, asked: PopMessageRequest, taken: _Taken, now_ms: int,
               outcome: int | str) -> None:
-        """In the master's place: another group's master has the checkpoints, or has not."""
+        """Answer a POP on an acting slave. ``outcome``: number of the revive queue, or why nothing is stored."""
         if isinstance(outcome, str):
             self.counters.refused += 1
             connection.reply(request, _empty(request, asked, self._wall_ms(), ResponseCode.POLLING_TIMEOUT, taken.rest,
@@ -368,7 +370,7 @@ class Popping:
             asked.consumer_group, taken.hauls, now_ms, asked.invisible_time, asked.attempt_id, stored)
 
     def _next_revive_queue(self) -> int:
-        """In turn, of those that are configured and that the topic has."""
+        """The revive queues in turn: as many as are configured and exist."""
         topic = self.checks.topics.get(self._records.topic)
         queues = min(self.config.revive_queue_num, topic.write_queue_nums if topic is not None else 1)
         self._turn += 1
@@ -403,7 +405,7 @@ class Popping:
     # --- one PEEK --------------------------------------------------------------------------------------------
 
     def peek(self, _: Connection, request: Command) -> Command:
-        """The next messages, and nothing moves."""
+        """Show the next messages without giving them: no offset moves."""
         asked = PeekMessageRequest.from_ext(request.ext)
         reader = self.checks.asking("peeking message", asked.consumer_group, asked.topic, asked.queue_id)
         if isinstance(reader, Refusal):
@@ -428,7 +430,7 @@ class Popping:
                         PopMessageResponse(rest_num=rest), body, Status.FOUND.value if body else NOTHING)
 
     def _look(self, visit: Visit, group: str, wanted: Subscribed, count: int, bytes_max: int) -> Found | None:
-        """What is there, if it can be read; nothing if ``count`` is 0."""
+        """The next messages of one queue; None: it cannot be read. With ``count`` 0, only how many there are."""
         key = visit.topic, group, visit.queue_id
         known = self._offsets.query(group, visit.topic, visit.queue_id)
         at = self._chain.where(key, known if known is not None else self._messages.min_offset(

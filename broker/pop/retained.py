@@ -1,7 +1,7 @@
-"""Where the messages of checkpoints that wait for their time begin: the log is kept from there on.
+"""Finds the oldest message that a waiting checkpoint may bring back: the log must be kept from there on.
 
-Of each queue the first offset is remembered, by the time when its checkpoints come due, in steps of ten seconds. Every
-replica hears the checkpoints (``broker.noted``); one that came out of its timer is none. Pure values.
+For each step of ten seconds it remembers, per queue, the first offset of the checkpoints that come due in that step.
+Every replica takes the checkpoints as they are confirmed (``broker.noted``); copies by timers are ignored. Pure values.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from remoting.record import TAGS, Outline, decode_properties, value_behind
 
 STEP_MS: Final = 10_000
 FAR_MS: Final = 8 * 86_400_000
-"""No timer waits for longer."""
+"""The longest delay of a timer; a later time is no broker's."""
 _FIELDS: Final = 7
-"""Of a checkpoint's unique id: topic, queue, first offset, group, pop time, broker, and what it is."""
+"""Fields of a checkpoint's unique id: topic, queue, first offset, group, pop time, broker name and tag."""
 
 
 class Retained:
-    """``hear`` takes what is shown, in the order of the log; ``pass_to`` forgets what is done with."""
+    """First needed offsets of queues. ``hear`` takes messages in the order of the log; ``pass_to`` drops old steps."""
 
     def __init__(self, kept: Mapping[int, Mapping[str, int]], broker_name: str) -> None:
-        """``kept``: what ``steps`` was in the process before. Checkpoints of another group's messages need nothing of
-        this log."""
+        """``kept``: the ``steps`` of the process before. Guests (checkpoints of another ``broker_name``) are ignored:
+        their messages are not in this log."""
         self._broker_name = broker_name
         self.steps: dict[int, dict[str, int]] = {due: dict(queues) for due, queues in kept.items()}
-        """By the end of its step, first offsets by ``topic@queue``."""
+        """By the end of each step in ms, first offsets by ``topic@queue``."""
 
     def hear(self, found: Outline) -> None:
-        """A marked message; whose else it may be, it is passed over."""
+        """Take a noted message; those of other parts are ignored."""
         if value_behind(found[7], TAGS) != b"ck":
             return
         values = decode_properties(found[7])
@@ -50,12 +50,12 @@ class Retained:
         step[queue] = min(offset, step.get(queue, offset))
 
     def pass_to(self, time_ms: int) -> None:
-        """All that came due before is done with."""
+        """Drop the steps that end by ``time_ms``: their checkpoints are done with."""
         for due_ms in [due_ms for due_ms in self.steps if due_ms <= time_ms]:
             del self.steps[due_ms]
 
     def firsts(self) -> dict[tuple[str, int], int]:
-        """The first offset of each queue that is needed."""
+        """The first needed offset by topic and queue id."""
         found: dict[str, int] = {}
         for queues in self.steps.values():
             for queue, offset in queues.items():

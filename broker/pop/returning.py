@@ -1,8 +1,8 @@
-"""A popped message that comes back: the record in the retry topic, and what replicas know of it.
+"""Revived messages: makes the copy for the retry topic, and remembers on every replica which messages came back.
 
-Each says which checkpoint it comes of, and every replica hears it (``broker.noted``). So a master that reads
-checkpoints again, because the group's offset was not copied yet, does not bring back what came back already. Pure
-values. Source: ``PopReviveService.reviveRetry`` of RocketMQ 5.5.0, which brings them back again.
+Each copy names its checkpoint, and every replica takes note of it (``broker.noted``). A new master may read checkpoints
+again, since the copied offset of the revive queue lags; it skips messages that came back already. Pure values.
+Source: ``PopReviveService.reviveRetry`` of RocketMQ 5.5.0, which brings them back twice.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from remoting.fields import decimal
 from remoting.record import NOTED, Message, Outline, Record, decode_properties, value_behind
 
 REMEMBERED_MAX: Final = 1_000_000
-"""More come again, if a master is lost just then."""
+"""Revived messages that are remembered; older ones may come back twice after a failover."""
 PASSED_MAX: Final = 10_000
-"""Of those that the group's offset has passed: a later master's may be an older copy."""
+"""Those remembered before the revive queue's offset, as a later master may have an older copy of it."""
 LABELS_MAX: Final = 10_000
 """Pairs of group and topic that are counted one by one."""
 _MARK: Final = f"{POP_REVIVED}\x01".encode()
@@ -34,15 +34,15 @@ _COUNT_MAX: Final = 2**31 - 1
 
 
 def retry_topic_of(found: CheckPoint, *, v2: bool) -> str:
-    """Where its messages come back: what came back before stays where it is."""
+    """The topic where a checkpoint's messages come back; a message of a retry topic stays in it."""
     return found.topic if found.topic.startswith(RETRY_PREFIX) else pop_retry_topic(found.topic, found.group, v2=v2)
 
 
 def returned(record: Record, found: CheckPoint, topic: str, store_host: bytes, *, queue: int, place: int) -> Message:
-    """The message as it comes back to ``topic``. ``queue`` and ``place``: of the checkpoint in the revive topic."""
+    """The copy of a message for ``topic``. ``queue`` and ``place`` say where its checkpoint stands."""
     message = record.message
     values = {name: value for name, value in decode_properties(message.properties).items()
-              if not name.startswith(OWN)}  # of the log that it stood in
+              if not name.startswith(OWN)}  # those belong to the old record
     values.pop(POP_CK, None)
     if message.reconsume_times == 0 or FIRST_POP_TIME not in values:
         values[FIRST_POP_TIME] = str(found.pop_time_ms)
@@ -59,26 +59,26 @@ class ReviveCounters:
     """Sums since this process began; they only ever rise."""
 
     read: Counter[tuple[str, str, int, str]] = attrs.field(factory=Counter)
-    """Records, by group, topic, queue and kind."""
+    """Records read, by group, topic, queue and kind."""
     back: Counter[tuple[str, str, str]] = attrs.field(factory=Counter)
-    """Messages that were put into retry topics, by group, topic, and what became of the put."""
+    """Messages put into retry topics, by group, topic and status of the put."""
     out: Inflight = attrs.field(factory=Inflight)
     gone: int = 0
     """Messages that were deleted before they could come back."""
     again: int = 0
     """Messages that got a checkpoint of their own."""
     passed_over: int = 0
-    """Messages that a former master brought back, as the log says."""
+    """Messages skipped because a former master brought them back."""
     strange: int = 0
-    """Records that could not be understood."""
+    """Records that could not be decoded."""
 
     def count_read(self, group: str, topic: str, queue: int, kind: str) -> None:
-        """Where there are too many pairs of group and topic already, nobody's name is on it."""
+        """Count a record that was read; without names once there are ``LABELS_MAX`` labels."""
         one = group, topic, queue, kind
         self.read[one if one in self.read or len(self.read) < LABELS_MAX else ("", "", queue, kind)] += 1
 
     def count_back(self, group: str, topic: str, status: str, count: int) -> None:
-        """The same of a put."""
+        """Count messages of one put; without names once there are ``LABELS_MAX`` labels."""
         one = group, topic, status
         self.back[one if one in self.back or len(self.back) < LABELS_MAX else ("", "", status)] += count
         if status == PutStatus.PUT_OK.name:
@@ -86,25 +86,25 @@ class ReviveCounters:
 
 
 class Revived:
-    """What came back of checkpoints that the group's offset has not passed yet, and of the last that it has. ``hear``
-    takes what is shown, in the order of the log."""
+    """Remembers revived messages whose checkpoints the revive queue's offset has not passed, and the last that it has.
+    ``hear`` takes messages in the order of the log, as they are shown."""
 
     def __init__(self, processed: Callable[[int], int]) -> None:
-        """``processed``: the last record of a revive queue that nobody needs any more, as far as this replica knows."""
+        """``processed`` returns a revive queue's offset (its last record that is done with), as this replica knows."""
         self._processed = processed
         self._known: dict[tuple[int, int, int], int] = {}
         """By queue and place of the checkpoint and the message's offset: the hash of topic and unique id."""
         self._order: deque[tuple[int, tuple[int, int, int]]] = deque()
-        """With where each stands in the log."""
+        """Offset in the log and key of each, while the checkpoint is not passed."""
         self._passed: deque[tuple[int, tuple[int, int, int]]] = deque()
-        """The same of those that the offset has passed."""
+        """Offset in the log and key of each, once the checkpoint is passed."""
 
     def __len__(self) -> int:
-        """Without those that the offset has passed."""
+        """Messages whose checkpoints are not passed."""
         return len(self._order)
 
     def hear(self, found: Outline) -> None:
-        """A marked message; whose else it may be, it is passed over."""
+        """Take a noted message; those of other parts are ignored."""
         said = value_behind(found[7], _MARK)
         numbers = [decimal(text) for text in said.decode(errors="replace").split(" ")] if said is not None else []
         if len(numbers) != 3 or None in numbers:
@@ -120,11 +120,12 @@ class Revived:
             self._known.pop(self._order.popleft()[1], None)
 
     def has(self, queue: int, place: int, offset: int, message: Message) -> bool:
-        """Whether this one, as it would come back, did. Others may claim it: topic and id must be its own."""
+        """Whether this message came back before. Its topic and unique id must match too: a client may forge the mark.
+        """
         return self._known.get((queue, place, offset)) == _whose(message.topic, message.properties)
 
     def forget(self) -> None:
-        """What the offsets have passed meanwhile: nobody asks for it, but for a master whose copy is older."""
+        """Move entries that the offset has passed meanwhile to the bounded list of passed ones."""
         order = self._order
         while order and order[0][1][1] <= self._processed(order[0][1][0]):
             self._pass(order.popleft())
@@ -135,7 +136,7 @@ class Revived:
             self._known.pop(self._passed.popleft()[1], None)
 
     def cut(self, end: int) -> None:
-        """The log was cut: what stood behind did not come back."""
+        """The log was cut at ``end``: messages after it did not come back."""
         gone = [key for at, key in (*self._order, *self._passed) if at >= end]
         self._order, self._passed = (deque(each for each in those if each[0] < end)
                                      for those in (self._order, self._passed))
@@ -143,7 +144,7 @@ class Revived:
             self._known.pop(key, None)
 
     def begins(self, heard: int) -> int:
-        """Where in the log the next process is to begin to hear; this one heard everything below ``heard``."""
+        """Offset of the log from which the next process must hear; this one heard all below ``heard``."""
         return self._order[0][0] if self._order else heard
 
 

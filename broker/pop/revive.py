@@ -1,14 +1,19 @@
-"""One revive queue: which checkpoints wait there, what of them is acknowledged, and when the rest is to come back.
+"""One revive queue: which checkpoints wait, which of their messages are acknowledged, and when the others come back.
 
-A core. Records are handed to it in the order of their queue, and what is done with each message of a checkpoint is told
-it. A checkpoint is ripe when two seconds have passed since its time, and every acknowledgement that was due by then has
-been read: timers say when all of them stand in the queue, and ``stands_below`` says where they end. So one that comes
-behind a later one counts, too. ``processed`` is Java's: the last record that nobody needs any more. It never passes a
-checkpoint of which anything is left, nor an acknowledgement that a checkpoint behind it may need.
+A core. It is given the records in the order of the queue, and told what became of each message of a checkpoint.
 
-To a broker that acts for its master records are ``Loose``: its log takes none, so they stand in no queue, and wait in
-their timers until nobody needs them. ``let_go`` says which those are.
-Source: ``PopReviveService`` of RocketMQ 5.5.0, which reads the same again and again, and waits for no timer.
+A checkpoint is *ripe* two seconds after its time, when every acknowledgement that was due by then is read. Time alone
+would not do: records come from timers, a late timer puts an acknowledgement after younger records, and its message
+would come back although it is acknowledged. So the caller reports with ``stands_below`` that the timers have stored all
+records due before some time below some place of the queue; once this core has read up to that place, it has seen them.
+
+``processed`` is RocketMQ's offset of the revive group: the last record that is done with. It stays before each
+checkpoint with an open message, and before each acknowledgement whose checkpoint may still come. So a new master that
+reads on from a copy of it, however old, finds every open checkpoint together with its acknowledgements.
+
+On an acting slave records are ``Loose``: its log takes none, so they stand in no queue, and wait in their timers until
+``let_go`` returns them.
+Source: ``PopReviveService`` of RocketMQ 5.5.0, which reads the queue again each time, and does not wait for timers.
 """
 
 from __future__ import annotations
@@ -23,14 +28,14 @@ import attrs
 from remoting.bodies.popping import CheckPoint, CheckpointKey
 
 HYSTERESIS_MS: Final = 2_000
-"""Between a checkpoint's time and the first look at it."""
+"""Least time between a checkpoint's time and its being ripe."""
 AHEAD_MS: Final = 1_000
-"""Before it is ripe, a checkpoint is looked at."""
+"""The caller begins to ask for ripe checkpoints this long before one can be ripe."""
 ACKS_BEHIND_MS: Final = 1_000
-"""Acknowledgements are due so long behind a checkpoint's time at most."""
+"""An acknowledgement is due at most this long after its checkpoint's time."""
 BACK_OFF_S: Final = (
     10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1_200, 1_800, 3_600, 7_200)
-"""By how much a checkpoint's time moves when it is put again; the last holds for all behind it."""
+"""Delays of a checkpoint that is put again, by how often it was; the last one repeats."""
 
 
 @attrs.frozen(eq=False)
@@ -38,78 +43,79 @@ class Loose:
     """A record that stands in no revive queue."""
 
     place: int
-    """Below 0, and its own for ever."""
+    """A unique number below 0, which never changes."""
     done: Callable[[], None]
-    """To be called once nobody needs it."""
+    """Called when the record is done with: its timer may end."""
 
 
 _Key = tuple[object, ...]
-"""Of a checkpoint, and how often it was put again: acknowledgements are for those that never were."""
+"""Key of a checkpoint, and how often it was put again. Acknowledgements belong to those never put again."""
 
 
 @attrs.define(eq=False)
 class Outstanding:
-    """A checkpoint that is not done with."""
+    """A checkpoint with open messages."""
 
     checkpoint: CheckPoint
     place: int
-    """In the revive queue; below 0: of a loose one."""
+    """Its place in the revive queue; below 0 if it is loose."""
     logged: int
-    """Its messages stood in the log below this offset when they were given."""
+    """An offset of the log: the messages stood below it when they were given."""
     pin: int | None
     """The first record of the queue that it needs."""
     left: set[int]
-    """Offsets of its messages that nothing has become of."""
+    """Offsets of its open messages: neither acknowledged nor brought back."""
     key: _Key
     loose: list[Loose] = attrs.field(factory=list)
-    """Records that are needed as long as it is."""
+    """Loose records that it needs."""
     begun: bool = False
-    """They are on their way back: an acknowledgement comes too late."""
+    """Whether its messages are being brought back: an acknowledgement comes too late."""
 
 
 @attrs.define(eq=False)
 class _Early:
-    """Acknowledgements that no checkpoint is there for."""
+    """Acknowledgements that were read before their checkpoint."""
 
     pin: int | None
-    """The first record of the queue that is one of them."""
+    """The first of their records in the queue."""
     read_ms: int
-    """When the last of them was read: it was due by then."""
+    """When the last of them was read, so it was due by then."""
     offsets: set[int] = attrs.field(factory=set)
     loose: list[Loose] = attrs.field(factory=list)
     dropped: bool = False
 
 
 class ReviveQueue:
-    """``at`` is the next record to hand over."""
+    """State of one revive queue. ``at`` is the place of the next record to hand over."""
 
     def __init__(self, processed: int) -> None:
-        """``processed``: the last record that nobody needed any more, as the group's offset says; -1: none."""
+        """``processed``: the group's offset, the last record that is done with; -1: none is."""
         self.at = processed + 1
         self.late = 0
-        """Acknowledgements that came for nothing that is left."""
+        """Acknowledgements that came too late, or without a checkpoint."""
         self._waiting: dict[_Key, Outstanding] = {}
         self._by_time: list[tuple[int, int, Outstanding]] = []
-        """Heap: by time and place, those that are not begun."""
+        """Heap of checkpoints that are not begun, by time and place."""
         self._early: dict[_Key, _Early] = {}
         self._early_order: deque[tuple[_Key, _Early]] = deque()
         self._pins: list[tuple[int, int, Outstanding | _Early]] = []
-        """Heap: what ``processed`` must not reach, a number that tells equal ones apart, and who needs it."""
+        """Heap: a place that ``processed`` must stay below, a unique number, and the object that needs it."""
         self._pinned = 0
         self._marks: deque[tuple[int, int]] = deque()
-        """What was due before that time stands below that place; the first is being read up to, the last is newer."""
+        """Pairs of ``stands_below``, at most two: the first is being read up to, the last is the newest."""
         self._sure_ms = 0
-        """What was due before that time was read."""
+        """All records due before this time are read."""
         self._passing: list[tuple[int, int, list[Loose]]] = []
-        """Heap: of checkpoints of the queue that are done with, what is needed until ``processed`` is there."""
+        """Heap: place of a checkpoint that is done with, and loose records that must stay until ``processed`` is there.
+        """
         self._over: list[Loose] = []
         self.held = 0
         """Loose records that were not let go."""
 
-    # --- what is read ----------------------------------------------------------------------------------------
+    # --- reading records -------------------------------------------------------------------------------------
 
     def checkpoint(self, found: CheckPoint, logged: int, loose: Loose | None = None) -> None:
-        """The next record, or that one, is this checkpoint. One that is here already stands for both."""
+        """Take a checkpoint: the next record of the queue, or ``loose``. A duplicate of a known one changes nothing."""
         place, pin, kept = self._take(loose)
         key: _Key = (found.key, found.re_puts)
         same = self._waiting.get(key)
@@ -134,7 +140,7 @@ class ReviveQueue:
             self._is_done_with(waiting)
 
     def _take(self, loose: Loose | None) -> tuple[int, int | None, list[Loose]]:
-        """Its place, what of the queue it needs at least, and itself."""
+        """Place of a record, its pin, and the loose record if it is one."""
         if loose is not None:
             self.held += 1
             return loose.place, None, [loose]
@@ -142,7 +148,7 @@ class ReviveQueue:
         return place, place, []
 
     def acked(self, key: CheckpointKey, offsets: Iterable[int], now_ms: int, loose: Loose | None = None) -> None:
-        """The next record, or that one, acknowledges these, and was due by ``now_ms``."""
+        """Take an acknowledgement, due by ``now_ms``: the next record of the queue, or ``loose``."""
         _, pin, kept = self._take(loose)
         waiting = self._waiting.get((key, None))
         if waiting is None:
@@ -157,7 +163,7 @@ class ReviveQueue:
                 self._is_done_with(waiting)
 
     def acked_elsewhere(self, key: CheckpointKey, offsets: Iterable[int]) -> None:
-        """Of a checkpoint that was read, in no record; one that comes later is handed over without them."""
+        """Acknowledge messages of a known checkpoint without a record, as the ledger says."""
         waiting = self._waiting.get((key, None))
         if waiting is not None and not waiting.begun:
             waiting.left -= set(offsets)
@@ -182,7 +188,8 @@ class ReviveQueue:
             heappush(self._pins, (needs.pin, self._pinned, needs))
 
     def _is_done_with(self, waiting: Outstanding) -> None:
-        """What it needed is needed by nobody; where it stands in the queue, once ``processed`` says so, too."""
+        """Release the loose records of a checkpoint. If it stands in the queue, a later master may read it again, and
+        needs them until ``processed`` has passed it."""
         self._waiting.pop(waiting.key, None)
         loose, waiting.loose = waiting.loose, []
         if waiting.place < 0:
@@ -192,8 +199,7 @@ class ReviveQueue:
             heappush(self._passing, (waiting.place, self._pinned, loose))
 
     def let_go(self, processed: int) -> list[Loose]:
-        """Loose records that nobody needs any more, each once; that ``processed`` is known to whoever reads the queue
-        after this broker."""
+        """Loose records that are done with, each once. ``processed`` is an offset that later masters know."""
         while self._passing and self._passing[0][0] <= processed:
             self._over += heappop(self._passing)[2]
         over, self._over = self._over, []
@@ -201,21 +207,21 @@ class ReviveQueue:
         return over
 
     def nothing(self, count: int = 1) -> None:
-        """The next records are gone, or say nothing that can be understood."""
+        """Skip the next records: they are deleted, or cannot be decoded."""
         self.at += count
 
     def stands_below(self, due_ms: int, end: int) -> None:
-        """All that was due before ``due_ms`` stands below ``end`` of the queue."""
+        """The timers have stored all records that were due before ``due_ms`` below place ``end`` of the queue."""
         if self._marks and due_ms <= self._marks[-1][0]:
             return
         if len(self._marks) > 1:
             self._marks.pop()
         self._marks.append((due_ms, end))
 
-    # --- what becomes of it ----------------------------------------------------------------------------------
+    # --- bringing back ---------------------------------------------------------------------------------------
 
     def ripe(self, now_ms: int, most: int = 1 << 30) -> list[Outstanding]:
-        """Checkpoints whose messages are to come back now, each once, the oldest first."""
+        """Checkpoints whose open messages must come back now, each once, the oldest first."""
         self._look()
         by_time, found = self._by_time, list[Outstanding]()
         upto_ms = min(self._sure_ms - ACKS_BEHIND_MS, now_ms - HYSTERESIS_MS)
@@ -239,18 +245,18 @@ class ReviveQueue:
                 self.late += 1
 
     def done(self, waiting: Outstanding, offset: int) -> bool:
-        """That message was put into the retry topic, or is gone, or is in a checkpoint of its own; True: it was the
-        last one."""
+        """A message is done with: stored in the retry topic or in a checkpoint of its own, or deleted. True: it was the
+        checkpoint's last one."""
         waiting.left.discard(offset)
         if not waiting.left:
             self._is_done_with(waiting)
         return not waiting.left
 
-    # --- how far it is ---------------------------------------------------------------------------------------
+    # --- progress --------------------------------------------------------------------------------------------
 
     def due_ms(self) -> int | None:
-        """From when on ``stands_below`` and ``ripe`` are to be called again and again, if no more is read; 0: now. A
-        while before a checkpoint is ripe, which waits for what the former brings about. None: there is no such time."""
+        """From when on the caller must call ``stands_below`` and ``ripe`` regularly, though no more is read; 0: now.
+        It begins some time before a checkpoint is ripe, since that waits for ``stands_below``. None: never."""
         if self._early or self._over:
             return 0
         oldest_ms = self.oldest_ms
@@ -258,7 +264,7 @@ class ReviveQueue:
 
     @property
     def processed(self) -> int:
-        """The last record that nobody needs any more."""
+        """The last record such that it and all before it are done with."""
         pins = self._pins
         while pins and self._is_over(pins[0][2]):
             heappop(pins)
@@ -270,12 +276,12 @@ class ReviveQueue:
 
     @property
     def waiting(self) -> int:
-        """Checkpoints that are not done with."""
+        """Number of checkpoints with open messages."""
         return len(self._waiting)
 
     @property
     def oldest_ms(self) -> int | None:
-        """The time of the first one that is not begun; None: there is none."""
+        """Time of the oldest checkpoint that is not begun; None: there is none."""
         by_time = self._by_time
         while by_time and not by_time[0][2].left:
             heappop(by_time)
@@ -283,9 +289,8 @@ class ReviveQueue:
 
 
 def put_again(found: CheckPoint, offset: int, now_ms: int) -> CheckPoint:
-    """A checkpoint of one message that cannot come back now: a while later than its own time, and than now. Java counts
-    from its own time alone, and from a checkpoint that takes too long makes one with a time in the place of the offset.
-    """
+    """A new checkpoint for one message that cannot be read now, due after a delay. The delay counts from the later of
+    now and the old time; RocketMQ counts from the old time alone."""
     before = int(found.re_puts) if found.re_puts and found.re_puts.isdigit() and len(found.re_puts) < 9 else 0
     pause_s = BACK_OFF_S[min(before, len(BACK_OFF_S) - 1)]
     return attrs.evolve(found, start_offset=offset, count=1, diffs=[0], bits=0, revive_offset=0,

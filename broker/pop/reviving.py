@@ -1,13 +1,14 @@
-"""What was popped and not acknowledged in time comes back: from the revive queues into the groups' retry topics.
+"""Reviving: brings popped messages that were not acknowledged in time back, into their groups' retry topics.
 
-Runs on the journal's ticks and on the ends of its puts, on a master. A queue's offset passes a checkpoint when each of
-its messages is acknowledged, gone, or stored where consumers will get it, and confirmed. What is refused is tried
-again, however long that takes; a message that cannot be read now gets a checkpoint of its own, due later. Source:
-``PopReviveService`` of RocketMQ 5.5.0, which passes a checkpoint whatever became of those.
+A master reads the revive queues on the journal's ticks. A queue's offset passes a checkpoint only when each of its
+messages is acknowledged, deleted, or stored again and confirmed. So a crash at any point repeats work and loses none;
+``Revived`` keeps the repeated work from giving a message twice. A refused put is tried again without limit; a message
+that cannot be read now gets a checkpoint of its own, due later. Source: ``PopReviveService`` of RocketMQ 5.5.0, which
+passes a checkpoint whatever became of its messages.
 
-On a slave that acts for its master nothing is written to the log: records that come due are taken out of their timers'
-hands (``take``), which wait until nobody needs them, and what comes back escapes. What this slave does not find, or no
-other master takes, is kept for the master.
+An acting slave writes nothing to its log. It takes due records from their timers (``take``), which wait until the
+records are done with, and its outlet stores revived messages at another group's master. A message that this slave
+cannot find, or that no other master takes, stays for the master.
 """
 
 from __future__ import annotations
@@ -63,42 +64,45 @@ if TYPE_CHECKING:
 logger = logging.getLogger("broker")
 
 READ_MAX: Final = 2_000
-"""Records of all queues in one tick."""
+"""Records that one tick reads of all queues."""
 TOGETHER_MAX: Final = 32
+"""Messages of one put."""
 BYTES_MAX: Final = 1 << 20
-"""Messages of one put, and bytes of their bodies but for a single one."""
+"""Bytes of the bodies of one put; a single message may be larger."""
 PUTS_MAX: Final = 16
-"""Under way at once."""
+"""Puts that may be in flight at once."""
 LOOKED_AT_MAX: Final = 512
-"""Checkpoints of one turn."""
+"""Checkpoints that one turn looks at."""
 PAUSE_MS: Final = 100
+"""First pause before another attempt; it doubles."""
 PAUSE_MOST_MS: Final = 2_000
-"""Before another attempt; it doubles."""
+"""Longest pause before another attempt."""
 KEPT_MOST_MS: Final = 30_000
-"""The same, of what waits for the master."""
+"""Longest pause of an attempt on an acting slave whose message waits for the master."""
 GROUP_TRIES: Final = 3
-"""So often a checkpoint of an unknown group is put again: a new master hears of groups a while later."""
+"""A checkpoint of an unknown group is put again so often: a new master may learn of the group late."""
 HEARD: Final = "config/popRevived.json"
 HEARD_STEP: Final = 16 << 20
 """Bytes of the log that the next process may read again."""
 LATE_MS: Final = 60_000
-"""The messages of checkpoints stay for so long behind them: records do not come in the order of their times."""
+"""The log keeps messages this long after their checkpoints are done: records do not come in the order of their times.
+"""
 DONE_EVERY_NS: Final = 1_000_000_000
 
 
 @body
 class KeptRevived(Body):
-    """``config/popRevived.json``, ours: what came back, and what may."""
+    """The file ``config/popRevived.json`` (ours): from where the next process reads the log, and ``Retained``."""
 
     offset: Int64 = -1
-    """The log says from there on what came back, and what waits; below 0: this broker never heard it."""
+    """Offset of the log from which messages must be heard; below 0: this broker has heard none."""
     steps: dict[Int64, dict[str, Int64]] = attrs.field(factory=dict)
-    """Of ``Retained``: of checkpoints before."""
+    """Steps of ``Retained`` from checkpoints before ``offset``."""
 
 
 @attrs.frozen(kw_only=True)
 class ReviveKeys:
-    """What of the broker's configuration belongs to what comes back."""
+    """The broker's configuration keys that belong to reviving."""
 
     revive_interval: int = key(
         1_000, "between two looks for popped messages that are to come back", least=1, most=2**31 - 1, live=True)
@@ -109,7 +113,7 @@ class ReviveKeys:
 
 @attrs.frozen(kw_only=True)
 class ReviveConfig:
-    """The same, and a key of POP's."""
+    """The keys of reviving, and two of POP that it reads."""
 
     revive_interval: int = 1_000
     skip_when_ck_re_put_reach_max_times: bool = False
@@ -118,11 +122,11 @@ class ReviveConfig:
 
 
 class Fate(enum.Enum):
-    """Of a message that is to come back and does not now."""
+    """Why a message does not come back now."""
 
-    GONE = "deleted with its topic, which was made anew"
+    GONE = "deleted with its topic, which was created again"
     MISSING = "not here: deleted as old, or with its topic"
-    LATER = "not to be read now"
+    LATER = "cannot be read now"
 
 
 @attrs.define(eq=False)
@@ -130,12 +134,12 @@ class _Queue:
     number: int
     core: ReviveQueue
     kept: int
-    """The group's offset."""
+    """The group's offset, as this broker committed it."""
 
 
 @attrs.define(order=True)
 class _Attempt:
-    """Messages of one checkpoint, when ``at_ns`` has come."""
+    """Messages of one checkpoint that are tried again at ``at_ns``."""
 
     at_ns: int
     number: int
@@ -146,21 +150,21 @@ class _Attempt:
 
 
 class Reviving:
-    """``start`` when this broker is master and has seen all, or acts; ``tick`` then."""
+    """Brings messages back. Call ``start`` when this broker is a master that has seen all, or acts; then ``tick``."""
 
     def __init__(self, journal: Journal, puts: Outlet, topics: TopicTable, groups: GroupTable, offsets: OffsetTable,
                  made: Records, revived: Revived, abroad: Abroad, broker_name: str, *,
                  done_before_ms: Callable[[], int], seen_before_ms: Callable[[], int],
                  wall_ms: Callable[[], int]) -> None:
-        """``done_before_ms``: all timers that were due before are stored in their topics; ``seen_before_ms``: or were
-        taken by ``take``."""
+        """``done_before_ms``: all timers that were due before that time are in their topics. ``seen_before_ms``: they
+        are, or ``take`` took them."""
         self.config = ReviveConfig()
         self.counters = ReviveCounters()
         self.acked = AckedHere()
-        """By a slave in the master's place, and perhaps not in the log yet."""
+        """Acknowledgements that an acting slave took; some may not be in the log yet."""
         self._abroad, self._broker_name = abroad, broker_name
         self.hears_all = False
-        """``revived`` knows all that the log says: before that nothing comes back."""
+        """Whether ``revived`` has heard all of the log; nothing comes back before."""
         self._journal, self._log, self._messages, self._puts = journal, journal.log, journal.messages, puts
         self._visible = journal.visible
         self._topics, self._groups, self._offsets, self._records, self._revived = (
@@ -169,26 +173,26 @@ class Reviving:
         self._acts = False
         self._topic = made.topic.encode()
         self._passed: dict[int, int] = {}
-        """By queue, the most that the group's offset was since the log was cut."""
+        """By queue, the largest offset of the group since the log was cut."""
         journal.was_cut.join("parts", lambda end: self._passed.clear())
         self._queues: list[_Queue] = []
         """Empty while this broker does not bring back."""
         self._run = 0
         self._mark = (0, 0)
-        """All that timers were to deliver before that time stands below that offset of the log."""
+        """A time and an offset: all timers due before the time are in the log below the offset."""
         self._look_at_ns = 0
         self._attempts: list[_Attempt] = []
         self._kept: list[_Attempt] = []
-        """Of a slave that acts: what waits for its master, unless it comes back before. Others go on."""
+        """On an acting slave: messages that wait for the master, and are tried now and then."""
         self._numbers = 0
         self._written: deque[tuple[int, _Queue, Outstanding, Sequence[int]]] = deque()
-        """With the end in the log of what is to be confirmed yet."""
-        self._strange: deque[tuple[_Queue, Outstanding, Sequence[int], int]] = deque()
-        """Checkpoints of other groups' messages, which are to be read there, and the pause before another attempt."""
+        """Messages that are put and not confirmed yet, with their end in the log."""
+        self._guests: deque[tuple[_Queue, Outstanding, Sequence[int], int]] = deque()
+        """Guests whose messages are still to be read from their own group, and the pause before another attempt."""
         self._under_way = self._fetches = 0
         self._working = self._fetching = False
         self._why = ""
-        """The last put that was not stored."""
+        """Why the last put was not stored."""
 
     # --- roles -----------------------------------------------------------------------------------------------
 
@@ -197,19 +201,19 @@ class Reviving:
         return self._records.topic
 
     def numbers(self) -> Collection[int]:
-        """Of the revive queues: as many as are configured, and those that hold something from before."""
+        """Numbers of the revive queues: those configured, and older ones that hold records."""
         return {*range(self.config.revive_queue_num),
                 *(number for topic, number in self._messages.queues() if topic == self._topic)}
 
     def processed(self, number: int) -> int:
-        """The group's offset: of the last record that nobody needs any more; -1: none was. Where a copy takes it back,
-        the most that it was counts: what came back of the records between was not remembered."""
+        """The group's offset, that is the last record that is done with; -1: none is. An older copied table may lower
+        it; then the largest one counts, since ``Revived`` forgot the messages between."""
         found = self._offsets.query(REVIVE_GROUP, self.topic, number)
         passed = self._passed[number] = max(self._passed.get(number, -1), -1 if found is None else found)
         return passed
 
     def start(self, *, acts: bool = False) -> None:
-        """From where the group's offsets are. ``acts``: this broker is a slave in its master's place."""
+        """Begin after the group's offsets. ``acts``: this broker is an acting slave."""
         self.stop()
         self._acts = acts
         for number in sorted(self.numbers()):
@@ -219,26 +223,27 @@ class Reviving:
         end = self._messages.max_offset(self._topic, number)
         processed = self.processed(number)
         if processed >= end:
-            logger.warning("revive queue %d ends at %d, and %d of it was processed", number, end, processed)
+            logger.warning("revive queue %d ends at %d, but by its group's offset record %d is done with", number, end,
+                           processed)
         kept = min(processed, end - 1)
         self._queues.append(_Queue(number, ReviveQueue(kept), kept))
         return self._queues[-1]
 
     def stop(self) -> None:
-        """What is under way may end as it likes: it counts no more."""
+        """Stop bringing back: results of puts in flight are ignored."""
         self._run += 1
         self._queues.clear()
         self._attempts.clear()
         self._kept.clear()
         self._written.clear()
-        self._strange.clear()
+        self._guests.clear()
         self._mark, self._under_way, self._fetches, self._look_at_ns, self._why = (0, 0), 0, 0, 0, ""
 
-    # --- what is known ---------------------------------------------------------------------------------------
+    # --- figures ---------------------------------------------------------------------------------------------
 
     @property
     def lags(self) -> list[tuple[int, int, int]]:
-        """Of each queue its number, records that are not done with, and by how many ms the first message is late."""
+        """For each queue: its number, records that are not done with, and how late the oldest checkpoint is in ms."""
         now_ms = self._wall_ms()
         return [(queue.number,
                  self._messages.max_offset(self._topic, queue.number) - queue.core.processed - 1 + queue.core.held,
@@ -247,7 +252,7 @@ class Reviving:
 
     @property
     def waits_for(self) -> str:
-        """Why a message that was not acknowledged may still wait here; "" while nothing stands in its way."""
+        """Why messages that are due do not come back yet; "" if they do."""
         if not self._queues:
             return "this broker brings nothing back: it follows a master, or its writes are not open"
         if not self.hears_all:
@@ -258,7 +263,7 @@ class Reviving:
         return self._why if self._attempts or self._kept or self._written else ""
 
     def keeps_from(self) -> int | None:
-        """From where on the log is needed: by the first record of each queue that is not done with."""
+        """Offset in the log of the oldest record that is not done with; None: there is none."""
         needed = []
         for number in self.numbers():
             queue = self._messages.queue(self._topic, number)
@@ -269,7 +274,8 @@ class Reviving:
         return min(needed, default=None)
 
     def done_upto_ms(self) -> int:
-        """Checkpoints that came due before are done with, or nearly so; as far as this replica knows."""
+        """Checkpoints that came due before this time are done with, as far as this replica knows. It is approximate:
+        records do not come in the order of their times."""
         first_ms = self._done_before_ms()
         for number in self.numbers():
             queue, place = self._messages.queue(self._topic, number), self.processed(number) + 1
@@ -280,18 +286,18 @@ class Reviving:
         return first_ms
 
     def _all_before_ms(self) -> int:
-        """Records that were due before are here."""
+        """All records that were due before this time have reached this class or its queues."""
         return self._seen_before_ms() if self._acts else self._done_before_ms()
 
     # --- working ---------------------------------------------------------------------------------------------
 
     def take(self, message: Message, done: Callable[[], None]) -> bool:
-        """A message that is due. False: it is to be put where it is meant for. Else ``done`` is called, perhaps before
-        this returns, when nobody needs it any more."""
+        """Take a due message from its timer on an acting slave. False: it is no record for this class. True: ``done``
+        is called once it is done with, perhaps before this returns."""
         if not self._acts or not self._queues:
             return False
         number = message.queue_id
-        if message.topic == TIMER.encode():  # one of some days
+        if message.topic == TIMER.encode():  # a long delay, which is made of several timers
             real = decode_properties(message.properties)
             number = decimal(real.get(REAL_QID, "")) or 0
             if real.get(REAL_TOPIC) != self.topic:
@@ -312,20 +318,20 @@ class Reviving:
         return True
 
     def acked_here(self, each: Acked) -> None:
-        """A slave in the master's place was told so."""
+        """An acting slave took this acknowledgement."""
         self.acked.add(each)
         for queue in self._queues:
             queue.core.acked_elsewhere(each.found.key, each.found.acked)
         self._journal.stir()
 
     def _rest(self, found: CheckPoint) -> CheckPoint:
-        """Without what was acknowledged in the master's place."""
+        """The checkpoint without messages that an acting slave took acknowledgements for."""
         offsets = self.acked.of(found.key) if found.re_puts is None else ()
         bits = sum(1 << at for at, offset in enumerate(found.offsets) if offset in offsets)
         return attrs.evolve(found, bits=found.bits | bits) if bits else found
 
     def due_ns(self) -> int:
-        """When ``tick`` is due, if no more of the log is shown before."""
+        """When ``tick`` is due, unless more of the log is shown before."""
         now_ns, now_ms = self._journal.now_ns(), self._wall_ms()
         due_ns = min((each[0].at_ns for each in (self._attempts, self._kept) if each), default=NEVER)
         for queue in self._queues:
@@ -361,12 +367,12 @@ class Reviving:
             self._mark = self._all_before_ms(), self._log.max_offset
 
     def _read(self, queue: _Queue, most: int) -> int:
-        """How many records were read."""
+        """Read up to ``most`` records of a queue; returns how many."""
         core, stored = queue.core, self._messages.queue(self._topic, queue.number)
         if stored is None or core.at >= stored.max_offset:
             return 0
         if core.at < stored.min_offset:
-            logger.error("records %d to %d of revive queue %d are gone: messages among them may not come back",
+            logger.error("records %d to %d of revive queue %d are deleted: messages of their checkpoints may be lost",
                          core.at, stored.min_offset - 1, queue.number)
             core.nothing(stored.min_offset - core.at)
         count = 0
@@ -385,7 +391,7 @@ class Reviving:
         try:
             record = self._log.record(offset, size)
         except (OffsetGone, DamagedRecord) as error:
-            self._is_none(queue, f"record {core.at}", error)
+            self._skip(queue, f"record {core.at}", error)
             return core.nothing()
         found = self._understood(queue, record.message, f"record {core.at}")
         if found is None:
@@ -398,18 +404,18 @@ class Reviving:
         try:
             found = records.read(message)
         except BodyError as error:
-            self._is_none(queue, which, error)
+            self._skip(queue, which, error)
             return None
         kind = "CK" if isinstance(found, CheckPoint) else "ACK"
         self.counters.count_read(found.group, found.topic, queue.number, kind)
         return found
 
-    def _is_none(self, queue: _Queue, which: str, error: Exception) -> None:
+    def _skip(self, queue: _Queue, which: str, error: Exception) -> None:
         self.counters.strange += 1
-        logger.error("%s of revive queue %d is passed over: %s", which, queue.number, error)
+        logger.error("%s of revive queue %d is skipped: %s", which, queue.number, error)
 
     def _work(self, now_ns: int) -> None:
-        if self._working:  # a put that ended at once: the loop below goes on
+        if self._working:  # called by a put that ended at once: the outer call goes on
             return
         self._working = True
         try:
@@ -442,21 +448,21 @@ class Reviving:
     # --- one checkpoint --------------------------------------------------------------------------------------
 
     def _bring_back(self, queue: _Queue, waiting: Outstanding, offsets: Sequence[int], pause_ms: int) -> None:
-        """Each of these is put where it will come from, or is done with."""
-        if not self._is_strange(waiting.checkpoint):
+        """Put these messages of a checkpoint into the retry topic. A guest's messages are fetched before."""
+        if not self._is_guest(waiting.checkpoint):
             self._bring(queue, waiting, offsets, pause_ms, partial(self._look_up, waiting))
             return
-        self._strange.append((queue, waiting, offsets, pause_ms))
+        self._guests.append((queue, waiting, offsets, pause_ms))
         self._fetch()
 
     def _fetch(self) -> None:
-        """Messages of other groups are read from there, a few at a time: those of this one do not wait for them."""
-        if self._fetching:  # an answer that came at once: the loop below goes on
+        """Fetch messages of guests from their groups, a few at a time; this group's own do not wait for them."""
+        if self._fetching:  # called by an answer that came at once: the outer call goes on
             return
         self._fetching = True
-        while self._strange and self._fetches < PUTS_MAX and self._under_way < PUTS_MAX:
+        while self._guests and self._fetches < PUTS_MAX and self._under_way < PUTS_MAX:
             self._fetches += 1
-            each = self._strange.popleft()
+            each = self._guests.popleft()
             found = each[1].checkpoint
             self._abroad.read(found.broker_name or "", found.topic, found.queue_id, each[2],
                               partial(self._fetched, self._run, *each))
@@ -472,8 +478,8 @@ class Reviving:
             offset, Fate.GONE if offset in gone else Fate.LATER))
         self._fetch()
 
-    def _is_strange(self, found: CheckPoint) -> bool:
-        """Its messages are another group's: a slave gave them out in the place of their master."""
+    def _is_guest(self, found: CheckPoint) -> bool:
+        """Whether the checkpoint is of another group's messages, which its acting slave gave out."""
         return found.broker_name not in (None, "", self._broker_name)
 
     def _bring(self, queue: _Queue, waiting: Outstanding, offsets: Sequence[int], pause_ms: int,
@@ -486,7 +492,7 @@ class Reviving:
         for offset in offsets:
             record = Fate.GONE if lost else Fate.LATER if unknown else look_up(offset)
             if record is Fate.MISSING:
-                record = Fate.LATER if self._acts else Fate.GONE  # what a slave lacks its master may have
+                record = Fate.LATER if self._acts else Fate.GONE  # the master may have what its slave lacks
             if record is Fate.GONE or (given_up and record is Fate.LATER):
                 self.counters.gone += 1
                 self.counters.out.done(found.group, found.topic, 1)
@@ -509,14 +515,14 @@ class Reviving:
             self._put(queue, waiting, together, pause_ms)
 
     def _prospects(self, found: CheckPoint) -> tuple[bool, bool, bool]:
-        """Whether its messages are for nobody, for a group that is unknown yet, and given up if they cannot be read.
-        A slave's tables may be a little older than its master's: it leaves that to its master."""
+        """Three answers: the messages have no reader any more; their group is not known yet; they are given up if they
+        cannot be read. An acting slave says no to all, since its tables may be older than its master's."""
         if self._acts:
             return False, False, False
         lost = self._topics.get(popped_from(found.topic, found.group)) is None
         unknown, tries = self._groups.find(found.group, keep=False) is None, decimal(found.re_puts or "") or 0
         given_up = self.config.skip_when_ck_re_put_reach_max_times and tries >= len(BACK_OFF_S)
-        if self._is_strange(found):  # it was taken with both: they may be made again
+        if self._is_guest(found):  # topic and group existed when it was taken, and may be created again
             return False, lost or unknown, given_up
         return lost or (unknown and tries >= GROUP_TRIES), unknown, given_up
 
@@ -536,17 +542,18 @@ class Reviving:
                 return Fate.GONE
             record = self._log.record(at, size)
         except (OffsetGone, DamagedRecord, OSError) as error:
-            logger.error("a message that was popped, %d of %s, queue %d, cannot be read: %s", offset, found.topic,
-                         found.queue_id, error)
+            logger.error("popped message %d of %s, queue %d, cannot be read: %s", offset, found.topic, found.queue_id,
+                         error)
             return Fate.LATER
         if record.queue_offset != offset or record.message.topic != topic:
-            logger.error("where message %d of %s, queue %d, should be stands %d of %s", offset, found.topic,
-                         found.queue_id, record.queue_offset, record.message.topic.decode(errors="replace"))
+            logger.error("entry %d of %s, queue %d, points to message %d of %s", offset, found.topic, found.queue_id,
+                         record.queue_offset, record.message.topic.decode(errors="replace"))
             return Fate.LATER
         return record
 
     def _beyond(self, queue: ConsumeQueue, waiting: Outstanding) -> Fate:
-        """Gone, where the queue was made anew behind the checkpoint: what it holds is younger than what was given."""
+        """The fate of a message after the queue's end: deleted, if the queue was created again after the checkpoint, so
+        that its first message is younger."""
         if queue.min_offset == queue.max_offset:
             return Fate.LATER
         at, size, _ = queue.entry(queue.min_offset)
@@ -565,11 +572,11 @@ class Reviving:
             self._offsets.commit(group, topic, 0, 0)
 
     def _put_again(self, queue: _Queue, waiting: Outstanding, offset: int, pause_ms: int) -> None:
-        """One that cannot be read now waits in a checkpoint of its own; of a slave that acts, in memory."""
+        """Store a checkpoint of its own for a message that cannot be read now; an acting slave keeps it in memory."""
         if self._acts:
             found = waiting.checkpoint
             self._keep(queue, waiting, offset, pause_ms, f"message {offset} of {found.topic}, queue {found.queue_id}, "
-                                                         "is not to be read here")
+                                                         "cannot be read here")
             return
         message = self._records.checkpoint(put_again(waiting.checkpoint, offset, self._wall_ms()), queue.number)
         if isinstance(message, Refusal):
@@ -609,7 +616,7 @@ class Reviving:
             self._keep(queue, waiting, offsets[0], pause_ms, why)
         elif result.status not in ILLEGAL and not (self._acts and len(offsets) > 1):
             self._again(queue, waiting, offsets, pause_ms, why)
-        elif len(offsets) > 1:  # one of them is
+        elif len(offsets) > 1:  # one of them is illegal: put them one by one
             for offset in offsets:
                 self._again(queue, waiting, [offset], 0, why)
         elif back:
@@ -621,7 +628,8 @@ class Reviving:
 
     def _again(self, queue: _Queue, waiting: Outstanding, offsets: Sequence[int], pause_ms: int, why: str) -> None:
         if pause_ms == PAUSE_MS:
-            logger.warning("%d popped messages do not come back now, and will be tried again: %s", len(offsets), why)
+            logger.warning("%d popped messages cannot be put into their retry topic now, tried again: %s", len(offsets),
+                           why)
         self._why = f"tried again: {why}"
         self._numbers += 1
         heappush(self._attempts, _Attempt(
@@ -629,10 +637,10 @@ class Reviving:
             min(max(2 * pause_ms, PAUSE_MS), PAUSE_MOST_MS)))
 
     def _keep(self, queue: _Queue, waiting: Outstanding, offset: int, pause_ms: int, why: str) -> None:
-        """For the master, and tried again now and then."""
+        """Keep a message for the master, and try it again now and then."""
         why = f"kept: {why}"
         if why != self._why:
-            logger.warning("a popped message waits for its master, unless another one takes it before: %s", why)
+            logger.warning("a popped message waits for its master, or until another group's master takes it: %s", why)
         self._why = why
         self._numbers += 1
         pause_ms = min(max(2 * pause_ms, 2 * PAUSE_MOST_MS), KEPT_MOST_MS)
@@ -648,13 +656,13 @@ class Reviving:
 
 
 def _logged(record: Record) -> int:
-    """Where in the log the checkpoint stood first, or behind that."""
+    """Offset in the log of the checkpoint's first copy, or a larger one."""
     first = _first(record.message.properties)
     return first if first is not None and 0 <= first < record.offset else record.offset
 
 
 def _first(properties: bytes) -> int | None:
-    """Where its timer says that it stood."""
+    """Offset in the log of the first copy, as the timer noted it."""
     said = property_of(properties, TIMER_DONE.encode())
     return decimal(said.decode(errors="replace")) if said is not None else None
 
@@ -666,7 +674,7 @@ def _due_ms(record: Record) -> int:
 
 
 class RevivePart(SpecialService):
-    """What was popped and not acknowledged in time comes back."""
+    """Runs reviving on masters and acting slaves, and keeps the part of the log that it needs."""
 
     keys = ReviveKeys
     follows: ClassVar[bool] = True
@@ -676,7 +684,7 @@ class RevivePart(SpecialService):
         config, journal = shared.config, shared.journal
         timers = before[TimersPart]
         self._journal, self._end = journal, 0
-        """What this broker held when it became master."""
+        """End of the log when this broker became master."""
         made = Records(config.broker_cluster_name, config.store_host, shared.wall_ms, Chain(*timers.rules()))
         self._revived = Revived(self._processed)
         self.reviving = Reviving(
@@ -722,7 +730,7 @@ class RevivePart(SpecialService):
             (("strange",), counters.strange)], "why")
 
     def keeps_from(self) -> int | None:
-        """From the first record, and the first message, that is needed; of a queue that is gone nothing is."""
+        """Offset of the log of the first record or message that is needed; deleted queues need none."""
         needed = [self.reviving.keeps_from()]
         for (topic, queue_id), first in self._retained.firsts().items():
             queue = self._messages.queue(topic.encode(), queue_id)
@@ -731,7 +739,7 @@ class RevivePart(SpecialService):
                 needed += [offset] if size != NOWHERE_SIZE else []
         return min((each for each in needed if each is not None), default=None)
 
-    # --- when it brings back ---------------------------------------------------------------------------------
+    # --- moments ---------------------------------------------------------------------------------------------
 
     def writes_opened(self) -> None:
         self._end, self.reviving.hears_all = self._log.max_offset, False
@@ -743,7 +751,7 @@ class RevivePart(SpecialService):
     def end(self) -> None:
         self.reviving.stop()
 
-    # --- what it does by itself ------------------------------------------------------------------------------
+    # --- periodic work ---------------------------------------------------------------------------------------
 
     def due_ns(self) -> int:
         if not self._noted.told_all or not self.reviving.hears_all:
@@ -758,17 +766,17 @@ class RevivePart(SpecialService):
             try:
                 self._retained.pass_to(self.reviving.done_upto_ms() - LATE_MS)
             except (OffsetGone, DamagedRecord, OSError) as error:
-                logger.error("old messages may stay for longer: a revive queue cannot be read: %s", error)
+                logger.error("the log may keep old messages for longer: a revive queue cannot be read: %s", error)
 
     def _take(self, found: Outline) -> None:
         self._revived.hear(found)
         self._retained.hear(found)
 
     def _hear(self) -> None:
-        """What came back, as far as the log was not heard yet; and how far it was."""
+        """Hear what the log says of revived messages, and note how far it was heard."""
         unread = self._noted.listen()
         if unread is not None:
-            logger.error("some popped messages may come back twice: what came back cannot be read: %s", unread)
+            logger.error("some popped messages may come back twice: the log cannot be read: %s", unread)
         if not self.reviving.hears_all:
             self.reviving.hears_all = self._noted.told_all and shows_all(self._journal, self._end)
         self._revived.forget()

@@ -1,8 +1,8 @@
-"""What one POP takes: which queues it looks at, in which order, and what of them its answer says.
+"""Which queues one POP looks at, in which order, and how its answer describes the messages.
 
-A queue id of -1 stands for all queues of the topic. Messages that come back stand in a retry topic of topic and group,
-under an old or a new kind of name; one POP reads one of them, as the client tells them apart by queue ids alone.
-It knows records as bytes, and neither queues nor offsets of groups.
+A queue id of -1 means all queues of the topic. Revived messages are in the group's retry topic, under an old (v1) or a
+new (v2) kind of name. One POP reads only one of the two, since the client tells their queues apart by ids alone.
+A core: it knows records as bytes, neither queues nor offsets.
 Source: ``PopMessageProcessor.processRequest`` and ``popMsgFromQueue`` of RocketMQ 5.5.0.
 """
 
@@ -22,7 +22,7 @@ from remoting.receipts import NORMAL, RETRY_V1, RETRY_V2, Receipt
 from remoting.record import decode, encode, value_behind
 
 MESSAGES_MAX: Final = 32
-"""Of one POP: a checkpoint has a bit for each."""
+"""Messages of one POP: a checkpoint has a bit for each."""
 _PLACE: Final = Struct(">i16xq")
 """Size and queue offset of a record."""
 _POP_CK: Final = f"{POP_CK}\x01".encode()
@@ -30,7 +30,7 @@ _POP_CK: Final = f"{POP_CK}\x01".encode()
 
 @attrs.frozen
 class Visit:
-    """A queue to look at."""
+    """One queue that a POP looks at."""
 
     topic: str
     flag: int
@@ -39,13 +39,13 @@ class Visit:
 
 @attrs.frozen
 class RetryNames:
-    """Where messages come back: which kind of name is written, and whether the old one is read besides."""
+    """Names of retry topics: whether v2 is written, and whether v1 is read besides."""
 
     v2: bool = False
     v1_too: bool = True
 
     def readable(self, topic: str, group: str) -> list[tuple[str, int]]:
-        """Names and their flags, the one that is written first."""
+        """Names to read and their flags; the name that is written comes first."""
         new, old = (pop_retry_topic(topic, group, v2=True), RETRY_V2), (pop_retry_topic(topic, group), RETRY_V1)
         if not self.v2:
             return [old]
@@ -54,7 +54,8 @@ class RetryNames:
 
 def visits(topic: str, queues: int, queue_id: int, retry: tuple[str, int, int] | None, chance: int, *,
            retry_first: bool) -> list[Visit]:
-    """In their order. ``retry``: name, flag and number of queues; ``chance``, from 0 on, says with which one begins."""
+    """The visits of one POP in order. ``retry``: name, flag and number of queues of the retry topic. ``chance``, 0 or
+    more, chooses the first queue."""
     wanted = (queue_id,) if queue_id >= 0 else _around(queues, chance)
     found = [Visit(topic, NORMAL, each) for each in wanted]
     if retry is None:
@@ -65,34 +66,34 @@ def visits(topic: str, queues: int, queue_id: int, retry: tuple[str, int, int] |
 
 
 def _around(queues: int, chance: int) -> Iterable[int]:
-    """All of them, from a queue on; higher ones first."""
+    """All queue ids once, descending from one chosen by ``chance``."""
     return [(queues - 1 - number + chance) % queues for number in range(queues)]
 
 
 @attrs.frozen
 class Haul:
-    """Messages of one queue. ``looked``: behind what was looked at for them."""
+    """Messages of one queue. ``looked``: the end of what was read for them."""
 
     visit: Visit
     begin: int
-    """Everything from here on that is not among them was left out by the filter."""
+    """Where the stretch begins; messages from here on that are missing were filtered out."""
     offsets: list[int]
     looked: int
     data: bytes
 
     @property
     def place(self) -> receipts.Place:
-        """By which the client finds what an answer says of it."""
+        """The key that the answer's fields give to this queue."""
         return self.visit.flag, self.visit.queue_id
 
     @property
     def end(self) -> int:
-        """Behind the last of its messages."""
+        """The offset after its last message."""
         return self.offsets[-1] + 1
 
 
 def queue_offsets(data: bytes) -> list[int]:
-    """Of records that stand one behind the other."""
+    """Queue offsets of consecutive records, from their bytes."""
     found, at, end, unpack = [], 0, len(data), _PLACE.unpack_from
     while at < end:
         size, queue_offset = unpack(data, at)
@@ -102,7 +103,7 @@ def queue_offsets(data: bytes) -> list[int]:
 
 
 def records_of(data: bytes) -> Iterator[bytes]:
-    """Each of the records that stand one behind the other."""
+    """The bytes of each of several consecutive records."""
     at = 0
     while at < len(data):
         size = int.from_bytes(data[at : at + 4], "big")
@@ -111,14 +112,14 @@ def records_of(data: bytes) -> Iterator[bytes]:
 
 
 def told(hauls: Sequence[Haul]) -> tuple[str, str]:
-    """``startOffsetInfo`` and ``msgOffsetInfo`` of an answer."""
+    """The fields ``startOffsetInfo`` and ``msgOffsetInfo`` of an answer."""
     return (receipts.starts((haul.place, haul.offsets[0]) for haul in hauls),
             receipts.offsets((haul.place, haul.offsets) for haul in hauls))
 
 
 def given(haul: Haul, topic: str, receipt: Receipt) -> bytes:
-    """The records of an answer: as they stand in the log, but that those of a retry topic are of ``topic``, where the
-    group wants them from, and bear their receipts. ``receipt`` is that of the whole haul."""
+    """The records of an answer as bytes. Records of a retry topic get the ``topic`` that the client asked for, and a
+    receipt each, made of the haul's ``receipt``; others stay as they are in the log."""
     if haul.visit.flag == NORMAL:
         return haul.data
     name = topic.encode()
@@ -135,5 +136,5 @@ def _as_of(raw: bytes, topic: bytes, receipt: Receipt) -> bytes:
     message = attrs.evolve(record.message, topic=topic, properties=properties)
     try:
         return encode(message, record.queue_offset, record.offset, record.store_time_ms)
-    except MessageIllegal:  # no room for a receipt: the client finds it by the topic that the record names
+    except MessageIllegal:  # no room for a receipt: the client makes one by the record's topic
         return raw

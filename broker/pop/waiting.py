@@ -1,8 +1,8 @@
-"""POPs and NOTIFICATIONs that wait for a message: by topic, group and the queue that they name, -1 for any.
+"""POPs and NOTIFICATIONs that wait for a message, by topic, group and queue id (-1: any queue).
 
-One message wakes one waiter of its queue and one of any queue, for each group. What a group did not acknowledge comes
-by its retry topics, and wakes who waits for the topic that it was sent to. Each is tried again from its beginning, and
-may wait again. While nobody waits, nothing is heard of messages.
+For each group, one message wakes one request that named its queue and one that named any. A message in a retry topic
+wakes requests for the original topic. A woken request is carried out again from its beginning, and may wait again.
+While no request waits, this module does not listen to messages.
 Source: ``PopLongPollingService`` of RocketMQ 5.5.0.
 """
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from remoting.connection import Connection
 
 EARLY_MS: Final = 50
-"""So long before its time is over a request is answered."""
+"""A request is answered this long before its polling time ends."""
 BYTES_MAX: Final = 256 << 20
-"""Of requests that wait; beyond it no long one waits."""
+"""Bytes of all waiting requests; beyond it only small ones may wait."""
 SMALL_BYTES: Final = 2 << 10
-"""A request as clients send them may wait beyond the bytes."""
+"""Size of a small request; those of usual clients are smaller."""
 PASSED_MAX: Final = 800
-"""After so many messages that it does not want a waiter is tried again, so its group goes on behind them."""
+"""After so many unwanted messages a waiter is woken, so that its group's offset moves past them."""
 
 
 @attrs.frozen
@@ -45,23 +45,23 @@ class WaitingConfig:
     """Keys of ``BrokerConfig`` and their defaults."""
 
     pop_polling_size: int = 1_024
-    """May wait for one queue, or for any, of one topic and group."""
+    """Requests that may wait for one queue id of one topic and group."""
     max_pop_polling_size: int = 100_000
 
 
 class Parking(enum.Enum):
-    """What became of a request that is to wait."""
+    """Whether a request waits now."""
 
     PARKED = enum.auto()
     FULL = enum.auto()
-    """Too many wait already."""
+    """Too many requests wait already."""
     OVER = enum.auto()
-    """It has no time left, or the broker stops."""
+    """Its polling time is over, or the broker stops."""
 
 
 @attrs.define(eq=False)
 class _Waiter:
-    """One of them (a ``deadlines.Timed``)."""
+    """One waiting request (a ``deadlines.Timed``)."""
 
     connection: Connection
     request: Command
@@ -70,7 +70,7 @@ class _Waiter:
     line: _Line
     size: int
     place: tuple[float, int]
-    """In its line: when its time is over, and its number."""
+    """Its place in the line: when its polling time ends, and its serial number."""
     waiting: bool = True
     _room: WaitingRoom = attrs.field(kw_only=True)
 
@@ -80,12 +80,12 @@ class _Waiter:
 
 @attrs.define(eq=False)
 class _Line:
-    """Those who wait for one queue, or for any, of a group: who has the least time left is first."""
+    """Requests of one group that wait for one queue id, the one with the least time left first."""
 
     group: _Group
     queue_id: int
     latest: bool
-    """The one with the most time left is woken first."""
+    """Whether the request with the most time left is woken first."""
     waiters: list[tuple[float, int, _Waiter]] = attrs.field(factory=list)
     passed: int = 0
 
@@ -98,7 +98,7 @@ class _Line:
 
 @attrs.define(eq=False)
 class _Group:
-    """One group's waiters of one topic. ``names``: the topic, and where the group's unacknowledged messages come."""
+    """One group's lines for one topic. ``names``: the topic and the group's retry topics."""
 
     topic: str
     name: str
@@ -106,47 +106,46 @@ class _Group:
     lines: dict[tuple[int, bool], _Line] = attrs.field(factory=dict)
 
     def of(self, queue_id: int) -> list[_Line]:
-        """Those to whom a message of that queue matters."""
+        """The lines to which a message of that queue matters."""
         return [line for key in ((ALL_QUEUES, False), (queue_id, False), (ALL_QUEUES, True), (queue_id, True))
                 if (line := self.lines.get(key)) is not None]
 
 
 class WaitingRoom:
-    """``run`` must be running. ``config`` may be replaced at any time. ``arrived``: tells of each message that becomes
-    visible; whoever hears of them already goes on to."""
+    """All waiting requests. ``run`` must be running. ``config`` may be replaced at any time. ``arrived`` calls one
+    listener for each message that becomes visible; the room puts itself in front of it and calls it on."""
 
     def __init__(self, config: WaitingConfig, arrived: Listener[[bytes, int, int, int, Outline]],
                  wall_ms: Callable[[], int]) -> None:
         self.config = config
         self._arrived, self._wall_ms = arrived, wall_ms
         self._others = arrived.call
-        """Hears of messages, too. Whoever tells of a run of them asks once who hears: this may still be told of some
-        when nobody waits any more."""
+        """The listener behind this room. A run of messages goes to the listener of its beginning, so this room may
+        still be called when no request waits any more."""
         self._groups: dict[tuple[str, str], _Group] = {}
         self._heard: dict[bytes, dict[_Group, None]] = {}
-        """By a topic's name."""
+        """Groups that wait, by each of their topics' names."""
         self._deadlines, self._again = Deadlines(), Again()
         self._count = self._bytes = self._serial = 0
         self._finishing = False
 
     def __len__(self) -> int:
-        """How many wait, of all groups."""
+        """Number of waiting requests of all groups."""
         return self._count
 
     def count(self, topic: str, group: str, queue_id: int) -> int:
-        """POPs that wait for exactly this queue, or for any if it is -1."""
+        """Number of POPs that wait for exactly this queue id; -1 is one of its own."""
         found = self._groups.get((topic, group))
         line = found.lines.get((queue_id, False)) if found is not None else None
         return len(line.waiters) if line is not None else 0
 
     def park(self, connection: Connection, request: Command, attempt: Try, *, topic: str, group: str, queue_id: int,
-             born_ms: int, poll_ms: int, wanted: Subscribed | None = None, latest: bool = False,
-             again_ms: int | None = None) -> Parking:
-        """``attempt`` it again when a message comes that is ``wanted``, at the latest when ``poll_ms`` are over since
-        ``born_ms`` by the wall clock; or at ``again_ms``, when an order that holds its queue back ends.
+             born_ms: int, poll_ms: int, wanted: Subscribed | None = None, latest: bool = False) -> Parking:
+        """Let a request wait: ``attempt`` is called again when a ``wanted`` message comes, at the latest ``poll_ms``
+        after ``born_ms`` (wall clock).
 
-        ``latest``: a NOTIFICATION. A client whose clock is ahead waits no longer than ``poll_ms`` from now: when that
-        began is noted in ``request``.
+        ``latest``: a NOTIFICATION. If the client's clock is ahead, ``poll_ms`` count from now, and ``bornTime`` of the
+        ``request`` is set to now.
         """
         now_ms = self._wall_ms()
         if not 0 < born_ms <= now_ms:
@@ -165,14 +164,13 @@ class WaitingRoom:
         if line is None:
             line = self._new_line(topic, group, queue_id, latest)
         self._serial += 1
-        place = trio.current_time() + left_ms / 1e3, self._serial
+        ends_at = trio.current_time() + left_ms / 1e3
+        place = ends_at, self._serial
         waiter = _Waiter(connection, request, attempt, wanted, line, size, place, room=self)
         insort(line.waiters, (*place, waiter))
         self._count += 1
         self._bytes += size
-        if again_ms is not None:
-            left_ms = min(left_ms, max(1, again_ms - now_ms))
-        self._deadlines.set(trio.current_time() + left_ms / 1e3, waiter)
+        self._deadlines.set(ends_at, waiter)
         return Parking.PARKED
 
     def _new_line(self, topic: str, name: str, queue_id: int, latest: bool) -> _Line:
@@ -187,7 +185,7 @@ class WaitingRoom:
         line = group.lines[queue_id, latest] = _Line(group, queue_id, latest)
         return line
 
-    # --- what wakes them -------------------------------------------------------------------------------------
+    # --- waking ----------------------------------------------------------------------------------------------
 
     def _hear(self, topic: bytes, queue_id: int, queue_offset: int, tags_code: int, found: Outline) -> None:
         self._others(topic, queue_id, queue_offset, tags_code, found)
@@ -195,7 +193,7 @@ class WaitingRoom:
             if topic == group.names[0]:
                 for line in group.of(queue_id):
                     self._offer(line, tags_code, found[7])
-            else:  # it was wanted when it was first delivered, and each of them looks at the retry topic
+            else:  # a retry topic: no filter, since the message was wanted when it was given first
                 for line in tuple(group.lines.values()):
                     self._wake_next(line)
 
@@ -212,27 +210,27 @@ class WaitingRoom:
                 self.wake(waiter)
 
     def more(self, topic: str, group: str, queue_id: int) -> None:
-        """A POP that named this queue, or any, left messages: the next of them."""
+        """A POP for this queue id left messages: wake the next request of its line."""
         found = self._groups.get((topic, group))
         line = found.lines.get((queue_id, False)) if found is not None else None
         if line is not None:
             self._wake_next(line)
 
     def unlocked(self, topic: str, group: str, queue_id: int) -> None:
-        """A queue can be read, as after an ack in order, or elsewhere, as after a reset."""
+        """The queue can be read again (its batch is acknowledged, or the group was reset): wake one of each line."""
         found = self._groups.get((topic, group))
         for line in found.of(queue_id) if found is not None else ():
             self._wake_next(line)
 
     def wake_all(self) -> None:
-        """Try all again, as after a change of the role."""
+        """Wake all requests, as after a change of the role."""
         for group in tuple(self._groups.values()):
             for line in tuple(group.lines.values()):
                 for _, _, waiter in tuple(line.waiters):
                     self.wake(waiter)
 
     def finish(self) -> None:
-        """The broker stops: who waits is tried a last time, and nobody waits any more."""
+        """The broker stops: wake all requests, and let none wait any more."""
         self._finishing = True
         self.wake_all()
 
@@ -242,7 +240,7 @@ class WaitingRoom:
             self.wake(waiter)
 
     def wake(self, waiter: _Waiter) -> None:
-        """Try this one again, soon."""
+        """Wake this request: it is carried out again soon."""
         waiter.waiting = False
         line, group = waiter.line, waiter.line.group
         del line.waiters[bisect_left(line.waiters, waiter.place)]
@@ -268,13 +266,14 @@ class WaitingRoom:
         if not connection.closed:
             attempt(connection, request)
             return
-        found = self._groups.get((line.group.topic, line.group.name))  # what woke it is for another
+        # Its client is gone: the next request of the line gets the message.
+        found = self._groups.get((line.group.topic, line.group.name))
         following = found.lines.get((line.queue_id, line.latest)) if found is not None else None
         if following is not None:
             self._wake_next(following)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Wake who is due, until cancelled."""
+        """Wake requests that are due, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._deadlines.run)
             nursery.start_soon(self._again.run)

@@ -228,7 +228,7 @@ async def test_what_the_slave_does_not_find_is_left_to_its_master(
         else:
             monkeypatch.setattr(its, "_look_up", lambda waiting, offset: Fate.LATER)
         await master.kill()
-        await until(lambda: "is not to be read here" in info(slave)["popReviveWaitsFor"])
+        await until(lambda: "cannot be read here" in info(slave)["popReviveWaitsFor"])
         await trio.sleep(60)
         assert bodies(other) == [] and its.counters.gone == 0
         await master.start()

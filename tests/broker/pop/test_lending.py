@@ -399,11 +399,12 @@ async def test_what_the_ledger_does_not_take(autojump_clock: MockClock, monkeypa
         await master.kill()
         await taken_up(slave)
         answer = await popper.ack(slave, first, consumer_group="G T")
-        assert answer.remark == "not stored: no checkpoint has such a group, or so many messages"
+        assert answer.remark == (
+            "not stored: the group's name is illegal, or there are more messages than a checkpoint can have")
         monkeypatch.setattr(ledger_part, "ENTRIES_MAX", len(ledger(slave).ledger) + 1)
         assert (await popper.ack(slave, first)).code == ResponseCode.SUCCESS
         answer = await popper.ack(slave, second)
-        assert answer.remark == "not stored: the ledger is full: what else is acknowledged waits for the master"
+        assert answer.remark == "not stored: the ledger is full: acknowledge again when the master is back"
         await made.kill_namesrv()
         await trio.sleep(10)
         answer = await popper.ack(slave, second)
@@ -527,5 +528,5 @@ def test_a_new_time_is_taken_back_when_the_ledger_has_no_room_for_the_old() -> N
     lender.lending.ledger = Paper(room=False)
     lender.lending.change(made_for(0, 5), AckMessage(5, 5, "G", "T", 0, 900, "a"), 0, 5_000, lender.said.append)
     lender.others.stores[0](HELD)
-    assert lender.said == ["the ledger is full: what else is acknowledged waits for the master"]
+    assert lender.said == ["the ledger is full: acknowledge again when the master is back"]
     assert [acks for acks, _ in lender.others.sent] == [[(0, 5, 1_000)]]

@@ -164,7 +164,7 @@ async def test_a_damaged_file_is_named_and_the_log_read(
         await node.start()
         await until(lambda: log_of(node).ready)
         assert log_of(node).orders.state(KEY) is None or log_of(node).orders.blocked(KEY, pop_ms, None)
-        assert PATH in caplog.text or "order of POP" in caplog.text
+        assert PATH in caplog.text or "states of POP in order" in caplog.text
 
 
 async def test_a_deleted_topic_leaves_nothing_behind(autojump_clock: MockClock) -> None:
@@ -231,7 +231,7 @@ async def test_while_writes_are_closed_nothing_is_given(autojump_clock: MockCloc
         log.stop()
         change = log.orders.deliver(KEY, wall_ms(), HOLD_MS, [0], None)
         result = await stored(node, change)
-        assert not result.puts and "not known here yet" in result.remark
+        assert not result.puts and "has not read the states" in result.remark
         assert log.orders.state(KEY) is None and log.refused == 1
         log.opened()
         log.start()

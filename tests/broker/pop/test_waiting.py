@@ -34,13 +34,13 @@ class Room:
 
     def park(self, name: str, *, topic: str = "t", group: str = "g", queue_id: int = -1, poll_ms: int = 10_000,
              born_ms: int | None = None, wanted: Subscribed | None = None, latest: bool = False, closed: bool = False,
-             again_ms: int | None = None, size: int = 0) -> Parking:
+             size: int = 0) -> Parking:
         connection = cast(Connection, SimpleNamespace(closed=closed, name=name))
         born_ms = now_ms() if born_ms is None else born_ms
         request = Command(RequestCode.POP_MESSAGE, body=bytes(size))
         return self.waiting.park(
             connection, request, self._attempt, topic=topic, group=group, queue_id=queue_id, born_ms=born_ms,
-            poll_ms=poll_ms, wanted=wanted, latest=latest, again_ms=again_ms)
+            poll_ms=poll_ms, wanted=wanted, latest=latest)
 
     def _attempt(self, connection: Connection, _: Command) -> None:
         self.tried.append(connection.name)  # type: ignore[attr-defined]
@@ -150,15 +150,6 @@ async def test_a_clock_that_is_ahead_waits_as_long_as_any(autojump_clock: MockCl
                                  poll_ms=1_000) is Parking.PARKED
         await trio.sleep(1)
         assert await made.since() == ["OVER"]
-
-
-async def test_a_queue_that_is_held_back_for_order_is_tried_when_that_ends(autojump_clock: MockClock) -> None:
-    async with room() as made:
-        made.park("a", again_ms=now_ms() + 700)
-        await trio.sleep(0.69)
-        assert await made.since() == []
-        await trio.sleep(0.02)
-        assert await made.since() == ["a"]
 
 
 async def test_unlocked_and_more_wake_one(autojump_clock: MockClock) -> None:
