@@ -1,1 +1,1 @@
-"""Messages that are due at any moment: a wheel of slots, a log of who waits in them, and what is done about it."""
+"""Timers, messages that are due at any time: a wheel of slots, a log of the messages in them, and their delivery."""

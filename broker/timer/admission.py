@@ -1,6 +1,6 @@
-"""The rule of messages with a delay of any length: where each waits, and which of them are refused.
+"""The rule for timers, messages with a delay of any length: diverts them to the timers' topic, or refuses them.
 
-Pure values; the owner gives time and chance. Source: ``HookUtils.handleScheduleMessage`` and
+Pure values; the caller gives time and random numbers. Source: ``HookUtils.handleScheduleMessage`` and
 ``transformTimerMessage`` of RocketMQ 5.5.0.
 """
 
@@ -22,15 +22,16 @@ DELAY_SEC: Final = "TIMER_DELAY_SEC"
 DELAY_MS: Final = "TIMER_DELAY_MS"
 DELIVER_MS: Final = "TIMER_DELIVER_MS"
 DELETES: Final = "TIMER_DEL_UNIQKEY"
-"""Of a message that takes another one back: the unique id of that one, perhaps with its topic and ``+`` before it."""
+"""Property of a marker, which recalls a timer: the timer's unique id, with topic and ``+`` before it in old versions.
+"""
 ADDED_BYTES: Final = 272
-"""Room for what a broker adds to the properties until the message is delivered, by the longest numbers."""
+"""Most bytes that brokers add to the properties until the message is delivered."""
 _HERE: Final = Diverted(TIMER, 0)
 _LONGS: Final = range(-(2**63), 2**63)
 
 
 class Timers:
-    """``count`` says how many messages wait for a moment; ``chance`` is even between 0 and 1."""
+    """Admits timers. ``count`` returns how many wait in a slot; ``chance`` returns a random number from 0 to 1."""
 
     def __init__(self, keys: TimerKeys, broker_name: str, wall_ms: Callable[[], int], count: Callable[[int], int],
                  chance: Callable[[], float]) -> None:
@@ -39,7 +40,7 @@ class Timers:
         self.rule = rule(self.timers, *TIMERS, TIMER_OUT_MS)
 
     def timers(self, draft: Draft) -> Diverted | Refusal | None:
-        """A timer waits in the timers' topic for its moment; one that is due already passes."""
+        """Divert a timer to the timers' topic, where it waits; one that is due already passes."""
         values, keys = draft.properties, self.keys
         if (draft.level > 0 or TIMER_OUT_MS in values or TIMERS.isdisjoint(values) or draft.topic == TIMER
                 or draft.sys_flag & ROLLBACK not in (0, COMMIT)):
@@ -47,7 +48,7 @@ class Timers:
         if not keys.timer_wheel_enable:
             return Refusal(ResponseCode.SYSTEM_ERROR,
                            "accurate timer message is not enabled, timerWheelEnable is false")
-        values.pop(TIMER_DONE, None)  # they are this broker's alone
+        values.pop(TIMER_DONE, None)  # only brokers set these two
         values.pop(TIMER_MOVED, None)
         now_ms = self._wall_ms()
         asked_ms = _asked_ms(values, now_ms)
@@ -77,19 +78,19 @@ class Timers:
         return _HERE
 
     def _is_full(self, out_ms: int) -> bool:
-        """From the limit on some are refused, from twice the limit on all."""
+        """Whether to refuse: above the limit by chance, from twice the limit on always."""
         most = self.keys.timer_congest_num_each_slot
         count = self._count(out_ms)
         return count > most and (count >= 2 * most or self._chance() < (count - most) / most)
 
 
 def moment_ms(asked_ms: int, precision_ms: int) -> int:
-    """The last moment that begins before it: what waits for that goes out when it is over."""
+    """Begin of the last slot before ``asked_ms``. A slot is delivered when it is over."""
     return (asked_ms - 1) // precision_ms * precision_ms
 
 
 def _asked_ms(values: Mapping[str, str], now_ms: int) -> int | None:
-    """When it wants to be delivered; None for what is no time."""
+    """The time that the message asks for; None: its property is no number."""
     for name, unit_ms, begin_ms in ((DELAY_SEC, 1_000, now_ms), (DELAY_MS, 1, now_ms), (DELIVER_MS, 1, 0)):
         if name in values:
             number = decimal(values[name])

@@ -1,8 +1,8 @@
-"""The checkpoint of the timers: ``config/timercheck``, up to where wheel and timer log are surely on disk.
+"""The timers' checkpoint ``config/timercheck``: up to where wheel and timer log are on disk.
 
-Seven longs in a page of zeros, which are the answer to code 60, too. Behind them, where Java neither reads nor writes,
-stands what is ours: it is valid as long as its checksum covers the seven longs, so not once a Java broker wrote them.
-It knows the bytes and no meaning beyond. Source: ``TimerCheckpoint`` of RocketMQ 5.5.0.
+The file has seven longs, which are also the answer to code 60, and zeros up to a page. Our own fields follow the longs,
+where RocketMQ neither reads nor writes. Their checksum covers the longs, so they are invalid once a RocketMQ broker has
+written. This module knows only the bytes. Source: ``TimerCheckpoint`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ PATH: Final = "config/timercheck"
 _PAGE_BYTES: Final = 4096
 _LONGS: Final = Struct(">7q")
 _OWN: Final = Struct(">iiqqqI")
-"""Magic, precision, place in the queue, time, place in the timer log, CRC-32 of all in front of it."""
+"""Magic, precision, place in the queue, time, place in the timer log, CRC-32 of all bytes before."""
 _MAGIC: Final = 0x51544331
 
 
 @attrs.frozen
 class OwnFacts:
-    """What only our brokers write."""
+    """Fields that only our brokers write."""
 
     precision_ms: int
     done_below: int = 0
     done_ms: int = 0
-    """Messages below this place in the queue and of slots before this time are done, though all are enqueued anew."""
+    """Messages below place ``done_below`` of the queue, in slots before this time, are done, even if the whole queue
+    is enqueued again."""
     oldest: int = 0
-    """Units before this place of the timer log are done: files before it may be gone."""
+    """Units before this place of the timer log are done; files before it may be deleted."""
 
 
 @attrs.frozen
 class TimerCheckpoint:
-    """``read_time_ms``: every slot before it is done."""
+    """The content of the file. ``read_time_ms``: every slot before it is done."""
 
     read_time_ms: int = 0
     log_end: int = 0
@@ -43,12 +44,12 @@ class TimerCheckpoint:
     queue_offset: int = 0
     """The next message of the timers' queue to put into the wheel."""
     master_queue_offset: int = 0
-    """The same of the master."""
+    """The master's ``queue_offset``, as a slave knows it."""
     state_version: int = 0
     timestamp: int = 0
     counter: int = 0
     own: OwnFacts | None = None
-    """None: a Java broker wrote it last."""
+    """None: a RocketMQ broker wrote the file last."""
 
     def body(self) -> bytes:
         """The answer to code 60."""
@@ -65,7 +66,7 @@ class TimerCheckpoint:
 
     @classmethod
     def decode(cls, raw: bytes) -> TimerCheckpoint | None:
-        """None for what is too short, or says what nobody writes."""
+        """The checkpoint in these bytes; None: they are too short, or have a negative number."""
         if len(raw) < _LONGS.size:
             return None
         longs = _LONGS.unpack_from(raw)

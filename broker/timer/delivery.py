@@ -1,7 +1,8 @@
-"""Moves timers: from their queue into the wheel on every replica, out of the wheel to their topics on a master.
+"""Moves timers: from their queue into the wheel on every replica, and from the wheel to their topics on a master.
 
-Runs on the journal's ticks, and on the ends of its puts: no task of its own. A message is tried until it is stored.
-One that is stored and not acknowledged in time is not stored again: it is done when it is confirmed.
+It runs on the journal's ticks and at the end of its puts, without a task of its own. A put that is refused is tried
+again until the message is stored. A message that is stored but not acknowledged in time is not put again: it is done
+once it is confirmed.
 Source: ``TimerMessageStore`` of RocketMQ 5.5.0.
 """
 
@@ -28,38 +29,40 @@ from broker.timer.machine import Due, TimerMachine
 from broker.timer.metrics import TOPICS_MAX
 from broker.timer.store import TimersDamaged
 from broker.timer.units import DELETE, MOVED, Unit
+from broker.topics.names import TIMER_DEAD
 from remoting.errors import DamagedRecord
 from remoting.record import Message
 
 logger = logging.getLogger("broker")
 
 Takes = Callable[[Message, Callable[[], None]], bool]
-"""Whether somebody takes a message that is due, who calls the second one once it is dealt with."""
+"""Takes a due message instead of a put, and calls the given function when it is done with. False: not taken."""
 
 ENQUEUED_MAX: Final = 2_000
-"""Messages of one tick: some 50 ms of work."""
+"""Messages that one tick enqueues: some 50 ms of work."""
 TOGETHER_MAX: Final = 32
 """Messages of one put."""
 BYTES_MAX: Final = 1 << 20
-"""Of their bodies, but for a single one."""
+"""Bytes of the bodies of one put; a single message may be larger."""
 PUTS_MAX: Final = 4
-"""Under way at once: sends come in between."""
+"""Puts in flight at once: few, so that clients' sends come in between."""
 LOOKED_AT_MAX: Final = 512
-"""Timers of one turn."""
+"""Timers that one turn looks at."""
 UNFINISHED_MAX: Final = 100_000
-"""Of which nobody knows that they are stored; beyond it no further slot is opened."""
+"""Timers that are handed out and not done; at this number no further slot is opened."""
 PAUSE_MS: Final = 100
+"""First pause before another attempt; it doubles."""
 PAUSE_MOST_MS: Final = 2_000
-"""Before another attempt; it doubles."""
+"""Longest pause before another attempt."""
 SOON_MS: Final = 60_000
-"""What is due by then is not put forward."""
+"""A timer that is due within this time is not put again to free the log."""
 MOVED_MAX: Final = 1_000
-"""Put forward at a time."""
+"""Timers that one call of ``make_way`` puts again."""
 SPENT_MAX: Final = 1_000_000
-"""Markers that are remembered for messages that come later than they should."""
+"""Markers that are remembered for timers that come after them."""
 SEARCH_PAUSE_MS: Final = 1
 EMPTY_MAX: Final = 1_000
-"""Slots without a unit that are looked at in one step."""
+"""Empty slots that one step of a search looks at."""
 ILLEGAL: Final = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
 WRITTEN: Final = (PutStatus.FLUSH_DISK_TIMEOUT, PutStatus.FLUSH_SLAVE_TIMEOUT, PutStatus.SLAVE_NOT_AVAILABLE)
 
@@ -69,22 +72,23 @@ class TimerCounters:
     """Sums since this process began; they only ever rise."""
 
     enqueued: Counter[str] = attrs.field(factory=Counter)
-    """By topic; what are too many topics together, as ""."""
+    """Timers put into the wheel by topic; beyond ``TOPICS_MAX`` topics, under ""."""
     delivered: Counter[str] = attrs.field(factory=Counter)
+    """Timers stored in their topics, by topic."""
     rolled: int = 0
-    """Stored again to wait on."""
+    """Timers stored again to wait for another slot."""
     recalled: int = 0
-    """Taken back before they were due."""
+    """Timers recalled before they were due."""
     set_aside: int = 0
-    """In the topic of those that no topic can take."""
+    """Timers put into the topic of the undeliverable."""
     gone: int = 0
-    """Dropped: their records could not be read, or nowhere be stored."""
+    """Timers dropped: their records could not be read, or be stored in no topic."""
     moved: int = 0
-    """Put again before they were due, so that an old file of the log may go."""
+    """Timers put again before they were due, so that an old file of the log can be deleted."""
     passed_over: int = 0
-    """Delivered by a former master, as the log says."""
+    """Timers skipped because a former master delivered them."""
     retries: int = 0
-    """Puts that stored nothing, and were made again."""
+    """Puts that stored nothing, and were tried again."""
 
 
 def _count(counter: Counter[str], topic: str) -> None:
@@ -93,71 +97,72 @@ def _count(counter: Counter[str], topic: str) -> None:
 
 @attrs.define(order=True)
 class _Attempt:
-    """Messages of one put, tried again when ``at_ns`` has come."""
+    """Messages of one put that are tried again at ``at_ns``."""
 
     at_ns: int
     dues: list[Due] = attrs.field(order=False)
     alone: bool = attrs.field(order=False, default=False)
-    """One by one: one of them is illegal."""
+    """Whether to put them one by one, since one of them is illegal."""
     pause_ms: int = attrs.field(order=False, default=PAUSE_MS)
 
 
 class TimerDelivery:
-    """``tick`` is for the ticks of its part."""
+    """Enqueues on every replica, and delivers between ``start`` and ``stop``. Its part calls ``tick``."""
 
     def __init__(self, keys: TimerKeys, machine: TimerMachine, delivered: Delivered, journal: Journal, puts: Outlet, *,
                  wall_ms: Callable[[], int]) -> None:
         self.keys = keys
         self.came: Callable[[str], None] = lambda topic: None
         self.left: Callable[[int], None] = lambda topic_hash: None
-        """They hear the topic of each message that comes into the wheel, and its hash when that is done."""
+        """``came`` is called with the topic of each message that comes into the wheel, ``left`` with the topic's hash
+        when the message is done."""
         self.expects: Callable[[str, int, int], None] = lambda topic, queue_id, stored_ms: None
-        """Called with where each message goes, and when it was stored at the latest, before it does."""
+        """Called before a delivery with topic, queue and the latest time when the message can have been stored."""
         self.takes: Takes = lambda message, done: False
-        """Asked before each put: whoever takes a message calls ``done`` when it is dealt with."""
+        """Asked before each put."""
         self._taken = 0
-        """Of those that are not finished: somebody took them."""
+        """Unfinished timers that ``takes`` has taken."""
         self.hears_all = False
-        """``delivered`` knows all that the log says: before that nothing is delivered."""
+        """Whether ``delivered`` has heard all of the log; nothing is delivered before."""
         self._delivered = delivered
         self.counters = TimerCounters()
         self.enqueue_below = 0
-        """A slave enqueues no further: what its master has not enqueued may be late there."""
+        """A slave enqueues up to here: a message that its master has not enqueued may get a later slot there."""
         self._machine, self._store = machine, machine.store
         self._journal, self._messages, self._log, self._puts = journal, journal.messages, journal.log, puts
         self._visible, self._wall_ms = journal.visible, wall_ms
         self._attempts: list[_Attempt] = []
         self._written: deque[tuple[int, list[Due]]] = deque()
-        """With the end in the log of what is to be confirmed yet."""
+        """Timers that are put and not confirmed yet, with their end in the log."""
         self._rolled: deque[tuple[int, Due]] = deque()
-        """With the end in the log of those that wait on there, and are not in the wheel again yet."""
+        """Timers that are stored again and not in the wheel again yet, with their end in the log."""
         self._source: Iterator[Due | None] = iter(())
         self._source_is_over = False
         self._spent: dict[int, None] = {}
-        """Hashes of what markers took back: of each slot from ``_spent_from`` on that was opened."""
+        """Hashes of the keys that markers recall, for all opened slots from ``_spent_from`` on."""
         self._spent_from = 0
         self._search: Iterator[None] = iter(())
-        """Through the slots before."""
+        """Reads the markers of slots before ``_spent_from``."""
         self._moving: set[int] = set()
-        """Offsets of messages that were put again, and are to be enqueued from there."""
+        """Offsets of messages that ``make_way`` put again, and that are not enqueued from there yet."""
         self._under_way = 0
         self._why = ""
-        """The last put that was not stored, or not acknowledged in time."""
+        """Why the last put was not stored, or not acknowledged in time."""
         self._polling = False
         self._caught_up = self._is_drained = False
-        """All of the queue is in the wheel; the last look left nothing that is due, and could be dealt with."""
+        """All of the queue is in the wheel; no due timer can be handed out now."""
 
     # --- roles -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """This broker is master, and what it holds is seen."""
+        """This broker delivers from now on: it is master or acts, and has seen all that it holds."""
         if not self._machine.started:
             self._spent_from, self._search = self._store.read_time_ms, self._through_done()
         self._machine.start()
         self._caught_up = False
 
     def stop(self) -> None:
-        """It is one no longer, or closes."""
+        """This broker stops delivering: its role has changed, or it closes."""
         self._machine.stop()
         self._attempts.clear()
         self._written.clear()
@@ -167,7 +172,7 @@ class TimerDelivery:
         self._spent.clear()
         self._search, self._is_drained = iter(()), False
 
-    # --- what is known ---------------------------------------------------------------------------------------
+    # --- figures ---------------------------------------------------------------------------------------------
 
     @property
     def delivers(self) -> bool:
@@ -179,12 +184,12 @@ class TimerDelivery:
 
     @property
     def behind(self) -> int:
-        """Messages of the queue that are not in the wheel."""
+        """Number of messages of the queue that are not in the wheel yet."""
         return max(0, self.queue_end - self._store.queue_offset)
 
     @property
     def enqueue_behind_ms(self) -> int:
-        """How long ago the first of those was stored; 0 if there is none, or it cannot be read."""
+        """Age of the first message that is not in the wheel yet; 0: there is none, or it cannot be read."""
         if not self.behind:
             return 0
         stored_ms = self._messages.store_time_ms(TOPIC, 0, self._store.queue_offset)
@@ -192,16 +197,16 @@ class TimerDelivery:
 
     @property
     def unfinished(self) -> int:
-        """Timers that are due, and not known to be stored."""
+        """Timers that were handed out and are not known to be stored."""
         return self._machine.unfinished
 
     @property
     def seen_before_ms(self) -> int:
-        """What was due before was delivered, or put at least once, or taken by ``takes``."""
+        """Every timer due before this time was delivered, put at least once, or taken by ``takes``."""
         return self._machine.seen_before_ms
 
     def keeps_from(self) -> int | None:
-        """From where on the log is needed: by what is in the wheel, and what is to come there."""
+        """Offset of the log of the first timer that is in the wheel or still to come there; None: there is none."""
         kept = self._store.oldest_offset()
         queue = self._messages.queue(TOPIC, 0)
         if queue is not None and self._store.queue_offset < queue.max_offset:
@@ -213,7 +218,7 @@ class TimerDelivery:
     # --- working ---------------------------------------------------------------------------------------------
 
     def due_ns(self) -> int:
-        """When ``tick`` is due, if no more of the log is shown before."""
+        """When ``tick`` is due, unless more of the log is shown before."""
         started, stopped = self._machine.started, self.keys.timer_stop_enqueue
         if (self._store.queue_offset < self._enqueue_end and not stopped) or self._rolled or (
                 started and not self._is_drained):
@@ -226,7 +231,7 @@ class TimerDelivery:
 
     @property
     def _enqueue_end(self) -> int:
-        """Behind the last of the queue that may go into the wheel now."""
+        """End of the queue's messages that may go into the wheel now."""
         return self.queue_end if self._machine.started else min(self.queue_end, self.enqueue_below)
 
     def tick(self, now_ns: int) -> None:
@@ -239,8 +244,8 @@ class TimerDelivery:
             self._anew(str(damage))
 
     def _anew(self, why: str) -> None:
-        """What is kept of timers contradicts itself: it is made again from the queue."""
-        logger.error("timers are put into the wheel anew: %s", why)
+        """Wheel and timer log contradict each other: build both again from the queue."""
+        logger.error("the timer wheel is built again from the timers' queue: %s", why)
         started = self._machine.started
         self.stop()
         self._store.anew(why)
@@ -248,14 +253,15 @@ class TimerDelivery:
             self.start()
 
     def _enqueue(self) -> None:
-        """What came into the queue; a master has all of it in the wheel before it opens another slot."""
+        """Put new messages of the queue into the wheel. A master opens no slot before all are there."""
         queue = self._messages.queue(TOPIC, 0)
         if queue is None:
             self._caught_up = True
             return
         store = self._store
         if store.queue_offset < queue.min_offset:
-            logger.warning("timers %d to %d are gone from the log", store.queue_offset, queue.min_offset - 1)
+            logger.warning("timers %d to %d are lost: the log no longer holds them", store.queue_offset,
+                           queue.min_offset - 1)
             store.queue_offset = queue.min_offset
         count = min(self._enqueue_end - store.queue_offset, ENQUEUED_MAX)
         if count > 0:
@@ -265,7 +271,7 @@ class TimerDelivery:
         self._caught_up = store.queue_offset >= queue.max_offset
 
     def _enqueue_one(self, offset: int, size: int) -> bool:
-        """False: it cannot be read now."""
+        """Put one message into the wheel. False: it cannot be read or kept now."""
         store = self._store
         if size == NOWHERE_SIZE:
             store.queue_offset += 1
@@ -285,17 +291,17 @@ class TimerDelivery:
             self._machine.enqueue(offset, size, letter.topic_hash, out_ms=letter.out_ms,
                                   stored_ms=record.store_time_ms, deletes=letter.deletes)
         except OSError as error:
-            logger.error("timers cannot be kept, and wait in their queue: %s", error)
+            logger.error("the timer log cannot be written, timers wait in their queue: %s", error)
             return False
         _count(self.counters.enqueued, letter.topic)
-        if self._machine.started and not letter.deletes:  # a slave has its master's numbers
+        if self._machine.started and not letter.deletes:  # a slave copies its master's numbers
             self.came(letter.topic)
         if letter.moved_from is not None:
             self._is_moved(letter.moved_from, offset)
         return True
 
     def _is_moved(self, before: int, offset: int) -> None:
-        """The message at ``before`` is to be found at ``offset`` from now on: its own slot knows it no more."""
+        """The message at ``before`` was put again at ``offset``: mark its old unit as moved."""
         self._moving.discard(before)
         unit = self._store.find(before) if 0 <= before < offset else None
         if unit is not None and not unit.kind & MOVED:
@@ -303,10 +309,11 @@ class TimerDelivery:
                 self._store.moved(unit)
                 self.left(unit.topic_hash)
             except OSError as error:
-                logger.error("a timer of the log's offset %d may come twice: %s", before, error)
+                logger.error("the timer at offset %d of the log may come twice: %s", before, error)
 
     def make_way(self, below: int) -> None:
-        """Put forward what waits, and stands below that offset of the log; some of it each time."""
+        """Put timers again whose messages stand below that offset, so that the log may be deleted; some at each call.
+        """
         if not self._machine.started or not self.hears_all:
             return
         soon_ms, found = self._wall_ms() + SOON_MS, 0
@@ -328,7 +335,7 @@ class TimerDelivery:
             try:
                 letter = Letter.of(self._log.record(unit.offset, unit.size).message)
             except (OffsetGone, DamagedRecord, OSError) as error:
-                logger.error("a timer of the log's offset %d is not put forward: %s", unit.offset, error)
+                logger.error("the timer at offset %d of the log cannot be read and put again: %s", unit.offset, error)
                 continue
             messages.append(letter.rolled(unit, self._wall_ms(), moved=True))
             moving.append(unit.offset)
@@ -345,7 +352,7 @@ class TimerDelivery:
         self._puts.put(messages, done)
 
     def _poll(self, now_ns: int) -> None:
-        if self._polling or not self._machine.started:  # a put that ended at once: the loop below goes on
+        if self._polling or not self._machine.started:  # called by a put that ended at once: the outer call goes on
             return
         self._polling = True
         try:
@@ -362,7 +369,7 @@ class TimerDelivery:
             self._polling = False
 
     def _look_at_written(self) -> None:
-        """What was too slow to be answered is done when all who must hold it, do."""
+        """Finish timers that were stored, but not acknowledged in time, once they are confirmed."""
         sure, written = min(self._journal.confirm_offset, self._journal.durable_end), self._written
         while written and written[0][0] <= sure:
             log_end, dues = written.popleft()
@@ -370,20 +377,20 @@ class TimerDelivery:
                 self._done(due, log_end)
 
     def _look_at_rolled(self) -> None:
-        """What waits on may be due already, if its roll was late: its slot is done when the wheel has it again."""
+        """Finish rolled timers once the wheel has them again: a late roll may belong into a slot that is over."""
         shown, rolled = 0 if self.behind else self._visible.offset, self._rolled
         while rolled and rolled[0][0] <= shown:
             self._finish(rolled.popleft()[1])
 
     def _next(self, now_ns: int) -> tuple[list[Due], bool, int]:
-        """Timers to deal with together; [] if there is nothing to do now."""
+        """Timers of the next put, whether to put them one by one, and the pause; []: there are none now."""
         attempts = self._attempts
         if attempts and attempts[0].at_ns <= now_ns:
             again = heappop(attempts)
             return again.dues, again.alone, again.pause_ms
         ready = self._caught_up and self.hears_all and not self.keys.timer_stop_dequeue
         if not ready or self._machine.unfinished - self._taken >= UNFINISHED_MAX:
-            self._is_drained = True  # until something happens
+            self._is_drained = True  # until the next tick
             return [], False, 0
         dues: list[Due] = []
         for _ in range(LOOKED_AT_MAX):
@@ -397,7 +404,7 @@ class TimerDelivery:
         return dues, False, PAUSE_MS
 
     def _from_slot(self) -> Due | None:
-        """The next one, of the next slot where this one is at its end."""
+        """The next timer of the open slot, else of the next slot that is over; None: there is none."""
         for _ in range(LOOKED_AT_MAX):
             try:
                 due = next(self._source)
@@ -413,7 +420,7 @@ class TimerDelivery:
         return None
 
     def _mark(self, due: Due) -> None:
-        """Whoever comes behind this one and has its key is taken back."""
+        """Handle a marker: timers with its key that come after it are recalled."""
         letter = self._read(due)
         if letter is not None:
             if letter.deletes:
@@ -426,21 +433,21 @@ class TimerDelivery:
             del self._spent[next(iter(self._spent))]
 
     def _knows_markers(self, due: Due, letter: Letter) -> bool:
-        """Whether each one that stands in front of this message is known. If not, some more are from now on, and it is
-        tried again.
+        """Whether all markers are known that may stand before this message. If not, some more are read, and the timer
+        is tried again.
 
-        One that was put again may stand behind its marker, and come when the slot of both is done here: a slave hears
-        that of its master before it has all that was in it. Others stand before theirs."""
+        A message normally stands before its marker. One that was put again may stand after it, and come when the slot
+        of both is done here: a slave hears its master's progress before it has all messages of the slot."""
         slot_ms = self._machine.floor(letter.out_ms)
         if slot_ms >= self._spent_from or not letter.came_again:
             return True
         try:
             next(self._search, None)
         except TimersDamaged as error:
-            logger.error("timers that were taken back may come: %s", error)
+            logger.error("recalled timers may be delivered: %s", error)
             self._spent_from = 0
         except OSError as error:
-            logger.error("what took back timers cannot be read: %s", error)
+            logger.error("the markers that recall timers cannot be read: %s", error)
             self._search = self._through_done()
             self._again([due], PAUSE_MOST_MS)
             return False
@@ -449,9 +456,9 @@ class TimerDelivery:
         return slot_ms >= self._spent_from
 
     def _through_done(self) -> Iterator[None]:
-        """Reads the markers of slots that were done at the start of this run, the last slot first, in small steps."""
+        """Read the markers of slots that were done when this run started, the last slot first, in small steps."""
         store, empty = self._store, 0
-        oldest_ms = 2 * store.read_time_ms - store.end_ms  # the wheel knows those of one turn
+        oldest_ms = 2 * store.read_time_ms - store.end_ms  # the wheel still holds the slots of one turn
         while (slot_ms := self._spent_from - store.precision_ms) >= oldest_ms:
             empty += 1
             for batch in store.batches(slot_ms):
@@ -477,20 +484,20 @@ class TimerDelivery:
     # --- one timer -------------------------------------------------------------------------------------------
 
     def _read(self, due: Due) -> Letter | None:
-        """None: it is done, as there is nothing left of it, or it will be tried again."""
+        """The timer's message; None: it is dropped since it is unreadable, or it will be tried again."""
         try:
             return Letter.of(self._log.record(due.unit.offset, due.unit.size).message)
         except (OffsetGone, DamagedRecord) as error:
-            logger.error("a timer of the log's offset %d is dropped: %s", due.unit.offset, error)
+            logger.error("the timer at offset %d of the log is dropped: %s", due.unit.offset, error)
             self.counters.gone += 1
             self._finish(due)
         except OSError as error:
-            logger.error("a timer of the log's offset %d cannot be read: %s", due.unit.offset, error)
+            logger.error("the timer at offset %d of the log cannot be read, tried again: %s", due.unit.offset, error)
             self._again([due], PAUSE_MOST_MS)
         return None
 
     def _put(self, dues: list[Due], pause_ms: int, now_ns: int) -> None:
-        """All of them, or none."""
+        """Put the messages of these timers, all or none."""
         messages: list[Message] = []
         put: list[Due] = []
         size = 0
@@ -524,7 +531,7 @@ class TimerDelivery:
         return taken
 
     def _message(self, due: Due) -> Message | None:
-        """What is to be stored in its place; None: nothing now."""
+        """The message to put for a timer: delivered or rolled. None: nothing has to be put now."""
         unit = due.unit
         if unit.deletes:
             self._mark(due)
@@ -573,8 +580,8 @@ class TimerDelivery:
             self.counters.retries += 1
             self._why = f"tried again: {result.status.name} {result.remark}".rstrip()
             if pause_ms == PAUSE_MS:
-                logger.warning("%d timers are not stored, and will be tried again: %s %s", len(dues),
-                               result.status.name, result.remark)
+                logger.warning("%d timers could not be stored, tried again: %s %s", len(dues), result.status.name,
+                               result.remark)
             self._again(dues, pause_ms)
         self._go_on(now_ns)
 
@@ -592,7 +599,7 @@ class TimerDelivery:
         self._leave(due, log_end)
 
     def _leave(self, due: Due, log_end: int) -> None:
-        """It stands in the log below that."""
+        """The timer's new message stands in the log below ``log_end``: finish it, a rolled one later."""
         if due.unit.rolls:
             self._rolled.append((log_end, due))
             self._machine.seen(due)
@@ -606,13 +613,13 @@ class TimerDelivery:
 
     @property
     def read_behind_ms(self) -> int:
-        """By how much the first slot that is not done is late; 0 while nothing waits there."""
+        """How late the first slot with timers is; 0: none is late."""
         first_ms = self._store.next_slot()
         return max(0, self._wall_ms() - first_ms) if first_ms is not None else 0
 
     @property
     def waiting_for(self) -> str:
-        """Why a timer that is due may still wait here; "" while nothing stands in its way."""
+        """Why timers that are due are not delivered; "" if they are."""
         keys = self.keys
         if not keys.timer_wheel_enable:
             return "timerWheelEnable is false"
@@ -625,7 +632,7 @@ class TimerDelivery:
         if not self.hears_all:
             return "it reads in the log what was delivered before"
         if not self._caught_up:
-            return f"{self.behind} messages of the timers' queue are to be put into the wheel first"
+            return f"{self.behind} messages of the timers' queue must be put into the wheel first"
         if self._machine.unfinished - self._taken >= UNFINISHED_MAX:
             return f"{self._machine.unfinished - self._taken} that are due could not be stored yet"
         return self._why if self._attempts or self._written else ""
@@ -636,7 +643,7 @@ class TimerDelivery:
             min(max(2 * pause_ms, PAUSE_MS), PAUSE_MOST_MS)))
 
     def _illegal(self, dues: list[Due], result: PutResult) -> None:
-        """No topic takes it, however often it is tried. Among several it is one."""
+        """No retry helps: set an illegal message aside. Of several the illegal one is found by putting them alone."""
         if len(dues) > 1:
             self._again(dues, 0, alone=True)
             return
@@ -645,7 +652,7 @@ class TimerDelivery:
             self._set_aside(dues[0], letter, result.remark)
 
     def _set_aside(self, due: Due, letter: Letter, why: str) -> None:
-        logger.error("a timer of the log's offset %d is set aside: %s", due.unit.offset, why)
+        logger.error("the timer at offset %d of the log is put into %s: %s", due.unit.offset, TIMER_DEAD, why)
         self._machine.seen(due)
         self._under_way += 1
         self._puts.put([letter.set_aside()], lambda result: self._is_aside(due, result))

@@ -1,6 +1,6 @@
-"""One flush of the timers' files: timer log, wheel, checkpoint, in this order, in steps, perhaps in another thread.
+"""One flush of the timers' files: timer log, wheel, checkpoint, in this order and in steps.
 
-It knows what to write and to sync, and nothing of what it means.
+The order keeps the checkpoint from claiming more than is on disk. The steps may run in another thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from broker.timer.wheel import write_pages
 
 
 class TimerFlush:
-    """``steps`` may run in another thread, and is the only thing that may."""
+    """The files and pages of one flush. Only ``steps`` may run in another thread."""
 
     def __init__(self, files: Files, checkpoint: TimerCheckpoint | None, to_sync: Mapping[int, File] | None = None,
                  folders: Sequence[str] = (), wheel: File | None = None, pages: Mapping[int, bytes] | None = None, *,
@@ -21,11 +21,11 @@ class TimerFlush:
         self._files, self.checkpoint, self.files, self.folders = files, checkpoint, to_sync or {}, folders
         self._wheel, self._pages, self._wheel_is_new = wheel, pages or {}, wheel_is_new
         self.cancelled = False
-        """Set where the store lives: leave off at the next step. What was done so far harms nobody."""
+        """Set by the store's thread: stop before the next step. A part of a flush does no harm."""
         self.finished = self.sync_failed = False
 
     def steps(self) -> Iterator[None]:
-        """What is to be done, one write or sync at a step. Raises ``OSError``."""
+        """Do the flush, one write or sync at each step. Raises ``OSError``."""
         steps = self._steps()
         while not self.cancelled:
             if next(steps, self) is self:
@@ -56,7 +56,7 @@ class TimerFlush:
         self.sync_failed = False
 
     def _write(self, checkpoint: TimerCheckpoint) -> None:
-        """In its place: what changes lies in one sector."""
+        """Overwrite the checkpoint in place: all that changes lies in one sector."""
         is_new = not self._files.exists(PATH)
         file = self._files.open(PATH, create=True)
         try:

@@ -1,4 +1,4 @@
-"""The handle by which a timer is recalled: base64 of ``v1``, topic, broker name, time and unique id.
+"""Recall handles, by which clients recall timers: base64 of ``v1``, topic, broker name, time and unique id.
 
 Pure text. Source: ``RecallMessageHandle`` of RocketMQ 5.5.0.
 """
@@ -23,7 +23,7 @@ class Handle:
     topic: str
     broker_name: str
     time_ms: int
-    """Within the moment that the message waits for."""
+    """A time within the slot in which the message waits."""
     uniq_key: str
 
     def encode(self) -> str:
@@ -32,7 +32,7 @@ class Handle:
 
     @classmethod
     def decode(cls, text: str) -> Handle | None:
-        """None for what is no handle. A time that is none is -1, as Java reads it."""
+        """The handle in this text; None: it is none. A time that is no number becomes -1, as in RocketMQ."""
         if len(text) > _LENGTH_MAX:
             return None
         try:

@@ -10,12 +10,12 @@ from remoting.daemon.keys import key
 
 _INT_MAX: Final = 2**31 - 1
 WINDOW_MOST: Final = 2 * 7 * 86_400 // 2 - 60
-"""What ``timerRollWindowSlot`` is where it asks for more, or for less than two slots: a minute less than a week."""
+"""The value that replaces a ``timerRollWindowSlot`` above it or below 2: a minute less than a week."""
 
 
 @attrs.frozen(kw_only=True)
 class TimerKeys:
-    """What of the broker's configuration belongs to timers."""
+    """The broker's configuration keys that belong to timers."""
 
     timer_wheel_enable: bool = key(True, "deliver messages at the time that they ask for; false: they are refused")
     timer_max_delay_sec: int = key(259_200, "seconds; a message that asks for more is refused", least=0,

@@ -1,4 +1,4 @@
-"""Messages of timers: what a broker reads of one in the timers' topic, and what it makes of it when its time comes.
+"""Letters: messages of the timers' topic, and the messages that a broker makes of them when their time comes.
 
 Pure values. Source: ``TimerMessageStore.convert`` and ``needDelete`` of RocketMQ 5.5.0.
 """
@@ -24,7 +24,7 @@ ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
 UNIQ_KEY: Final = "UNIQ_KEY"
 TOPIC: Final = TIMER.encode()
 _NOT_THERE: Final = frozenset({TIMER, HALF, OP_HALF, SCHEDULE})
-"""Whoever waits there was never meant for it."""
+"""Topics of the broker's own, to which no timer is delivered."""
 _QUEUE_ID_MAX: Final = 2**31 - 1
 _OUT_MS_MAX: Final = 2**62
 _ROLLS_MAX: Final = 2**31 - 1
@@ -39,9 +39,9 @@ class Letter:
     message: Message
     values: dict[str, str]
     topic: str
-    """The real one; "" if it has none."""
+    """The topic that it is meant for; "" if it names none."""
     out_ms: int
-    """0, so due at once, where that is no time."""
+    """When it is due, ms; 0, so at once, if it names no time."""
 
     @classmethod
     def of(cls, message: Message) -> Letter:
@@ -56,12 +56,12 @@ class Letter:
 
     @property
     def moved_from(self) -> int | None:
-        """Where the message stood in the log whose place this one takes."""
+        """The old offset in the log, if this message was put again before it was due."""
         return decimal(self.values.get(TIMER_MOVED, ""))
 
     @property
     def came_again(self) -> bool:
-        """It rolled, or was put forward: others may have come in between."""
+        """Whether it was put again (rolled or moved), so that it may stand after its marker."""
         return ROLL_TIMES in self.values or TIMER_MOVED in self.values
 
     @property
@@ -70,17 +70,17 @@ class Letter:
 
     @property
     def key(self) -> Key:
-        """Of a message; a marker with the same takes it back."""
+        """The key of a timer; a marker with the same key recalls it."""
         return self.topic, self.values.get(UNIQ_KEY, ""), self.out_ms
 
     @property
     def key_deleted(self) -> Key:
-        """Of a marker: brokers before 5.5 write the topic in front."""
+        """The key that a marker recalls; brokers before 5.5 write the topic before the id."""
         return self.topic, self.values[DELETES].removeprefix(f"{self.topic}+"), self.out_ms
 
     @property
     def lost(self) -> str:
-        """Why it can go nowhere; ""."""
+        """Why it cannot be delivered to any topic; "" if it can."""
         queue_id = decimal(self.values.get(REAL_QID, ""))
         if not self.topic or queue_id is None or not 0 <= queue_id <= _QUEUE_ID_MAX:
             return (f"it has no topic and queue to go to: REAL_TOPIC {self.topic!r}, "
@@ -88,7 +88,7 @@ class Letter:
         return f"it would go to {self.topic}" if self.topic in _NOT_THERE else ""
 
     def rolled(self, unit: Unit, now_ms: int, *, moved: bool = False) -> Message:
-        """To wait on, in the same topic; ``moved``: its slot has not come yet."""
+        """The message put again into the timers' topic: to wait for its next slot, or, if ``moved``, for the same."""
         times = decimal(self.values.get(ROLL_TIMES, "0")) or 0
         values = self._out_of(unit, now_ms)
         values[ROLL_TIMES] = str(min(max(times, 0) + 1, _ROLLS_MAX))
@@ -99,7 +99,7 @@ class Letter:
         return attrs.evolve(self.message, sys_flag=self.message.sys_flag | NOTED, properties=props.write(values))
 
     def delivered(self, unit: Unit, now_ms: int) -> Message:
-        """In the topic and queue that it is meant for; what says when it was due stays, so it is no timer again."""
+        """The message for its own topic and queue. It keeps its due time, by which no broker delays it again."""
         values = self._out_of(unit, now_ms)
         values.setdefault(TIMER_OUT_MS, "0")
         topic, queue_id = values.pop(REAL_TOPIC), values.pop(REAL_QID)
@@ -108,12 +108,12 @@ class Letter:
             sys_flag=self.message.sys_flag | NOTED, properties=props.write(values), store_host=self.message.store_host)
 
     def _out_of(self, unit: Unit, now_ms: int) -> dict[str, str]:
-        """The properties, with what says where it comes from."""
+        """Its properties, with times and origin added."""
         values = {**self.values, ENQUEUE_MS: str(unit.write_time_ms), DEQUEUE_MS: str(now_ms),
                   TIMER_DONE: str(unit.offset)}
         values.pop(TIMER_MOVED, None)
         return values
 
     def set_aside(self) -> Message:
-        """As it is, where somebody may look at it."""
+        """The message for the topic of undeliverable timers, where operators can look at it."""
         return attrs.evolve(self.message, topic=TIMER_DEAD.encode(), queue_id=0, prepared_offset=0)

@@ -1,8 +1,8 @@
-"""The timer log: one unit of 52 bytes for each message that was put into the wheel, in files of one size.
+"""The timer log: one unit of 52 bytes for each message that was put into the wheel, in files of equal size.
 
-Units are gathered; ``write`` hands them to the system. Where a file has no room for a unit and a blank, it ends in a
-blank. Units stand in the order of the timers' queue, so of the commit log. It knows positions, and neither slots nor
-clocks.
+Units are buffered; ``write`` hands them to the operating system. A file without room for a unit and a blank ends with a
+blank. Units stand in the order of the timers' queue, which is that of the commit log. This module knows positions,
+neither slots nor clocks.
 Source: ``TimerLog`` of RocketMQ 5.5.0.
 """
 
@@ -23,7 +23,7 @@ _READ_UNITS: Final = 4_096
 
 
 class TimerLog:
-    """Positions count bytes from the first unit ever written. ``open`` comes first."""
+    """The files of the timer log. Positions count bytes from the first unit ever written. Call ``open`` first."""
 
     def __init__(self, files: Files, *, file_bytes: int = FILE_BYTES, folder: str = FOLDER) -> None:
         self._files, self._folder, self.file_bytes = files, folder, file_bytes
@@ -31,10 +31,10 @@ class TimerLog:
         """Bytes of a file that hold units."""
         assert self._full
         self.begin = self.end = 0
-        """Of units; ``end`` is where the next one stands, or the end of its file."""
+        """Positions of the first unit and of the next one; ``end`` may also be the end of a file."""
         self._written = 0
         self._tail = bytearray()
-        """From ``_written`` on."""
+        """Bytes from ``_written`` on, not handed to the system yet."""
         self._open: list[File] = []
         self._dirty: set[int] = set()
         """Bases of files that have changed since the last sync."""
@@ -43,8 +43,8 @@ class TimerLog:
     # --- opening ---------------------------------------------------------------------------------------------
 
     def open(self, sure: int) -> str:
-        """All below ``sure`` was flushed once. Returns what is wrong with its files, "" if nothing is. ``find_end``
-        comes next."""
+        """Open the files; all below ``sure`` was flushed before. Returns what is wrong with them, or "". Call
+        ``find_end`` next."""
         names = [name for name in self._files.list(self._folder) if len(name) == 20 and name.isdecimal()]
         expected = self.begin = min(int(names[0]), sure - sure % self.file_bytes) if names else 0
         for name in names:
@@ -55,7 +55,7 @@ class TimerLog:
                 return f"{self._folder}/{name} has {size} bytes, not mappedFileSizeTimerLog, {self.file_bytes}"
             if base != expected and base < sure:
                 return f"{self._folder}/{expected:020d} is not there"
-            if base != expected:  # a crash lost one before it
+            if base != expected:  # a crash lost a file before it
                 self._open.pop().close()
                 self._remove(base)
                 continue
@@ -66,8 +66,8 @@ class TimerLog:
         return ""
 
     def find_end(self, sure: int) -> None:
-        """The first place from ``sure`` on where no unit stands is the end; all behind it is zeros from now on. Raises
-        ``OSError``."""
+        """Set ``end`` to the first position from ``sure`` on that holds no whole unit, and fill the rest with zeros.
+        Raises ``OSError``."""
         end = min(max(self.begin, sure), self.end)
         for at, fields in self.scan(end):
             if not units.is_whole(fields, at):
@@ -83,7 +83,7 @@ class TimerLog:
         self._open = []
 
     def clear(self) -> None:
-        """Delete all of it, the last file first: what a crash leaves lacks nothing in front. Raises ``OSError``."""
+        """Delete all files, the last one first, so that a crash leaves no gap. Raises ``OSError``."""
         self.close()
         for name in reversed(self._files.list(self._folder)):
             if name.isdecimal():
@@ -95,22 +95,22 @@ class TimerLog:
     # --- writing ---------------------------------------------------------------------------------------------
 
     def make_room(self) -> int:
-        """Where the next unit stands; ``append`` cannot fail behind this. Raises ``OSError``: what was gathered cannot
-        be written."""
+        """The position of the next unit; ``append`` cannot fail after this. Raises ``OSError``: the buffer cannot be
+        written."""
         if len(self._tail) >= _GATHERED_BYTES:
             self.write()
         inside = self.end % self.file_bytes
         return self.end + self.file_bytes - inside if inside >= self._full else self.end
 
     def append(self, unit: bytes, at: int) -> None:
-        """At the place that ``make_room`` said."""
+        """Append a unit at the position that ``make_room`` returned."""
         if at != self.end:
             self._tail += units.blank(at - self.end)
         self._tail += unit
         self.end = at + UNIT_BYTES
 
     def write(self) -> None:
-        """Hand what was gathered to the system. Raises ``OSError``; then it is still here."""
+        """Hand the buffer to the system. Raises ``OSError``; the buffer keeps what was not written."""
         while self._tail:
             number, inside = divmod(self._written - self.begin, self.file_bytes)
             if number == len(self._open):
@@ -125,7 +125,7 @@ class TimerLog:
             del self._tail[: len(part)]
 
     def set_kind(self, at: int, kind: int) -> None:
-        """Of the unit there. Raises ``OSError``."""
+        """Overwrite the kind of the unit at ``at``. Raises ``OSError``."""
         raw = kind.to_bytes(4, "big")
         if at >= self._written:
             inside = at - self._written + 12
@@ -136,7 +136,7 @@ class TimerLog:
             self._dirty.add(at - inside)
 
     def to_sync(self) -> tuple[dict[int, File], list[str]]:
-        """Files by their bases, and folders, that have changed since the last call. Raises ``OSError``."""
+        """Files by base, and folders, that changed since the last call. Raises ``OSError``."""
         self.write()
         files = {base: self._file_of(base)[0] for base in sorted(self._dirty)}
         folders = ["", self._folder] if self.new_names and self._open else []
@@ -145,12 +145,12 @@ class TimerLog:
         return files, folders
 
     def not_synced(self, bases: set[int], *, names: bool) -> None:
-        """A flush did not come through: next time."""
+        """A flush failed: its files and names must be synced by the next one."""
         self._dirty |= {base for base in bases if self.begin <= base < self._written}
         self.new_names |= names
 
     def cut(self, at: int) -> None:
-        """Forget units from ``at`` on. When this returns no crash brings them back. Raises ``OSError``."""
+        """Remove units from ``at`` on. After the return no crash brings them back. Raises ``OSError``."""
         if at < self.end:
             self._cut(at)
 
@@ -172,7 +172,7 @@ class TimerLog:
             self._open[-1].sync()
 
     def last_of_first(self) -> Fields | None:
-        """The last unit of the first file; None if no other one stands behind."""
+        """The last unit of the first file; None: it is the only file."""
         return self.read(self.begin + self._full - UNIT_BYTES) if len(self._open) > 1 else None
 
     def drop_first(self) -> None:
@@ -204,31 +204,31 @@ class TimerLog:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def is_place(self, at: int) -> bool:
-        """Whether the log may end there."""
+        """Whether the log may end at this position."""
         inside = at % self.file_bytes
         return self.begin <= at <= self.end and (inside >= self._full or inside % UNIT_BYTES == 0)
 
     def holds(self, at: int) -> bool:
-        """Whether a unit may stand there."""
+        """Whether a unit may stand at this position."""
         inside = at % self.file_bytes
         return self.begin <= at < self.end and inside < self._full and inside % UNIT_BYTES == 0
 
     def read(self, at: int) -> Fields:
-        """What stands there, which ``holds`` said."""
+        """The fields of the unit at ``at``, for which ``holds`` must be true."""
         return UNIT.unpack(self._bytes(at, UNIT_BYTES))
 
     def before(self, at: int, most: int) -> tuple[bytes, int]:
-        """The unit at ``at`` and up to ``most`` - 1 that stand before it, and where the first of them stands."""
+        """Bytes of the unit at ``at`` and of up to ``most`` - 1 before it, and the position of the first one."""
         begin = max(at - (most - 1) * UNIT_BYTES, at - at % self.file_bytes)
         return self._bytes(begin, at + UNIT_BYTES - begin), begin
 
     def run(self, at: int, most: int) -> bytes:
-        """Units from ``at`` on, up to ``most``, of one file."""
+        """Bytes of up to ``most`` units from ``at`` on, all in one file."""
         size = min(most * UNIT_BYTES, self._full - at % self.file_bytes, self.end - at)
         return self._bytes(at, size)
 
     def backward(self, upto: int = 0) -> Iterator[tuple[int, Fields]]:
-        """Each unit with its place, the last one first, down to ``upto``."""
+        """Each unit with its position, the last one first, down to ``upto``."""
         at = self.last()
         while at >= max(upto, self.begin):
             data, begin = self.before(at, _READ_UNITS)
@@ -239,7 +239,7 @@ class TimerLog:
                 at = begin - self.file_bytes + self._full - UNIT_BYTES
 
     def scan(self, at: int, upto: int | None = None) -> Iterator[tuple[int, Fields]]:
-        """Each unit from ``at`` on with its place, whole or not."""
+        """Each unit from ``at`` on with its position, whole or not."""
         upto = self.end if upto is None else min(upto, self.end)
         while at < upto:
             inside = at % self.file_bytes
@@ -254,7 +254,7 @@ class TimerLog:
                 at += UNIT_BYTES
 
     def last(self, upto: int | None = None) -> int:
-        """Where the last unit stands, of the log or of what lies before ``upto``; ``NONE`` if there is none."""
+        """Position of the last unit, of the log or before ``upto``; ``NONE``: there is none."""
         upto = self.end if upto is None else upto
         if upto <= self.begin:
             return NONE
@@ -262,20 +262,20 @@ class TimerLog:
         return upto - inside + min(inside, self._full) - UNIT_BYTES
 
     def some(self, most: int, upto: int) -> Iterator[int]:
-        """Places of up to ``most`` units before ``upto``, the last one among them."""
+        """Positions of up to ``most`` evenly spread units before ``upto``, the last one among them."""
         count = self._count(upto)
         for number in range(count - 1, -1, -max(1, -(-count // most))):
             yield self._place(number)
 
     def find(self, offset: int) -> int | None:
-        """Where the unit stands of the message at ``offset`` of the commit log."""
+        """Position of the unit whose message is at ``offset`` of the commit log; None: there is none."""
         count = self._count(self.end)
         number = bisect_left(range(count), offset, key=lambda number: self.read(self._place(number))[5])
         at = self._place(number)
         return at if number < count and self.read(at)[5] == offset else None
 
     def _count(self, upto: int) -> int:
-        """How many units stand before ``upto``."""
+        """Number of units before ``upto``."""
         last = self.last(upto)
         if last < 0:
             return 0
@@ -287,7 +287,7 @@ class TimerLog:
         return self.begin + file * self.file_bytes + inside * UNIT_BYTES
 
     def _bytes(self, at: int, size: int) -> bytes:
-        """As they stand in one file, on disk or not."""
+        """Bytes of one file, written or still in the buffer."""
         written = self._written
         if at >= written:
             return bytes(self._tail[at - written : at - written + size])

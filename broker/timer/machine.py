@@ -1,9 +1,9 @@
-"""Which timer goes into which slot of the wheel, which slots are due, and what of them is still to be done.
+"""Decides which slot a timer goes into, which slots are due, and which timers of them are still open.
 
-A core: it is given times and a wheel, and who delivers tells it what is done. ``read_time_ms`` passes a slot when all
-of it is done, in whatever order that comes; later slots are opened meanwhile. A timer that comes too late for its slot
-belongs to the first one that is not done, so whoever reads from ``read_time_ms`` on finds it.
-Source: ``TimerMessageStore`` of RocketMQ 5.5.0.
+A core: it is given times and a wheel, and told which timers are done. Timers of a slot may end in any order, and later
+slots are opened meanwhile; ``read_time_ms`` passes a slot only when all its timers are done. A timer that comes too
+late for its slot goes into the first slot that is not done. So a new master that reads from ``read_time_ms`` on finds
+each open timer. Source: ``TimerMessageStore`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -19,31 +19,33 @@ from broker.timer.store import TimerStore
 from broker.timer.units import DELETE, MESSAGE, ROLL, Unit
 
 _APART_MAX_MS: Final = 2**31 - 1
-"""More between a slot and the time of writing has no room in a unit."""
+"""Largest distance in a unit between its slot and the time of writing."""
 _TOLD_MS: Final = 1_000
+"""Progress is updated at least this often, since other brokers ask for it."""
 _READING: Final = -1
-"""In the place of a unit: a slot is not read to its end."""
+"""Stands for the units of a slot that are not read yet."""
 KEPT_MAX: Final = 10_000
-"""Units of a slot that are remembered from the search for markers; of larger slots they are read twice."""
+"""Units of a slot that are kept from the search for markers; a larger slot is read twice."""
 
 
 @attrs.frozen
 class Due:
-    """A timer that is to be dealt with now, and told ``done`` then."""
+    """A timer that is handed out; the caller reports it to ``done``."""
 
     slot_ms: int
     unit: Unit
     run: int
-    """Of ``start``: what a former one ordered counts no more."""
+    """Number of the ``start`` that it belongs to; timers of earlier runs are ignored."""
     topic: str = attrs.field(default="", eq=False)
-    """Where it goes; "" before its record is read."""
+    """The topic that it is meant for; "" before its message is read."""
 
 
 class TimerMachine:
-    """``enqueue`` always; ``start`` when this broker delivers, ``stop`` when it does no longer, in between ``open``."""
+    """Call ``enqueue`` at any time; ``start`` and ``stop`` when this broker begins and stops delivering; ``open``
+    between the two."""
 
     def __init__(self, store: TimerStore, *, window_slots: int) -> None:
-        """``store`` has said what it found."""
+        """``store`` must have recovered before. ``window_slots``: a timer that waits for longer rolls."""
         self.store = store
         self.started = False
         self._precision_ms, self._window_ms = store.precision_ms, window_slots * store.precision_ms
@@ -51,13 +53,13 @@ class TimerMachine:
         self._open_ms = 0
         """Slots from here on were not opened in this run."""
         self._left: dict[int, int] = {}
-        """Of each slot that is not done: how many timers are to be dealt with, and one more while it is being read."""
+        """By opened slot, the number of its open timers, plus one while it is being read."""
         self._begun: list[int] = []
-        """Heap of these slots; some may be done."""
+        """Heap of the opened slots; some may be done."""
         self._late: deque[Due] = deque()
         self._unseen: dict[int, set[int]] = {}
-        """Of each slot that was opened, log offsets of messages that ``seen`` was not told of, and ``_READING``
-        while there may be more."""
+        """By opened slot, log offsets of timers that were not reported to ``seen``, and ``_READING`` while it is read.
+        """
         self.unfinished = 0
         """Timers that were handed out and are not done."""
 
@@ -67,13 +69,13 @@ class TimerMachine:
     # --- into the wheel --------------------------------------------------------------------------------------
 
     def enqueue(self, offset: int, size: int, topic_hash: int, *, out_ms: int, stored_ms: int, deletes: bool) -> None:
-        """The next message of the queue: where it is in the log, when it is due, when it was stored. Raises
+        """Put the next message of the queue into the wheel. ``offset`` and ``size`` say where it is in the log. Raises
         ``OSError``."""
         store = self.store
         slot_ms, kind = self.place(out_ms, stored_ms)
         if not store.is_done(store.queue_offset, slot_ms):
             slot_ms = max(slot_ms, store.read_time_ms)
-            if slot_ms >= store.end_ms:  # nobody was master for more than a week
+            if slot_ms >= store.end_ms:  # the group had no master for more than a week
                 slot_ms, kind = store.end_ms - self._precision_ms, MESSAGE | ROLL
             unit = Unit(offset, size, topic_hash, kind | (DELETE if deletes else 0))
             written_ms = min(max(self.floor(stored_ms), slot_ms - _APART_MAX_MS), slot_ms + _APART_MAX_MS)
@@ -84,7 +86,8 @@ class TimerMachine:
         store.queue_offset += 1
 
     def place(self, out_ms: int, stored_ms: int) -> tuple[int, int]:
-        """The slot, and the kind of its unit. Every replica finds the same, since it knows the same of the message."""
+        """The slot and kind of a message's unit. All replicas compute the same, since they depend on the message only.
+        """
         out_ms, begin_ms = self.floor(out_ms), self.floor(stored_ms)
         over_ms = out_ms - begin_ms - self._window_ms
         if over_ms < 0:
@@ -95,29 +98,29 @@ class TimerMachine:
     # --- out of it -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """From the first slot on that is not done. What is to be enqueued yet may belong there."""
+        """Begin with the first slot that is not done. Messages not enqueued yet may still come into it."""
         if not self.started:
             self.started = True
             self._run += 1
             self._open_ms = self.store.read_time_ms
 
     def stop(self) -> None:
-        """What is under way may end as it likes: it counts no more."""
+        """Stop handing out timers; results of those handed out are ignored."""
         self.started = False
         self._left, self._begun, self.unfinished = {}, [], 0
         self._late.clear()
         self._unseen.clear()
 
     def late(self) -> Due | None:
-        """One whose slot was opened before it came."""
+        """A timer that came after its slot was opened; None: there is none."""
         if not self._late:
             return None
         self.unfinished += 1
         return self._late.popleft()
 
     def open(self, wall_ms: int) -> Iterator[Due | None] | None:
-        """What waits in the next slot whose time is over: those that take others back, then the others, oldest first;
-        None among them after some work. None instead: there is no such slot now."""
+        """Timers of the next slot that is over: first markers, then the others, each oldest first. The iterator yields
+        None after some work without a timer. Returns None if no slot with timers is over."""
         if not self.started:
             return None
         now_ms = self.floor(wall_ms)
@@ -133,8 +136,8 @@ class TimerMachine:
         return self._waiting(slot_ms, self.store.log_end, self._run)
 
     def due_ms(self, wall_ms: int) -> int:
-        """When ``open`` is to be called next: where a slot is over that holds something. And every second, as others
-        ask how far this broker is; slots that are longer are over less often."""
+        """When to call ``open`` next: when a slot with timers is over, at least every second or every slot if those are
+        longer."""
         second_ms = max(self._precision_ms, _TOLD_MS)
         due_ms = wall_ms // second_ms * second_ms + second_ms
         if self._precision_ms < _TOLD_MS and (slot_ms := self.store.next_slot(self._open_ms)) is not None:
@@ -142,7 +145,7 @@ class TimerMachine:
         return due_ms
 
     def _waiting(self, slot_ms: int, log_end: int, run: int) -> Iterator[Due | None]:
-        """Of units below ``log_end`` of the timer log: what comes later is late."""
+        """Timers of a slot whose units stand below ``log_end`` of the timer log; later ones come by ``late``."""
         kept: list[Unit] = []
         whole = True
         for batch in self.store.batches(slot_ms):
@@ -175,14 +178,14 @@ class TimerMachine:
         return Due(slot_ms, unit, self._run)
 
     def done(self, due: Due) -> None:
-        """Stored elsewhere, taken back, or gone."""
+        """A timer is done: delivered, stored again, recalled or dropped."""
         if self.counts(due):
             self.seen(due)
             self.unfinished -= 1
             self._finish(due.slot_ms)
 
     def seen(self, due: Due) -> None:
-        """It is on its way to where it is meant for, whether it gets there soon or not."""
+        """A timer was tried once: its put began, or ``takes`` took it."""
         self._is_seen(due.slot_ms, due.unit.offset)
 
     def _is_seen(self, slot_ms: int, what: int) -> None:
@@ -194,11 +197,11 @@ class TimerMachine:
 
     @property
     def seen_before_ms(self) -> int:
-        """Every timer of slots before was done or seen; in this run, or before it."""
+        """Every timer in slots before this time was done or seen, in this run or an earlier one."""
         return min(self._unseen, default=self._open_ms) if self.started else self.store.read_time_ms
 
     def counts(self, due: Due) -> bool:
-        """Whether it is still this run's business."""
+        """Whether the timer belongs to the present run."""
         return self.started and due.run == self._run
 
     def _begin(self, slot_ms: int) -> None:
@@ -217,7 +220,7 @@ class TimerMachine:
             self._advance()
 
     def _advance(self) -> None:
-        """As far as all is done."""
+        """Move ``read_time_ms`` to the first slot that has open timers or was not opened."""
         begun = self._begun
         while begun and begun[0] not in self._left:
             heappop(begun)

@@ -1,6 +1,6 @@
-"""How many timers wait for each topic (code 61), and what operators read of them (code 28, the page for Prometheus).
+"""Counts waiting timers by topic, for code 61 and for metrics.
 
-The numbers are of what went through this process, begun with what the last one wrote: they decide nothing.
+The counts start from the file of the last process. No decision depends on them, so they may be inexact after a crash.
 Source: ``TimerMetrics`` of RocketMQ 5.5.0, ``DefaultStoreMetricsConstant`` for the names.
 """
 
@@ -18,12 +18,12 @@ from remoting.hashing import java_hash
 
 PATH: Final = "config/timermetrics"
 TOPICS_MAX: Final = 10_000
-"""More are not counted one by one."""
+"""Topics that are counted; timers of further ones are not."""
 
 
 @body
 class TopicTimers(Body):
-    """How many timers of a topic wait, and since when that is so."""
+    """Number of waiting timers of a topic, and when it changed last."""
 
     count: Int64 = 0
     time_stamp: Int64 = 0
@@ -31,19 +31,19 @@ class TopicTimers(Body):
 
 @body
 class TimerMetrics(Body):
-    """``timermetrics``, and the body of 61."""
+    """The file ``timermetrics``, and the body of the answer to 61."""
 
     timing_count: dict[str, TopicTimers] = attrs.field(factory=dict)
     data_version: DataVersion = DataVersion()
 
 
 class Waiting:
-    """Counts them. ``changed`` is called when the table is another."""
+    """Counts waiting timers by topic. ``changed`` is called at each change of the table."""
 
     def __init__(self, kept: TimerMetrics, wall_ms: Callable[[], int]) -> None:
         self.changed: Callable[[], None] = lambda: None
         self.state_version = 0
-        """The master epoch, for the version of what is counted from now on."""
+        """The master epoch, which goes into the table's version."""
         self._wall_ms = wall_ms
         self.replace(kept)
 
@@ -51,12 +51,12 @@ class Waiting:
         return TimerMetrics(dict(self._topics), self._version)
 
     def replace(self, table: TimerMetrics) -> None:
-        """Become what a master has, or what was kept."""
+        """Take over a whole table, of the file or of a master."""
         self._topics, self._version = dict(table.timing_count), table.data_version
         self._names = {java_hash(name): name for name in self._topics}
 
     def copy(self, answer: bytes) -> None:
-        """``replace`` by what a master answered to 61. Raises ``BodyError``."""
+        """Take over the table of a master's answer to 61. Raises ``BodyError``."""
         told = TimerMetrics.from_json(answer)
         if told != self.table():
             self.replace(told)
@@ -67,7 +67,7 @@ class Waiting:
         self._add(topic, 1)
 
     def left(self, topic_hash: int) -> None:
-        """One of that topic is done."""
+        """A timer of the topic with this hash is done."""
         topic = self._names.get(topic_hash)
         if topic is not None:
             self._add(topic, -1)
@@ -83,6 +83,6 @@ class Waiting:
         else:
             self._topics.pop(topic, None)
             self._names.pop(java_hash(topic), None)
-        # a Java slave takes the numbers of its master when their version is another
+        # a RocketMQ slave takes its master's counts when their version changes
         self._version = DataVersion(self.state_version, self._wall_ms(), self._version.counter + 1)
         self.changed()

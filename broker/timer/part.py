@@ -1,4 +1,4 @@
-"""The part of timers: which messages wait, when they are due, and how far they are delivered."""
+"""The part of timers: wires admission, wheel, delivery and recall, and flushes the files."""
 
 from __future__ import annotations
 
@@ -48,28 +48,30 @@ logger = logging.getLogger("broker")
 
 DAY_MS: Final = 86_400_000
 QUIET_NS: Final = 60_000_000_000
-"""As long as timers do nothing, their checkpoint is written so rarely."""
+"""Pause between writes of the checkpoint while no timer comes or goes."""
 METRICS_PAUSE_MS: Final = 10_000
 BOUNDS_S: Final = (5, 60, 300, 900, 3_600, 14_400, 28_800, 86_400)
-"""Of the snapshot of timers that wait, as Java's ``TimerMetrics`` has them."""
+"""Bounds of the snapshot of waiting timers, from RocketMQ's ``TimerMetrics``."""
 HEARD: Final = "config/timerHeard.json"
 HEARD_STEP: Final = 16 << 20
 """Bytes of the log that the next process may read again."""
-NO_ENGINE: Final = "this broker keeps timers in a wheel alone; there is no other engine to go over to"
+NO_ENGINE: Final = "this broker has one timer engine, the timer wheel, and cannot switch to another"
 
 
 @body
 class HeardUpTo(Body):
-    """The log says from there on what was delivered; below 0: this broker never heard it."""
+    """Offset of the log from which deliveries must be heard; below 0: this broker has heard none."""
 
     offset: Int64 = -1
 
 
 class TimersPart(SpecialService):
+    """Keeps timers on every replica, and delivers them on masters and acting slaves."""
+
     keys = TimerKeys
     follows: ClassVar[bool] = True
     slots: ClassVar[int] = SLOTS
-    """Of the wheel: two weeks of seconds, as Java's has."""
+    """Slots of the wheel: two weeks of seconds, as in RocketMQ."""
 
     def __init__(self, shared: Shared, before: Parts) -> None:
         super().__init__(shared)
@@ -78,13 +80,13 @@ class TimersPart(SpecialService):
         self._journal, self._run_sync = journal, shared.run_sync
         self._log, self._messages, self._wall_ms = journal.log, journal.messages, shared.wall_ms
         self._unflushed, self._flush_at_ns = Bell(), 0
-        """Rung by ticks when there is something to write; at that time in any case."""
+        """The bell rings when there is something to write, and at that time in any case."""
         self._flushing = Lock()
-        """Held for a step of a flush, and by who cuts."""
+        """Held during each step of a flush, and during a cut."""
         self._passed_ms = 0
-        """What was due before is delivered, as a member of the group said."""
+        """Timers due before this time are delivered, as another member of the group said."""
         self._cut_at: int | None = None
-        """Units of what stood behind are yet to be forgotten."""
+        """End of a cut log whose units are not removed yet."""
         self._store = TimerStore(
             shared.files, precision_ms=keys.timer_precision_ms, slots=self.slots,
             log_file_bytes=keys.mapped_file_size_timer_log)
@@ -95,7 +97,7 @@ class TimersPart(SpecialService):
         machine = TimerMachine(self._store, window_slots=keys.window_slots)
         self._known, self._heard = Delivered(), load(shared.files, HeardUpTo, HEARD).offset
         self._heard_file = shared.table_file(lambda: HeardUpTo(self._heard), path=HEARD)
-        if self._heard < 0:  # a process that comes after a kill is to hear all from here on
+        if self._heard < 0:  # after a kill the next process must hear all from here on
             self._heard = journal.end
             self._heard_file.changed()
         self._noted = Noted(journal, self._heard, self._known.hear, self._known.cut)
@@ -119,36 +121,37 @@ class TimersPart(SpecialService):
         found = store.recover(journal.end, queue_end=messages.max_offset(TOPIC, 0), place_of=self._place_of,
                               now_ms=self._wall_ms())
         if found:
-            logger.warning("timers are put into the wheel anew: %s", found)
+            logger.warning("the timer wheel is built again from the timers' queue: %s", found)
         if not store.read_time_ms:
             store.done_before(self._wall_ms() - (self.slots // 2 - 60) * store.precision_ms)
 
     def _place_of(self, offset: int) -> int:
-        """Where in the timers' queue the message at that offset stands, or stood, or in front of that."""
+        """Place in the timers' queue of the message at that offset of the log, or an earlier place."""
         try:
             record = self._log.record(offset)
-        except (OffsetGone, DamagedRecord):  # it was cut off
+        except (OffsetGone, DamagedRecord):  # the log was cut before it
             return self._messages.max_offset(TOPIC, 0)
         return record.queue_offset if record.message.topic == TOPIC else 0
 
     @property
     def places(self) -> tuple[int, int]:
-        """The next timer of the queue that is not in the wheel yet; the same of the master, as far as it told."""
+        """Place of the first timer of the queue that is not in the wheel; then the master's place, as last told."""
         return self._store.queue_offset, self._store.master_queue_offset
 
     @property
     def done_before_ms(self) -> int:
-        """What was due before is stored where it is meant for, and as durable as its put had to be; late ones follow.
-        0: there are no timers here."""
+        """Timers due before this time are stored in their topics, as durable as their puts demand; late ones may
+        follow. 0: timers are disabled."""
         return self._store.read_time_ms if self._keys.timer_wheel_enable else 0
 
     @property
     def seen_before_ms(self) -> int:
-        """The same, and of what waits longer than its time each was tried once, or taken by ``take``."""
+        """Timers due before this time are stored, were tried once, or were taken by ``take``. 0: timers are disabled.
+        """
         return self._delivery.seen_before_ms if self._keys.timer_wheel_enable else 0
 
     def take(self, takes: Takes) -> None:
-        """Ask it of each message that is due: what it takes is not put."""
+        """Set the function that is asked for each due message; a message that it takes is not put."""
         self._delivery.takes = takes
 
     @property
@@ -156,7 +159,7 @@ class TimersPart(SpecialService):
         return self._delivery.delivers
 
     def join(self, done_before_ms: int) -> None:
-        """A member of the group delivered what was due before."""
+        """Another member of the group delivered all timers due before this time."""
         if self._keys.timer_wheel_enable:
             self._join(TimerCheckpoint(done_before_ms).body())
 
@@ -164,7 +167,7 @@ class TimersPart(SpecialService):
     def counters(self) -> TimerCounters:
         return self._delivery.counters
 
-    # --- what it has -----------------------------------------------------------------------------------------
+    # --- requests and figures --------------------------------------------------------------------------------
 
     def handlers(self) -> Mapping[int, Handler]:
         return {
@@ -186,13 +189,13 @@ class TimersPart(SpecialService):
         return (self._timers.rule,)
 
     def _checkpoint(self, _: Connection, request: Command) -> Command:
-        """60: how far this broker is."""
+        """Answer 60 with this broker's progress."""
         if not self._keys.timer_wheel_enable:
             return response(request, ResponseCode.SYSTEM_ERROR, remark="The checkpoint is null")
         return response(request, body=self._store.checkpoint().body())
 
     def _metrics(self, _: Connection, request: Command) -> Command:
-        """61: how many timers of each topic wait."""
+        """Answer 61 with the number of waiting timers by topic."""
         if not self._keys.timer_wheel_enable:
             return response(request, ResponseCode.SYSTEM_ERROR, remark="The timerMessageStore is null")
         return response(request, body=self._waiting.table().to_json())
@@ -232,14 +235,14 @@ class TimersPart(SpecialService):
             yield page.counter(f"broker_timers_{name}", f"Timers {about}. Ours.", [((), getattr(counters, name))])
 
     def _snapshot(self) -> Iterator[tuple[int, int]]:
-        """Each bound of ``BOUNDS_S``, and how many are due behind the bound before it, and before this one."""
+        """Each bound of ``BOUNDS_S``, with the number of timers due between the previous bound and it."""
         now_ms, from_s = self._wall_ms(), 0
         for to_s in BOUNDS_S:
             yield to_s, self._store.count_between(now_ms + from_s * 1_000, now_ms + to_s * 1_000)
             from_s = to_s
 
     def _read(self, answer: bytes) -> TimerCheckpoint:
-        """What another broker says of its timers. Raises ``BodyError``."""
+        """Decode another broker's answer to 60. Raises ``BodyError``."""
         told = TimerCheckpoint.decode(answer)
         if told is None:
             raise BodyError(f"{len(answer)} bytes are no timer checkpoint")
@@ -248,8 +251,8 @@ class TimersPart(SpecialService):
         return told
 
     def _join(self, answer: bytes) -> None:
-        """What a member of the group delivered is not delivered again. All that the queue holds is put into the wheel
-        first, else it would be late there."""
+        """Skip what another member delivered. All of the queue is put into the wheel first: a timer enqueued after the
+        skip would count as late, and be delivered again."""
         self._passed_ms = max(self._passed_ms, self._read(answer).read_time_ms)
         self._delivery.enqueue_below = self._messages.max_offset(TOPIC, 0)
 
@@ -258,7 +261,7 @@ class TimersPart(SpecialService):
         self._store.done_before(passed_ms)
 
     def _follow(self, answer: bytes) -> None:
-        """A slave is as far as its master."""
+        """Follow the master's progress, on a slave."""
         told = self._read(answer)
         if not self._standing.role.leads:
             self._store.done_before(told.read_time_ms)
@@ -268,10 +271,10 @@ class TimersPart(SpecialService):
     def _switch_engine(self, _: Connection, request: Command) -> Command:
         return response(request, ResponseCode.SYSTEM_ERROR, remark=NO_ENGINE)
 
-    # --- what it is told -------------------------------------------------------------------------------------
+    # --- moments ---------------------------------------------------------------------------------------------
 
     def configure(self, config: BrokerConfig) -> None:
-        """What is kept on disk stays as it was at the start."""
+        """Take live keys; those that describe the files keep their values from the start."""
         live = pick(config, TimerKeys)
         self._keys = attrs.evolve(
             self._keys, **{name: getattr(live, name) for name in (
@@ -292,9 +295,9 @@ class TimersPart(SpecialService):
         self._delivery.stop()
 
     def _cut(self, end: int) -> None:
-        """Nothing of a message that is not in the log any more is delivered, or keeps another one out. Before the log
-        is cut, so that no other one comes to stand there first. Raises ``OSError``: then it is tried again, whether
-        the log is cut or not."""
+        """Remove units of messages that the log is about to lose. This comes before the cut of the log, since a new
+        message at the same offset would be taken for the old one. Raises ``OSError``; it is tried again by ``tick``,
+        even if the log is cut meanwhile."""
         self._cut_at = end if self._cut_at is None else min(end, self._cut_at)
         with self._flushing:
             self._store.cut(self._cut_at, self._place_of)
@@ -303,7 +306,7 @@ class TimersPart(SpecialService):
     def _ends(self, _: int) -> None:
         self._store.queue_ends(self._messages.max_offset(TOPIC, 0))
 
-    # --- what it does by itself ------------------------------------------------------------------------------
+    # --- periodic work ---------------------------------------------------------------------------------------
 
     def due_ns(self) -> int:
         if not self._keys.timer_wheel_enable:
@@ -319,10 +322,10 @@ class TimersPart(SpecialService):
         self._delivery.make_way(below)
 
     def _hear(self) -> None:
-        """What was delivered, as far as the log was not heard yet; and how far it was."""
+        """Hear what the log says of deliveries, and note how far it was heard."""
         unread = self._noted.listen()
         if unread is not None:
-            logger.error("some timers may come twice: what was delivered cannot be read: %s", unread)
+            logger.error("some timers may come twice: deliveries in the log cannot be read: %s", unread)
         self._delivery.hears_all = self._noted.told_all
         self._known.pass_to(*self._store.settled)
         begins = self._known.begins(self._noted.offset)
@@ -339,7 +342,8 @@ class TimersPart(SpecialService):
             try:
                 self._cut(self._cut_at)
             except OSError as error:
-                logger.error("timers behind %d of the log are forgotten later: %s", self._cut_at, error)
+                logger.error("timers from offset %d of the log on cannot be removed yet, tried again: %s", self._cut_at,
+                             error)
         if self._passed_ms and not self._delivery.behind:
             self._pass()
         if self._cut_at is None:
@@ -351,7 +355,7 @@ class TimersPart(SpecialService):
             self._unflushed.ring()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Write what changed, now and then and at the end."""
+        """Flush changes regularly and at the end, and delete old files of the timer log, until cancelled."""
         if not self._keys.timer_wheel_enable:
             task_status.started()
             await trio.sleep_forever()
@@ -371,15 +375,15 @@ class TimersPart(SpecialService):
                 try:
                     self._store.flush()
                 except OSError as error:
-                    logger.error("timers are not written: %s", error)
+                    logger.error("timers could not be written at the end: %s", error)
                 self._store.close()
 
     def _drop(self) -> None:
-        """Files of the timer log whose messages are gone from the log."""
+        """Delete files of the timer log whose messages the log no longer holds."""
         try:
             self._store.drop_before(self._journal.begin)
         except OSError as error:
-            logger.error("an old file of the timer log is not deleted: %s", error)
+            logger.error("an old file of the timer log could not be deleted: %s", error)
 
     async def _flush(self) -> None:
         try:
@@ -399,7 +403,7 @@ class TimersPart(SpecialService):
             self._store.end_flush(flush)
 
     def _step_all(self, steps: Iterator[None]) -> None:
-        """In a thread; a cut comes between two steps."""
+        """Run all steps, in a thread. A cut may come between two steps."""
         while True:
             with self._flushing:
                 if next(steps, steps) is steps:

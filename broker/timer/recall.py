@@ -1,4 +1,4 @@
-"""Code 370: a client takes back a timer by its handle. What is put for that waits for the same moment, and meets it.
+"""Request 370: recalls a timer by its handle, with a marker that waits in the same slot and stops the timer there.
 
 Source: ``RecallMessageProcessor`` of RocketMQ 5.5.0.
 """
@@ -30,7 +30,7 @@ _FAILED: Final = "recall failed, execute error"
 
 
 class Recall:
-    """``enabled`` may be set anew at any time."""
+    """Handles recalls. ``enabled`` may be replaced at any time."""
 
     def __init__(self, timers: Timers, topics: TopicTable, puts: Puts, broker_name: str, store_host: bytes, *,
                  leads: Callable[[], bool], wall_ms: Callable[[], int]) -> None:
@@ -43,7 +43,7 @@ class Recall:
         return {RequestCode.RECALL_MESSAGE: self.recall}
 
     def recall(self, connection: Connection, request: Command) -> Command | None:
-        """None: it is under way. Success says that it is taken back unless it was delivered before."""
+        """Store a marker. None: the answer follows. Success means: recalled, unless it was delivered before."""
         asked = RecallMessageRequest.from_ext(request.ext)
         handle = self._checked(asked)
         if isinstance(handle, Refusal):
@@ -72,7 +72,7 @@ class Recall:
         return None
 
     def _checked(self, asked: RecallMessageRequest) -> Handle | Refusal:
-        """The checks are Java's, in its order."""
+        """The handle of a request, after RocketMQ's checks in its order."""
         if not self.enabled:
             return Refusal(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
         if not self._leads():

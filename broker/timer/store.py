@@ -1,11 +1,11 @@
-"""The storage of timers: what waits, in which slot, on disk in Java's files; either broker takes the other's over.
+"""The timers' storage: units and slots on disk, in RocketMQ's files, so that each broker can take over the other's.
 
-Everything in it can be built again from the timers' queue. It is told where the commit log ends, and never keeps a unit
-of a message that is not there; a flush syncs timer log, wheel and checkpoint in this order, so the checkpoint never
-claims more than is on disk. What is half-written, damaged, foreign or of another precision is named in words, deleted,
-and enqueued anew by whoever reads the queue. It knows no message, no role and no clock: times are given to it.
-Source: ``TimerMessageStore`` of RocketMQ 5.5.0, whose own recovery counts no messages and keeps units of a log that was
-cut.
+All of it can be built again from the timers' queue. It never keeps a unit whose message is after the end of the commit
+log. A flush syncs timer log, wheel and checkpoint in this order, so the checkpoint never claims more than is on disk.
+Files that are half-written, damaged, foreign or of another precision are deleted with a reason; the caller then
+enqueues the queue again. It knows no message, no role and no clock: the caller gives times.
+Source: ``TimerMessageStore`` of RocketMQ 5.5.0; its own recovery does not restore the counts of messages, and keeps
+units of a log that was cut.
 """
 
 from __future__ import annotations
@@ -28,28 +28,29 @@ from broker.timer.wheel import PATH as WHEEL_PATH
 from broker.timer.wheel import SLOTS, Wheel
 
 PlaceOf = Callable[[int], int | None]
-"""The place in the timers' queue of the message at an offset of the commit log; None: it cannot be read."""
+"""Place in the timers' queue of the message at an offset of the commit log; None: it cannot be read."""
 _AHEAD_MAX_MS: Final = 86_400_000
-"""So far may a clock have been set back."""
+"""A checkpoint may be this far ahead of the clock, which may have been set back."""
 _CHECKED: Final = 64
-"""So many slots and units tell at the start whether wheel and timer log belong together."""
+"""Slots and units that are compared at the start, to see whether wheel and timer log belong together."""
 _AGAIN_MAX: Final = 1 << 16
-"""A Java broker that starts enqueues some messages twice: so many units may stand behind one of a later message."""
+"""Units that may follow one of a later message: a RocketMQ broker enqueues some messages twice when it starts."""
 _CLOSE: Final = 32
-"""Units of one slot that stand so close are read together."""
+"""Units of one slot that are at most this many apart are read together."""
 _WALK: Final = 8_192
-"""Units that are passed on the way to the first one of a slot, before others get their turn."""
+"""Units of a slot that are walked back in one step."""
 
 
 class TimersDamaged(StoreError):
-    """What stands in the files cannot be what was written. ``TimerStore.anew`` is the way out."""
+    """The files contradict each other. The remedy is ``TimerStore.anew``."""
 
 
 class TimerStore:
-    """``recover`` comes first, then ``done_before`` if ``read_time_ms`` is 0. One thread, but for the steps of a flush.
+    """Units and slots of all timers. Call ``recover`` first, then ``done_before`` if ``read_time_ms`` is 0. All calls
+    come from one thread; only the steps of a flush may run in another.
 
-    Slots are times in ms, of which the precision is what counts. ``queue_offset`` and ``master_queue_offset`` belong to
-    whoever enqueues: the next message of the queue that is not here yet, and the same of the master.
+    Slots are given as times in ms and rounded down to the precision. The caller moves ``queue_offset`` (the next
+    message of the queue to enqueue) and ``master_queue_offset`` (the master's).
     """
 
     def __init__(self, files: Files, *, precision_ms: int = 1_000, slots: int = SLOTS,
@@ -59,42 +60,41 @@ class TimerStore:
         self._wheel = Wheel(files, slots=slots)
         self.queue_offset = self.master_queue_offset = 0
         self.state_version = self.timestamp = self.counter = 0
-        """The version that code 60 tells."""
+        """The version in the answer to code 60."""
         self.done_below = self.done_ms = 0
-        """Messages below this place of the queue, and of slots before this time, are done."""
+        """Messages below this place of the queue, in slots before this time, are done."""
         self._last_offset = -1
-        """Of the last unit: one of an earlier message is here already."""
+        """Log offset of the last unit's message: earlier messages are here already."""
         self._oldest = self._oldest_flushed = 0
-        """Units before this place of the timer log are done; so they are on disk."""
+        """Units before this place of the timer log are done; the second value is on disk."""
         self._late: dict[int, int] = {}
-        """By the slot that was the first one then, the least offset of what was put there, as it may have been late."""
+        """By slot, the least log offset of units inserted while it was the first slot: some of them may be late."""
         self.settled = self._settles = (0, 0)
-        """Messages that stand in the log below the second one, and whose time is before the first, are done, and the
-        next process knows it; the other, as the flush under way will have it."""
+        """A time and a log offset: messages below the offset, due before the time, are done, and the disk says so. The
+        second pair becomes true with the flush in flight."""
         self._flushed: TimerCheckpoint | None = None
-        """What the checkpoint says on disk."""
+        """The checkpoint that is on disk."""
         self._is_quiet = True
-        """All slots that were passed since then were empty."""
+        """Whether all slots passed since the last flush were empty."""
         self._flush: TimerFlush | None = None
         self.in_doubt = False
-        """A sync failed, so nothing is flushed any more: the next process enqueues again what this one did since."""
+        """Whether a sync failed. Nothing is flushed then, and the next process enqueues again from the last flush."""
 
     # --- opening ---------------------------------------------------------------------------------------------
 
     def recover(self, log_end: int, *, queue_end: int = 1 << 62, place_of: PlaceOf = lambda offset: None,
                 now_ms: int = 1 << 62) -> str:
-        """Take up what the last process left, as far as the commit log, which ends at ``log_end``, and the queue, at
-        ``queue_end``, and the clock bear it out. Returns why everything is enqueued anew, "" if it is not. Raises
-        ``OSError``."""
-        for folder in ("", FOLDER):  # so that no crash brings back a file that the last process deleted
+        """Take over the files of the last process, as far as they agree with the end of the commit log, the end of the
+        timers' queue and the clock. Returns why all must be enqueued again, or "". Raises ``OSError``."""
+        for folder in ("", FOLDER):  # no crash may bring back a file that the last process deleted
             self._files.sync_dir(folder)
         wrong = self._read_checkpoint(now_ms) or self._log.open(self._claimed) or self._find_units()
         if wrong:
             self.anew(wrong)
         else:
-            if self._last_offset >= 0:  # of the units that are here nobody knows which were late
+            if self._last_offset >= 0:  # any of the units may have been late
                 self._late[now_ms // self.precision_ms] = 0
-            if self._flushed is not None and self._flushed.own is None:  # Java's log may end before what it says
+            if self._flushed is not None and self._flushed.own is None:  # RocketMQ's checkpoint may claim too much
                 place = place_of(self._last_offset) if self._last_offset >= 0 else None
                 self.queue_offset = self.queue_offset if place is None else min(self.queue_offset, place + 1)
             self._cut(self._first_from(log_end), place_of)
@@ -109,7 +109,7 @@ class TimerStore:
         if found is None:
             return f"{PATH} is damaged"
         if found.read_time_ms > now_ms + _AHEAD_MAX_MS:
-            return f"{PATH} is damaged: it says that all is done up to {found.read_time_ms} ms, and now it is {now_ms}"
+            return f"{PATH} is damaged: it says that all is done up to {found.read_time_ms} ms, but now is {now_ms} ms"
         self._sync_checkpoint()
         self.queue_offset, self.master_queue_offset = found.queue_offset, found.master_queue_offset
         self.state_version, self.timestamp, self.counter = found.state_version, found.timestamp, found.counter
@@ -120,12 +120,12 @@ class TimerStore:
             self.done_below, self.done_ms = found.own.done_below, found.own.done_ms
             self._oldest = self._oldest_flushed = found.own.oldest
             if found.own.precision_ms != self.precision_ms:
-                return f"timers were kept in slots of {found.own.precision_ms} ms, and timerPrecisionMs is now " \
+                return f"the files have slots of {found.own.precision_ms} ms, but timerPrecisionMs is now " \
                        f"{self.precision_ms}"
         return ""
 
     def _sync_checkpoint(self) -> None:
-        """What follows from it must not outlive it."""
+        """Sync the checkpoint file, since later writes depend on it."""
         file = self._files.open(PATH)
         try:
             file.sync()
@@ -137,20 +137,20 @@ class TimerStore:
 
     @property
     def _claimed(self) -> int:
-        """Up to where the checkpoint says that the timer log is flushed."""
+        """End of the timer log that is flushed, by the checkpoint."""
         return 0 if self._flushed is None else self._flushed.log_end
 
     def _find_units(self) -> str:
-        """The end of the timer log, and in the wheel what stands before it."""
+        """Find the end of the timer log, and bring the wheel up to it. Returns what is wrong, or ""."""
         log, wheel = self._log, self._wheel
         claimed = self._claimed
         if self._flushed is not None and self._flushed.own is not None and log.begin > self._oldest:
-            return f"{FOLDER} begins at {log.begin}, and {PATH} says that all is done up to {self._oldest}"
+            return f"{FOLDER} begins at {log.begin}, but {PATH} says that only units below {self._oldest} are done"
         if log.begin < claimed < log.end and not log.is_place(claimed):
-            return f"{PATH} says that {FOLDER} is flushed up to {claimed}, where no unit ends"
+            return f"{PATH} says that {FOLDER} is flushed up to {claimed}, but no unit ends there"
         log.find_end(claimed)
         if log.end < claimed:
-            return f"{FOLDER} ends at {log.end}, and {PATH} says that it is flushed up to {claimed}"
+            return f"{FOLDER} ends at {log.end}, but {PATH} says that it is flushed up to {claimed}"
         if claimed <= log.begin:
             wheel.clear()
             return self._replay(log.begin)
@@ -160,23 +160,23 @@ class TimerStore:
         return wrong or self._check_slots(claimed) or self._replay(claimed)
 
     def _check_slots(self, claimed: int) -> str:
-        """Whether slots and units belong together: some of them, for there may be many."""
+        """Compare a sample of slots and units; returns what is wrong, or ""."""
         log, wheel = self._log, self._wheel
         step = max(1, wheel.pending_slots // _CHECKED)
         for moment in islice(wheel.all_pending(), 0, None, step):
             at = wheel.last(moment)
             if not log.holds(at) or not self._is_of(log.read(at), at, moment):
-                return self._strangers(moment, at)
+                return self._mismatch(moment, at)
         for at in log.some(_CHECKED, claimed):
             fields = log.read(at)
             if not units.is_whole(fields, at):
                 return f"{FOLDER} is damaged at {at}"
             moment = (fields[3] + fields[4]) // self.precision_ms
             if moment >= wheel.begin and wheel.last(moment) < at:
-                return self._strangers(moment, at)
+                return self._mismatch(moment, at)
         return ""
 
-    def _strangers(self, moment: int, at: int) -> str:
+    def _mismatch(self, moment: int, at: int) -> str:
         return (f"{WHEEL_PATH} and {FOLDER} do not belong together, or are of another precision than "
                 f"{self.precision_ms} ms: see slot {moment} and the unit at {at}")
 
@@ -184,7 +184,7 @@ class TimerStore:
         return units.is_whole(fields, at) and (fields[3] + fields[4]) // self.precision_ms == moment
 
     def _replay(self, begin: int) -> str:
-        """Units that the wheel on disk may lack."""
+        """Add units from ``begin`` on that the wheel on disk lacks; returns what is wrong, or ""."""
         log, wheel = self._log, self._wheel
         for at, fields in log.scan(begin):
             moment = (fields[3] + fields[4]) // self.precision_ms
@@ -198,80 +198,80 @@ class TimerStore:
         return ""
 
     def anew(self, why: str) -> None:
-        """Delete all of it: whoever reads the queue enqueues it again from the queue's begin. ``why`` is for the
-        caller's log. Raises ``OSError``; then it may be called again."""
+        """Delete all files, so that the caller enqueues the whole queue again. ``why`` is for the caller's log. Raises
+        ``OSError``, after which it may be called again."""
         self._give_up_flush()
         self.queue_offset, self._last_offset, self._oldest, self._oldest_flushed = 0, -1, 0, 0
         self.settled = 0, 0
         self._flushed = attrs.evolve(self.checkpoint(), log_end=0)
-        self._run(TimerFlush(self._files, self._flushed))  # before that is so, for fear of a crash in between
+        self._run(TimerFlush(self._files, self._flushed))  # first, in case of a crash before the files are gone
         self._wheel.clear()
         self._log.clear()
         self.in_doubt = False
 
     def close(self) -> None:
-        """Release the files as they are; ``flush`` comes before, where the process ends in order."""
+        """Close the files without a flush."""
         self._log.close()
         self._wheel.close()
 
-    # --- what waits ------------------------------------------------------------------------------------------
+    # --- waiting timers --------------------------------------------------------------------------------------
 
     @property
     def read_time_ms(self) -> int:
-        """Every slot before it is done; 0: nobody ever said so."""
+        """Every slot before this time is done; 0: not known yet."""
         return self._wheel.begin * self.precision_ms
 
     def done_before(self, time_ms: int) -> None:
-        """Slots before are done: what they held is delivered, and as durable as it ever will be. It never goes back.
-        The first time it is on disk when this returns. Raises ``OSError`` then."""
+        """Slots before ``time_ms`` are done: their timers are delivered, and durable as demanded. An earlier time
+        changes nothing. The first call flushes, and may raise ``OSError``."""
         begin, now = self._wheel.begin, time_ms // self.precision_ms
         if now <= begin:
             return
         pending = self._wheel.pending_slots
         self._wheel.pass_to(now)
         self._is_quiet &= self._wheel.pending_slots == pending
-        if self.queue_offset >= self.done_below:  # else not all that is due is here again
+        if self.queue_offset >= self.done_below:  # else not all of the queue is enqueued again yet
             self.done_below, self.done_ms = self.queue_offset, self.read_time_ms
         if not begin:
             self.flush()
 
     @property
     def log_end(self) -> int:
-        """The place in the timer log of the next unit."""
+        """Place of the next unit in the timer log."""
         return self._log.end
 
     @property
     def end_ms(self) -> int:
-        """The first slot that the wheel has no room for: what is due then or later rolls."""
+        """The first slot beyond the wheel: timers due then or later roll."""
         return (self._wheel.begin + self._wheel.slots) * self.precision_ms
 
     @property
     def pending(self) -> int:
-        """Messages that wait, less deletions that do."""
+        """Waiting messages minus waiting markers."""
         return self._wheel.count
 
     def count(self, slot_ms: int) -> int:
-        """The same of one slot."""
+        """Waiting messages minus markers of one slot."""
         moment = slot_ms // self.precision_ms
         return self._wheel.get(moment).count if moment >= self._wheel.begin else 0
 
     def count_between(self, from_ms: int, to_ms: int) -> int:
-        """The same of the slots from that one on, before the other one."""
+        """Waiting messages minus markers of the slots in ``from_ms`` to ``to_ms`` (exclusive)."""
         return self._wheel.count_between(from_ms // self.precision_ms, to_ms // self.precision_ms)
 
     def next_slot(self, from_ms: int = 0) -> int | None:
-        """The first slot from there on that holds anything, in ms."""
+        """The first slot from ``from_ms`` on that has units, in ms; None: there is none."""
         moment = self._wheel.next(from_ms // self.precision_ms)
         return None if moment is None else moment * self.precision_ms
 
     def is_done(self, place: int, slot_ms: int) -> bool:
-        """Whether the message at this place of the queue, due in this slot, was done before everything was enqueued
-        anew. One that was late for its slot and waits in a later one was not."""
+        """Whether the message at this place of the queue, due in this slot, was done before the queue was enqueued
+        again. A message that was late for its slot and waits in a later one was not."""
         return place < self.done_below and slot_ms < self.done_ms
 
     def insert(self, slot_ms: int, unit: Unit, write_time_ms: int) -> bool:
-        """Put a message into a slot, behind those that are there; one that is late into the first slot that is not
-        done. False: it is here already. Messages come in the order of the log.
+        """Append a message to a slot; a late one goes into the first slot that is not done. Messages come in the order
+        of the log. False: it is here already.
 
         Raises:
             ValueError: the slot is beyond the wheel, or too far from ``write_time_ms``.
@@ -295,14 +295,15 @@ class TimerStore:
         return True
 
     def slot(self, slot_ms: int, after: int = NONE) -> Iterator[Unit]:
-        """Units of a slot, the oldest first; with ``after`` those that stand behind that place of the timer log.
-        Raises ``TimersDamaged``."""
+        """Units of a slot, the oldest first; with ``after``, only those after that place of the timer log. Raises
+        ``TimersDamaged``."""
         for batch in self.batches(slot_ms, after):
             yield from batch
 
     def batches(self, slot_ms: int, after: int = NONE, most: int = 1_000) -> Iterator[list[Unit]]:
-        """The same in pieces of up to ``most``, of which the first ones are empty while it looks for the oldest: none
-        takes longer than some milliseconds. Not after ``cut`` or ``anew``. Raises ``TimersDamaged``."""
+        """Units of a slot in batches of up to ``most``, the oldest first. The first batches are empty, while it walks
+        back to the oldest unit; so each takes a few milliseconds. It must not be continued after ``cut`` or ``anew``.
+        Raises ``TimersDamaged``."""
         places = array("q")
         moment = slot_ms // self.precision_ms
         for found in self._walk(moment, after):
@@ -314,7 +315,7 @@ class TimerStore:
             yield [unit for unit in batch if not unit.kind & MOVED]
 
     def _walk(self, moment: int, after: int) -> Iterator[list[int]]:
-        """Places of its units, from the last one back."""
+        """Places of a slot's units, the last one first, in lists."""
         log, at, many = self._log, self._wheel.last(moment), 16
         found: list[int] = []
         while at > after and at >= log.begin:
@@ -338,7 +339,7 @@ class TimerStore:
             yield found
 
     def _units(self, places: array[int]) -> Iterator[tuple[int, units.Fields]]:
-        """What stands at these places, of which one is behind the other; those that lie close are read at once."""
+        """The units at these rising places; those that lie close are read at once."""
         log, data, begin = self._log, b"", 0
         for at, following in zip(places, [*places[1:], 1 << 62], strict=True):
             if at >= begin + len(data):
@@ -346,25 +347,25 @@ class TimerStore:
                 data, begin = log.run(at, 16 * _CLOSE if is_close else 1), at
             yield at, units.UNIT.unpack_from(data, at - begin)
 
-    # --- what the commit log gives up ------------------------------------------------------------------------
+    # --- cuts and deletions of the commit log ----------------------------------------------------------------
 
     def cut(self, log_end: int, place_of: PlaceOf = lambda offset: None) -> None:
-        """The commit log is about to be cut at ``log_end``: forget units of what stands behind, here and on disk;
-        ``queue_offset`` goes back to the first of them. No flush may be under way in another thread any more.
+        """The commit log is about to be cut at ``log_end``: remove units of messages from there on, in memory and on
+        disk. ``queue_offset`` goes back to the first of them. No step of a flush may be running in another thread.
 
         Raises:
-            OSError: it is not on disk, and may be tried again.
+            OSError: the disk may still hold them; call it again.
         """
         self._cut(self._first_from(log_end), place_of)
 
     def queue_ends(self, place: int) -> None:
-        """The timers' queue ends there. Messages that will stand behind are not here, nor done, whatever stood there:
-        those that were done, or could not be read, have no unit by which ``cut`` would know."""
+        """The timers' queue was cut at ``place``: new messages from there on are neither enqueued nor done. ``cut``
+        cannot know that alone, since messages that were done or unreadable have no unit."""
         self.queue_offset = min(self.queue_offset, place)
         self.done_below = min(self.done_below, place)
 
     def _first_from(self, log_end: int) -> int:
-        """The place of the first unit of a message at ``log_end`` or behind."""
+        """Place of the first unit whose message is at or after ``log_end``."""
         log, passed = self._log, 0
         for at, fields in log.scan(log.begin, log.begin + units.UNIT_BYTES):
             if fields[5] >= log_end:
@@ -380,8 +381,8 @@ class TimerStore:
         return first
 
     def _cut(self, at: int, place_of: PlaceOf) -> None:
-        """Forget units from ``at`` on. First the checkpoint claims them no more, so that the next process would put
-        them into the wheel again; then the wheel forgets them, and the timer log at last."""
+        """Remove units from ``at`` on: first from what the checkpoint claims, then from the wheel, then from the timer
+        log. A crash in between leaves units that the next process adds to its wheel again."""
         log = self._log
         if at >= log.end:
             return
@@ -413,7 +414,8 @@ class TimerStore:
             raise
 
     def _take_back(self, end: int) -> int:
-        """Slots are as they were when the timer log ended at ``end``. Returns the least offset of the units behind."""
+        """Restore slots to the time when the timer log ended at ``end``. Returns the least log offset of later units.
+        """
         wheel, least = self._wheel, 1 << 62
         for at, fields in self._log.backward(end):
             least = min(least, fields[5])
@@ -423,8 +425,8 @@ class TimerStore:
         return least
 
     def oldest_offset(self, most: int = 4_096) -> int | None:
-        """The commit log is needed from here on, or from later on: it looks past ``most`` units at a time that are
-        done. None: nothing is needed."""
+        """Log offset of the oldest waiting message, or a smaller one: a call skips at most ``most`` done units. None:
+        no message waits."""
         for number, (at, fields) in enumerate(self._log.scan(self._oldest)):
             self._oldest = at
             if number == most or self._waits(fields):
@@ -436,7 +438,7 @@ class TimerStore:
         return not fields[2] & MOVED and (fields[3] + fields[4]) // self.precision_ms >= self._wheel.begin
 
     def pending_below(self, log_offset: int) -> Iterator[Unit]:
-        """Units that wait, of messages below that offset of the commit log, in its order."""
+        """Waiting units of messages below that offset of the commit log, in its order."""
         for at, fields in self._log.scan(self._oldest):
             if fields[5] >= log_offset:
                 return
@@ -444,18 +446,17 @@ class TimerStore:
                 yield units.unit_of(fields, at)
 
     def find(self, offset: int) -> Unit | None:
-        """The unit of the message at that offset of the commit log."""
+        """The unit of the message at that offset of the commit log; None: there is none."""
         found = self._log.find(offset)
         return None if found is None else units.unit_of(self._log.read(found), found)
 
     def moved(self, unit: Unit) -> None:
-        """Its message was put again at the end of the log: this unit is none any more. Raises ``OSError``."""
+        """The unit's message was put again at the end of the log: mark the unit as moved. Raises ``OSError``."""
         self._log.set_kind(unit.at, unit.kind | MOVED)
         self._wheel.uncount(unit.slot_ms // self.precision_ms, units.counted(unit.kind))
 
     def drop_before(self, log_min: int) -> None:
-        """Delete files of the timer log that know only messages below ``log_min``, and of no slot that is pending.
-        Raises ``OSError``."""
+        """Delete files of the timer log whose units are done and of messages below ``log_min``. Raises ``OSError``."""
         log = self._log
         while log.begin + log.file_bytes <= self._oldest_flushed and (last := log.last_of_first()) is not None:
             if last[5] >= log_min:
@@ -465,7 +466,7 @@ class TimerStore:
     # --- flushing --------------------------------------------------------------------------------------------
 
     def checkpoint(self) -> TimerCheckpoint:
-        """As things are now, on disk or not."""
+        """The checkpoint of the present state, flushed or not."""
         return TimerCheckpoint(self.read_time_ms, self._log.end, self.queue_offset, self.master_queue_offset,
                                self.state_version, self.timestamp, self.counter,
                                OwnFacts(self.precision_ms, self.done_below, self.done_ms, self._oldest))
@@ -477,7 +478,7 @@ class TimerStore:
 
     @property
     def only_time_passed(self) -> bool:
-        """All that a flush would write is that some empty slots are over: the next process sees that for itself."""
+        """Whether a flush would only note that empty slots are over, which the next process finds out itself."""
         flushed = self._flushed
         if not self._is_quiet or flushed is None or self._log.is_unsynced or self._wheel.is_unflushed:
             return False
@@ -486,8 +487,8 @@ class TimerStore:
             own, done_ms=self.done_ms)) == now
 
     def begin_flush(self) -> TimerFlush:
-        """Of all that is here now: run its ``steps``, in another thread if need be, then ``end_flush``, before the next
-        one. Raises ``OSError`` when the disk is full."""
+        """Begin a flush of the present state: run its ``steps``, perhaps in another thread, then call ``end_flush``.
+        One flush at a time. Raises ``OSError`` when the disk is full."""
         assert self._flush is None, "one flush at a time"
         return self._begin_flush(self._log.end)
 
@@ -508,7 +509,7 @@ class TimerStore:
         return self._flush
 
     def end_flush(self, flush: TimerFlush) -> None:
-        """It ran to its end, or raised, or left off. One that a cut has given up is passed over."""
+        """A flush has finished, raised or stopped. One that a cut has given up is ignored."""
         if flush is self._flush:
             self._end_flush(flush)
 
@@ -527,13 +528,13 @@ class TimerStore:
             self._log.not_synced(set(flush.files), names=bool(flush.folders))
 
     def _give_up_flush(self) -> None:
-        """The one under way, which no thread works at any more."""
+        """Give up the flush in flight; no thread may be running its steps."""
         if self._flush is not None:
             self._flush.cancelled = True
             self._end_flush(self._flush)
 
     def flush(self) -> None:
-        """Here and now. Raises ``OSError``; it may be tried again."""
+        """Flush in this thread. Raises ``OSError``, after which it may be called again."""
         self._run(self.begin_flush())
 
     def _run(self, flush: TimerFlush) -> None:

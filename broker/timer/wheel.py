@@ -1,10 +1,9 @@
-"""The wheel: for each moment, where its first and its last unit stand in the timer log, and how many wait.
+"""The timer wheel: for each moment, the places of its first and last unit in the timer log, and how many wait.
 
-One file, as Java's: the slot of a moment is the number of that moment modulo the number of slots, and names its moment,
-so a slot of an earlier turn of the wheel counts as empty. Pages are read when they are needed, kept while they hold
-slots that are pending, and written at a flush; a byte for each slot says whether it is pending, so the next one is
-found without a look at the empty ones. It knows the numbers of moments, and neither units nor clocks.
-Source: ``TimerWheel`` of RocketMQ 5.5.0.
+It is one file, in RocketMQ's format. A moment is a time divided by the precision. Its slot has the number moment modulo
+the number of slots, and stores the moment, so a slot from an earlier turn of the wheel counts as empty. Pages are read
+on demand, kept while they hold pending slots, and written at a flush. One byte per slot says whether it is pending, so
+the next pending slot is found quickly. It knows neither units nor clocks. Source: ``TimerWheel`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -28,36 +27,36 @@ _WRITE_PAGES: Final = 256
 
 @attrs.frozen
 class Slot:
-    """Of one moment. Positions are of the timer log."""
+    """The slot of one moment. Positions are of the timer log."""
 
     first: int = NONE
     last: int = NONE
     count: int = 0
-    """Messages less deletions."""
+    """Messages minus markers of the moment."""
 
 
 EMPTY: Final = Slot()
 
 
 class Wheel:
-    """``open`` comes first. ``moment`` is a time in units of the precision."""
+    """The file and its pending slots. Call ``open`` first. ``moment`` is a time in units of the precision."""
 
     def __init__(self, files: Files, *, slots: int = SLOTS, path: str = PATH) -> None:
         self._files, self._path, self.slots = files, path, slots
         self._file: File | None = None
         self.new_name = self._unsynced = False
-        """Its name may be gone after a crash; its content may, though no page has changed since."""
+        """A crash may lose the file's name; a crash may lose its content, although no page is dirty."""
         self._pages: dict[int, bytearray] = {}
         self._dirty: set[int] = set()
         self._flushing: set[int] = set()
-        """Pages that a flush under way has not written yet."""
+        """Pages that the flush in flight has not written yet."""
         self._pending = bytearray(slots)
-        """1 for each slot that is."""
+        """1 for each pending slot."""
         self.pending_slots = 0
         self.begin = 0
         """Moments before this one are done."""
         self.count = 0
-        """Of all pending slots together."""
+        """Messages minus markers of all pending slots."""
 
     # --- opening ---------------------------------------------------------------------------------------------
 
@@ -66,9 +65,9 @@ class Wheel:
         return self._file is not None
 
     def open(self, begin: int, log_begin: int, log_end: int) -> str:
-        """Read which slots are pending, from moment ``begin`` on; units lie between ``log_begin`` and ``log_end``, and
-        those before have moved. Returns what is wrong with the file, "" if nothing is; one that is not there is not
-        wrong."""
+        """Read which slots are pending, from moment ``begin`` on. Units lie in ``log_begin`` to ``log_end``; a slot
+        whose units are all before has only moved ones. Returns what is wrong with the file, or ""; a missing file is
+        not wrong."""
         self.begin = begin
         if not self._files.exists(self._path):
             return ""
@@ -86,7 +85,7 @@ class Wheel:
         return ""
 
     def _stored_pages(self) -> Iterator[tuple[int, bytes]]:
-        """Numbers and bytes of those that hold anything."""
+        """Number and bytes of each page that is not all zeros."""
         assert self._file is not None
         step = _READ_PAGES * _PAGE_BYTES
         for begin in range(0, self.slots * SLOT_BYTES, step):
@@ -102,7 +101,7 @@ class Wheel:
             self._file = None
 
     def clear(self) -> None:
-        """Forget every slot, on disk as well. Raises ``OSError``."""
+        """Remove every slot, in memory and on disk. Raises ``OSError``."""
         self.close()
         self._files.remove(self._path)
         self._files.sync_dir("")
@@ -121,13 +120,13 @@ class Wheel:
         return Slot(first, last, count) if of == moment and last >= 0 else EMPTY
 
     def last(self, moment: int) -> int:
-        """Position of its last unit; ``NONE``: it is empty."""
+        """Position of the moment's last unit; ``NONE``: it has none."""
         page, inside = self._page(moment)
         of, _, last, _, _ = SLOT.unpack_from(page, inside)
         return last if of == moment else NONE
 
     def add(self, moment: int, at: int, counted: int) -> None:
-        """A unit at ``at`` of the timer log, behind those that are in this slot, which is not done."""
+        """Append the unit at ``at`` of the timer log to the slot of a moment that is not done."""
         number, inside = divmod(moment % self.slots, _PAGE_SLOTS)
         page = self._pages.get(number)
         if page is None:
@@ -141,7 +140,7 @@ class Wheel:
         self._mark(moment % self.slots, counted)
 
     def lower(self, moment: int, last: int, counted: int) -> None:
-        """Its last unit, which counted so much, is gone: ``last`` is the last one now; ``NONE``: it is empty."""
+        """Remove the moment's last unit, which added ``counted``: ``last`` is the last one now, or ``NONE``."""
         page, inside = self._page(moment)
         of, first, _, count, _ = SLOT.unpack_from(page, inside)
         if of != moment:
@@ -157,7 +156,7 @@ class Wheel:
                 self._unmark(moment % self.slots)
 
     def uncount(self, moment: int, counted: int) -> None:
-        """One of its units, which counted so much, is none any more."""
+        """A unit of the moment, which added ``counted``, is void now."""
         page, inside = self._page(moment)
         of, first, last, count, _ = SLOT.unpack_from(page, inside)
         if of == moment:
@@ -191,7 +190,7 @@ class Wheel:
     # --- moments ---------------------------------------------------------------------------------------------
 
     def next(self, first: int = 0) -> int | None:
-        """The first moment from ``first`` on that is pending."""
+        """The first pending moment from ``first`` on; None: there is none."""
         if not self.pending_slots or first >= self.begin + self.slots:
             return None
         here = self.begin % self.slots
@@ -205,7 +204,7 @@ class Wheel:
         return base + self.slots + found if found >= 0 else None
 
     def count_between(self, first: int, end: int) -> int:
-        """What waits in moments from ``first`` on, before ``end``; a page of slots at a time."""
+        """Sum of the counts of moments in ``first`` to ``end`` (exclusive)."""
         total, moment, end = 0, max(first, self.begin), min(end, self.begin + self.slots)
         while moment < end:
             at = moment % self.slots
@@ -219,7 +218,7 @@ class Wheel:
         return total
 
     def all_pending(self) -> Iterator[int]:
-        """Moments, the first one first."""
+        """All pending moments in ascending order."""
         here = self.begin % self.slots
         for low, high, front in ((here, self.slots, 0), (0, here, self.slots)):
             at = self._pending.find(1, low, high)
@@ -228,7 +227,7 @@ class Wheel:
                 at = self._pending.find(1, at + 1, high)
 
     def pass_to(self, begin: int) -> None:
-        """Moments before ``begin`` are done."""
+        """Moments before ``begin`` are done now."""
         while (moment := self.next()) is not None and moment < begin:
             self.count -= self.get(moment).count
             self._unmark(moment % self.slots)
@@ -239,7 +238,7 @@ class Wheel:
                 self._forget_pages()
 
     def _forget_pages(self) -> None:
-        """Of slots that are done, and on disk."""
+        """Drop pages from memory whose slots are done and on disk."""
         for number in self._pages.keys() - self._dirty - self._flushing:
             if self._pending.find(1, number * _PAGE_SLOTS, (number + 1) * _PAGE_SLOTS) < 0:
                 del self._pages[number]
@@ -247,12 +246,12 @@ class Wheel:
     # --- flushing --------------------------------------------------------------------------------------------
 
     def begin_flush(self) -> dict[int, bytes]:
-        """Pages that have changed, as they are now."""
+        """Copies of the pages that have changed, by number."""
         self._flushing, self._dirty = self._dirty, set()
         return {number: bytes(self._pages[number]) for number in sorted(self._flushing)}
 
     def ready(self) -> File:
-        """Its file, which is made when it is written first. Raises ``OSError``."""
+        """The wheel's file, created before its first write. Raises ``OSError``."""
         if self._file is None:
             self.new_name = True
             self._file = self._files.open(self._path, create=True)
@@ -261,7 +260,7 @@ class Wheel:
         return self._file
 
     def flushed(self) -> None:
-        """What ``begin_flush`` gave is on disk."""
+        """The pages of ``begin_flush`` are on disk."""
         self._flushing.clear()
         self.new_name = self._unsynced = False
         self._forget_pages()
@@ -276,7 +275,7 @@ class Wheel:
 
 
 def write_pages(file: File, pages: Mapping[int, bytes]) -> Iterator[None]:
-    """Those that lie side by side at once; perhaps in another thread. Raises ``OSError``."""
+    """Write pages, adjacent ones at once, perhaps in another thread. Raises ``OSError``."""
     numbers = sorted(pages)
     while numbers:
         count = 1

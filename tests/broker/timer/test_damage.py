@@ -59,7 +59,7 @@ def test_nothing_is_said_of_files_that_are_whole() -> None:
 
 @pytest.mark.parametrize(("path", "words"), [
     ("timerwheel", "timerwheel is not there"),
-    (FIRST, "timerlog begins at 280, and config/timercheck says that all is done up to 0"),
+    (FIRST, "timerlog begins at 280, but config/timercheck says that only units below 0 are done"),
     (SECOND, f"{SECOND} is not there"),
 ])
 def test_a_file_that_is_gone(path: str, words: str) -> None:
@@ -106,8 +106,8 @@ def test_a_checkpoint_of_the_future_is_not_believed() -> None:
     files = closed()
     files.content[PATH].pwrite(TimerCheckpoint(T0 + 90_000_000, 52, 1, 1).body(), 0)
     words, store = taken_up(files)
-    assert words == (f"config/timercheck is damaged: it says that all is done up to {T0 + 90_000_000} ms, and now it "
-                     f"is {T0 + 20_000}")
+    assert words == (f"config/timercheck is damaged: it says that all is done up to {T0 + 90_000_000} ms, but now "
+                     f"is {T0 + 20_000} ms")
     assert len(everything(store)) == 7
 
 
@@ -115,7 +115,7 @@ def test_a_checkpoint_that_names_no_place() -> None:
     files = closed()
     files.content[PATH].pwrite(TimerCheckpoint(at(10), 53, 60, 60).body(), 0)
     words, store = taken_up(files)
-    assert words == "config/timercheck says that timerlog is flushed up to 53, where no unit ends"
+    assert words == "config/timercheck says that timerlog is flushed up to 53, but no unit ends there"
     assert everything(store) == LATER
 
 
@@ -132,7 +132,7 @@ def test_units_that_were_flushed_and_are_none() -> None:
 def test_another_precision_is_said_and_begun_anew(precision_ms: int) -> None:
     files = closed()
     words, store = taken_up(files, precision_ms=precision_ms)
-    assert words == f"timers were kept in slots of 1000 ms, and timerPrecisionMs is now {precision_ms}"
+    assert words == f"the files have slots of 1000 ms, but timerPrecisionMs is now {precision_ms}"
     assert sorted(offset for offsets in everything(store).values() for offset in offsets) == sorted(
         offset for offsets in LATER.values() for offset in offsets)
 

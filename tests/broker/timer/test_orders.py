@@ -142,7 +142,7 @@ async def test_a_log_is_cut_when_its_timers_are_forgotten_and_not_before(
         with pytest.raises(OSError, match="No space"):
             journal.truncate(records[1][0])
         assert journal.end == records[2][0] + records[2][1], "it is as it was"
-        await until(lambda: "are forgotten later" in caplog.text)
+        await until(lambda: "cannot be removed yet" in caplog.text)
         file.fault = None
         await until(lambda: part._store.pending == 3 and part._store.queue_offset == 3)
         journal.truncate(records[1][0])
