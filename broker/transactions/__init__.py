@@ -1,1 +1,1 @@
-"""Transactions: halves that wait for a decision, how each ends, and who is asked."""
+"""Transactions: halves wait for a decision; producers decide, or are asked by the check loop."""

@@ -1,7 +1,7 @@
-"""The check loop of a master: producers of open transactions are asked (39), and nobody is asked for ever.
+"""The check loop: asks producers about open transactions (code 39), up to a limit of checks for each.
 
-A half that is asked for is put back to the end of its queue first, with one more check counted, so that whoever is
-master next counts on. Where no producer of the group is connected nothing is written, and no check counts. Source:
+A master first puts the half back to the end of its queue with one more check counted, then asks. So the next master
+counts on. If no producer of the group is connected, nothing is written and no check counts. Source:
 ``TransactionalMessageServiceImpl`` and ``AbstractTransactionalMessageCheckListener`` of RocketMQ 5.5.0.
 """
 
@@ -37,19 +37,19 @@ logger = logging.getLogger("broker")
 
 NS_PER_MS: Final = 1_000_000
 TOGETHER_MAX: Final = 32
-"""Halves that are put back at a time."""
+"""Puts of halves that may be in flight at once."""
 LOOKS_MAX: Final = 2_000
-"""Transactions that are looked at in one tick."""
+"""Transactions that one tick looks at."""
 TRIES: Final = 3
-"""Of a group's connections, to find one that reads what it is sent."""
+"""Connections of a group that are looked at, to find one that is not congested."""
 GROUPS_MAX: Final = 10_000
-"""Whose turns are counted."""
+"""Groups whose turns are remembered."""
 PROGRESS_GROUP: Final = "CID_RMQ_SYS_TRANS"
-"""Whose offsets say where the check loop is."""
+"""The consumer group whose offsets are the check loop's progress."""
 
 
 class CheckProgress(Protocol):
-    """Where the check loop is: some of the consumers' offsets."""
+    """The consumers' offsets, among which the check loop keeps its progress."""
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None: ...
 
@@ -71,18 +71,18 @@ class AskCounters:
 
     checks: int = 0
     nobody: int = 0
-    """Looks at a half that should have been asked for while no producer of its group was connected."""
+    """Checks that were due while no producer of the group was connected."""
     given_up: int = 0
     marked: int = 0
-    """Marks that were missing."""
+    """Halves that got a missing mark."""
 
 
 class Asking:
-    """``start`` when this broker knows what is decided and may write; then ``tick``."""
+    """The check loop. Call ``start`` when this broker knows all decisions and may write or acts; then ``tick``."""
 
     def __init__(self, feed: Feed, log: Log, puts: Outlet, author: Author, ending: Ending, producers: Producers,
                  progress: CheckProgress, make_topic: Callable[[], None]) -> None:
-        """``make_topic``: that of halves that are given up."""
+        """``make_topic`` creates the topic of halves that are given up."""
         self.config, self.limits = AskingConfig(), CheckLimits()
         self.counters = AskCounters()
         self._feed, self._log, self._puts, self._author, self._ending = feed, log, puts, author, ending
@@ -91,24 +91,25 @@ class Asking:
         self._round_at_ns = self._marks_at_ns = 0
         self._round: deque[OpenTransaction] = deque()
         self._forward: deque[OpenTransaction] = deque()
-        """Their files are old enough to go."""
+        """Transactions whose halves stand in files that shall be deleted."""
         self._moving: dict[int, int | None] = {}
-        """By the offset of the first half: where the half is put to that takes its place; None: it is being put."""
+        """By first half's offset, the offset of the new half that the table has not heard yet; None: its put is in
+        flight."""
         self._in_flight = 0
         self._marking_at = -1
         self._turns: Counter[str] = Counter()
         self._reign = 0
         self._in_place = False
         self._asked: Counter[int] = Counter()
-        """In the master's place, by the offset of the first half."""
+        """Checks of this acting slave, by first half's offset."""
 
     @property
     def started(self) -> bool:
         return self._started
 
     def start(self, now_ns: int, *, in_place: bool = False) -> None:
-        """``in_place``: of a master that is away. Its log takes nothing: halves stay where they are, and are asked for
-        from there; how often is known to this process alone."""
+        """Start the loop. ``in_place``: on an acting slave, which writes nothing. Halves stay where they are, and only
+        this process counts their checks."""
         self._started, self._in_place = True, in_place
         self._asked.clear()
         self._reign += 1
@@ -122,27 +123,28 @@ class Asking:
         self._forward.clear()
 
     def cut(self, end: int) -> None:
-        """What stood behind is gone."""
+        """The log was cut at ``end``: halves put after it are gone."""
         for first, at in list(self._moving.items()):
             if at is not None and at >= end:
                 del self._moving[first]
         self._marking_at = min(self._marking_at, end - 1)
 
     def shown(self, end: int) -> None:
-        """The table knows all halves below."""
+        """The table has heard all halves below ``end``."""
         for first, at in list(self._moving.items()):
             if at is not None and at < end:
                 del self._moving[first]
 
     def make_way(self, below: int) -> None:
-        """Files of the log below are old enough to go: halves in them go to the end of their queue, or are given up."""
+        """Put halves below that offset back to the end of their queue, or give them up, so that the log may be deleted.
+        """
         if self._started and not self._forward:
             self._forward.extend(each for each in self._feed.halves.waiting() if each.half.offset < below)
 
     # --- rounds ----------------------------------------------------------------------------------------------
 
     def due_ns(self) -> int:
-        """When ``tick`` is due, if nothing more is shown before."""
+        """When ``tick`` is due, unless more of the log is shown before."""
         if not self._started:
             return NEVER
         if self._round or (self._forward and not self._in_place):
@@ -151,7 +153,7 @@ class Asking:
         return min(self._round_at_ns, self._marks_at_ns) if marks else self._round_at_ns
 
     def tick(self, now_ns: int, shown: int) -> None:
-        """``shown``: the end of what the table knows."""
+        """Do what is due. ``shown``: the table has heard all below this offset."""
         if not self._started:
             return
         if not self._round and now_ns >= self._round_at_ns:
@@ -176,7 +178,7 @@ class Asking:
                 self._progress.commit(PROGRESS_GROUP, topic, records.QUEUE, at)
 
     def _look_at(self, transaction: OpenTransaction, *, forward: bool = False) -> None:
-        """``forward``: nobody is asked, and no check counts."""
+        """Ask, put back or give up one transaction, if it is due. ``forward``: only put it back or give it up."""
         first, half = transaction.first, transaction.half
         if self._feed.halves.of(half.offset) is not transaction or transaction.given_up or first in self._moving or (
                 self._ending.is_under_way(first)):
@@ -214,13 +216,13 @@ class Asking:
         self._in_flight -= 1
         if result.status not in STORED:
             del self._moving[transaction.first]
-            logger.warning("the half at %d of the log is not put back: %s %s", transaction.half.offset,
+            logger.warning("the half at %d of the log could not be put back: %s %s", transaction.half.offset,
                            result.status.name, result.remark)
             return
         self._moving[transaction.first] = result.puts[-1].offset
         if why is records.GIVEN_UP:
             self.counters.given_up += 1
-            logger.warning("transaction %s of group %s, topic %s, is given up: it was asked for %d times",
+            logger.warning("transaction %s of group %s, topic %s, is given up after %d checks",
                            transaction.half.unique, transaction.half.group, transaction.half.topic,
                            transaction.half.checks)
         elif asked is not None and self._started and reign == self._reign and not self._ending.is_under_way(
@@ -229,7 +231,7 @@ class Asking:
             self._ask(transaction, moved, asked, put.queue_offset, put.offset)
 
     def _ask_in_place(self, transaction: OpenTransaction) -> None:
-        """Nobody is given up for a master that comes back."""
+        """Ask on an acting slave. It gives no transaction up: that is left to the master."""
         half, first = transaction.half, transaction.first
         if half.checks + self._asked[first] >= self.limits.transaction_check_max:
             return
@@ -254,12 +256,13 @@ class Asking:
         try:
             connection.send(request(RequestCode.CHECK_TRANSACTION_STATE, header, body, oneway=True))
         except RemotingError as error:
-            logger.info("%s is not asked for a transaction: %s", connection.peer, error)
+            logger.info("%s could not be asked about a transaction: %s", connection.peer, error)
         else:
             self.counters.checks += 1
 
     def _pick(self, group: str) -> Connection | None:
-        """In turn, one that reads what it is sent, if there is one among the next few."""
+        """The next connection of the group in turn, an uncongested one if there is one among the next few. None: no
+        producer is connected."""
         members = self._producers.groups.get(group)
         if not members:
             return None
@@ -276,7 +279,7 @@ class Asking:
     # --- marks -----------------------------------------------------------------------------------------------
 
     def _write_marks(self) -> None:
-        """Of halves that are done with and that no mark names: their master died first, or was Java's."""
+        """Write a mark for halves that ended without one: their master died before it, or was a RocketMQ broker."""
         places: list[int] = []
         size = 0
         for place in self._feed.halves.unmarked:

@@ -1,4 +1,4 @@
-"""When the producers of an open transaction are asked, when nobody asks any more, and when a decision comes too late.
+"""Decides when to ask the producers of an open transaction, when to give it up, and when a decision is too late.
 
 Pure values. Source: ``TransactionalMessageServiceImpl.check`` and ``EndTransactionProcessor`` of RocketMQ 5.5.0.
 """
@@ -28,11 +28,11 @@ class CheckLimits:
     transaction_time_out: int = 6_000
     transaction_check_max: int = 15
     file_reserved_time: int = 72
-    """Hours."""
+    """Hours after which an open transaction is given up."""
 
 
 def verdict(half: Half, now_ms: int, limits: CheckLimits) -> Verdict:
-    """What is to be done about this half in a round. ``now_ms`` is the wall clock, as its birth is its producer's."""
+    """What a round does about this half. ``now_ms``: the wall clock, since the birth time is the producer's."""
     age_ms = now_ms - half.born_ms
     if half.checks >= limits.transaction_check_max or now_ms - half.since_ms > limits.file_reserved_time * _HOUR_MS:
         return Verdict.GIVE_UP
@@ -42,6 +42,6 @@ def verdict(half: Half, now_ms: int, limits: CheckLimits) -> Verdict:
 
 
 def is_late(half: Half, now_ms: int, limits: CheckLimits) -> bool:
-    """Whether a producer that decides unasked is too late, as it gave itself a time."""
+    """Whether an unasked decision comes after the immunity time that the producer set."""
     return half.immunity_ms is not None and (
         now_ms - half.born_ms > max(half.immunity_ms, limits.transaction_time_out))

@@ -1,4 +1,4 @@
-"""The rule of transactions: a message that is sent in one becomes a half, which no consumer sees.
+"""The rule of transactions: turns a message that is sent in a transaction into a half, which no consumer sees.
 
 Source: ``SendMessageProcessor`` and ``TransactionalMessageBridge.parseHalfMessageInner`` of RocketMQ 5.5.0.
 """
@@ -17,7 +17,7 @@ from remoting.codes import ResponseCode
 from remoting.record import PROPERTIES_BYTES_MAX, ROLLBACK
 
 SPARE_BYTES: Final = 512
-"""Of its properties: a half that is put back has some more of them."""
+"""Bytes of the properties that stay free: a half that is put back has more properties."""
 
 
 @attrs.frozen(kw_only=True)
@@ -29,14 +29,14 @@ class ConversionConfig:
 
 
 class Conversion:
-    """``config`` may be set anew at any time."""
+    """Turns messages into halves. ``config`` may be replaced at any time."""
 
     def __init__(self) -> None:
         self.config = ConversionConfig()
         self.rule = rule(self.transactions, TRAN_MSG)
 
     def transactions(self, draft: Draft) -> Diverted | Refusal | None:
-        """A message of a transaction waits as a half, but not the delayed retry of one that once was in one."""
+        """Divert a message of a transaction to the half topic. A delayed retry of such a message is not diverted."""
         if draft.properties.get(TRAN_MSG, "").lower() != "true" or draft.dead or (
                 draft.reconsume_times > 0 and draft.level > 0):
             return None

@@ -1,32 +1,31 @@
-"""Code 37: a producer decides. A commit is one append of the final record and its mark, a rollback is a mark.
+"""Request 37, a producer's decision. A commit is one put of the final record and its mark; a rollback is a mark.
 
-*The idea.* A transaction is decided once, and the log is what decides. The decision is one put, stored whole or not at
-all. Every replica makes its table of transactions from the same log (``halves``), so the decision outlives its master
-as any acknowledged message does. What says the same again is answered as done and writes nothing; what contradicts is
+*The idea.* A transaction is decided once, by the log. The decision is one put, stored whole or not at all. Every
+replica computes its table of transactions from the same log (``halves``), so a decision survives its master as any
+acknowledged message does. A repeated decision is answered with success and writes nothing; a contradicting one is
 refused.
 
-*Rejected.*
+*Rejected designs.*
 
-- To write the final record now and its mark later, and to remember no decision, as RocketMQ does. A master that is lost
-  in between leaves a half that looks open: it may be committed a second time, or rolled back after consumers read it.
-- A table of decisions in a file of its own. It would have to be replicated and synced in step with the log. The log
-  has both properties already.
-- To wait for the log before a second decision is looked at. It would seem to be the first. So a decision counts from
-  the moment of its put (``_under_way``).
+- Write the final record now and its mark later, and remember no decision, as RocketMQ does: a master lost in between
+  leaves a half that looks open. It may be committed twice, or rolled back after consumers have read it.
+- Keep decisions in a file of their own: the file would have to be replicated and synced in step with the log, which has
+  both properties already.
+- Look only at the table for an earlier decision: a second decision that comes before the log shows the first would be
+  taken for the first. So a decision counts from its put on (``_under_way``).
 
-*Why it is right.*
+*Proof.*
 
-- *No two decisions are put by one master.* One is put only if no other is under way, and the table knows none. One that
-  is under way is forgotten when the table has it (``shown``), when it was not stored, or when it was cut off the log
-  (``cut``). So whatever stands in the log is known here in one of the two places.
-- *Nor by two masters.* A new master decides nothing before its table has all that it held when it was elected
-  (``opened``); what comes earlier waits. In the mode that waits for all members it then holds every
-  decision that was acknowledged.
-- *All halves of a transaction are one.* A half that is put back is named by the first one, so two decisions meet though
-  they name different halves.
-- *A slave that acts* in its master's place has no log to write to. It sends what is committed to another group's master
-  first, then keeps the decision in its ``ledger`` on disk, and answers last. Until the master is back and has put the
-  mark (``settle``), the ledger is asked as the table is. A crash before it is kept may deliver that message twice.
+- *One master puts no two decisions.* It puts one only if no other is in flight and the table has none. A decision in
+  flight is forgotten when the table has it (``shown``), when it was not stored, or when the log was cut before it
+  (``cut``). So each decision in the log is in one of the two places.
+- *Nor do two masters.* A new master decides only when its table has all that its log held at its election (``opened``);
+  earlier requests wait. In the mode that waits for all members, it then has every acknowledged decision.
+- *Different halves of a transaction are recognised.* A half that is put back names the first one, so decisions about
+  different halves of one transaction meet.
+- *An acting slave* may not write to its log. For a commit it first sends the message to another group's master; then it
+  keeps the decision in its ``ledger`` on disk; then it answers. The ledger is asked like the table until the master is
+  back and has put the mark (``settle``). A crash before the decision is on disk may deliver the message twice.
 
 Source: ``EndTransactionProcessor`` of RocketMQ 5.5.0.
 """
@@ -65,11 +64,11 @@ from remoting.record import BODY_BYTES_MAX, COMMIT, ROLLBACK, Message, Record, d
 logger = logging.getLogger("broker")
 
 WAITING_MAX: Final = 10_000
-"""Decisions that wait until a new master knows what is decided; more are dropped, and asked for again."""
+"""Decisions that may wait for a new master to know all earlier ones; further ones are refused."""
 HALF_BYTES: Final = 4_096
-"""Most halves are no larger."""
+"""Bytes that a half is read with at first; most are no larger."""
 FINISHED_S: Final = (5.0, 60.0, 600.0, 3_600.0, 43_200.0, 86_400.0)
-"""Bounds of how long transactions took, as Java's page has them."""
+"""Bounds of the durations of transactions, from RocketMQ's metrics."""
 NOT_FOUND: Final = "Find prepared transaction message failed"
 WRONG_GROUP: Final = "The producer group wrong"
 WRONG_QUEUE_OFFSET: Final = "The transaction state table offset wrong"
@@ -85,16 +84,16 @@ class EndCounters:
     """Sums since this process began."""
 
     committed: Counter[str] = attrs.field(factory=Counter)
-    """By topic."""
+    """Commits by topic."""
     rolled_back: Counter[str] = attrs.field(factory=Counter)
     committed_after: dict[str, Latency] = attrs.field(factory=dict)
-    """By topic, from a half's birth to its commit."""
+    """Time from a half's birth to its commit, by topic."""
     again: int = 0
     contradicted: int = 0
     unknown: int = 0
-    """Decisions about what ended, nobody knows how."""
+    """Decisions about transactions that ended in an unknown way."""
     refused: int = 0
-    """Decisions about halves that are not there, or are another's, or too late."""
+    """Decisions that come too late, or name a half that is missing or another's."""
     failed: int = 0
     """Decisions that could not be stored."""
 
@@ -104,14 +103,14 @@ class _UnderWay:
     decision: str
     waiting: list[tuple[Connection, Command]]
     at: int | None = None
-    """Where its mark stands; None: it is being put."""
+    """Offset of its mark in the log; None: its put is in flight."""
     code: int = ResponseCode.SUCCESS
-    """What was answered when it was stored: others than this one leave open whether it stays."""
+    """The answer when it was stored; with another code than this one it may still be lost."""
 
 
 @attrs.frozen
 class Author:
-    """Who writes marks, and when."""
+    """Makes marks in this broker's name."""
 
     store_host: bytes
     standing: Standing
@@ -119,34 +118,35 @@ class Author:
     new_id: Callable[[], str]
 
     def mark(self, places: Sequence[int], why: str, first: int | None = None) -> Message:
-        """``first``: of the transaction that ends."""
+        """A mark. ``first``: offset of the first half of the transaction that ends."""
         return records.mark(places, why, self.new_id(), self.wall_ms(), self.store_host, self.standing.role.epoch,
                             first=first)
 
 
 class DecisionLedger(Protocol):
-    """What slaves decided in their master's place, by the offset of each transaction's first half."""
+    """Decisions of acting slaves, by the offset of each transaction's first half."""
 
     def decision(self, offset: int) -> bool | None:
-        """Whether it was committed; None: nobody decided."""
+        """Whether the transaction was committed; None: no slave decided it."""
         ...
 
     def decide(self, offset: int, *, committed: bool) -> None: ...
 
     def when_kept(self, call: Callable[[], None]) -> None:
-        """``call`` when all that was decided so far is on disk."""
+        """Run ``call`` once all decisions so far are on disk."""
         ...
 
 
 class Ending:
-    """``opened`` when this broker knows what is decided and may write, ``closed`` when it no longer may."""
+    """Handles decisions. Call ``opened`` when this broker knows all earlier decisions and may write, ``closed`` when it
+    may no longer."""
 
     def __init__(self, feed: Feed, log: Log, messages: StoredMessages, puts: Puts, outlet: Outlet, author: Author,
                  rules: Sequence[Rule], why_not: Callable[[], str]) -> None:
-        """``outlet``: of a slave that acts. ``rules``: what other parts make of a message that is delivered.
-        ``why_not``: a slave may not act for its master now; "": it may."""
+        """``outlet`` takes an acting slave's commits. ``rules`` are those of other parts for a delivered message.
+        ``why_not`` returns why an acting slave may not deliver, or "" if it may."""
         self.ledger: DecisionLedger | None = None
-        """Where slaves may act: what was decided in a master's place."""
+        """Set in groups where slaves may act."""
         self._outlet = outlet
         self.limits = CheckLimits()
         self.counters = EndCounters()
@@ -154,11 +154,11 @@ class Ending:
         self._rules, self._why_not = Chain(*rules), why_not
         self._looked_at = [f"{name}\x01".encode() for name in self._rules.looked_at]
         self._under_way: dict[int, _UnderWay] = {}
-        """By the offset of the transaction's first half."""
+        """Decisions not in the table yet, by the offset of the transaction's first half."""
         self._waiting: deque[tuple[Connection, Command]] = deque()
         self._open = False
 
-    # --- when it may -----------------------------------------------------------------------------------------
+    # --- moments ---------------------------------------------------------------------------------------------
 
     def opened(self) -> None:
         self._open = True
@@ -175,25 +175,25 @@ class Ending:
             connection.reply(request, _slave(request))
 
     def cut(self, end: int) -> None:
-        """What stood behind is gone."""
+        """The log was cut at ``end``: decisions after it are gone."""
         for first, each in list(self._under_way.items()):
             if each.at is not None and each.at >= end:
                 del self._under_way[first]
 
     def shown(self, end: int) -> None:
-        """The table knows all decisions below."""
+        """The table has heard all decisions below ``end``."""
         for first, each in list(self._under_way.items()):
             if each.at is not None and each.at < end:
                 del self._under_way[first]
 
     def is_under_way(self, first: int) -> bool:
-        """Whether that transaction is being decided, or a slave decided it in the master's place."""
+        """Whether a decision of that transaction is in flight, or an acting slave made one."""
         return first in self._under_way or (self.ledger is not None and self.ledger.decision(first) is not None)
 
     # --- a decision ------------------------------------------------------------------------------------------
 
     def end(self, connection: Connection, request: Command) -> Command | None:
-        """None: it is under way."""
+        """Handle a decision. None: the answer follows when it is stored."""
         asked = EndTransactionRequest.from_ext(request.ext)
         stands_in = self.ledger is not None and self._author.standing.role.acts
         if not stands_in and not self._author.standing.role.takes_puts and not self._puts.serving:
@@ -203,7 +203,8 @@ class Ending:
             return response(request)
         if not self._open and not stands_in:
             if len(self._waiting) >= WAITING_MAX:
-                return response(request, ResponseCode.SYSTEM_BUSY, remark="what is decided is not known yet")
+                return response(request, ResponseCode.SYSTEM_BUSY,
+                                remark="this master does not know all earlier decisions yet")
             self._waiting.append((connection, request))
             return None
         self._feed.feed_all()
@@ -230,7 +231,7 @@ class Ending:
         if half.queue_offset != asked.tran_state_table_offset:
             return Refusal(ResponseCode.SYSTEM_ERROR, WRONG_QUEUE_OFFSET)
         if half.unique and asked.transaction_id and half.unique not in (asked.transaction_id, asked.msg_id):
-            # a former master lost the half that is meant, and this one came to stand where it was
+            # the log was cut before the half that is meant, and another one was stored at its offset
             return Refusal(ResponseCode.SYSTEM_ERROR, ANOTHER)
         return record, half
 
@@ -271,10 +272,10 @@ class Ending:
 
     def _stand_in(self, ledger: DecisionLedger, connection: Connection, request: Command, record: Record, half: Half,
                   first: int, decision: str) -> Command | None:
-        """In the place of the master, whose log takes nothing here: what is committed goes to another group's master
-        first, then the ledger says so, then the producer hears of it."""
+        """Decide on an acting slave: send the message of a commit to another group's master, then keep the decision in
+        the ledger, then answer."""
         why = self._why_not()
-        if why:  # the outlet of commits asks again
+        if why:  # the outlet checks the right again, but only for commits
             return response(request, ResponseCode.SERVICE_NOT_AVAILABLE, remark=why)
         final = self._ruled(records.final(record, half, self._author.store_host, self._author.standing.role.epoch))
         if isinstance(final, Refusal):
@@ -296,20 +297,20 @@ class Ending:
         return None
 
     def _stood_in(self, first: int, under_way: _UnderWay, half: Half, result: PutResult) -> None:
-        """The ledger knows it from now on."""
+        """The ledger has the decision on disk: answer, and forget that it was in flight."""
         self._done(first, under_way, half, result)
         if self._under_way.get(first) is under_way:
             del self._under_way[first]
 
     def _contradicted(self, request: Command, half: Half, decision: str) -> Command:
         self.counters.contradicted += 1
-        logger.warning("the transaction %s of group %s is decided already: %s", half.unique, half.group, decision)
+        logger.warning("transaction %s of group %s was decided before: %s", half.unique, half.group, decision)
         return response(request, ResponseCode.ILLEGAL_OPERATION,
                         remark=f"the transaction {half.unique} was decided before: {decision}")
 
     def _how_it_ended(self, half: Half, first: int) -> str:
-        """As the table remembers, or else the log: a mark of ours says it, of a Java master's commit the final record.
-        ``GIVEN_UP``: it may still be decided. Java's marks do not say whether a transaction was rolled back."""
+        """How a transaction ended, by the table, else by the log: from our mark, or from the final record of a RocketMQ
+        master. ``GIVEN_UP``: it may still be decided. ``UNKNOWN``: RocketMQ's marks tell no rollback."""
         ended = self._feed.halves.ended(half.offset)
         if ended is not None and ended.decision in _DECISIONS.values():
             return ended.decision
@@ -339,8 +340,8 @@ class Ending:
         return None
 
     def settle(self, offset: int, *, committed: bool, done: Callable[[], None]) -> None:
-        """A slave decided about the half there in this master's place: its mark is put, and no message, which another
-        group's master has. ``done`` is called when the log says so, or did before."""
+        """Put the mark of an acting slave's decision into this master's log; the message itself is at another group's
+        master. ``done`` is called when the mark is stored, or the transaction ended before."""
         if not self._open:
             return
         self._feed.feed_all()
@@ -362,7 +363,7 @@ class Ending:
         self._puts.put([self._author.mark([transaction.half.queue_offset], under_way.decision, first)], stored)
 
     def _ruled(self, message: Message) -> Message | Refusal:
-        """The message where it waits, if it is delayed."""
+        """The message after the rules of other parts, which may delay it."""
         if not any(name in message.properties for name in self._looked_at):
             return message
         values = decode_properties(message.properties)
@@ -397,7 +398,7 @@ def _slave(request: Command) -> Command:
 
 
 def _code(status: PutStatus) -> int:
-    """Of a decision that is stored. Java's is 0; a master whose mode asks for no slave that is there promises none."""
+    """The code for a stored decision. If no slave is there, it is success: the mode then demands none."""
     return ResponseCode.SUCCESS if status is PutStatus.SLAVE_NOT_AVAILABLE else STORED[status]
 
 

@@ -1,8 +1,8 @@
-"""Tells the table of open transactions what is shown of the log, on every replica, and keeps how far it is.
+"""Feeds the table of open transactions from the confirmed log, on every replica, and keeps a checkpoint of it.
 
-Halves, marks and halves that were given up stand in queues; final records are heard of (``broker.noted``). On disk is
-a checkpoint: after a start the log is read from there on; where there is none, from where the check loop of the former
-master was. If the log is cut, the table is made again from what is left. It reads, and decides nothing.
+Halves, marks and given-up halves are read from their queues; final records come by ``broker.noted``. After a start the
+log is read from the checkpoint on, or without one, from the former master's place of the check loop. If the log is cut,
+the table is built again from what is left. It reads, and decides nothing.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _PREPARED_ID: Final = f"{records.TRANSACTION_ID}\x01".encode()
 
 @body
 class KeptTransactions(Body):
-    """``config/openTransactions.json``, ours: the open transactions, and how far each of their sources was read."""
+    """The file ``config/openTransactions.json`` (ours): open transactions, and how far each source was read."""
 
     end: Int64 = 0
-    """What was shown of the log."""
+    """End of the confirmed log at that time."""
     since: Int64 = 0
     log_offset: Int64 = 0
     half_offset: Int64 = 0
@@ -52,15 +52,16 @@ class KeptTransactions(Body):
     """First half, present half, its size, 1 if it was given up; then offset and queue offset of each former half."""
     unmarked: list[Int64] = attrs.field(factory=list)
     marks: list[list[Int64]] = attrs.field(factory=list)
-    """Of ``Marks``."""
+    """The groups of ``Marks``."""
 
 
 class Marks:
-    """Which marks must be read by who begins at a place of the half queue: the first that names a half behind it."""
+    """Finds the first mark to read when the half queue is read from some place on: the first that names a later half.
+    """
 
     def __init__(self, kept: Iterable[Sequence[int]] = ()) -> None:
         self.groups: list[list[int]] = [list(each) for each in kept if len(each) == 2]
-        """Queue offset of a mark, and the greatest place that it or one up to the next group's names."""
+        """For runs of marks: queue offset of the first one, and the largest place that any of the run names."""
 
     def add(self, queue_offset: int, place: int) -> None:
         self.groups.append([queue_offset, place])
@@ -69,7 +70,7 @@ class Marks:
                            zip(self.groups[::2], self.groups[1::2], strict=False)] + self.groups[len(self.groups) & ~1:]
 
     def needed_from(self, place: int, end: int) -> int:
-        """``end``: behind the last mark."""
+        """Queue offset of the first mark that names a half from ``place`` on; ``end`` if there is none."""
         done = 0
         while done < len(self.groups) and self.groups[done][1] < place:
             done += 1
@@ -78,14 +79,14 @@ class Marks:
 
 
 class Feed:
-    """``feed`` on ticks. ``on_change`` is called when ``checkpoint`` is another."""
+    """The table and its sources. Call ``feed`` on ticks. ``on_change`` is called when ``checkpoint`` changes."""
 
     def __init__(self, journal: Confirmed, messages: StoredMessages, kept: KeptTransactions | None,
                  progress: Callable[[str], int | None] = lambda topic: None) -> None:
-        """``progress``: how far the check loop was in the queue of a topic. Java's is kept with consumers' offsets."""
+        """``progress`` returns the check loop's place in the queue of a topic, from the consumers' offsets."""
         self.on_change: Callable[[], None] = lambda: None
         self.illegal = 0
-        """Halves that could never be delivered."""
+        """Halves without a topic and queue to deliver to."""
         self.lost = 0
         """Open transactions whose half was deleted."""
         self._log, self._visible, self._messages, self._progress = journal.log, journal.visible, messages, progress
@@ -101,11 +102,12 @@ class Feed:
         self._marks = Marks(kept.marks)
         self._finals: deque[Outline] = deque()
         self._level_at = -1
-        """What was shown when it was not behind; -1: it was since."""
+        """End of the confirmed log when the table had all of it; -1: it is behind."""
 
     def _anew(self) -> KeptTransactions:
-        """Halves before the check loop's place were decided, put back or given up, and no decision stands in front of
-        its half. Where the queue is shorter than the loop was, halves and marks behind its end are read again."""
+        """Where to read from without a checkpoint: from the check loop's place, since all halves before it ended or
+        were put back, and no decision stands before its half. If the log was cut before that place, all marks are read.
+        """
         log_min = self._log.min_offset
         queue = self._messages.queue(records.HALF_TOPIC, records.QUEUE)
         if queue is None or queue.min_offset == queue.max_offset:
@@ -116,11 +118,11 @@ class Feed:
         begin = max(log_min, offset + size) if size != NOWHERE_SIZE else log_min
         return KeptTransactions(0, begin, begin, at, (self._progress(OP_HALF) or 0) if at >= known else 0)
 
-    # --- what was read ---------------------------------------------------------------------------------------
+    # --- progress --------------------------------------------------------------------------------------------
 
     @property
     def behind(self) -> bool:
-        """Not all that is shown is known here."""
+        """Whether some of the confirmed log is not in the table yet."""
         return bool(self._to_load or self._finals or self._noted.behind or any(
             at < self._messages.max_offset(topic, records.QUEUE) for topic, at in (
                 (records.HALF_TOPIC, self._half_at), (records.OP_TOPIC, self._mark_at),
@@ -128,17 +130,17 @@ class Feed:
 
     @property
     def half_end(self) -> int:
-        """Behind the last half that was read."""
+        """Place after the last half that was read."""
         return self._half_at
 
     def progress(self) -> tuple[int, int]:
-        """Where a check loop has to begin in the half queue, and in that of the marks."""
+        """Where a check loop must begin in the half queue and in the op queue."""
         least = self.halves.least_queue_offset()
         place = self._half_at if least is None else least
         return place, self._marks.needed_from(place, self._mark_at)
 
     def checkpoint(self) -> KeptTransactions:
-        """What the file of open transactions holds."""
+        """The content of the file of open transactions."""
         if not self._to_load:
             halves = self.halves
             seen = self._visible.offset
@@ -154,8 +156,8 @@ class Feed:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def feed(self, most: int = SLICE) -> bool:
-        """Go on; True: there is more. Raises ``OSError``, ``OffsetGone`` or ``DamagedRecord`` when
-        something cannot be read: it may be tried again."""
+        """Read up to ``most`` records; True: there are more. Raises ``OSError``, ``OffsetGone`` or ``DamagedRecord``,
+        after which it may be called again."""
         while self._to_load and most > 0:
             self._load(self._to_load.popleft())
             most -= 1
@@ -179,11 +181,11 @@ class Feed:
 
     @property
     def _is_level(self) -> bool:
-        """Nothing was shown since it was not behind."""
+        """Whether the table has all of the confirmed log."""
         return self._level_at == self._visible.offset and not self._finals
 
     def feed_all(self) -> None:
-        """Until all that is shown is known, or nothing more can be read. Raises as ``feed``."""
+        """Read until the table has all of the confirmed log, or no more can be read. Raises as ``feed``."""
         if self._is_level:
             return
         before: tuple[int, ...] = ()
@@ -200,12 +202,12 @@ class Feed:
             lost = self.halves.drop_before(log_min)
             if lost:
                 self.lost += lost
-                logger.warning("%d open transactions are gone: their halves stood below %d of the log, which was "
-                               "deleted", lost, log_min)
+                logger.warning("%d open transactions are lost: their halves were deleted with the log below %d", lost,
+                               log_min)
                 self.on_change()
 
     def _read(self, topic: bytes, at: int, most: int, take: Callable[[Record], None]) -> int:
-        """Hand on what stands in that queue, ``most`` at most; returns how many more could have been."""
+        """Pass up to ``most`` records of that queue to ``take``; returns how many of ``most`` are left."""
         queue = self._messages.queue(topic, records.QUEUE)
         if queue is None or at >= queue.max_offset:
             return most
@@ -243,18 +245,18 @@ class Feed:
             self.halves.restore(first, half, list(zip(numbers[::2], numbers[1::2], strict=False)),
                                 given_up=bool(given_up))
 
-    # --- what is read ----------------------------------------------------------------------------------------
+    # --- records ---------------------------------------------------------------------------------------------
 
     def _half(self, record: Record) -> None:
         half = read_half(record)
         if isinstance(half, str):
             self.illegal += 1
-            logger.error("the half at %d of the log is passed over: %s", record.offset, half)
+            logger.error("the half at %d of the log is skipped: %s", record.offset, half)
         else:
             self.halves.half(self.verified(half))
 
     def verified(self, half: Half) -> Half:
-        """Whoever says that a half was put back must name one with the same id."""
+        """The half, without its claim to be put back if the first half that it names has another id."""
         if half.first is None or half.first < self._log.min_offset:
             return half
         first = self._half_at_offset(half.first)
@@ -284,7 +286,7 @@ class Feed:
         if isinstance(said, Half):
             self.halves.gave_up(said.first, said.unique, said.checks, said.born_ms, record.offset)
         else:
-            logger.warning("what lies at %d of the log was no half: %s, %s", record.offset, said, values)
+            logger.warning("the given-up message at %d of the log was no half: %s, %s", record.offset, said, values)
 
     def _heard(self, found: Outline) -> None:
         if found[4] & ROLLBACK == COMMIT and value_behind(found[7], _PREPARED_ID) is not None:
@@ -292,8 +294,8 @@ class Feed:
             self.on_change()
 
     def _final(self, found: Outline) -> None:
-        """It decides what its prepared offset names. A copy names nothing: 0, where a half of its id may stand that was
-        decided before there was a copy. Mostly its mark has said so before: then nothing of its id is open."""
+        """Take a final record: it commits the half at its prepared offset. A copy of one has prepared offset 0, and
+        commits nothing: at 0 another half may stand. Mostly a mark has ended the transaction before."""
         if not self.halves.is_open(decode_properties(found[7]).get(UNIQ_KEY, "")):
             return
         record = self._record(found[0], found[1])
@@ -320,7 +322,7 @@ class Feed:
         while self._finals and self._finals[-1][0] >= end:
             self._finals.pop()
         if end > self.halves.highest:
-            return  # what is gone was never shown
+            return  # the table has heard nothing of what is gone
         if not self._saved.end:
             self._saved = self._anew()
         logger.info("the log was cut at %d: open transactions are read again from %d on", end, self._saved.log_offset)

@@ -1,8 +1,8 @@
-"""Which transactions are open: a table that every replica has, made of what stands in the confirmed log.
+"""The table of open transactions, which every replica computes from the confirmed log.
 
-It hears of halves, of decisions and of halves that were given up. What it made of the log does not depend on the order
-in which it hears of them, as long as a half comes before its decision, nor on how often. A transaction is one from its
-first half on, however often that is put back. It does no I/O, and decides nothing.
+It hears of halves, decisions and given-up halves. The result depends neither on their order, as long as a half comes
+before its decision, nor on how often each is heard. So replicas agree, and reading the log again does no harm. A
+transaction keeps the offset of its first half as its name, however often its half is put back. A core.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import attrs
 from broker.transactions.records import Half
 
 ENDED_MAX: Final = 100_000
-"""Of ended transactions so many are remembered, to tell a decision that comes again from one that contradicts."""
+"""Ended transactions that are remembered, to tell a repeated decision from a contradicting one."""
 _SPARE: Final = 1_000
 _NAMESAKES_MAX: Final = 16
 
 
 @attrs.define(eq=False)
 class OpenTransaction:
-    """One that is open. ``half`` is the one that counts: the last one that was put back."""
+    """An open transaction. ``half`` is its present one, which was put last."""
 
     first: int
-    """Offset in the log of its first half: its name."""
+    """Offset of its first half in the log: its name."""
     half: Half
     former: list[tuple[int, int]]
-    """Offset and queue offset of its halves before that one."""
+    """Offset and queue offset of its earlier halves."""
     given_up: bool = False
-    """Nobody is asked any more; a producer may still decide."""
+    """No producer is asked any more; one may still decide."""
 
     @property
     def places(self) -> list[tuple[int, int]]:
@@ -42,7 +42,7 @@ class OpenTransaction:
 
 @attrs.frozen
 class Ended:
-    """What is remembered of a transaction that ended."""
+    """A transaction that ended, as it is remembered."""
 
     decision: str
     half: Half
@@ -50,25 +50,25 @@ class Ended:
 
 
 class Halves:
-    """``since``: what stands below that offset of the log was never heard of."""
+    """The table. ``since``: the log below this offset was not heard."""
 
     def __init__(self, since: int = 0, *, ended_max: int = ENDED_MAX) -> None:
         self.since = since
         self.highest = -1
-        """Offset of the last record that it has heard of: if the log is cut at or below it, what is here is void."""
+        """Largest offset of a record that was heard: if the log is cut at or below it, the table is void."""
         self.counts: Counter[str] = Counter()
-        """Open transactions by topic, those that were given up among them."""
+        """Open transactions by topic, given-up ones included."""
         self.unmarked: dict[int, None] = {}
-        """Places in the half queue of halves that are done with, and that no mark says so of; a set in order."""
+        """Places in the half queue of halves that ended and have no mark yet; an ordered set."""
         self._ended_max = ended_max
         self._open: dict[int, OpenTransaction] = {}
         self._ended: OrderedDict[int, Ended] = OrderedDict()
         self._by_offset: dict[int, int] = {}
-        """First half's offset by those of all halves, of open and of ended ones."""
+        """First half's offset, by the offset of each half of open and ended transactions."""
         self._by_queue_offset: dict[int, int] = {}
         self._by_unique: dict[str, list[int]] = {}
         self._order: list[int] = []
-        """A heap of queue offsets of halves, open ones among them."""
+        """Heap of queue offsets of halves; some are not open any more."""
 
     # --- looking ---------------------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class Halves:
         return iter(self._open.values())
 
     def of(self, offset: int) -> OpenTransaction | None:
-        """The open transaction one of whose halves stands there."""
+        """The open transaction that has a half at this offset; None: there is none."""
         return self._open.get(self._by_offset.get(offset, -1))
 
     def at(self, offset: int) -> Half | None:
@@ -93,16 +93,16 @@ class Halves:
         return len(firsts) > _NAMESAKES_MAX or any(first in self._open for first in firsts)
 
     def ended(self, offset: int) -> Ended | None:
-        """The ended one, if it is remembered."""
+        """The remembered ended transaction that has a half at this offset; None: there is none."""
         return self._ended.get(self._by_offset.get(offset, -1))
 
     def waiting(self) -> list[OpenTransaction]:
-        """Open ones that were not given up, in the order of the queue."""
+        """Open transactions that were not given up, in the order of the half queue."""
         return sorted((each for each in self._open.values() if not each.given_up),
                       key=lambda each: each.half.queue_offset)
 
     def least_queue_offset(self) -> int | None:
-        """Of the halves that count, those that were given up not among them; None: there is none."""
+        """Least queue offset of the present halves that are not given up; None: there is none."""
         order = self._order
         while order:
             found = self._open.get(self._by_queue_offset.get(order[0], -1))
@@ -112,13 +112,13 @@ class Halves:
         return None
 
     def least_offset(self) -> int | None:
-        """In the log, the same."""
+        """Least log offset of the present halves that are not given up; None: there is none."""
         return min((each.half.offset for each in self._open.values() if not each.given_up), default=None)
 
     # --- hearing ---------------------------------------------------------------------------------------------
 
     def half(self, half: Half) -> OpenTransaction | None:
-        """One stands there; the open transaction that it belongs to."""
+        """Hear of a half. Returns the open transaction that it belongs to; None: that one has ended."""
         known = self._by_offset.get(half.offset)
         if known is not None:
             return self._open.get(known)
@@ -147,7 +147,7 @@ class Halves:
         return transaction
 
     def restore(self, first: int, half: Half, former: Sequence[tuple[int, int]], *, given_up: bool) -> None:
-        """An open transaction, as it was kept."""
+        """Add an open transaction from the checkpoint."""
         if half.offset in self._by_offset:
             return
         self._open[first] = OpenTransaction(first, half, list(former), given_up)
@@ -164,8 +164,8 @@ class Halves:
             self._order = sorted(each.half.queue_offset for each in self._open.values())
 
     def _first(self, half: Half) -> int:
-        """Which transaction it belongs to. One that Java put back does not say: it was asked for once more often than
-        the one before it."""
+        """First half's offset of the half's transaction. RocketMQ does not store it in a half that it puts back; such a
+        half has the same id, group and birth time as its predecessor, and one more check."""
         if half.first is not None and half.first < half.offset:
             named = self._open.get(half.first) or self._ended.get(half.first)
             if named is None or named.half.unique == half.unique:
@@ -179,11 +179,11 @@ class Halves:
         return half.offset
 
     def decided(self, offset: int, decision: str, at: int, *, marked: bool = False) -> bool:
-        """The half at that offset of the log is decided, by the record at ``at``; ``marked``: a mark says so, too."""
+        """Hear of a decision about the half at that offset, by the record at ``at``. ``marked``: it has a mark."""
         return self._end(self._by_offset.get(offset), decision, at, marked=marked)
 
     def mark(self, queue_offset: int, decision: str, at: int) -> bool:
-        """A mark at ``at`` names that place of the half queue."""
+        """Hear of a mark at ``at`` that names this place of the half queue."""
         self.highest = max(self.highest, at)
         first = self._by_queue_offset.get(queue_offset)
         self.unmarked.pop(queue_offset, None)
@@ -208,7 +208,7 @@ class Halves:
         self.unmarked[queue_offset] = None
 
     def gave_up(self, first: int | None, unique: str, checks: int, born_ms: int, at: int) -> bool:
-        """A copy of its half lies at ``at`` where nobody is asked any more. ``first`` None: Java's does not say."""
+        """Hear of a given-up half, whose copy is at ``at``. ``first`` None: a RocketMQ broker gave it up."""
         self.highest = max(self.highest, at)
         candidates = self._by_unique.get(unique, ()) if first is None else (first,)
         for each in candidates:
@@ -221,7 +221,7 @@ class Halves:
         return False
 
     def drop_before(self, log_min: int) -> int:
-        """Halves below are deleted; returns how many open transactions went with them."""
+        """The log below ``log_min`` is deleted. Returns how many open transactions are lost."""
         self.since = max(self.since, log_min)
         gone = [first for first, each in self._open.items() if each.half.offset < log_min]
         for first in gone:

@@ -1,4 +1,4 @@
-"""The parts of transactions: what makes a half of a message, and what becomes of halves."""
+"""The parts of transactions: one turns messages into halves, the other asks, decides and keeps the table."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RETRY_NS: Final = 1_000_000_000
 
 @attrs.frozen(kw_only=True)
 class TransactionsKeys:
-    """What of the broker's configuration belongs to transactions."""
+    """The broker's configuration keys that belong to transactions."""
 
     transaction_time_out: int = key(6_000, "no producer is asked for a younger half", least=0, most=2**31 - 1,
                                     live=True)
@@ -72,7 +72,7 @@ class MetricsConfig:
 
 @body
 class TransactionCount(Body):
-    """How many halves of one topic are open, and since when."""
+    """Number of open transactions of a topic, and since when."""
 
     count: Int64 = 0
     time_stamp: Int64 = 0
@@ -80,14 +80,15 @@ class TransactionCount(Body):
 
 @body
 class TransactionMetrics(Body):
-    """``config/transactionMetrics``: open transactions by topic."""
+    """The file ``config/transactionMetrics``: open transactions by topic."""
 
     transaction_count: dict[str, TransactionCount] = attrs.field(factory=dict)
     data_version: DataVersion = DataVersion()
 
 
 class HalvesPart(Part):
-    """It stands before the parts that delay messages: a half waits for its decision first."""
+    """Turns messages into halves. Its rule runs before those that delay messages: a half waits for its decision first.
+    """
 
     def __init__(self, shared: Shared, before: Parts) -> None:
         self._conversion = Conversion()
@@ -100,6 +101,8 @@ class HalvesPart(Part):
 
 
 class TransactionsPart(Part):
+    """Keeps the table on every replica; decides and asks on a master or an acting slave."""
+
     keys = TransactionsKeys
     follows: ClassVar[bool] = True
 
@@ -129,11 +132,11 @@ class TransactionsPart(Part):
         self._right, self._now_ns = shared.right, shared.now_ns
         self._writes_open = self._open = False
         self._feed_after_ns = self._end = 0
-        """What this broker held when it became master."""
+        """Not before this time is ``feed`` tried again; the end of the log when this broker became master."""
         journal.was_cut.join("parts", self._cut)
 
     def use(self, ledger: DecisionLedger) -> None:
-        """It has what slaves decide in their master's place."""
+        """Use this ledger for decisions of acting slaves."""
         self._ending.ledger = ledger
 
     @property
@@ -142,7 +145,7 @@ class TransactionsPart(Part):
         return self.feed.halves
 
     def settle(self, offset: int, *, committed: bool, done: Callable[[], None]) -> None:
-        """As ``Ending.settle``, when this broker is master."""
+        """Put an acting slave's decision into this master's log (``Ending.settle``)."""
         self._ending.settle(offset, committed=committed, done=done)
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -180,7 +183,7 @@ class TransactionsPart(Part):
         self._asking.config = pick(config, AskingConfig)
         self._asking.limits = self._ending.limits = pick(config, CheckLimits)
 
-    # --- when it decides -------------------------------------------------------------------------------------
+    # --- moments ---------------------------------------------------------------------------------------------
 
     def writes_opened(self) -> None:
         self._writes_open, self._end = True, self._log.max_offset
@@ -196,7 +199,7 @@ class TransactionsPart(Part):
         self._asking.cut(end)
 
     def _knows_all(self) -> bool:
-        """What a former master decided may stand in what is not shown yet."""
+        """Whether the table has all that the log held when this reign began, so all decisions of former masters."""
         return not self._veil.on and not self.feed.behind and shows_all(self._journal, self._end)
 
     def due_ns(self) -> int:
@@ -220,7 +223,7 @@ class TransactionsPart(Part):
                 self.feed.feed()
             except (OSError, OffsetGone, DamagedRecord) as error:
                 self._feed_after_ns = now_ns + RETRY_NS
-                logger.error("what is decided cannot be read, tried again in a second: %s", error)
+                logger.error("transactions cannot be read in the log, tried again in a second: %s", error)
         if not self.feed.behind:
             self._ending.shown(self._visible.offset)
             self._asking.shown(self._visible.offset)

@@ -1,7 +1,7 @@
-"""Records of transactions: the half, what a decision makes of it, and the marks in the op queue.
+"""Records of transactions: halves, final records, and marks in the op queue.
 
-A half keeps its topic and queue in its properties. A commit is a final record, which names the half by its prepared
-offset, and a mark; a rollback is a mark alone. A half that is put back to the end of its queue, or given up, names the
+A half keeps its topic and queue in its properties. A commit writes a final record, whose prepared offset names the
+half, and a mark; a rollback writes only a mark. A half that is put back to the end of its queue, or given up, names the
 first half of its transaction. Pure values. Source: ``TransactionalMessageBridge``, ``EndTransactionProcessor`` and
 ``TransactionalMessageServiceImpl`` of RocketMQ 5.5.0.
 """
@@ -19,74 +19,72 @@ from remoting.fields import decimal
 from remoting.record import COMMIT, ROLLBACK, Message, Record, decode_properties, elsewhere, value_behind
 
 GROUP: Final = "PGROUP"
-"""The producers that may be asked."""
+"""Property with the group of producers that may be asked."""
 TRANSACTION_ID: Final = "__transactionId__"
 CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
 IMMUNITY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
-PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"
-"""Of a half that Java put back because it was too young to be asked for: its first place in the queue."""
 FIRST: Final = "__QUORATE_HALF"
-"""Ours: the offset in the log of the transaction's first half."""
+"""Property of ours: offset in the log of the transaction's first half."""
 EPOCH: Final = "__QUORATE_EPOCH"
-"""Ours: of the master that decided."""
+"""Property of ours: epoch of the master that decided."""
 ENDED: Final = "__QUORATE_END"
-"""Ours, of marks: why, one of ``REASONS``."""
+"""Property of our marks: their reason, one of ``REASONS``."""
 RESUMED: Final = "__QUORATE_RESUMED"
-"""Ours: when a half that was given up was brought back, ms."""
+"""Property of ours: when a given-up half was resumed, ms."""
 OWN: Final = (FIRST, EPOCH, ENDED, RESUMED)
-"""No sender may say these."""
+"""Properties that no sender may set."""
 
 COMMITTED: Final = "commit"
 ROLLED_BACK: Final = "rollback"
 PUT_BACK: Final = "put back"
-"""The transaction goes on with a half further behind."""
+"""Reason of a mark: the transaction goes on with a later half."""
 GIVEN_UP: Final = "given up"
 ENDED_BEFORE: Final = "ended before"
-"""The mark was missing."""
+"""Reason of a mark: the half ended earlier, without a mark."""
 UNKNOWN: Final = "unknown"
-"""Java's marks do not say."""
+"""The reason is missing, as in RocketMQ's marks."""
 REASONS: Final = frozenset({COMMITTED, ROLLED_BACK, PUT_BACK, GIVEN_UP, ENDED_BEFORE})
 
 HALF_TOPIC: Final = HALF.encode()
 OP_TOPIC: Final = OP_HALF.encode()
 GIVEN_UP_TOPIC: Final = CHECK_MAX_TIME.encode()
 QUEUE: Final = 0
-"""Of each of them."""
+"""The only queue of each of these topics."""
 MARK_TAG: Final = "d"
 _ENDED: Final = f"{ENDED}\x01".encode()
 _QUEUE_ID_MAX: Final = 2**31 - 1
 _LONG_MAX: Final = 2**63 - 1
 _NUMBERS_MAX: Final = 1 << 20
-"""Of one mark."""
+"""Places that are read of one mark."""
 
 
 @attrs.frozen
 class Half:
-    """What a half record says."""
+    """The fields of a half record."""
 
     offset: int
-    """In the log."""
+    """Offset of the record in the log."""
     size: int
     queue_offset: int
     unique: str
     group: str
-    """"" if nobody can be asked."""
+    """The producers' group; "": none can be asked."""
     topic: str
-    """Where it is meant for."""
+    """The topic that the message is meant for."""
     queue_id: int
     born_ms: int
     stored_ms: int
     checks: int
     immunity_ms: int | None
-    """For so long nobody asks, and a producer may decide unasked; -1: it says something else; None: nothing."""
+    """Time during which no producer is asked, and one may decide unasked; -1: illegal value; None: not set."""
     first: int | None
-    """The transaction's first half, if it says so."""
+    """Offset of the transaction's first half; None: it does not say."""
     since_ms: int
-    """Its birth, or when it was brought back."""
+    """When it was born, or resumed."""
 
 
 def read_half(record: Record) -> Half | str:
-    """The half in ``record``; why it is none, in words."""
+    """The half in ``record``, or why it is none."""
     message = record.message
     if message.topic != HALF_TOPIC or message.sys_flag & ROLLBACK:
         return "it is no half"
@@ -118,17 +116,17 @@ def _offset(text: str | None) -> int | None:
 
 
 def as_half(values: dict[str, str]) -> None:
-    """Make these the properties of a half. Where it goes to is noted by who diverts it."""
+    """Make these the properties of a half. Its real topic and queue are added by the diversion."""
     for name in OWN:
         values.pop(name, None)
     values[TRANSACTION_ID] = values[UNIQ_KEY]
 
 
-# --- what a decision writes ----------------------------------------------------------------------------------
+# --- records that are written --------------------------------------------------------------------------------
 
 
 def final(record: Record, half: Half, store_host: bytes, epoch: int) -> Message:
-    """The message as it goes to where it was meant for."""
+    """The final record: the message for its own topic and queue."""
     values = decode_properties(record.message.properties)
     for name in (TRAN_MSG, REAL_TOPIC, REAL_QID):
         values.pop(name, None)
@@ -140,8 +138,8 @@ def final(record: Record, half: Half, store_host: bytes, epoch: int) -> Message:
 
 def mark(queue_offsets: Iterable[int], why: str, unique: str, now_ms: int, store_host: bytes, epoch: int, *,
          first: int | None = None) -> Message:
-    """The halves at these places of their queue are done with. ``unique`` is the mark's own id. ``first``: the first
-    half's offset in the log, by which the mark of a transaction that ended is found again."""
+    """A mark: the halves at these places of their queue are done with. ``unique`` is the mark's own id. ``first``, the
+    offset of the first half, becomes its key, by which the index finds it."""
     values = {"TAGS": MARK_TAG, "WAIT": "true", UNIQ_KEY: unique, ENDED: why, EPOCH: str(epoch)}
     if first is not None:
         values["KEYS"] = str(first)
@@ -151,14 +149,15 @@ def mark(queue_offsets: Iterable[int], why: str, unique: str, now_ms: int, store
 
 
 def put_back(record: Record, half: Half, first: int, store_host: bytes, *, checks: int) -> Message:
-    """The half at the end of its queue, with so many checks counted."""
+    """A copy of the half for the end of its queue, with ``checks`` as its number of checks."""
     values = decode_properties(record.message.properties) | {CHECK_TIMES: str(checks), FIRST: str(first)}
     return attrs.evolve(record.message, topic=HALF_TOPIC, queue_id=QUEUE, properties=write(values),
                         sys_flag=record.message.sys_flag & ~ROLLBACK, store_host=store_host, prepared_offset=0)
 
 
 def resumed(record: Record, first: int | None, store_host: bytes, now_ms: int) -> Message:
-    """The half that was given up, to be asked for anew. ``first`` None: its transaction begins anew, too."""
+    """A copy of a given-up half for the half queue, with no checks counted. ``first`` None: it begins a new
+    transaction."""
     values = decode_properties(record.message.properties) | {CHECK_TIMES: "0", RESUMED: str(now_ms)}
     if first is not None:
         values[FIRST] = str(first)
@@ -167,22 +166,22 @@ def resumed(record: Record, first: int | None, store_host: bytes, now_ms: int) -
 
 
 def given_up(record: Record, first: int, store_host: bytes) -> Message:
-    """The half as it lies where nobody asks any more."""
+    """A copy of the half for the topic of given-up ones."""
     values = decode_properties(record.message.properties) | {FIRST: str(first)}
     return attrs.evolve(record.message, topic=GIVEN_UP_TOPIC, queue_id=QUEUE, properties=write(values),
                         store_host=store_host, prepared_offset=0)
 
 
 def asked(message: Message, half: Half) -> Message:
-    """The half as a producer is shown it."""
+    """The message that a producer is sent with a check."""
     return attrs.evolve(message, topic=half.topic.encode(), queue_id=half.queue_id)
 
 
-# --- what is read of them ------------------------------------------------------------------------------------
+# --- marks that are read -------------------------------------------------------------------------------------
 
 
 def marked(body: bytes) -> Iterator[int]:
-    """Places in the half queue that a mark names; what is no number is passed over."""
+    """Places in the half queue that a mark names; text that is no number is skipped."""
     for count, text in enumerate(body.split(b",")):
         if count >= _NUMBERS_MAX:
             return
@@ -191,6 +190,6 @@ def marked(body: bytes) -> Iterator[int]:
 
 
 def reason(properties: bytes) -> str:
-    """Why a mark with these was made."""
+    """The reason of a mark, by its properties."""
     said = (value_behind(properties, _ENDED) or b"").decode(errors="replace")
     return said if said in REASONS else UNKNOWN

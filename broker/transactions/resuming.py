@@ -1,6 +1,6 @@
-"""Code 323: a half that was given up is brought back, to be asked for anew.
+"""Request 323: puts a given-up half back into the half queue, so that its producers are asked again.
 
-Source: ``AdminBrokerProcessor.resumeCheckHalfMessage`` of RocketMQ 5.5.0, which brings back what was decided as well.
+Source: ``AdminBrokerProcessor.resumeCheckHalfMessage`` of RocketMQ 5.5.0, which also puts back decided ones.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ FAILED = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
 
 
 class Resuming:
-    """``open``: this broker is master, and knows what is decided."""
+    """Handles 323. ``open``: this broker is master and knows all decisions."""
 
     def __init__(self, feed: Feed, log: Log, puts: Puts, author: Author) -> None:
         self._feed, self._log, self._puts, self._author = feed, log, puts, author
         self.open = False
 
     def resume(self, connection: Connection, request: Command) -> Command | None:
-        """None: it is under way."""
+        """Put a given-up half back. None: the answer follows when it is stored."""
         asked = ResumeCheckHalfMessageRequest.from_ext(request.ext)
         if not self.open:
-            return _refused(request, f"{FAILED} This broker is no master, or does not know yet what is decided.")
+            return _refused(request, f"{FAILED} This broker is no master, or does not know all decisions yet.")
         try:
             record = self._log.record(parse_message_id(asked.msg_id)[1])
         except (MessageIllegal, OffsetGone, DamagedRecord) as error:
@@ -65,9 +65,9 @@ class Resuming:
 
 
 def _given_up(record: Record) -> Half | str:
-    """The half that lies there; why it is none, in words."""
+    """The given-up half in ``record``, or why it is none."""
     if record.message.topic != records.GIVEN_UP_TOPIC:
-        return "It is no half that was given up."
+        return "It is not in the topic of given-up halves."
     return read_half(attrs.evolve(record, message=attrs.evolve(record.message, topic=records.HALF_TOPIC)))
 
 
