@@ -1,4 +1,1 @@
-"""Other groups' masters, as parts know them, and how a receipt says which of them holds its checkpoint.
-
-It knows names and numbers, and neither sends nor stores anything.
-"""
+"""Other groups' masters, as parts see them, and tickets, which say which of them holds a checkpoint. No I/O."""

@@ -1,7 +1,4 @@
-"""What a part needs of other groups' masters, and a broker that knows none of them.
-
-It knows records and tickets, and not how anything is sent.
-"""
+"""The interface ``Abroad``, by which parts use other groups' masters, and an implementation that has none. No I/O."""
 
 from __future__ import annotations
 
@@ -12,31 +9,30 @@ from broker.abroad.tickets import Ticket
 from remoting.record import Message, Record
 
 Told = Callable[[str, bool], None]
-"""Hears why records are not stored, "" if they are; and whether they may be though, as nobody knows."""
+"""Called with why records are not stored, or "", and with whether they may be stored nevertheless."""
 Stored = Callable[[Ticket | str], None]
-"""Hears who holds them, or why nobody does."""
+"""Called with the ticket of the master that holds the records, or with why none does."""
 Found = Callable[[Mapping[int, Record], frozenset[int]], None]
-"""Hears of the messages that are found, by offset, and of the offsets that are gone. Any other is not to be read now.
-"""
+"""Called with the messages found, by offset, and with the offsets that are deleted. Others cannot be read now."""
 
 
 class Abroad(Protocol):
-    """Other groups' masters. Each calls back once, perhaps before it returns."""
+    """Other groups' masters. Each method calls back once, perhaps before it returns."""
 
     def store(self, topic: str, records: Sequence[Message], stored: Stored, left_over: Callable[[Ticket], None],
               first: Ticket | None = None) -> None:
-        """In one revive queue of a master where ``topic`` can be popped, if possible in that of ``first``.
-        ``left_over`` hears of each place that may have some of them though they are not stored there."""
+        """Store records in one revive queue of a master where ``topic`` can be popped, if possible in that of
+        ``first``. ``left_over`` is called for each place that may hold some of them after a failed attempt."""
 
     def store_at(self, ticket: Ticket, records: Sequence[Message], told: Told) -> None:
-        """At whoever the ticket is of."""
+        """Store records at the master that the ticket names."""
 
     def read(self, broker_name: str, topic: str, queue_id: int, offsets: Sequence[int], found: Found) -> None:
-        """Messages of a queue of that broker. Its master says what is gone, and nobody in its place."""
+        """Read messages of a queue of that group. Only its master's word that they are deleted counts."""
 
 
 class Nowhere:
-    """There are none. Implements ``Abroad``."""
+    """Implements ``Abroad`` for a broker that knows no other group."""
 
     def store(self, topic: str, records: Sequence[Message], stored: Stored, left_over: Callable[[Ticket], None],
               first: Ticket | None = None) -> None:

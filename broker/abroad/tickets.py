@@ -1,9 +1,9 @@
-"""Tickets: which master of another group holds a checkpoint. And names of what is acknowledged without any master.
+"""Tickets, which name the other group's master that holds a checkpoint; and acknowledgements as ledger entries.
 
-A client gives back the number of the revive queue that it was told, whatever that is. So a checkpoint at another
-group's master has a number that no queue has: 20 bits say whose it is, 10 which of its revive queues. Whoever is asked
-to acknowledge finds it by that alone: another slave, or the master that came back. Two brokers may have the same 20
-bits; both are told then, and one of them passes over it. Pure values.
+A client returns the number of the revive queue in its receipt unchanged. For a checkpoint at another group's master
+this number is a ticket, which no real queue has: 20 bits stand for the broker name, 10 for its revive queue. So any
+broker of the group, another slave or the master that is back, can send an acknowledgement to the right master. If two
+broker names have the same 20 bits, both masters are told, and one ignores it. Pure values.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from remoting.bodies.popping import AckMessage, CheckpointKey
 from remoting.fields import decimal
 
 QUEUES: Final = 1 << 10
-"""Revive queues of one broker that tickets can name."""
+"""Number of revive queues of one broker that tickets can name."""
 _ELSEWHERE: Final = 1 << 30
 _MARKS: Final = 1 << 20
 
 
 @attrs.frozen
 class Ticket:
-    """``mark`` is the broker's: 20 bits of its name."""
+    """A broker and one of its revive queues. ``mark``: 20 bits of a hash of the broker name."""
 
     mark: int
     queue: int
@@ -36,7 +36,7 @@ class Ticket:
 
     @classmethod
     def read(cls, number: int) -> Self | None:
-        """None: the number is of a queue of this very group."""
+        """The ticket in a receipt's queue number; None: the number is a queue of this group."""
         if not number & _ELSEWHERE:
             return None
         return cls(number // QUEUES % _MARKS, number % QUEUES)
@@ -52,7 +52,7 @@ class Ticket:
 
 @attrs.frozen
 class Acked:
-    """A message of one of the master's checkpoints that its slave was told is done with."""
+    """An acknowledgement of a checkpoint of the master's, taken by an acting slave."""
 
     found: AckMessage
     revive_qid: int
@@ -60,14 +60,14 @@ class Acked:
 
     @property
     def thing(self) -> tuple[str, int]:
-        """Its name in the ledger, and its queue."""
+        """Name and queue of its ledger entry."""
         of = self.found
         return (f"{self.revive_qid} {self.invisible_ms} {of.pop_time_ms} {of.start_offset} {of.ack_offset} "
                 f"{of.group} {of.topic}", of.queue_id)
 
     @classmethod
     def read(cls, name: str, queue_id: int, broker_name: str) -> Self | None:
-        """None: nobody writes such a name."""
+        """The acknowledgement in a ledger entry; None: no broker writes such a name."""
         fields = name.split(" ")
         numbers = [decimal(each) for each in fields[:5]]
         if len(fields) != 7 or None in numbers:
@@ -78,7 +78,7 @@ class Acked:
 
 
 class AckedHere:
-    """All that was acknowledged in the master's place, as the ledger says, by checkpoint."""
+    """Acknowledgements in the ledger that may not be in the log, by checkpoint."""
 
     def __init__(self) -> None:
         self._offsets: dict[CheckpointKey, set[int]] = {}
@@ -90,7 +90,7 @@ class AckedHere:
         self._offsets.setdefault(each.found.key, set()).add(each.found.ack_offset)
 
     def drop(self, each: Acked) -> None:
-        """It is in the log from now on, or the master has it."""
+        """The acknowledgement is in the log now, or the master has it."""
         offsets = self._offsets.get(each.found.key, set())
         offsets.discard(each.found.ack_offset)
         if not offsets:

@@ -1,1 +1,1 @@
-"""Slave acting master, its rules: who lives in a group without controllers, who acts, who may deliver what is due."""
+"""Slave acting master (groups without controllers): which members live, which slave acts, which broker may deliver."""

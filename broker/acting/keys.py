@@ -13,7 +13,7 @@ _INT_MAX: Final = 2**31 - 1
 
 @attrs.frozen(kw_only=True, slots=False)
 class ActingKeys:
-    """What of the broker's configuration belongs to it."""
+    """The broker's configuration keys that belong to slave acting master."""
 
     enable_slave_acting_master: bool = key(
         False, "without controllers: while the master is away the slave of the smallest id acts for it, as far as "

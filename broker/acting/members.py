@@ -1,6 +1,6 @@
-"""Who lives in a broker's group, as its name servers say. Values and a moment; no I/O, no time of its own.
+"""The living members of a broker's group, by the word of its name servers.
 
-Name servers may differ. A broker counts as a member where at least half of those that answered lately list it.
+Name servers may differ. A broker is a member if at least half of the servers that answered lately list it. A core.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ MASTER_ID: Final = 0
 
 @attrs.frozen
 class Members:
-    """The brokers of one group that live: addresses of clients, by broker id."""
+    """The living brokers of one group: their addresses for clients, by broker id."""
 
     addresses: Mapping[int, str] = attrs.field(factory=dict)
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """All that live, the smallest first."""
+        """Ids of all living members in ascending order."""
         return tuple(sorted(self.addresses))
 
     @property
     def master(self) -> str | None:
-        """Its address; None: it is away."""
+        """The master's address; None: it is away."""
         return self.addresses.get(MASTER_ID)
 
     @property
     def least(self) -> int | None:
-        """The smallest id, whose broker is master or acts for it; None: nobody lives."""
+        """The smallest id: that broker is the master, or acts for it. None: no member lives."""
         return min(self.addresses, default=None)
 
 
@@ -45,9 +45,9 @@ class _Answer:
 
 
 class Group:
-    """What is known of this broker's group. ``changed`` tells parts of other members than before.
+    """The members of this broker's group. ``changed`` is called with new members when they differ.
 
-    It stays as it is while no name server answers.
+    The members stay as they are while no name server answers.
     """
 
     def __init__(self, broker_id: int = MASTER_ID) -> None:
@@ -58,16 +58,17 @@ class Group:
 
     @property
     def acts(self) -> bool:
-        """There is no master, and this is the slave of the smallest id: clients take it for a master that only
-        reads."""
+        """Whether there is no master and this slave has the smallest id, so that clients use it as a read-only master.
+        """
         return self.broker_id != MASTER_ID and self.members.least == self.broker_id
 
     def use(self, name_servers: Collection[str]) -> None:
-        """What others said counts no more."""
+        """Forget answers of servers that are not among these."""
         self._answers = {server: answer for server, answer in self._answers.items() if server in name_servers}
 
     def heard(self, name_server: str, addresses: Mapping[int, str], asked_ns: int, *, late_ns: int) -> None:
-        """It listed these when it was asked. Answers that are older by ``late_ns`` count no more."""
+        """A name server listed these members when it was asked at ``asked_ns``. Answers older than that by ``late_ns``
+        are ignored."""
         self._answers[name_server] = _Answer(asked_ns, addresses)
         lately = [answer.addresses for answer in self._answers.values() if asked_ns - answer.asked_ns < late_ns]
         votes = Counter(entry for listed in lately for entry in listed.items())

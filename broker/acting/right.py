@@ -1,14 +1,19 @@
-"""Who may deliver what is due, in a group without controllers: one broker at a time, by the word of its name servers.
+"""The right to deliver due messages, which one broker of a group without controllers has at a time.
 
-A master may while at least half of them answered its heartbeat, and listed it in an answer to a later question, less
-than the timeout ago, from when the heartbeat was sent. A slave may while more than half list no master, and itself as
-the smallest id, less than ``right_ns`` ago, from when they were asked. Any half and any such majority share a name
-server. It lists a master for the timeout after its last heartbeat; so while name servers live, connections stay, and
-all clocks run alike, a slave begins when the master's right is over. A name server counts from ``right_ns`` on after it
-began to list a broker: by then no slave goes by what it said before.
+*The rules.* Name servers give the right by their answers.
+- The master has it while at least half of them confirm it. A server confirms it for the timeout after a heartbeat was
+  sent, if it answered the heartbeat and then listed the master.
+- A slave has it while more than half of them list no master, and the slave as the smallest id. Such an answer counts
+  for ``right_ns`` after the question was sent.
+- An answer counts only once its server has listed the broker without a break for ``right_ns``.
 
-A slave that still hears its master over the replication port waits for the timeout: name servers may have begun anew.
-Cores: they are given times in ns, and answers, and do no I/O.
+*Proof.* Any half and any majority share a name server. That server lists a master for the timeout after its last
+heartbeat. So while it lives, connections stay and clocks run alike, it begins to deny the master only when the master's
+right from it is over. The last rule covers a master that comes back: when a server counts for it, no slave uses an
+older answer of that server any more.
+
+*Rest.* Name servers that restart know no master. So a slave that still hears its master over the replication port waits
+for the timeout. Cores: they are given answers and times in ns.
 """
 
 from __future__ import annotations
@@ -24,32 +29,32 @@ NEVER: Final = 1 << 63
 
 
 class Right(Protocol):
-    """Whether this broker may deliver what is due."""
+    """Whether this broker may deliver due messages."""
 
     def use(self, name_servers: Collection[str]) -> None:
-        """These are all of them, from now on."""
+        """Set the name servers of the group."""
 
     def heard(self, name_server: str, addresses: Mapping[int, str], *, asked_ns: int, beaten_ns: int | None,
               now_ns: int) -> None:
-        """It answered with these members. ``beaten_ns``: when the last heartbeat left that it had answered before it
-        was asked; None: there is none."""
+        """A name server listed these members when it was asked at ``asked_ns``. ``beaten_ns``: when the last heartbeat
+        was sent that it answered before; None: there is none."""
 
     def why_not(self, now_ns: int) -> str:
-        """"" while this broker may deliver."""
+        """Why this broker may not deliver; "": it may."""
 
     def changes_ns(self, now_ns: int) -> int:
-        """``why_not`` may be another then, if nothing is heard before."""
+        """When the result of ``why_not`` may change, if nothing is heard before."""
 
 
 class Always:
-    """Whoever the role lets deliver, may: of groups that need no such right."""
+    """The right in groups that need none: the role alone decides."""
 
     def use(self, name_servers: Collection[str]) -> None:
-        """Nobody is counted, whoever they are."""
+        """Do nothing: no server is counted."""
 
     def heard(self, name_server: str, addresses: Mapping[int, str], *, asked_ns: int, beaten_ns: int | None,
               now_ns: int) -> None:
-        """Nobody is asked, so nothing is learnt."""
+        """Do nothing: no answer is needed."""
 
     def why_not(self, now_ns: int) -> str:
         return ""
@@ -60,17 +65,18 @@ class Always:
 
 @attrs.define
 class _Run:
-    """For how long one name server has listed this broker without a break, as heartbeats prove it."""
+    """A time during which one name server lists this broker without a break, as heartbeats prove."""
 
     matures_ns: int
+    """Its answers count from then on."""
     listed_until_ns: int
-    """It is listed up to then at least, whatever becomes of later heartbeats."""
+    """It lists this broker at least until then, even if later heartbeats are lost."""
     until_ns: int = 0
-    """The last word is good up to then."""
+    """Its last answer counts until then."""
 
 
 class _Counting:
-    """Which name servers' words are good."""
+    """Counts the name servers whose answers give the right."""
 
     def __init__(self, broker_id: int, address: str, timeout_ns: int, right_ns: int) -> None:
         self._broker_id, self._address = broker_id, address
@@ -90,7 +96,7 @@ class _Counting:
                     for time_ns in (run.matures_ns, run.until_ns) if time_ns > now_ns), default=NEVER)
 
     def _run(self, name_server: str, addresses: Mapping[int, str], beaten_ns: int | None, now_ns: int) -> _Run | None:
-        """None: it does not list this broker, or another one that goes before it."""
+        """The run of a name server that lists this broker first among its peers; None: it does not."""
         first = min((each for each in addresses if each != MASTER_ID or self._broker_id == MASTER_ID), default=None)
         if (name_server not in self._servers or beaten_ns is None or first != self._broker_id
                 or addresses[first] != self._address):
@@ -104,10 +110,10 @@ class _Counting:
 
 
 class MasterRight(_Counting):
-    """Of the broker with id 0."""
+    """The right of the master, the broker with id 0."""
 
     def __init__(self, address: str, *, timeout_ns: int, right_ns: int) -> None:
-        """``timeout_ns``: after such a silence name servers forget it."""
+        """``timeout_ns``: name servers forget a broker after this time without heartbeats."""
         super().__init__(MASTER_ID, address, timeout_ns, right_ns)
 
     def heard(self, name_server: str, addresses: Mapping[int, str], *, asked_ns: int, beaten_ns: int | None,
@@ -124,17 +130,17 @@ class MasterRight(_Counting):
 
 
 class ActingRight(_Counting):
-    """Of a slave, while its master is away."""
+    """The right of a slave, while its master is away."""
 
     def __init__(self, broker_id: int, address: str, *, timeout_ns: int, right_ns: int,
                  hears_master: Callable[[], bool] = lambda: False,
                  hands_over: Callable[[], bool] = lambda: False) -> None:
-        """``timeout_ns``: after such a silence name servers forget the master, or this broker. ``hands_over``: the
-        master comes back, and has read what this slave learned."""
+        """``timeout_ns``: name servers forget a broker after this time without heartbeats. ``hands_over`` returns
+        whether the master comes back and has read this slave's ledger."""
         super().__init__(broker_id, address, timeout_ns, right_ns)
         self._hears_master, self._hands_over = hears_master, hands_over
         self._since_ns: int | None = None
-        """When more than half had said it; they have ever since."""
+        """Since when more than half give it the right without a break; None: they do not."""
 
     def _enough(self, now_ns: int) -> bool:
         return 2 * self._good(now_ns) > len(self._servers)
@@ -148,7 +154,7 @@ class ActingRight(_Counting):
         self.why_not(now_ns)
 
     def changes_ns(self, now_ns: int) -> int:
-        """At once while it waits for a master that is heard, which nobody tells when that ends."""
+        """When ``why_not`` may change: at once while the master is heard, since no event tells the end of that."""
         if self._since_ns is not None and now_ns < self._since_ns + self._timeout_ns:
             return now_ns
         return super().changes_ns(now_ns)
@@ -161,8 +167,8 @@ class ActingRight(_Counting):
         if self._since_ns is None:
             self._since_ns = now_ns
         if self._hands_over():
-            return "the master of this group comes back, and has read what this slave learned"
+            return "the master of this group comes back, and has read this slave's ledger"
         left_ns = self._since_ns + self._timeout_ns - now_ns
         if left_ns > 0 and self._hears_master():
-            return f"its master is heard still, and may deliver for {left_ns / 1e9:.1f} s yet"
+            return f"its master is still heard, and may deliver for {left_ns / 1e9:.1f} s yet"
         return ""

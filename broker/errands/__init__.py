@@ -1,1 +1,1 @@
-"""Errands at other groups' brokers: records of POP are stored at one of them, and messages are read from one."""
+"""Errands: stores records of POP at another group's master, and reads messages from another group's broker."""

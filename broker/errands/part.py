@@ -1,10 +1,10 @@
-"""Stores records of POP at a master of another group, and reads messages from one.
+"""The part of errands: stores records of POP at another group's master, and reads messages from another group.
 
-Records of one POP go to one revive queue of one master, all or none of them, and count as stored when it answers 0: it
-holds them as its group is configured to. An unknown outcome is asked again there, where a second copy counts as the
-first; if that does not help another master is tried, and whoever asked is told where something may be left over.
-Source: ``EscapeBridge.putMessageToSpecificQueue`` and ``getMessage`` of RocketMQ 5.5.0, which chooses a queue of any
-master for each record, by a number of queues that another route changes.
+Records of one POP go to one revive queue of one master. They count as stored when each is answered with 0, so the
+master holds them as its group's mode demands. After an unknown outcome a record is sent there once more; a second copy
+does no harm. If that fails, another master is tried, and the caller is told where records may be left over.
+Source: ``EscapeBridge.putMessageToSpecificQueue`` and ``getMessage`` of RocketMQ 5.5.0, which chooses a master and
+queue for each record alone, and finds another one after a change of the route.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ logger = logging.getLogger("broker.errands")
 SEND_TIMEOUT_MS: Final = 3_000
 READ_TIMEOUT_MS: Final = 5_000
 READERS: Final = "TOOLS_CONSUMER"
-"""The group as which messages are read: every broker has it, and commits nothing for it."""
+"""The consumer group that reads messages: every broker has it, and keeps no offset for it."""
 ROUTE_S: Final = 30.0
 NO_ROUTE_S: Final = 1.0
 ROUTES_MAX: Final = 10_000
 REFUSED_S: Final = 5.0
-"""A master that did not take records is the last to be tried for so long; who could not be read from is not asked."""
+"""A master that refused records is tried last for this long; a broker that could not be read from is not asked."""
 TRIES_MAX: Final = 3
 UNDER_WAY_MAX: Final = 1_024
 READ_MAX: Final = 32
-"""Messages of one pull."""
+"""Messages that one pull asks for."""
 
 
 @attrs.define
@@ -60,13 +60,13 @@ class ErrandsCounters:
     stored: int = 0
     """Records that another group's master stored."""
     again: int = 0
-    """Records whose outcome nobody knew: they were sent once more, and may be there twice."""
+    """Records with an unknown outcome: they were sent again, and may be stored twice."""
     failed: int = 0
-    """Times that no master stored what it was given."""
+    """Requests whose records no master stored."""
     read: int = 0
     """Messages that were read from other groups' brokers."""
     unread: int = 0
-    """Times that one could not be read then."""
+    """Messages that could not be read, counted at each attempt."""
 
 
 @attrs.define
@@ -77,11 +77,11 @@ class _Route:
 
 
 class ErrandsPart(Part):
-    """``run`` must be running. Implements ``broker.abroad.others.Abroad``."""
+    """Runs errands. ``run`` must be running. Implements ``broker.abroad.others.Abroad``."""
 
     def __init__(self, client: Client, standing: Standing,
                  route: Callable[[str], Awaitable[TopicRouteData | None]]) -> None:
-        """``route``: of a topic, as name servers say."""
+        """``route`` asks name servers for a topic's route."""
         self.counters = ErrandsCounters()
         self._client, self._standing, self._ask_route = client, standing, route
         self._revive_topic = revive_topic(standing.cluster_name)
@@ -91,15 +91,15 @@ class ErrandsPart(Part):
         """Brokers that could not be read from, until they are asked again."""
         self._under_way = self._turn = 0
         self._why = ""
-        """Of the last records that were not stored; "": they were."""
+        """Why the last records were not stored; "" if they were."""
         self._nursery: trio.Nursery | None = None
 
     def metrics(self, page: Page) -> Iterable[Metric]:
         for name, about in (("stored", "Records of POP that another group's master stored"),
-                            ("again", "Records of POP that were sent once more, as nobody knew their outcome"),
-                            ("failed", "Times that no other group's master stored records of POP"),
+                            ("again", "Records of POP that were sent again after an unknown outcome"),
+                            ("failed", "Requests whose records of POP no other group's master stored"),
                             ("read", "Messages that were read from another group's broker"),
-                            ("unread", "Times that one could not be read then")):
+                            ("unread", "Messages of other groups that could not be read, at each attempt")):
             yield page.counter(f"broker_errands_{name}", f"{about}. Ours.", [((), getattr(self.counters, name))])
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -112,7 +112,7 @@ class ErrandsPart(Part):
     def store(self, topic: str, records: Sequence[Message], stored: Stored, left_over: Callable[[Ticket], None],
               first: Ticket | None = None) -> None:
         if self._nursery is None or self._under_way >= UNDER_WAY_MAX:
-            stored(f"{self._under_way} requests are under way to other masters")
+            stored(f"{self._under_way} requests to other masters are in flight")
             return
         self._under_way += 1
         self._turn += 1
@@ -120,7 +120,7 @@ class ErrandsPart(Part):
 
     def store_at(self, ticket: Ticket, records: Sequence[Message], told: Told) -> None:
         if self._nursery is None or self._under_way >= UNDER_WAY_MAX:
-            told(f"{self._under_way} requests are under way to other masters", False)
+            told(f"{self._under_way} requests to other masters are in flight", False)
             return
         self._under_way += 1
         self._nursery.start_soon(self._store_at, ticket, records, told)
@@ -151,15 +151,14 @@ class ErrandsPart(Part):
     async def _store_at(self, ticket: Ticket, records: Sequence[Message], told: Told) -> None:
         why = "no master of the cluster is known to hold the checkpoint of this receipt"
         tried: list[Refuge] = []
-        stored = False
-        """Perhaps, and perhaps only some."""
+        stored = False  # whether some of the records may be stored somewhere
         try:
             for anew in (False, True):
                 there = [attrs.evolve(place, queue_id=ticket.queue)
                          for place in await self._of_each(self._revive_topic, WRITE, anew=anew)
                          if ticket.is_of(place.broker_name)]
                 if not there or [place.address for place in there] == [place.address for place in tried]:
-                    continue  # nobody, or those who were asked
+                    continue  # there is none, or the same ones were asked before
                 tried, before, stored = there, stored, True
                 outcomes = [(place, *await self._send_all(place, records)) for place in there]
                 stored = before or any(not problem or some for _, problem, some in outcomes)
@@ -185,7 +184,7 @@ class ErrandsPart(Part):
                 if place.broker_name in readable]
 
     async def _of_each(self, topic: str, perm: int, *, anew: bool) -> list[Refuge]:
-        """The last queue of the topic at each master, as a sign of how many there are."""
+        """The last queue of the topic at each master; its id tells how many queues there are."""
         known, now = self._routes.get((topic, perm)), trio.current_time()
         if known is not None and known.until > now and not (anew and known.asked_at + NO_ROUTE_S <= now):
             return known.places
@@ -199,7 +198,7 @@ class ErrandsPart(Part):
         return found
 
     def _in_turn(self, found: list[Refuge], first: Ticket | None, turn: int) -> Iterator[Refuge]:
-        """Each with a queue to use; masters that refused lately are the last."""
+        """The masters in turn, each with a queue to use; those that refused lately come last."""
         now, begin = trio.current_time(), turn % max(1, len(found))
         turned = found[begin:] + found[:begin]
 
@@ -213,7 +212,7 @@ class ErrandsPart(Part):
             yield attrs.evolve(place, queue_id=queue)
 
     async def _send_all(self, place: Refuge, records: Sequence[Message]) -> tuple[str, bool]:
-        """Why they are not all stored there, and whether some may be."""
+        """Send all records to one place. Returns why not all are stored, or "", and whether some may be."""
         problems: list[str] = []
         counts = [0, 0]
 
@@ -237,7 +236,7 @@ class ErrandsPart(Part):
         return "", False
 
     async def _send(self, place: Refuge, record: Message) -> tuple[str, bool]:
-        """Why it is not stored there as it should be, and whether it may be there though."""
+        """Send one record. Returns why it is not stored as its mode demands, or "", and whether it may be stored."""
         try:
             answer = await self._client.call(place.address, _letter(place, record), SEND_TIMEOUT_MS)
         except RemotingError as error:
@@ -265,7 +264,7 @@ class ErrandsPart(Part):
         try:
             address, is_id0 = await self._address(broker_name, topic)
             left = offsets if address else []
-            why = "" if address else "name servers do not know it"
+            why = "" if address else "name servers do not list the broker"
             while left:
                 least, some = await self._pull(address, topic, queue_id, left)
                 records |= some
@@ -285,12 +284,12 @@ class ErrandsPart(Part):
             if why:
                 self._unread[broker_name] = trio.current_time() + REFUSED_S
             if unread:
-                logger.warning("messages of another group's broker are not to be read now", extra={
+                logger.warning("messages of another group's broker cannot be read now", extra={
                     "broker": broker_name, "topic": topic, "queue": queue_id, "offsets": unread, "why": why})
             found(records, frozenset(gone))
 
     async def _address(self, broker_name: str, topic: str) -> tuple[str, bool]:
-        """Of the broker with id 0, and True, or whoever is listed in its place; "": nobody is."""
+        """Address of a broker of this name, and whether it has id 0, which is preferred; "": none is listed."""
         for name in (topic, self._revive_topic):
             route = await self._ask_route(name)
             for each in () if route is None else route.broker_datas:
@@ -302,8 +301,8 @@ class ErrandsPart(Part):
 
     async def _pull(self, address: str, topic: str, queue_id: int,
                     offsets: Sequence[int]) -> tuple[int, dict[int, Record]]:
-        """Where the queue begins, and those of the messages that come with the first. Raises ``RemotingError``,
-        ``HeaderError``, ``DamagedRecord``."""
+        """Pull from the first offset on. Returns the queue's first offset, and those wanted messages that came. Raises
+        ``RemotingError``, ``HeaderError``, ``BodyError``, ``DamagedRecord``."""
         answer = await self._client.call(address, request(RequestCode.PULL_MESSAGE, PullMessageRequest(
             READERS, topic, queue_id, offsets[0], min(READ_MAX, offsets[-1] - offsets[0] + 1), SUBSCRIPTION,
             subscription="*", expression_type="TAG")), READ_TIMEOUT_MS)
@@ -318,8 +317,8 @@ class ErrandsPart(Part):
                                  if record.queue_offset in wanted and record.message.topic == topic.encode()}
 
     async def _is_master(self, address: str) -> bool:
-        """And not a slave that is listed in its place, Java's or ours, whose log may begin later. Brokers that do not
-        know the question have no such slaves. Raises ``RemotingError``, ``BodyError``."""
+        """Whether it is a master, not an acting slave that is listed with id 0: a slave's log may begin later. Brokers
+        that do not know the request have no acting slaves. Raises ``RemotingError``, ``BodyError``."""
         answer = await self._client.call(address, Command(RequestCode.GET_BROKER_HA_STATUS), READ_TIMEOUT_MS)
         if answer.code == ResponseCode.SUCCESS:
             return HARuntimeInfo.from_json(answer.body).master
@@ -327,7 +326,7 @@ class ErrandsPart(Part):
 
 
 def _letter(place: Refuge, record: Message) -> Command:
-    """The send of a record to a revive queue."""
+    """The send of one record to a revive queue."""
     values = decode_properties(record.properties)
     return Command(RequestCode.SEND_MESSAGE_V2, 0, 0, {
         "a": f"InnerProducerGroup_{place.broker_name}", "b": record.topic.decode(), "c": "", "d": "0",

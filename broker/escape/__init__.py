@@ -1,1 +1,1 @@
-"""Escape: what a slave delivers while it acts goes into the logs of other groups' masters, as its own takes nothing."""
+"""Escape: an acting slave stores the messages that it delivers in the logs of other groups' masters."""

@@ -1,4 +1,4 @@
-"""What is sent to another master in the place of a message that would be stored here, and which masters may take it.
+"""Turns a message into the send to another group's master, and chooses the masters and queues that may take it.
 
 Pure values. Source: ``EscapeBridge`` and ``TopicPublishInfo.selectOneMessageQueue`` of RocketMQ 5.5.0.
 """
@@ -27,33 +27,33 @@ from remoting.bodies.namesrv import TopicRouteData
 from remoting.record import COMPRESSED, COMPRESSION_SHIFT, Message, decode_properties
 
 OWN: Final = "__QUORATE_"
-"""How the names of properties begin that say something of this broker's log."""
+"""Prefix of properties that refer to this broker's log, and mean nothing elsewhere."""
 DELIVER_MS: Final = "TIMER_DELIVER_MS"
 PRODUCER_GROUP: Final = "PGROUP"
 _COMPRESSION: Final = COMPRESSED | 7 << COMPRESSION_SHIFT
-"""Bits of the system flag that are the body's."""
+"""Bits of the system flag that describe the body's compression."""
 _TIMES_MAX: Final = 2**31 - 1
-"""What POP brings back is never given up: no master is to count how often it came."""
+"""Retry limit of a revived message: no master may turn it into a dead letter."""
 
 
 @attrs.frozen
 class Parcel:
-    """A send: fields of 310 but for the queue. ``key`` is the same each time that it is made of one message; "" where
-    nothing tells two messages apart."""
+    """A send of one message: the fields of request 310, except the queue. ``key`` identifies the message over several
+    attempts; "" if it has nothing that distinguishes it."""
 
     topic: str
     queue: int
-    """That the message was meant for: messages of one queue go to one queue, as long as the route stays."""
+    """The queue that the message is meant for. Messages of one queue go to one queue while the route stays."""
     fields: dict[str, str]
     body: bytes
     key: str
     beside: str = ""
-    """Of what POP brings back: the topic that it was popped from. Whoever pops that at a master gets it there, too."""
+    """For a revived message: the topic that it was popped from. It must go to a master where that can be popped."""
 
 
 def parcel(message: Message, group: str) -> Parcel:
-    """``group``: of producers, where the message names none. What would wait here, as a timer or in a level, waits
-    there."""
+    """The send of a message. ``group``: producer group if the message names none. A message that would be delayed here,
+    as a timer or in a level, is sent with its delay."""
     values = decode_properties(message.properties)
     topic, queue_id, key = message.topic.decode(errors="replace"), message.queue_id, _key(message, values)
     due_ms, level = values.pop(TIMER_OUT_MS, ""), values.pop(DELAY, "")
@@ -85,7 +85,7 @@ def _key(message: Message, values: dict[str, str]) -> str:
 
 @attrs.frozen(order=True)
 class Refuge:
-    """A queue of another master."""
+    """A queue at another group's master, to which a message may escape."""
 
     broker_name: str
     queue_id: int
@@ -93,8 +93,8 @@ class Refuge:
 
 
 def places(route: TopicRouteData, cluster: str, broker_name: str, perm: int = WRITE) -> list[Refuge]:
-    """Queues of the topic that may be written to, or have that permission, at masters of this cluster but for this
-    group; in an order that is the same whoever asks."""
+    """Queues of a topic with permission ``perm`` at the other masters of this cluster, in an order that is the same for
+    all brokers."""
     masters = {each.broker_name: each.broker_addrs[MASTER] for each in route.broker_datas
                if MASTER in each.broker_addrs and each.broker_name != broker_name and each.cluster in (None, cluster)}
     return sorted(Refuge(queues.broker_name, number, masters[queues.broker_name])
@@ -104,11 +104,11 @@ def places(route: TopicRouteData, cluster: str, broker_name: str, perm: int = WR
 
 
 _QUEUES_MAX: Final = 1 << 10
-"""Of one topic at one broker, whatever a name server says."""
+"""Most queues of one topic at one broker that are used."""
 
 
 def in_turn(found: list[Refuge], parcel: Parcel, refused: Collection[str]) -> Iterator[Refuge]:
-    """Where to try it: by its queue, one place at each broker; brokers that refused lately are the last."""
+    """The order in which to try places: one at each broker, beginning by the parcel's queue; ``refused`` ones last."""
     if not found:
         return
     first = parcel.queue % len(found)

@@ -1,9 +1,8 @@
-"""The outlet of a slave that acts: each message is sent to another group's master, and answered for when that stored
-it.
+"""The outlet of an acting slave: sends each message to another group's master, and reports the put when it is stored.
 
-A put counts as stored when all of its messages are. What was stored of one that was not is remembered, so that it is
-not sent again with the rest. An unknown outcome is sent again, and counted. Nothing is refused for good: whoever puts
-keeps what was not stored, and tries again. Source: ``EscapeBridge.putMessage`` of RocketMQ 5.5.0.
+A put is stored when all of its messages are. If only some are, these are remembered, and the next attempt sends only
+the rest. A message with an unknown outcome is sent again, and counted. No refusal is final: the caller keeps what was
+not stored, and tries again. Source: ``EscapeBridge.putMessage`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ logger = logging.getLogger("broker.escape")
 
 SEND_TIMEOUT_MS: Final = 3_000
 ROUTE_S: Final = 30.0
-"""For so long a route is gone by that nothing speaks against, as Java's is."""
+"""Lifetime of a cached route, as in RocketMQ."""
 NO_ROUTE_S: Final = 1.0
 ROUTES_MAX: Final = 10_000
 STORED_MAX: Final = 100_000
-"""Keys of messages whose put is to be made again."""
+"""Keys of stored messages that are remembered from incomplete puts."""
 UNDER_WAY_MAX: Final = 64
 BYTES_MAX: Final = 32 << 20
 REFUSED_S: Final = 5.0
-"""A broker that did not take a message is the last to be tried for so long."""
+"""A broker that refused a message is tried last for this long."""
 TRIES_MAX: Final = 3
 _STORED: Final = frozenset({
     ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE})
-"""The master has it in its log; all but the first without what its group was to do for it."""
+"""Codes of a message that is in the master's log; only the first promises what its group's mode demands."""
 
 
 @attrs.define
@@ -66,19 +65,19 @@ class EscapeCounters:
     sent: int = 0
     """Messages that another master stored."""
     again: int = 0
-    """Sends whose outcome nobody knows: the message was sent again, and may be there twice."""
+    """Sends with an unknown outcome: the message is sent again, and may be stored twice."""
     kept: int = 0
-    """Messages that nobody took: they are tried again."""
+    """Messages that no master took; their put is tried again."""
     unsure: int = 0
-    """Of ``sent``: stored, and not known to be held as their group is configured."""
+    """Messages of ``sent`` that were stored, but not replicated or synced as their group's mode demands."""
 
 
 class EscapePart(Part):
-    """``put`` as ``broker.puts.Outlet`` has it."""
+    """Sends puts to other masters. Implements ``broker.puts.Outlet``."""
 
     def __init__(self, config: BrokerConfig, client: Client, standing: Standing,
                  route: Callable[[str], Awaitable[TopicRouteData | None]], stir: Callable[[], None]) -> None:
-        """``route``: of a topic, as name servers say. ``stir``: parts may be due, as a put has ended."""
+        """``route`` asks name servers for a topic's route. ``stir`` is called when a put has ended."""
         self.counters = EscapeCounters()
         self._client, self._standing, self._route, self._stir = client, standing, route, stir
         self._group = f"InnerProducerGroup_{config.broker_name}_{config.broker_id}"
@@ -88,7 +87,7 @@ class EscapePart(Part):
         self._refused: dict[str, float] = {}
         self._under_way = self._bytes = 0
         self._why = ""
-        """Of the last message that nobody took."""
+        """Why the last message was not taken; "" once a put is stored."""
         self._nursery: trio.Nursery | None = None
 
     def configure(self, config: BrokerConfig) -> None:
@@ -100,9 +99,9 @@ class EscapePart(Part):
     def metrics(self, page: Page) -> Iterable[Metric]:
         counters = self.counters
         for name, about in (("sent", "that another group's master stored"),
-                            ("again", "sent once more, as nobody knows whether they are stored"),
+                            ("again", "sent again after an unknown outcome"),
                             ("kept", "that no master took, and are tried again"),
-                            ("unsure", "stored, and not known to be held as their group is to")):
+                            ("unsure", "stored, but not replicated or synced as their group's mode demands")):
             yield page.counter(f"broker_escape_{name}", f"Messages of an acting slave {about}. Ours.",
                                [((), getattr(counters, name))])
 
@@ -116,11 +115,11 @@ class EscapePart(Part):
     def put(self, messages: Sequence[Message], done: Done) -> None:
         size = sum(len(message.body) for message in messages)
         if not self._enabled:
-            self._keep(len(messages), done, "enableRemoteEscape is false: what is due waits for the master")
+            self._keep(len(messages), done, "enableRemoteEscape is false: messages that are due wait for the master")
         elif self._nursery is None:
             self._keep(len(messages), done, "the escape does not run")
         elif self._under_way >= UNDER_WAY_MAX or (self._bytes and self._bytes + size > BYTES_MAX):
-            self._keep(len(messages), done, f"{self._under_way} puts are under way to other masters")
+            self._keep(len(messages), done, f"{self._under_way} puts to other masters are in flight")
         else:
             self._under_way += 1
             self._bytes += size
@@ -128,13 +127,13 @@ class EscapePart(Part):
 
     def _keep(self, count: int, done: Done, why: str, *, alone: bool = False) -> None:
         if why != self._why:
-            logger.warning("what is due is kept", extra={"why": why})
+            logger.warning("messages that are due cannot be stored at another master, and wait", extra={"why": why})
         self._why = why
         self.counters.kept += count
         done((NotTaken if alone else PutResult)(PutStatus.SERVICE_NOT_AVAILABLE, remark=why))
 
     async def _put(self, parcels: Sequence[Parcel], size: int, done: Done) -> None:
-        """Messages of one queue one after the other, so that they keep their order."""
+        """Send one put. Messages of one queue are sent one after the other, so that they keep their order."""
         queues: dict[tuple[str, int], list[Parcel]] = {}
         for each in parcels:
             queues.setdefault((each.topic, each.queue), []).append(each)
@@ -171,9 +170,9 @@ class EscapePart(Part):
             done(PutResult(PutStatus.PUT_OK))
 
     async def _send(self, each: Parcel) -> str:
-        """Why nobody took it; ""."""
+        """Send one message, to several masters if needed. Returns why no master took it, or ""."""
         if each.topic.startswith(SYSTEM_PREFIX):
-            return f"{each.topic}: what this broker keeps for itself waits for its master"
+            return f"{each.topic}: messages of this broker's own topics wait for its master"
         why, tried, fresh = "", 0, False
         while tried < TRIES_MAX:
             found, fresh = await self._places(each, anew=tried > 0)
@@ -209,15 +208,15 @@ class EscapePart(Part):
         return ""
 
     async def _places(self, each: Parcel, *, anew: bool) -> tuple[list[Refuge], bool]:
-        """Where it may be sent to, and whether that was asked for now."""
+        """The places that may take a message, and whether name servers were asked now."""
         topic, now = each.topic, trio.current_time()
         known = self._routes.get((topic, each.beside))
         if known is not None and known.until > now and not anew:
             return known.places, False
         found = await self._ask(each.beside, READ) if each.beside else await self._ask(topic)
-        if each.beside:  # the retry topic has one queue, and is made where it is missing
+        if each.beside:  # the retry topic has one queue, and is created where it is missing
             found = [*{place.broker_name: attrs.evolve(place, queue_id=0) for place in found}.values()]
-        elif not found and topic.startswith(RETRY_PREFIX):  # each broker makes it when the first message comes
+        elif not found and topic.startswith(RETRY_PREFIX):  # each broker creates it for the first message
             found = [attrs.evolve(place, queue_id=0) for place in await self._ask(self._standing.cluster_name)]
         if len(self._routes) >= ROUTES_MAX:
             self._routes.clear()

@@ -1,3 +1,1 @@
-"""What an acting slave learned, kept until the master that comes back has it.
-
-It knows offsets, levels and timers, and nothing of who acts."""
+"""The ledger: what an acting slave learns is kept on its disk until the master that comes back has it."""

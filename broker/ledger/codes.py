@@ -1,4 +1,4 @@
-"""Requests of the acting ledger, which RocketMQ does not have, and their headers. It knows no entry."""
+"""Requests 61041 and 61042 of the ledger, and their headers. RocketMQ does not have them. It knows no entry."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ LEDGER_IS_KEPT: Final = 61_042
 
 @header
 class ReadLedgerRequest(Header):
-    """61041: entries behind this mark."""
+    """Request 61041: asks for the entries after this mark."""
 
     term: Int64
     number: Int64
     hand_over: bool = False
-    """From a master that comes back: the slave stops acting, for ``HAND_OVER_MS`` at most."""
+    """True from a master that comes back: the slave takes no more entries, for ``HAND_OVER_MS`` at most."""
 
 
 @header
 class ReadLedgerResponse(Header):
-    """The answer; its body has entries, one behind the other."""
+    """The answer to 61041; its body has consecutive entries."""
 
     term: Int64
     number: Int64
-    """Ask from there on for more."""
+    """The mark to ask from next."""
     more: bool = False
 
 
 @header
 class LedgerIsKeptRequest(Header):
-    """61042: entries up to this mark are kept by the master. What is decided or acknowledged is in its own ledger."""
+    """Request 61042: the master has entries up to this mark on disk, lasting ones in its own ledger."""
 
     term: Int64
     number: Int64
     log_end: Int64 | None = None
-    """What is decided or acknowledged, too, stands in its log in front of it. Who holds less of the log forgets none of
-    that yet, and answers 1."""
+    """If set, the log includes lasting entries below this offset. A slave whose log is shorter keeps them, and answers
+    1."""

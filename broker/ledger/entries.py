@@ -1,8 +1,9 @@
-"""Entries of the acting ledger: what a slave learned while it acted for its master, byte by byte.
+"""Entries of the ledger: their format, and the table that keeps the last entry of each thing.
 
-Of each thing, such as the offset of a group in a queue, the last entry counts. Entries are ordered by terms, then by
-their number. Who writes one after it heard of another broker's, or began anew, begins a term behind all that it knows.
-The bytes are the same in the file and on the wire (docs/reference/acting.md). No I/O.
+A thing is, for example, the offset of a group in a queue. Entries are ordered by term, then by number. A slave begins a
+new term, larger than all it knows, after a start and after it has taken another slave's entry. So of two slaves that
+heard of each other the later entry wins. The bytes are the same in the file and on the wire (docs/reference/acting.md).
+No I/O.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ import attrs
 from google_crc32c import value as crc32c
 
 _HEAD: Final = Struct(">IIqqBiq")
-"""CRC-32C of all behind it, size of all, term, number, kind, queue, value."""
+"""CRC-32C of all bytes after it, size of the entry, term, number, kind, queue, value."""
 _REST: Final = Struct(">IqqBiq")
 _CRC_BYTES: Final = 4
 SIZE_MAX: Final = 4_096
 STALE_MAX: Final = 1_000
-"""Entries that count no more, beyond as many as do, that stay in memory."""
+"""Replaced entries that may stay in memory, beyond as many as there are valid ones."""
 
 
 class Subject(enum.IntEnum):
-    """What an entry is of."""
+    """The kind of thing that an entry is about."""
 
     END = 0
-    """Nothing; its mark is the last that there was."""
+    """No thing: the entry keeps the last mark when others are dropped."""
     OFFSET = 1
     """``name`` is ``topic@group``, ``value`` the offset in ``queue``."""
     LEVEL = 2
@@ -41,15 +42,15 @@ class Subject(enum.IntEnum):
     DECIDED = 4
     """The half at ``name``, an offset of the log, is committed (``value`` 1) or rolled back (0)."""
     ACKED = 5
-    """A message of the master's that was popped is done with: ``name`` as in ``broker.abroad.tickets.Acked``."""
+    """A message of a checkpoint of the master's is acknowledged: ``name`` as in ``broker.abroad.tickets.Acked``."""
 
 
 LASTING: Final = (Subject.DECIDED, Subject.ACKED)
-"""What no table of a master has: its log must say so before it is forgotten."""
+"""Kinds that no table of a master holds: they are forgotten only when its log has them."""
 
 
 class Mark(NamedTuple):
-    """A place in the order of all entries."""
+    """An entry's place in the order of all entries."""
 
     term: int = 0
     number: int = 0
@@ -59,7 +60,7 @@ FIRST: Final = Mark()
 
 
 class Thing(NamedTuple):
-    """What entries are of, of which the last counts."""
+    """What an entry is about; its last entry counts."""
 
     kind: int
     name: str
@@ -68,7 +69,7 @@ class Thing(NamedTuple):
 
 @attrs.frozen
 class Entry:
-    """One thing that became known."""
+    """A new value of one thing."""
 
     mark: Mark
     thing: Thing
@@ -82,7 +83,7 @@ class Entry:
 
 
 def decode(data: bytes) -> tuple[list[Entry], int]:
-    """The entries up to the first that is not whole, and where that begins."""
+    """The entries before the first damaged one, and the position of that."""
     found: list[Entry] = []
     at = 0
     while at + _HEAD.size <= len(data):
@@ -90,7 +91,7 @@ def decode(data: bytes) -> tuple[list[Entry], int]:
         if not _HEAD.size <= size <= min(SIZE_MAX, len(data) - at) or crc32c(data[at + _CRC_BYTES:at + size]) != crc:
             break
         if term < 0 or number < (kind != Subject.END):
-            break  # nobody writes that, and it would stand in front of all that others ask for
+            break  # no broker writes such a mark, and no question by mark would ever return it
         try:
             name = data[at + _HEAD.size:at + size].decode()
         except UnicodeDecodeError:
@@ -101,18 +102,18 @@ def decode(data: bytes) -> tuple[list[Entry], int]:
 
 
 class Ledger:
-    """The last entry of each thing. Kinds that are not known here are kept and passed on, too."""
+    """The last entry of each thing. Entries of unknown kinds are kept and passed on."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self._last: dict[int, dict[Thing, Entry]] = {}
-        """By kind."""
+        """Last entries by kind and thing."""
         self._count = 0
         self._order: list[Entry] = []
-        """All of them and some that count no more, in their order where ``_sorted`` says so."""
+        """All last entries and some replaced ones; in order of marks if ``_sorted``."""
         self._sorted = True
         self._at = Mark()
         self._writes = False
-        """The last entry is this broker's own, of this life."""
+        """Whether this broker wrote the last entry in this life."""
         for entry in entries:
             self.take(entry)
 
@@ -121,11 +122,11 @@ class Ledger:
 
     @property
     def end(self) -> Mark:
-        """Of the last entry that ever was here."""
+        """Mark of the last entry that was ever here."""
         return self._at
 
     def note(self, thing: Thing, value: int) -> Entry | None:
-        """It is so from now on; None: it was known."""
+        """Set a thing's value by a new entry; None: it has this value already."""
         known = self._known(thing)
         if known is not None and known.value == value:
             return None
@@ -136,7 +137,7 @@ class Ledger:
         return entry
 
     def take(self, entry: Entry) -> bool:
-        """One that this broker, or another, wrote. False: of that thing a later one is here."""
+        """Take an entry of a file or of another broker. False: a later one of this thing is here."""
         if entry.mark > self._at:
             self._at, self._writes = entry.mark, False
         if entry.thing.kind == Subject.END:
@@ -148,7 +149,7 @@ class Ledger:
         return True
 
     def forget(self, upto: Mark, but: Collection[int] = ()) -> int:
-        """Entries up to there are kept elsewhere, but for those of some kinds; returns how many went."""
+        """Drop entries up to ``upto``, except kinds ``but``. Returns how many were dropped."""
         gone = [thing for kind, last in self._last.items() if kind not in but
                 for thing, entry in last.items() if entry.mark <= upto]
         for thing in gone:
@@ -156,13 +157,13 @@ class Ledger:
         return len(gone)
 
     def drop(self, thing: Thing) -> None:
-        """It is kept elsewhere from now on."""
+        """Drop the entry of this thing, which is kept elsewhere now."""
         if self._last.get(thing.kind, {}).pop(thing, None) is not None:
             self._count -= 1
             self._tidy()
 
     def of(self, *kinds: int) -> Iterator[Entry]:
-        """The entries of these kinds. Nothing may be noted, taken or dropped until all are looked at."""
+        """The last entries of these kinds. The ledger must not change during the iteration."""
         return chain.from_iterable(self._last[kind].values() for kind in kinds if kind in self._last)
 
     def get(self, thing: Thing) -> int | None:
@@ -170,12 +171,12 @@ class Ledger:
         return None if entry is None else entry.value
 
     def whole(self) -> Iterator[Entry]:
-        """All that is to be on disk: the last mark outlives the entries that went."""
+        """All entries for the file, with one at the end that keeps the last mark."""
         yield from self.after()
         yield Entry(self._at, Thing(Subject.END, "", 0), 0)
 
     def after(self, mark: Mark = FIRST) -> Iterator[Entry]:
-        """Entries behind it, in their order."""
+        """Last entries after ``mark``, in the order of marks."""
         if not self._sorted:
             self._order.sort(key=attrgetter("mark"))
             self._sorted = True

@@ -1,7 +1,7 @@
-"""The ledger's file: entries one behind the other, synced before anybody is told; what a crash tore off is cut.
+"""The ledger's file: appends entries and syncs them in groups, off the event loop.
 
-Many entries that come while a sync runs go with the next one. When most of the file is of entries that count no more,
-it is written anew, off the event loop. It knows ``Files``, and of entries how they are read.
+Entries that come during a sync share the next one. The file is rewritten when most of it are replaced entries. A
+half-written entry at its end, left by a crash, is cut.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ logger = logging.getLogger("broker.ledger")
 
 PATH: Final = "config/actingLedger"
 SLACK_BYTES: Final = 1 << 20
-"""More than the double of what counts, and that: then it is written anew."""
+"""The file is rewritten when it has this many bytes more than twice its valid ones."""
 
 
 class LedgerFile:
-    """``load`` first; ``run`` must be running for anything to be kept."""
+    """Keeps entries on disk. Call ``load`` first; ``run`` must be running."""
 
     def __init__(self, files: Files, run_sync: RunSync, counts: Callable[[], Iterable[Entry]], *,
                  slack_bytes: int = SLACK_BYTES) -> None:
-        """``counts``: entries that count, for when the file is written anew."""
+        """``counts`` returns the valid entries, for a rewrite."""
         self._files, self._run_sync, self._counts, self._slack_bytes = files, run_sync, counts, slack_bytes
         self._size = self._live_bytes = 0
-        """Of what is on disk; of what counted when it was written anew."""
+        """Bytes of the file, and its bytes after the last rewrite."""
         self._entries = 0
-        """On disk, or about to be."""
+        """Entries of the file, those of the next write included."""
         self._gathered: list[bytes] = []
         self._calls: deque[tuple[int, Callable[[], None]]] = deque()
         self._noted = self._kept = 0
-        """Entries; so many of them are on disk."""
+        """Number of changes that were ordered, and how many of them are on disk."""
         self._anew = False
         self._bell = Bell()
 
     def load(self) -> list[Entry]:
-        """What is whole in it; what comes next is written behind that. Raises ``OSError``."""
+        """Read the whole entries of the file; later ones are appended after them. Raises ``OSError``."""
         raw = read_whole(self._files, PATH) or b""
         entries, end = decode(raw)
         if end < len(raw):
-            logger.warning("%s is whole up to byte %d of %d: what stood behind is cut", PATH, end, len(raw))
+            logger.warning("%s is damaged from byte %d of %d on: the rest is cut", PATH, end, len(raw))
             self._anew = True
         self._size, self._entries = end, len(entries)
         return entries
 
-    # --- what is to be kept ------------------------------------------------------------------------------------
+    # --- changes -----------------------------------------------------------------------------------------------
 
     def append(self, entry: Entry) -> None:
         self._gathered.append(entry.to_bytes())
@@ -62,26 +62,26 @@ class LedgerFile:
         self._bell.ring()
 
     def dropped(self, left: int) -> None:
-        """Entries went, so many are left; it is no harm if they are there again after a crash. It is written anew when
-        at most half of it counts."""
+        """Entries were dropped and ``left`` remain. The file is rewritten only when at most half of it is valid: a
+        dropped entry may come back after a crash."""
         if 2 * left <= self._entries:
             self.anew()
 
     def anew(self) -> None:
-        """Much of it counts no more."""
+        """Rewrite the file: the entries that went must not come back."""
         self._anew = True
         self._noted += 1
         self._bell.ring()
 
     def when_kept(self, call: Callable[[], None]) -> None:
-        """All that was appended so far is synced: at once, or when it is."""
+        """Run ``call`` when all changes so far are synced, perhaps at once."""
         if self._kept == self._noted:
             call()
         else:
             self._calls.append((self._noted, call))
 
     async def kept(self) -> None:
-        """Returns when all that was appended so far is synced."""
+        """Return when all changes so far are synced."""
         done = trio.Event()
         self.when_kept(done.set)
         await done.wait()
@@ -124,7 +124,7 @@ class LedgerFile:
                 self._size += len(gathered)
         except OSError as error:
             logger.error("%s cannot be written, next attempt in %g s: %s", PATH, PAUSE_AFTER_FAILURE_S, error)
-            self._anew = True  # whatever came of it
+            self._anew = True  # the failed write may have left anything
             await trio.sleep(PAUSE_AFTER_FAILURE_S)
             return
         self._kept = noted

@@ -1,10 +1,14 @@
-"""The acting ledger of a member: what it learns without its master is kept, copied to other slaves, and handed over.
+"""The part of the ledger: keeps what a slave learns without its master, copies it to other slaves, and hands it over.
 
-A slave notes what clients commit here and how far it delivers; a commit is answered when it is synced. While there is
-no master each slave asks the others for what they noted. A master that comes back reads all of it last: then the slave
-commits nothing more for a while, and forgets what the master's tables have. What was decided and acknowledged each of
-them keeps until it is on its own disk as a part of the log. Java's members answer 3, and have none.
-It knows offsets, levels and timers as far as they are joined, and nothing of who acts.
+- *Keep.* A slave notes which offsets clients commit to it and how far it delivers. It answers a commit when the entry
+  is synced. While there is no master, each slave reads the other slaves' entries.
+- *Hand over.* A master that comes back reads all ledgers before it leads. From that on the slave takes no more entries
+  for ``HAND_OVER_MS``, so nothing is learned that the master does not read. The slaves forget the entries when the
+  master has them in its tables on disk.
+- *Lasting entries* (decisions, acknowledgements) belong to no table. The master takes them into its own ledger, and
+  writes them into its log when it leads. Each member keeps them until its own log has that part on disk.
+
+A RocketMQ member answers 3 (unknown request) and has no ledger.
 """
 
 from __future__ import annotations
@@ -47,28 +51,28 @@ if TYPE_CHECKING:
 logger = logging.getLogger("broker.ledger")
 
 HAND_OVER_MS: Final = 10_000
-"""A master that read all of it registers within that time, or its slave goes on."""
+"""If the master that read the ledger does not register within this time, the slave goes on."""
 HANDED_OVER: Final = (RequestCode.END_TRANSACTION, RequestCode.LOCK_BATCH_MQ)
-"""Codes that a slave refuses then, beside commits of offsets."""
+"""Codes that a slave refuses during a hand-over, beside commits of offsets."""
 COPY_S: Final = 1.0
-"""Between two questions to another slave, while there is no master."""
+"""Pause between two questions to another member."""
 TIMEOUT_MS: Final = 3_000
 ANSWER_BYTES: Final = 1 << 20
 ENTRIES_MAX: Final = 1_000_000
-"""Of things that are known: beyond it nothing more is acknowledged here by POP."""
+"""Entries of a full ledger, which takes no more acknowledgements of POP."""
 LOOK_NS: Final = 1_000_000_000
 FORGET_NS: Final = 30_000_000_000
-"""A slave that has followed a master for so long forgets what it noted: it was read, or would set the master back. But
-for what is decided and acknowledged, unless the master is Java's, which never asks for it."""
+"""A slave that follows a master for this long forgets its entries: the master has read them, or they are outdated. It
+keeps lasting entries, unless the master is a RocketMQ broker, which never reads them."""
 LATE_READ_S: Final = 10.0
-"""Between two questions of a master to a slave for what that decided before it heard of this master."""
+"""Pause between two questions of a master for lasting entries that a slave wrote before it heard of this master."""
 
 
 class LedgerPart(Part):
-    """Of a member of a group without controllers where slaves may act."""
+    """The ledger of one member of a group without controllers, where slaves may act."""
 
     def __init__(self, shared: Shared, parts: Parts, client: Client, members: Callable[[], Mapping[int, str]]) -> None:
-        """``members``: who lives in the group, by id. Raises ``OSError``."""
+        """``members`` returns the addresses of living members by id. Raises ``OSError``."""
         self.ledger = Ledger()
         self._client, self._members, self._standing, self._now_ns = client, members, shared.standing, shared.now_ns
         self._offsets, self._delays, self._timers = parts[OffsetsPart], parts[DelaysPart], parts[TimersPart]
@@ -81,28 +85,28 @@ class LedgerPart(Part):
         for entry in self.ledger.of(Subject.ACKED):
             self._join(entry)
         self._heard: dict[str, Mark] = {}
-        """How far each other member's was read."""
+        """By address, the mark up to which that member's ledger was read."""
         self._told: dict[str, Mark] = {}
-        """Up to where each slave was told to forget what a log has now."""
+        """By address, the mark up to which that slave was told to forget lasting entries."""
         self._in_log: dict[Thing, int] = {}
-        """What is decided or acknowledged and stands in the log in front of there, which is not on disk yet perhaps."""
+        """Lasting things that this master has put, with an end of the log that includes them."""
         self._settled_end: int | None = None
-        """All that was decided or acknowledged stands in the log in front of there; None: not yet."""
+        """An end of the log that includes all lasting entries; None: some are not in the log."""
         self._late_at: dict[str, float] = {}
-        """When each slave is asked again."""
+        """By address, when that slave is asked for lasting entries again."""
         self._handed_over_ns = 0
-        """Until then a master is about to lead; 0: none is."""
+        """Until when the hand-over to a master lasts; 0: there is none."""
         self._was_led = False
-        """When the ledger was handed over, its former process was still listed."""
+        """Whether the master was still listed when the hand-over began, from its former process."""
         self._led_ns = 0
-        """Since then there is a master; 0: there is none."""
+        """Since when there is a master; 0: there is none."""
         self._looked_ns = self.joined = 0
         self._transactions.use(self)
         self._pops.ledger = self
         self._offsets.table.on_commit = self._committed
         self._offsets.requests.when_kept = self._when_kept
 
-    # --- what is noted -----------------------------------------------------------------------------------------
+    # --- noting ------------------------------------------------------------------------------------------------
 
     @property
     def _notes(self) -> bool:
@@ -111,26 +115,27 @@ class LedgerPart(Part):
 
     @property
     def is_handed_over(self) -> bool:
-        """A master that comes back has read all of it: nothing is to be learned here now."""
+        """Whether a master that comes back has read the ledger, so that no entry may be added."""
         return bool(self._handed_over_ns)
 
     def note(self, thing: Thing, value: int) -> None:
-        """It is on disk when ``file.kept`` returns."""
+        """Add an entry; it is on disk when ``file.kept`` returns."""
         entry = self.ledger.note(thing, value)
         if entry is not None:
             self.file.append(entry)
 
     def decide(self, offset: int, *, committed: bool) -> None:
-        """The half at that offset of the log is decided here; on disk when ``file.kept`` returns."""
+        """Note a decision about the half at that offset of the log; on disk when ``file.kept`` returns."""
         self.note(_decided(offset), int(committed))
 
     def decision(self, offset: int) -> bool | None:
-        """Whether the half there was committed in the master's place; None: nothing was decided."""
+        """Whether an acting slave committed the half at that offset; None: it decided nothing."""
         value = self.ledger.get(_decided(offset))
         return None if value is None else bool(value)
 
     def acked(self, each: Acked) -> bool:
-        """A message of the master's checkpoint is done with; on disk when ``when_kept`` says so. False: it is full."""
+        """Note an acknowledgement of a checkpoint of the master's; ``when_kept`` tells when it is on disk. False: the
+        ledger is full."""
         if len(self.ledger) >= ENTRIES_MAX:
             return False
         self.note(Thing(Subject.ACKED, *each.thing), 1)
@@ -141,8 +146,7 @@ class LedgerPart(Part):
         self.file.when_kept(call)
 
     def _settle(self) -> None:
-        """A master writes what its slaves decided, and were told is done with, into its log, and forgets it when that
-        is on disk."""
+        """On a master: put lasting entries into the log, and drop those whose part of the log is on disk."""
         durable = self._durable_end
         gone = [thing for thing, end in self._in_log.items() if end <= durable]
         for thing in gone:
@@ -169,7 +173,7 @@ class LedgerPart(Part):
 
     @property
     def _durable_end(self) -> int:
-        """The log is confirmed and on this disk up to there."""
+        """End of the log that is both confirmed and on this disk."""
         return min(self._journal.confirm_offset, self._log.flushed_offset)
 
     def _committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -198,12 +202,12 @@ class LedgerPart(Part):
         if self._handed_over_ns:
             leads = not self._was_led and MASTER_ID in self._members()
             if not leads and now_ns >= self._handed_over_ns:
-                logger.warning("the master that read the ledger does not lead: this slave goes on")
+                logger.warning("the master that read the ledger has not registered: this slave takes entries again")
             if leads or now_ns >= self._handed_over_ns:
                 self._handed_over_ns, self._offsets.table.frozen = 0, False
 
     def gate(self, handler: Handler) -> Handler:
-        """What would be learned here is for the master that comes back."""
+        """Wrap a handler: during a hand-over its requests are refused, to go to the master that comes back."""
         def answer(connection: Connection, command: Command) -> Command | Coroutine[Any, Any, Command | None] | None:
             if not self.is_handed_over:
                 return handler(connection, command)
@@ -211,17 +215,17 @@ class LedgerPart(Part):
 
         return answer
 
-    # --- those who read it -------------------------------------------------------------------------------------
+    # --- requests of others ------------------------------------------------------------------------------------
 
     def handlers(self) -> Mapping[int, Handler]:
         return {READ_LEDGER: self._read, LEDGER_IS_KEPT: self._kept}
 
     def _read(self, _: Connection, command: Command) -> Command | Coroutine[Any, Any, Command]:
-        """61041. What is told is on disk here. Raises ``HeaderError``."""
+        """Answer 61041 with entries that are on disk here. Raises ``HeaderError``."""
         asked = ReadLedgerRequest.from_ext(command.ext)
         if asked.hand_over and self._notes:
             if not self._handed_over_ns:
-                logger.info("the master comes back, and reads the ledger: nothing more is committed here")
+                logger.info("the master comes back and reads the ledger: this slave takes no more entries")
                 self.tick(self._now_ns())
                 self._was_led = MASTER_ID in self._members()
             self._handed_over_ns = self._now_ns() + HAND_OVER_MS * 1_000_000
@@ -238,18 +242,18 @@ class LedgerPart(Part):
         return self._when_kept(answer)
 
     def _kept(self, _: Connection, command: Command) -> Command | Coroutine[Any, Any, Command]:
-        """61042: the master has what was noted up to there. Raises ``HeaderError``."""
+        """Answer 61042: forget entries that the master has on disk. Raises ``HeaderError``."""
         asked = LedgerIsKeptRequest.from_ext(command.ext)
         if asked.log_end is not None and self._durable_end < asked.log_end:
             return response(command, ResponseCode.SYSTEM_ERROR, remark=(
-                f"the log is on disk here up to {self._durable_end}, not up to {asked.log_end}"))
+                f"the log is on disk here only up to {self._durable_end}, not up to {asked.log_end}"))
         self._forget(Mark(asked.term, asked.number), () if asked.log_end is not None else LASTING)
         return self._when_kept(response(command))
 
-    # --- other slaves' -----------------------------------------------------------------------------------------
+    # --- exchange with other members ---------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep it, and exchange it with the other members."""
+        """Write the file, and exchange entries with the other members, until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.file.run)
             task_status.started()
@@ -266,8 +270,8 @@ class LedgerPart(Part):
         elif MASTER_ID in members:
             self._led_ns = self._led_ns or now_ns
             if now_ns - self._led_ns >= FORGET_NS and len(self.ledger):
-                self._forget(self.ledger.end, LASTING)  # its tables came from the master by now
-                await self._each([members[MASTER_ID]], self._forget_beside)
+                self._forget(self.ledger.end, LASTING)  # its tables are copied from the master by now
+                await self._each([members[MASTER_ID]], self._forget_lasting)
         elif self._notes and role.listed:
             await self._each(others.values(), self._copy_of)
         if MASTER_ID not in members:
@@ -278,23 +282,23 @@ class LedgerPart(Part):
             try:
                 await call(address)
             except (RemotingError, BodyError, HeaderError) as error:
-                logger.debug("the ledger of %s is not exchanged: %s", address, error)
+                logger.debug("the ledger of %s could not be exchanged: %s", address, error)
 
     async def _copy_of(self, address: str) -> None:
         async for entries in self._pages_of(address):
             for entry in entries:
                 self._take(entry)
 
-    async def _forget_beside(self, master: str) -> None:
-        """If that is Java's, which never asks for what was decided."""
+    async def _forget_lasting(self, master: str) -> None:
+        """Forget lasting entries too, if the master is a RocketMQ broker, which never reads them."""
         answer = await self._client.call(master, request(READ_LEDGER, ReadLedgerRequest(*self.ledger.end)), TIMEOUT_MS)
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             self._forget(self.ledger.end)
 
-    # --- of a master -------------------------------------------------------------------------------------------
+    # --- on a master -------------------------------------------------------------------------------------------
 
     async def _is_in_log(self, address: str) -> None:
-        """What a slave decided late is taken; what the log says is forgotten there when its copy says it, too."""
+        """Take lasting entries that a slave wrote late, and tell it which ones the log has."""
         if trio.current_time() >= self._late_at.get(address, 0.0):
             self._late_at[address] = trio.current_time() + LATE_READ_S
             async for entries in self._pages_of(address):
@@ -318,7 +322,7 @@ class LedgerPart(Part):
             self._join(entry)
 
     async def _pages_of(self, address: str, *, hand_over: bool = False) -> AsyncIterator[list[Entry]]:
-        """What is new there, some at a time; nothing where there is no ledger. Raises ``RemotingError``,
+        """Read a member's new entries, page by page; none from a member without a ledger. Raises ``RemotingError``,
         ``HeaderError``, ``BodyError``."""
         at = FIRST if hand_over else self._heard.get(address, FIRST)
         while True:
@@ -329,7 +333,7 @@ class LedgerPart(Part):
             told = ReadLedgerResponse.from_ext(checked(answer, address).ext)
             entries, end = decode(answer.body)
             if end < len(answer.body):
-                raise BodyError(f"the ledger of {address} is damaged behind {len(entries)} entries")
+                raise BodyError(f"the ledger of {address} is damaged after {len(entries)} entries")
             yield entries
             before, at = at, Mark(told.term, told.number)
             self._heard[address] = at
@@ -337,7 +341,7 @@ class LedgerPart(Part):
                 return
 
     def _join(self, entry: Entry) -> None:
-        """It is so here, too."""
+        """Join an entry into this broker's tables."""
         thing = entry.thing
         if thing.kind == Subject.OFFSET:
             topic, _, group = thing.name.partition("@")
@@ -354,7 +358,7 @@ class LedgerPart(Part):
         return Acked.read(entry.thing.name, entry.thing.queue, self._standing.broker_name)
 
     def _forget(self, upto: Mark, but: Collection[int] = ()) -> None:
-        """It is not on disk any more when ``file.kept`` returns."""
+        """Forget entries up to ``upto``, except kinds ``but``; they are off the disk when ``file.kept`` returns."""
         if Subject.ACKED not in but:
             for entry in self.ledger.of(Subject.ACKED):
                 if entry.mark <= upto and (acked := self._acked_by(entry)) is not None:
@@ -365,8 +369,8 @@ class LedgerPart(Part):
     # --- a master that comes back ------------------------------------------------------------------------------
 
     async def collect(self, members: Iterable[str]) -> None:
-        """Become what these members' ledgers say, whose slaves stop acting; they forget what tables here have on disk.
-        Raises ``RemotingError``, ``HeaderError``, ``BodyError``, ``OSError``."""
+        """Read the ledgers of these members, which begins the hand-over, join them, and let the members forget what is
+        on disk here. Raises ``RemotingError``, ``HeaderError``, ``BodyError``, ``OSError``."""
         addresses = list(members)
         found = Ledger()
         for address in addresses:
@@ -377,7 +381,7 @@ class LedgerPart(Part):
         for entry in entries:
             if entry.thing.kind not in LASTING:
                 self._join(entry)
-        self._take_lasting(entries)  # what they say cannot be written before this broker leads
+        self._take_lasting(entries)  # into the ledger: the log takes them only when this broker leads
         self.joined += len(entries)
         await self.file.kept()
         await self._offsets.saved()
@@ -386,10 +390,10 @@ class LedgerPart(Part):
             await self._client.call(
                 address, request(LEDGER_IS_KEPT, LedgerIsKeptRequest(*found.end)), TIMEOUT_MS)
         if entries:
-            logger.info("what slaves learned meanwhile is known here", extra={"entries": len(entries)})
+            logger.info("the slaves' ledgers are read and joined", extra={"entries": len(entries)})
 
     def metrics(self, page: Page) -> Iterable[Metric]:
-        yield page.gauge("broker_ledger_entries", "What this slave learned and no master has kept. Ours.",
+        yield page.gauge("broker_ledger_entries", "Entries of this member that no master has kept yet. Ours.",
                          [((), len(self.ledger))])
         yield page.counter("broker_ledger_joined", "Entries of slaves that this master read. Ours.",
                            [((), self.joined)])

@@ -286,12 +286,12 @@ async def test_more_than_may_be_under_way_is_refused_at_once(
         here.part.store("T", [RECORD], said.append, said.append)
         here.part.store_at(Ticket.of("b", 0), [RECORD], lambda *words: said.append(words))
         here.part.read("b", "T", 0, [1], lambda *found: said.append(found))
-    assert said == ["0 requests are under way to other masters", ("0 requests are under way to other masters", False),
+    assert said == ["0 requests to other masters are in flight", ("0 requests to other masters are in flight", False),
                     ({}, frozenset())]
     monkeypatch.setattr(errands, "UNDER_WAY_MAX", 0)
     async with place() as here:
         await here.serve(Master("b"))
-        assert await here.store() == ("0 requests are under way to other masters", [])
+        assert await here.store() == ("0 requests to other masters are in flight", [])
     assert UNDER_WAY_MAX > 1
 
 

@@ -154,7 +154,7 @@ async def test_what_is_damaged_is_said_and_cut(autojump_clock: MockClock, caplog
     files.content[PATH].data[-1] ^= 1
     ledger, file = opened(files)
     assert [ledger.get(thing(number)) for number in range(3)] == [7, 7, None]
-    assert f"{PATH} is whole up to byte" in caplog.text
+    assert f"{PATH} is damaged from byte" in caplog.text
     async with trio.open_nursery() as nursery:
         await nursery.start(file.run)
         note(ledger, file, 3, 8)
