@@ -1,6 +1,6 @@
-"""Many brokers on one machine, each a process, under one supervisor that is the guardian of all: ``mqbrokercontainer``.
+"""The container ``mqbrokercontainer``: many brokers on one machine, each a process, under one supervisor.
 
-``config``, ``hosting`` and ``records`` decide: which brokers there are, what each is started with, who may stand beside
-whom, and which process of an earlier supervisor is still the broker it was. ``nest`` makes their processes by forking,
-``supervisor`` keeps them and answers codes 902, 903, 25 and 26, ``cli`` is the command.
+``config``, ``hosting`` and ``records`` decide which brokers there are, how each is started, which may run beside which,
+and which process of an earlier supervisor is still the same broker. ``nest`` forks the processes, ``supervisor`` is the
+guardian of each and answers codes 902, 903, 25, 26 and 28, ``cli`` is the command.
 """

@@ -96,13 +96,13 @@ def _prepare(options: argparse.Namespace) -> Callable[[], None] | None:
 
 @attrs.frozen
 class _Running:
-    """What SIGTERM stops: implements ``Stoppable``."""
+    """The running container, which SIGTERM stops. Implements ``Stoppable``."""
 
     supervisor: Supervisor
     server: Server
 
     async def stop(self) -> None:
-        """The brokers first: until they have ended the container says how they are."""
+        """Stop the brokers, then the server: the container tells their state until they have ended."""
         await self.supervisor.stop()
         await self.server.stop(STOP_GRACE_MS)
 

@@ -1,6 +1,6 @@
 """The container's configuration, by RocketMQ's keys (``BrokerContainerConfig``, ``NettyServerConfig``).
 
-What brokers in it need stands in files of their own, one each. Text and numbers only; the file is read elsewhere.
+Each broker has a configuration file of its own. No I/O: files are read elsewhere.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from remoting.daemon.tlskeys import TLSKeys, hidden
 
 WITHOUT_MEANING: Mapping[str, object] = {
     "rocketmqHome": "", "updateNamesrvAddrInterval": 120_000, **NETTY_WITHOUT_MEANING, **NETTY_CLIENT_WITHOUT_MEANING}
-"""Keys of Java that nothing here depends on, with Java's defaults."""
+"""RocketMQ's keys that have no effect here, with RocketMQ's defaults."""
 FEATURES: Final = NETTY_FEATURES
-"""Those of them that ask for something: whoever gives them is warned."""
+"""Keys without effect that ask for a feature: a warning is logged if they are set."""
 ALWAYS_BLACKLISTED: Final = (
     "brokerConfigPaths", "rocketmqHome", "configBlackList", "configStorePath", "containerStorePath")
 SEPARATOR: Final = ":"
-"""Between the paths in ``brokerConfigPaths``."""
+"""Separates the paths in ``brokerConfigPaths``."""
 
 
 @attrs.frozen(kw_only=True)
 class ContainerConfig(TLSKeys):
-    """Every key that has a meaning here."""
+    """All keys that have an effect here."""
 
     bind_address: str = key("0.0.0.0", "address to listen at")
     listen_port: int = key(10_811, "port of the container, for codes 902, 903, 25 and 26; 0 lets the system choose",
@@ -66,7 +66,7 @@ class ContainerConfig(TLSKeys):
         "configBlackList;brokerConfigPaths", "keys that code 25 may not change, separated by semicolons")
 
     kept: Mapping[str, str] = attrs.field(factory=dict)
-    """Given keys that nothing here depends on, as written."""
+    """Given keys without effect, as written."""
 
     @property
     def black_list(self) -> frozenset[str]:
@@ -83,7 +83,7 @@ class ContainerConfig(TLSKeys):
 
     @property
     def handed_on(self) -> dict[str, str]:
-        """Keys for brokers whose files name no name servers."""
+        """Keys that are added for brokers whose files name no name servers."""
         given = {"namesrvAddr": self.namesrv_addr} if self.namesrv_addr else {}
         for name, wanted in (("fetchNameSrvAddrByDnsLookup", self.fetch_name_srv_addr_by_dns_lookup),
                              ("fetchNamesrvAddrByAddressServer", self.fetch_namesrv_addr_by_address_server)):
@@ -93,7 +93,7 @@ class ContainerConfig(TLSKeys):
 
 
 KNOWN: Final = frozenset({*names(ContainerConfig), *WITHOUT_MEANING})
-"""Keys that its file may have."""
+"""Keys that the container's file may have."""
 
 
 def from_properties(given: Mapping[str, str], *, start: ContainerConfig | None = None) -> ContainerConfig:
@@ -115,7 +115,7 @@ def from_properties(given: Mapping[str, str], *, start: ContainerConfig | None =
 
 
 def to_properties(config: ContainerConfig) -> dict[str, str]:
-    """All keys, those without a meaning among them: what is written to ``config_store_path``."""
+    """All keys, those without effect included, as they are written to ``config_store_path``."""
     return every_property(config, WITHOUT_MEANING, config.kept)
 
 

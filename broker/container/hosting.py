@@ -1,6 +1,6 @@
-"""Which brokers a container has, what each is started with, and whom it refuses. Values and decisions: no process.
+"""Which brokers a container has, how each is started, and which it refuses. Values and decisions: no process.
 
-Source: ``BrokerContainerProcessor`` and ``BrokerContainer`` of RocketMQ 5.5.0, whose words refusals have.
+Source: ``BrokerContainerProcessor`` and ``BrokerContainer`` of RocketMQ 5.5.0, from which the refusals' texts are.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _NAMES_SERVERS: Final = frozenset({"namesrvAddr", "fetchNamesrvAddrByAddressServ
 
 
 class NotAdmitted(Exception):
-    """The container cannot have that broker; the message says why."""
+    """The container refuses a broker; the message says why."""
 
 
 @attrs.frozen(order=True)
 class HostedName:
-    """Which broker it is, among all."""
+    """A broker's identity: cluster, name and id."""
 
     cluster: str
     name: str
@@ -42,18 +42,18 @@ class Hosted:
     """One broker of a container."""
 
     path: str
-    """Of its configuration file, absolute."""
+    """Absolute path of its configuration file."""
     identity: HostedName
     config: BrokerConfig
     """The configuration with which the broker runs."""
     settings: Mapping[str, str]
-    """What is said on top of its file."""
+    """Properties that override those of its file."""
     places: Mapping[str, str]
-    """Directories that are its alone, absolute, by the keys that name them."""
+    """Absolute paths of directories that no other broker may use, by key."""
 
     @property
     def ports(self) -> dict[int, str]:
-        """By number, with the key that names it; without those that the system chooses."""
+        """Its ports with their keys; without those that the system chooses."""
         config = self.config
         ports = {config.listen_port: "listenPort", config.ha_listen_port: "haListenPort"}
         if config.fast_listen and config.listen_port:
@@ -68,8 +68,8 @@ def hosted(
     path: str, given: Mapping[str, str], handed_on: Mapping[str, str],
     configure: Callable[[Mapping[str, str]], BrokerConfig], places: Callable[[BrokerConfig], Mapping[str, str]],
 ) -> Hosted:
-    """A broker from the properties of its file. ``handed_on``: for one that names no name servers. ``configure`` makes
-    a configuration for this machine and raises ``ConfigError``. Raises ``NotAdmitted``."""
+    """A broker from the properties of its file. ``handed_on`` is added if the file names no name servers. ``configure``
+    makes a configuration for this machine, and may raise ``ConfigError``. Raises ``NotAdmitted``."""
     if not given:
         raise NotAdmitted(NO_PROPERTIES)
     settings = {} if _NAMES_SERVERS & given.keys() else dict(handed_on)
@@ -93,7 +93,7 @@ def hosted(
 
 
 def admit(new: Hosted, others: Iterable[Hosted], own_ports: Mapping[int, str]) -> None:
-    """Whether it can run beside the others. ``own_ports`` are the container's. Raises ``NotAdmitted``."""
+    """Raise ``NotAdmitted`` if a broker cannot run beside the others. ``own_ports`` are the container's."""
     for port, key in new.ports.items():
         if port in own_ports:
             raise NotAdmitted(f"{key} = {port}: is the container's {own_ports[port]}; choose another listenPort")
@@ -113,7 +113,7 @@ def admit(new: Hosted, others: Iterable[Hosted], own_ports: Mapping[int, str]) -
 
 @attrs.frozen
 class Roster:
-    """Paths of the brokers that there are to be: those of ``brokerConfigPaths``, with what was added and removed."""
+    """Paths of the container's brokers: those of ``brokerConfigPaths`` plus added and minus removed ones."""
 
     configured: tuple[str, ...]
     added: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ class Roster:
 
     @classmethod
     def from_json(cls, configured: tuple[str, ...], content: bytes | None) -> Roster:
-        """None: nothing was added or removed yet. Raises ``ValueError``."""
+        """The roster in a file; ``content`` None: there is no file yet. Raises ``ValueError``."""
         if content is None:
             return cls(configured)
         data: Any = json.loads(content)

@@ -1,8 +1,7 @@
-"""Where brokers' processes are made: one small process that has imported everything, and forks.
+"""The nest: a small process that has imported the whole program, and forks the brokers' processes.
 
-So they share the memory of the program, and start without reading it. The nest has one thread and no event loop, for a
-fork takes along no other threads; it ends with the supervisor, and its children do not. It knows processes and what
-they are started with, not why.
+So the brokers share the program's memory, and start quickly. The nest has one thread and no event loop, since a fork
+copies only the thread that calls it. It ends with the supervisor; the brokers do not.
 """
 
 from __future__ import annotations
@@ -39,37 +38,37 @@ logger = logging.getLogger("broker.container")
 _MESSAGE_MAX: Final = 64 << 10
 _DESCRIPTORS_MAX: Final = 16
 _CODE_WAIT_S: Final = 1.0
-"""A process that has ended is known sooner than how it did."""
+"""Longest wait for the exit code after the end of a process is known."""
 _AGAIN_S: Final = 1.0
 _NAME_MAX: Final = 15
-"""Characters of a process's name, as the system has it."""
+"""Characters that the system keeps of a process's name."""
 
 
 @attrs.frozen
 class Birth:
-    """What a broker's process is started with."""
+    """The order to start one broker's process."""
 
     broker: str
     title: str
-    """Name of the process, of which the system keeps the last 15 characters."""
+    """Name of the process; only its last 15 characters are used."""
     path: str
-    """Where its configuration file stands."""
+    """Path of its configuration file."""
     arguments: Sequence[str]
-    """What the command ``mqbroker`` is given."""
+    """Arguments of the command ``mqbroker``."""
     record: str
-    """The file that says which process it is."""
+    """Path of its record, see ``records``."""
     out: str
-    """The file of its standard output and error."""
+    """Path of the file for its standard output and error."""
 
 
 # --- the supervisor's side -------------------------------------------------------------------------------------------
 
 
 class Process:
-    """Implements ``Child`` on a process that need not be this one's child. The handle never means another process."""
+    """Implements ``Child`` for any process, by a pidfd: that never refers to another process with the same id."""
 
     def __init__(self, pid: int, handle: int, exit_code: _ExitCode | None = None) -> None:
-        """Takes ``handle``, a pidfd. ``exit_code``: who comes to know it, if anybody."""
+        """Takes ownership of ``handle``, a pidfd. ``exit_code`` will hold the code if the nest forked the process."""
         self._pid, self._handle, self._exit_code = pid, handle, exit_code
         self._gone = trio.Event()
         self._code: int | None = None
@@ -92,7 +91,7 @@ class Process:
                 signal.pidfd_send_signal(self._handle, number)
 
     async def wait(self) -> int | None:
-        """As ``Child`` says; several may wait."""
+        """Wait for the end, as ``Child`` says; several tasks may wait."""
         if self._waits:
             await self._gone.wait()
             return self._code
@@ -131,19 +130,19 @@ async def adopted(process: Process) -> AsyncGenerator[Child]:
 
 
 def found(record: Record) -> Process | None:
-    """The process of a record, if it still is that one."""
+    """The process of a record; None: it has ended."""
     try:
         handle = os.pidfd_open(record.pid)
     except OSError:
         return None
-    if record.means(born(record.pid), boot_id()):  # of the process that the handle means, if it is the record's
+    if record.means(born(record.pid), boot_id()):  # compared after the open, so the handle is of that process
         return Process(record.pid, handle)
     os.close(handle)
     return None
 
 
 class Nest:
-    """The nest's process, made anew should it end, and what it answers."""
+    """The supervisor's side of the nest: keeps its process running, and asks it for new ones."""
 
     def __init__(self) -> None:
         self._socket: trio.socket.SocketType | None = None
@@ -153,7 +152,7 @@ class Nest:
         self._count = 0
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled. Started at once."""
+        """Keep the nest's process running until cancelled. ``started`` is called at once."""
         task_status.started()
         while True:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -202,7 +201,7 @@ class Nest:
 
     @asynccontextmanager
     async def launched(self, start: Birth, ready: int, sockets: Sequence[int]) -> AsyncGenerator[Child]:
-        """A new process. It outlives this one. Raises ``OSError``."""
+        """Start a broker's process, which survives the supervisor. Raises ``OSError``."""
         await self._there.wait()
         assert self._socket is not None
         self._count += 1
@@ -216,7 +215,7 @@ class Nest:
         finally:
             self._asked.pop(number, None)
         if asked.process is None:
-            raise OSError(f"no process for {start.broker}: the one that starts them has ended, or the system has none")
+            raise OSError(f"no process for {start.broker}: the nest has ended, or the system cannot fork")
         try:
             yield asked.process
         finally:
@@ -237,7 +236,7 @@ def _descriptors(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
 
 
 def main() -> int:
-    """The nest: fork for whoever asks on the socket whose number is the argument, until that closes."""
+    """Run the nest: fork for each request on the socket whose number is the argument, until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's interrupt is for the supervisor
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _import_all()
@@ -247,7 +246,7 @@ def main() -> int:
     signal.set_wakeup_fd(woken)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     gc.collect()
-    gc.freeze()  # what all share is not to be written to by a search for garbage
+    gc.freeze()  # a garbage collection would write to memory that all processes share, and so copy it
     with socket.socket(fileno=int(sys.argv[1])) as control:
         while True:
             ready, _, _ = select.select([control.fileno(), wake], [], [])
@@ -259,7 +258,7 @@ def main() -> int:
 
 
 def _import_all() -> None:
-    """What a broker may come to import, and what it makes of it once."""
+    """Import all modules that a broker may need, and build its command line once."""
     import broker.cli
     import broker.metrics
 
@@ -279,7 +278,7 @@ def _tell_of_ends(control: socket.socket) -> None:
 
 
 def _answer(control: socket.socket, others: Sequence[int]) -> bool:
-    """One request; whether there may be more."""
+    """Answer one request. False: the socket is closed."""
     data, descriptors, _, _ = socket.recv_fds(control, _MESSAGE_MAX, _DESCRIPTORS_MAX)
     if not data:
         return False
@@ -296,7 +295,7 @@ def _answer(control: socket.socket, others: Sequence[int]) -> bool:
             for each in (control.detach(), *others):
                 os.close(each)
             live(lambda: _live(Birth(**request), descriptors))
-        handle = os.pidfd_open(pid)  # it is waited for by this thread alone, so it is that process's
+        handle = os.pidfd_open(pid)  # only this thread waits for children, so the pid cannot be reused yet
         socket.send_fds(control, [json.dumps({"number": number, "pid": pid}).encode()], [handle])
         os.close(handle)
     for each in descriptors:

@@ -1,7 +1,7 @@
-"""What a broker's process writes down of itself, so that a supervisor that was killed finds it again.
+"""The record that a broker's process writes of itself, so that the next supervisor finds it after a kill.
 
-A number alone is not enough: the system gives it again. The moment at which the process began and the machine's boot
-say whether it is still the same. Values: no file and no process.
+A process id alone is not enough, since the system reuses it. The start time of the process and the boot id of the
+machine tell whether it is still the same process. Values: no file and no process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Record:
     """One process of one broker."""
 
     path: str
-    """Of the broker's configuration file."""
+    """Path of the broker's configuration file."""
     broker: str
     pid: int
     born: str
@@ -27,7 +27,7 @@ class Record:
     """The boot of the machine, as ``broker.boot.boot_id`` says."""
 
     def means(self, born: str, boot: str) -> bool:
-        """Whether the process that has this number now, which began at ``born``, is still the broker."""
+        """Whether a process with this pid, start time and boot is the recorded one."""
         return bool(self.born and self.boot) and (self.born, self.boot) == (born, boot)
 
     def to_json(self) -> bytes:
@@ -35,7 +35,7 @@ class Record:
 
     @classmethod
     def from_json(cls, content: bytes) -> Record:
-        """As it was written. Raises ``ValueError``."""
+        """Decode a record. Raises ``ValueError``."""
         data: Any = json.loads(content)
         if not isinstance(data, dict):
             raise ValueError("it is no JSON object")

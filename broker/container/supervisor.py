@@ -1,8 +1,8 @@
-"""The supervisor: keeps the brokers of a container, and adds and removes them as operators say.
+"""The supervisor: keeps the brokers of a container running, and adds and removes them by request.
 
-It is the guardian of each. Brokers are processes that outlive it: should it be killed, its next start finds them by
-their records. Codes 902, 903, 25 and 26 as ``BrokerContainerProcessor`` of RocketMQ 5.5.0 has them, and 28, which there
-is not: the brokers and how they are.
+It is the guardian of each broker. Brokers survive a kill of the supervisor; its next start finds them by their records.
+Codes 902, 903, 25 and 26 are those of ``BrokerContainerProcessor`` of RocketMQ 5.5.0; code 28, the state of each
+broker, is ours.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ RECORDS: Final = "processes"
 LOGS: Final = "logs"
 CONFIG_BYTES_MAX: Final = 1 << 20
 _SAID_BYTES: Final = 1_000
-"""Of what a broker that could not start said last."""
+"""Bytes that are read of the last output of a broker that could not start."""
 _NO_VERSION: Final = '{"counter":0,"stateVersion":0,"timestamp":0}'
 
 
@@ -73,7 +73,7 @@ class Inner:
     hosted: Hosted
     guardian: Guardian
     sockets: Sequence[socket.socket]
-    """Of its clients, where the guardian holds them."""
+    """Its listening sockets for clients, if the guardian holds them."""
     served: trio.Event
     over: trio.Event = attrs.field(factory=trio.Event)
     failure: str = ""
@@ -89,8 +89,8 @@ class Inner:
 
 @attrs.define(eq=False)
 class Supervisor:
-    """``directory`` is its own, and locked. ``log_arguments`` are of each broker's command line, from where its log
-    goes. Files of brokers are read here and by the brokers themselves."""
+    """All brokers of a container. ``directory`` is locked, and no other container uses it. ``log_arguments`` are added
+    to each broker's command line."""
 
     config: ContainerConfig
     files: Files
@@ -107,13 +107,13 @@ class Supervisor:
     _nursery: trio.Nursery | None = None
     _client: Client | None = None
     _leaving: dict[HostedName, Inner] = attrs.field(factory=dict)
-    """Removed, and their clients are still served by the next master."""
+    """Removed brokers whose guardians still pass clients on to the next master."""
 
     # --- life ------------------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until stopped or cancelled; brokers end only when stopped. Raises ``ConfigError``: its own files are
-        damaged. Started when each broker is found or begins."""
+        """Run until stopped or cancelled; only ``stop`` ends the brokers. ``started`` is called when each broker is
+        found or is starting. Raises ``ConfigError`` if its own files are damaged."""
         path = str(self.directory / ROSTER)
         try:
             self._roster = Roster.from_json(tuple(map(absolute, self.config.paths)), self.files.read(path))
@@ -123,7 +123,8 @@ class Supervisor:
             await self._nursery.start(self._nest.run)
             left = self._found()
             for each in sorted(self._roster.removed):
-                logger.warning("listed, but it was removed by request; addBroker brings it back", extra={"path": each})
+                logger.warning("a listed broker is not started: it was removed by request; addBroker brings it back",
+                               extra={"path": each})
             for each in self._roster:
                 self.say(f"Start broker from config file path {each}")
                 try:
@@ -131,14 +132,15 @@ class Supervisor:
                 except (NotAdmitted, OSError) as error:
                     logger.error("a broker cannot be started; the others are", extra={"path": each, "why": str(error)})
             for path, process in left.items():
-                logger.warning("a broker that is listed no more is stopped", extra={"path": path, "pid": process.pid})
+                logger.warning("a broker is stopped: it is no longer listed", extra={"path": path, "pid": process.pid})
                 process.send_signal(signal.SIGTERM)
                 process.close()
             task_status.started()
             await trio.sleep_forever()
 
     async def stop(self) -> None:
-        """End all brokers in order, all at once; again: serve no clients of theirs after that. Then ``run`` ends."""
+        """Stop all brokers at once and in order, then end ``run``. A second call also ends what guardians still do for
+        their clients."""
         self._stopping = True
         inner = [*self.brokers.values(), *self._leaving.values()]
         for each in inner:
@@ -155,7 +157,7 @@ class Supervisor:
             try:
                 record = Record.from_json(each.read_bytes())
             except (OSError, ValueError) as error:
-                logger.warning("a record of a process cannot be read, and is passed over",
+                logger.warning("a record of a process cannot be read, and is ignored",
                                extra={"path": str(each), "why": str(error)})
                 continue
             process = found(record)
@@ -170,7 +172,7 @@ class Supervisor:
     # --- one broker ------------------------------------------------------------------------------------------
 
     def _judged(self, path: str) -> Hosted:
-        """What that file makes, if it may run here. Raises ``NotAdmitted``."""
+        """The broker of that file, if it may run here. Raises ``NotAdmitted``."""
         try:
             content = self.files.read(path)
         except OSError as error:
@@ -186,7 +188,7 @@ class Supervisor:
         return new
 
     async def _begin(self, new: Hosted, process: Process | None, *, tries: bool) -> Inner:
-        """``process``: it runs already. Raises ``OSError`` in words, and ``NotAdmitted``."""
+        """Start a broker's guardian. ``process``: it runs already. Raises ``OSError``, ``NotAdmitted``."""
         assert self._client is not None and self._nursery is not None
         leaving = self._leaving.get(new.identity)
         if leaving is not None:
@@ -217,11 +219,11 @@ class Supervisor:
         if process is None:
             self.say(f"Broker [{new.identity.name}-{new.identity.broker_id}] boot success. serializeType=JSON")
         else:
-            logger.info("a broker of an earlier container runs on", extra={
+            logger.info("a broker of an earlier container is still running", extra={
                 "broker": str(new.identity), "pid": process.pid})
 
     async def _keep(self, inner: Inner) -> None:
-        """Until it ends in order."""
+        """Run a broker's guardian until the broker has ended for good, then clean up."""
         code, why = FAILED, ""
         try:
             code = await inner.guardian.run() or STOPPED
@@ -231,7 +233,7 @@ class Supervisor:
             each.close()
         if code:
             inner.failure = why or self._last_words(inner.hosted) or f"exit code {code}"
-            logger.error("a broker ended and is not started again", extra={
+            logger.error("a broker failed and is not started again", extra={
                 "broker": str(inner.hosted.identity), "exit_code": code, "said": inner.failure})
         self._record(inner.hosted).unlink(missing_ok=True)
         inner.over.set()
@@ -268,7 +270,7 @@ class Supervisor:
             RequestCode.GET_BROKER_RUNTIME_INFO: self.state}
 
     async def add(self, connection: Connection, request: Command) -> Command:
-        """902. Answered when the broker serves."""
+        """Add a broker (902); answered when it serves."""
         path = AddBrokerRequest.from_ext(request.ext).config_path
         logger.info("addBroker", extra={"peer": connection.peer, "path": path})
         async with self._changing:
@@ -287,7 +289,7 @@ class Supervisor:
         path = absolute(given.strip())
         new = self._judged(path)
         before, roster = self._roster, self._roster.with_one(path)
-        self._write(roster)  # first: whoever kills this process finds the broker listed, or not begun
+        self._write(roster)  # first, so that a crash leaves no running broker that is not listed
         try:
             inner = await self._begin(new, None, tries=False)
             await _first(inner.served.wait, inner.over.wait)
@@ -300,7 +302,7 @@ class Supervisor:
             raise NotAdmitted(f"start broker failed: {inner.failure or 'it ended before it served'}")
 
     async def remove(self, connection: Connection, request: Command) -> Command:
-        """903. Answered when the broker has ended."""
+        """Remove a broker (903); answered when it has ended."""
         header = RemoveBrokerRequest.from_ext(request.ext)
         identity = HostedName(header.broker_cluster_name, header.broker_name, header.broker_id)
         logger.info("removeBroker", extra={"peer": connection.peer, "broker": str(identity)})
@@ -320,7 +322,7 @@ class Supervisor:
         return response(request)
 
     def _write(self, roster: Roster) -> None:
-        """Keep it, and then go by it. Raises ``NotAdmitted``."""
+        """Store a new roster, then use it. Raises ``NotAdmitted``."""
         try:
             self.files.replace(str(self.directory / ROSTER), roster.to_json())
         except OSError as error:
@@ -328,12 +330,12 @@ class Supervisor:
         self._roster = roster
 
     def get_config(self, _: Connection, request: Command) -> Command:
-        """26: all keys, with their values."""
+        """Answer 26 with all keys and their values."""
         return response(request, header=GetBrokerConfigResponse(_NO_VERSION),
                         body=properties.encode(settings.listing(self.config)).encode())
 
     def update_config(self, connection: Connection, request: Command) -> Command:
-        """25. What a running container cannot follow is written down for its next start."""
+        """Change keys (25). A change that a running container cannot follow is stored for its next start."""
         return change_config(
             connection, request, self.config, bytes_max=CONFIG_BYTES_MAX, barred=self.config.black_list,
             live=settings.live_keys(), made=lambda given: settings.from_properties(given, start=self.config),
@@ -344,7 +346,7 @@ class Supervisor:
         self.config = changed
 
     def state(self, _: Connection, request: Command) -> Command:
-        """28: each broker, with the port of its clients."""
+        """Answer 28 with the state, port and file of each broker."""
         return response(request, body=KVTable({
             str(identity): f"{inner.state}, listenPort {inner.hosted.config.listen_port}, file {inner.hosted.path}"
             for identity, inner in sorted(self.brokers.items())}).to_json())
@@ -367,7 +369,7 @@ def _places(config: BrokerConfig) -> dict[str, str]:
 
 
 async def _first(*waits: Callable[[], Awaitable[object]]) -> None:
-    """Return when one of them does."""
+    """Wait until one of these returns, and cancel the others."""
     async with trio.open_nursery() as nursery:
 
         async def one(wait: Callable[[], Awaitable[object]]) -> None:

@@ -1,1 +1,1 @@
-"""Locks on queues over the brokers of a group: a majority of them, or one that tells the others. Codes 41 and 42."""
+"""Locks on queues, codes 41 and 42. A majority of the group grants them, or one broker that tells the others."""

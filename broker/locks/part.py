@@ -1,7 +1,7 @@
-"""The part that locks queues for clients, and asks or tells the other brokers of the group. Codes 41 and 42.
+"""The part that locks queues for clients (41, 42), and asks or tells the other brokers of the group.
 
-A request of another broker (``onlyThisBroker``) is for the locks here alone, as in Java. Two fields beside its headers
-are ours, and Java's brokers pass them over: see ``remoting.headers.consumers``.
+A request of another broker (``onlyThisBroker``) is for this broker's locks alone, as in RocketMQ. Two header fields are
+ours, and RocketMQ ignores them: see ``remoting.headers.consumers``.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("broker.locks")
 
 MEMBER_MS: Final = 1_000
-"""For one broker's answer, as in Java."""
+"""Timeout of one broker's answer, as in RocketMQ."""
 QUORUM_S: Final = 2.0
-"""For all of them."""
+"""Timeout of all answers together."""
 HERE: Final = ""
-"""In the place of an address: this broker."""
+"""Stands for this broker among addresses."""
 TELLING_MAX: Final = 1_000
-"""Grants that may be on their way to others; what is beyond is not told."""
+"""Notices to other brokers that may wait; further ones are dropped."""
 
 
 @attrs.frozen(kw_only=True, slots=False)
 class LockKeys:
-    """What of the broker's configuration belongs to it."""
+    """The broker's configuration keys that belong to locks."""
 
     lock_in_strict_mode: bool = key(
         False, "a client holds a queue where a majority of totalReplicas granted it; else where the master or who acts "
@@ -53,7 +53,7 @@ class LockKeys:
 
 @attrs.frozen(kw_only=True)
 class LockConfig:
-    """What it goes by: keys of several parts."""
+    """The keys of several parts that locks depend on."""
 
     lock_in_strict_mode: bool = False
     total_replicas: int = 1
@@ -62,15 +62,17 @@ class LockConfig:
 
 @attrs.frozen
 class Vote:
-    """A member's answer: what it granted, and the numbers of the grants, those that are new by themselves."""
+    """A member's answer: the queues that it granted, and the numbers of new grants and of all grants."""
 
     granted: list[MessageQueue]
     fresh: dict[MessageQueue, int]
     numbers: dict[MessageQueue, int]
-    """0: a Java broker granted it."""
+    """Number of each grant; 0: a RocketMQ broker granted it."""
 
 
 class LocksPart(Part):
+    """Handles lock requests of clients and of other brokers."""
+
     keys = LockKeys
 
     def __init__(self, shared: Shared, before: Parts) -> None:
@@ -78,11 +80,11 @@ class LocksPart(Part):
         self._fellows = shared.fellows
         self.config = pick(shared.config, LockConfig)
         self.without_majority = 0
-        """Requests of clients that lacked it for at least one queue that was free here."""
+        """Clients' requests that too few replicas answered."""
         self._now_ns = shared.now_ns
         self._votes = Votes(HELD_MS * 1_000_000)
         self._tell, self._told = trio.open_memory_channel[tuple[str | None, Command]](TELLING_MAX)
-        """To a member, or to all of them."""
+        """Notices with the address of one member, or None for all."""
         if self._is_strict:
             self.locks.be_silent()
 
@@ -115,8 +117,8 @@ class LocksPart(Part):
         return response(command, body=LockBatchResponseBody(list(mine.grants)).to_json())
 
     def unlock(self, _: Connection, command: Command) -> Command:
-        """42. The other brokers are told. By majority only what was asked for here is given back: a client that asked
-        another broker since may hold it."""
+        """Code 42: unlock queues, and tell the other brokers. In strict mode only grants that were asked for here are
+        given back: the client may hold newer ones through another broker."""
         asked = LockBatchRequestBody.from_json(command.body)
         given_back = LockBatchRequest.from_ext(command.ext).given_back
         if asked.only_this_broker and given_back is not None:
@@ -150,7 +152,8 @@ class LocksPart(Part):
     # --- strict ----------------------------------------------------------------------------------------------
 
     async def _by_majority(self, command: Command, asked: LockBatchRequestBody, mine: Granted) -> Command:
-        """Ask the others for all of it, too. What too few granted is given back where this request was the first."""
+        """Ask the other brokers too. Queues that too few granted are given back by those brokers that granted them for
+        the first time."""
         answers: dict[str, Vote] = {}
         with trio.move_on_after(QUORUM_S):
             living = await self._fellows.living()
@@ -172,7 +175,7 @@ class LocksPart(Part):
         remark = None
         silent_ns = self.locks.silent_until_ns - self._now_ns()
         if lost and silent_ns > 0:
-            remark = ("lockInStrictMode: this broker began to count locks lately, and grants no new one for "
+            remark = ("lockInStrictMode: this broker has just started to grant locks, and grants no new one for "
                       f"{silent_ns // 1_000_000_000 + 1} s")
         if len(answers) + 1 < needed:
             self.without_majority += 1
@@ -202,12 +205,12 @@ class LocksPart(Part):
         try:
             await self._fellows.tell(address, _given_back(asked, fresh))
         except RemotingError as error:
-            logger.debug("%s keeps a lock that nobody holds, for a minute: %s", address, error)
+            logger.debug("%s could not be told to release a lock, which stays for a minute: %s", address, error)
 
-    # --- what the others are told ------------------------------------------------------------------------------
+    # --- notices to other brokers ------------------------------------------------------------------------------
 
     def _copy(self, code: int, asked: LockBatchRequestBody, queues: list[MessageQueue]) -> None:
-        """In a group that may act for its master."""
+        """Tell the other brokers of locks, in a group where slaves may act."""
         if not queues or self.config.total_replicas < 2 or not self.config.enable_slave_acting_master:
             return
         body = attrs.evolve(asked, only_this_broker=True, mq_set=queues).to_json()
@@ -218,7 +221,7 @@ class LocksPart(Part):
         try:
             self._tell.send_nowait((address, command))
         except trio.WouldBlock:
-            logger.warning("locks are not told to the other brokers: too many are on their way")
+            logger.warning("the other brokers are not told of locks: too many notices are waiting")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         task_status.started()
@@ -232,7 +235,7 @@ class LocksPart(Part):
 
 
 def _given_back(asked: LockBatchRequestBody, grants: Mapping[MessageQueue, int]) -> Command:
-    """Word to a member that these grants of its are as if they had not been. Java's know no numbers."""
+    """The request that gives these grants back to a member. RocketMQ's grants have no numbers."""
     queues = list(grants)
     header = LockBatchRequest(given_back=written(queues, grants)) if any(grants.values()) else None
     body = attrs.evolve(asked, only_this_broker=True, mq_set=queues).to_json()

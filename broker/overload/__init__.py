@@ -1,1 +1,1 @@
-"""Answers in the place of work that waited too long: whoever sent it may have given it up."""
+"""Overload protection: requests that waited too long are refused, since their senders may have given up."""

@@ -1,4 +1,4 @@
-"""The keys of overload protection, with Java's names and defaults. They are values: a live key comes as another one."""
+"""The keys of overload protection, with RocketMQ's names and defaults. They are values, without I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _wait(default: int, about: str) -> int:
 
 @attrs.frozen(kw_only=True)
 class OverloadKeys:
-    """What of the broker's configuration says how long requests may wait. Milliseconds."""
+    """The broker's configuration keys for how long requests may wait, ms."""
 
     broker_fast_failure_enable: bool = key(True, "answer what waited too long in place of carrying it out", live=True)
     wait_time_mills_in_send_queue: int = _wait(200, "sends")

@@ -1,7 +1,7 @@
-"""Which requests waited too long, and what they are answered: codes and words are Java's.
+"""Decides which requests waited too long, and how they are refused, with RocketMQ's codes and texts.
 
-Java's broker has a queue for each kind of request, and a thread that throws out what waited there. Here requests wait
-in their connections while the loop is at others, or while the system takes its time for a write.
+RocketMQ has a queue for each kind of request, and a thread that removes what waited too long. Here requests wait in
+their connections, while the event loop handles others or a write of the log blocks it.
 Source: ``BrokerFastFailure``, ``BrokerController.registerProcessor``, ``SendMessageProcessor.rejectRequest`` and
 ``DefaultMessageStore.isOSPageCacheBusy`` of RocketMQ 5.5.0. Values only: no clock, no connection.
 """
@@ -21,7 +21,7 @@ from remoting.late import Late
 
 SENDS: Final = frozenset(map(int, (
     Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE, Code.CONSUMER_SEND_MSG_BACK)))
-"""What Java rejects at once while a write takes too long."""
+"""Requests that are refused at once while a write takes too long."""
 _QUEUES: Final[Mapping[str, frozenset[int]]] = {
     "wait_time_mills_in_send_queue": SENDS | {int(Code.RECALL_MESSAGE)},
     "wait_time_mills_in_pull_queue": frozenset(map(int, (
@@ -36,24 +36,24 @@ PATIENT: Final = frozenset(map(int, (
     Code.SEND_REPLY_MESSAGE, Code.SEND_REPLY_MESSAGE_V2, Code.QUERY_MESSAGE, Code.VIEW_MESSAGE_BY_ID,
     Code.UNREGISTER_CLIENT, Code.CHECK_CLIENT_CONFIG, Code.GET_CONSUMER_LIST_BY_GROUP, Code.UPDATE_CONSUMER_OFFSET,
     Code.QUERY_CONSUMER_OFFSET, Code.QUERY_ASSIGNMENT, Code.SET_MESSAGE_REQUEST_MODE)))
-"""What is carried out however long it waited."""
+"""Requests that are carried out however long they waited."""
 
 
 class Overload(Late):
-    """``configure`` it; tell it of slow writes. Times are seconds of the loop's clock."""
+    """Refuses late requests. Call ``configure`` first. Times are seconds of the loop's clock."""
 
     def __init__(self, patient: Iterable[int] = ()) -> None:
-        """``patient``: more codes of requests that may wait for ever."""
+        """``patient``: further codes of requests that may wait without limit."""
         self._patient = PATIENT.union(patient)
         self._wait_s: dict[int, float] = {}
         self._else_s = self._busy_s = math.inf
         self._throws_out = False
         self._busy_from = self._busy_until = -math.inf
-        """The last write that took too long: when it did, and when it ended."""
+        """When the last slow write exceeded its limit, and when it ended."""
         self._patience_s = math.inf
 
     def configure(self, keys: OverloadKeys) -> None:
-        """For requests from now on."""
+        """Use these keys from now on."""
         self._throws_out = keys.broker_fast_failure_enable
         self._busy_s = keys.os_page_cache_busy_time_out_mills / 1e3
         self._wait_s = {code: getattr(keys, name) / 1e3 for name, codes in _QUEUES.items() for code in codes}
@@ -63,13 +63,13 @@ class Overload(Late):
         self.calm()
 
     def wrote(self, began: float, ended: float) -> None:
-        """A write of the log took that long: the loop did nothing else. Whoever came meanwhile is handled next."""
+        """A write of the log blocked the loop from ``began`` to ``ended``; requests of that time are handled next."""
         if ended - began > self._busy_s:
             self._busy_from, self._busy_until = began + self._busy_s, ended
             self.after_s = 0.0
 
     def calm(self) -> None:
-        """Some turns passed since: from now on only those that waited long are asked about."""
+        """The requests of the slow write are handled: from now on only late ones are looked at."""
         self.after_s = self._patience_s
 
     def answer(self, request: Command, came_at: float, waited_s: float, under_way: int) -> Command | None:

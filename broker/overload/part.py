@@ -1,5 +1,4 @@
-"""The part that answers requests which waited too long, in the place of their work. What waits, the server knows; how
-long each may, and the words, are ``late``'s."""
+"""The part that refuses requests which waited too long. The server knows how long they waited; ``late`` decides."""
 
 from __future__ import annotations
 
@@ -15,11 +14,11 @@ from broker.overload.late import Overload
 from broker.part import OWN_CODES, Part, Parts, Shared
 
 CALM_MS: Final = 1_000
-"""After a slow write: by then, whoever came meanwhile was read."""
+"""Time after a slow write until all requests that came during it are read."""
 
 
 class OverloadPart(Part):
-    """``late`` is for the server."""
+    """Tells ``late``, which the server asks, of keys and slow writes."""
 
     keys: ClassVar[type[attrs.AttrsInstance] | None] = OverloadKeys
 

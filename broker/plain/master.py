@@ -1,9 +1,9 @@
-"""The master's side of the default HA protocol: what to send to whom, and which slaves hold what.
+"""The master's side of the default HA protocol: what to send to each slave, and how much of the log each holds.
 
-Sources: ``DefaultHAConnection`` and ``DefaultHAService`` of RocketMQ. A slave says where its log ends and nothing else,
-not who it is. So one that was connected before another from its host, and has been silent since, may be that same slave
-and counts for nothing (apache/rocketmq#3015 is the other half: an offset beyond the log's end is no acknowledgement).
-This module knows offsets and time; it reads no log and owns no socket.
+A slave reports where its log ends, but not its identity. If a second connection comes from a host, an older one from
+there that has been silent since may be the same slave's, and is not counted. An offset beyond the log's end is no
+acknowledgement (apache/rocketmq#3015). Sources: ``DefaultHAConnection`` and ``DefaultHAService`` of RocketMQ.
+A core: it knows offsets and time, no log and no socket.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Slave:
     ack: int | None = None
     next: int | None = None
     doubted: bool = False
-    """It has said nothing since another one came from its host."""
+    """Whether it has been silent since another connection came from its host."""
 
 
 class MasterCore:
@@ -43,10 +43,10 @@ class MasterCore:
         self._config = config
         self._slaves: dict[int, _Slave] = {}
 
-    # --- what happens ----------------------------------------------------------------------------------------
+    # --- inputs ----------------------------------------------------------------------------------------------
 
     def advanced(self, log_end: int, durable_end: int) -> None:
-        """The master's own log grew; ``durable_end`` is what it counts for itself."""
+        """The master's own log grew; up to ``durable_end`` the master itself holds it."""
         self.log_end, self.durable_end = log_end, durable_end
 
     def opened(self, connection: int, host: str, now_ns: int) -> None:
@@ -55,14 +55,14 @@ class MasterCore:
         self._slaves[connection] = _Slave(host, now_ns, now_ns, Pace(self._config, now_ns))
 
     def reported(self, connection: int, offset: int, now_ns: int) -> list[Close]:
-        """A slave's log ends there; the connections to close."""
+        """A slave reported the end of its log. Returns the connections to close."""
         here = self._slaves.get(connection)
         if here is None:
             return []
         here.read_ns, here.doubted = now_ns, False
         if offset > self.log_end:
-            return [Close(connection, f"the slave's log ends at {offset}, behind the master's, which ends at "
-                                      f"{self.log_end}: the slave's store must be made anew")]
+            return [Close(connection, f"the slave's log ends at {offset}, beyond the master's, which ends at "
+                                      f"{self.log_end}: empty the slave's store")]
         if here.ack is not None and offset < here.ack:
             return [Close(connection, f"the slave reported {offset} after {here.ack}")]
         here.ack = offset
@@ -72,7 +72,7 @@ class MasterCore:
         self._slaves.pop(connection, None)
 
     def tick(self, now_ns: int) -> list[Close]:
-        """Time passed: who has been silent for too long."""
+        """Time passed. Returns the connections that were silent for too long."""
         silent = []
         for connection, here in self._slaves.items():
             limit_ms = (self._config.first_report_ms if here.ack is None
@@ -81,10 +81,10 @@ class MasterCore:
                 silent.append(Close(connection, f"the slave said nothing for {limit_ms} ms"))
         return silent
 
-    # --- what to send ----------------------------------------------------------------------------------------
+    # --- sending ---------------------------------------------------------------------------------------------
 
     def next_send(self, connection: int, log: LogView, now_ns: int) -> SendBlock | Idle | Close:
-        """What to write to this connection next. What is answered counts as written: call it when there is room."""
+        """What to write to this connection next. The result counts as written, so call it when there is room."""
         here = self._slaves[connection]
         heartbeat_ns = here.written_ns + self._config.heartbeat_interval_ms * NS_PER_MS
         if here.ack is None:
@@ -93,8 +93,8 @@ class MasterCore:
             here.next = here.ack or log.last_file
         begin, size = here.next, 0
         if not log.begin <= begin <= log.end:
-            return Close(connection, f"the slave asks for offset {begin}; the log holds {log.begin} to {log.end}: its "
-                                     "copy must be made anew")
+            return Close(connection, f"the slave asks for offset {begin}, but the log holds {log.begin} to {log.end}: "
+                                     "empty the slave's store")
         if begin < log.end:
             size = here.pace.take(log.end - begin, log.file_bytes - begin % log.file_bytes, now_ns)
             if not size:
@@ -104,15 +104,15 @@ class MasterCore:
         here.next, here.written_ns = begin + size, now_ns
         return SendBlock(begin, size)
 
-    # --- what holds ------------------------------------------------------------------------------------------
+    # --- acknowledgements ------------------------------------------------------------------------------------
 
     @property
     def acks(self) -> dict[int, int | None]:
-        """By connection, of those that count."""
+        """By connection, the reported end of each slave that counts; None: it reported nothing yet."""
         return {connection: here.ack for connection, here in self._slaves.items() if not here.doubted}
 
     def ack(self, connection: int) -> int:
-        """-1 while nothing was said."""
+        """The reported end of this slave; -1: it reported nothing yet."""
         here = self._slaves.get(connection)
         return -1 if here is None or here.ack is None else here.ack
 
@@ -127,5 +127,5 @@ class MasterCore:
         return count
 
     def enough(self, least: int) -> bool:
-        """No SyncStateSet is here that could shrink."""
+        """Always: there is no SyncStateSet that could be too small."""
         return True

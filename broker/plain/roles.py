@@ -1,6 +1,5 @@
-"""Master and slave of a group without a controller, over the journal and real streams.
+"""The shells of master and slave in a group without controllers: they join the cores, the journal and streams.
 
-It knows the cores and their shells, and neither puts nor who tells a slave its master's address.
 Source: ``DefaultHAService`` of RocketMQ 5.5.0.
 """
 
@@ -29,7 +28,7 @@ from remoting.streams import Connector, connect_tcp
 
 @attrs.define(eq=False)
 class PlainMasterSide:
-    """``MasterCore`` behind the HA port."""
+    """Connects ``MasterCore`` to the HA port."""
 
     core: MasterCore
     _decoders: dict[int, Reports] = attrs.field(factory=dict)
@@ -62,17 +61,17 @@ class PlainMasterSide:
 class PlainMaster:
     """A master for as long as ``run`` runs. Implements ``broker.puts.Replication``.
 
-    ``alive`` is for whoever looks at the group's members: how many replicas live, the master among them.
+    The caller sets ``alive``, the number of living replicas, the master included.
     """
 
     def __init__(self, journal: Journal, config: HaConfig, quorum: QuorumConfig, mode: Mode, *,
                  ha_address: str = "") -> None:
-        """``mode.role`` is ASYNC_MASTER or SYNC_MASTER; ``ha_address`` is where slaves find this broker."""
+        """``mode.role`` is ASYNC_MASTER or SYNC_MASTER; ``ha_address`` is the address for slaves."""
         self.mode = mode
         self.alive = quorum.total_replicas
         self.ha_address = ha_address
         self.advanced: Callable[[], None] = lambda: None
-        """Called when a slave acknowledged, came or went."""
+        """Called when a slave has acknowledged, connected or disconnected."""
         self._core = MasterCore(config, journal.end, journal.durable_end)
         self.holders: Holders = self._core
         self._journal = journal
@@ -80,7 +79,7 @@ class PlainMaster:
         self._port = HaPort(journal, config, advanced=self._advanced, changed=lambda: None)
 
     def configure(self, quorum: QuorumConfig) -> None:
-        """How replicas are counted from now on."""
+        """Count replicas by these keys from now on."""
         self._quorum = quorum
         self._counts = self.mode.slave_acting_master or quorum.enable_auto_in_sync_replicas
 
@@ -88,7 +87,7 @@ class PlainMaster:
                   task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve slaves until cancelled; closes the listeners."""
         journal = self._journal
-        journal.trust.regained()  # there is no other log to go by
+        journal.trust.regained()  # there is no other log to compare with
         journal.grown.join("role", self._grown)
         journal.ticks.join("role", self._port.tick)
         try:
@@ -106,12 +105,12 @@ class PlainMaster:
 
     @property
     def in_sync(self) -> int:
-        """1 + slaves that are less than ``haMaxGapNotInSync`` behind."""
+        """Replicas in sync: the master, and slaves less than ``haMaxGapNotInSync`` behind."""
         return in_sync_count(self._quorum, self._journal.end, self._core.acks)
 
     @property
     def linked(self) -> list[str]:
-        """Hosts of the slaves that said where their logs end, one for each connection."""
+        """Hosts of the slaves that have reported, one for each connection."""
         return [link.host for link in self._port.links.values() if self._core.ack(link.number) >= 0]
 
     def runtime_info(self) -> HARuntimeInfo:
@@ -134,7 +133,7 @@ class PlainMaster:
 
 
 class Lender:
-    """A slave's HA port, as Java's slaves have it: a master that comes back with less of the log copies it here."""
+    """The HA port of a slave: a master that comes back with a shorter log copies the rest from here."""
 
     def __init__(self, journal: Journal, config: HaConfig) -> None:
         self._core = MasterCore(config, journal.end, journal.durable_end)
@@ -143,7 +142,7 @@ class Lender:
 
     async def run(self, listeners: Sequence[Listener[Stream]], *,
                   task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled; closes the listeners."""
+        """Serve the log until cancelled; closes the listeners."""
         journal = self._journal
         journal.grown.join("role", self._grown)
         journal.ticks.join("role", self._port.tick)
@@ -176,7 +175,7 @@ class PlainSlave:
         await self._following.run()
 
     def follow(self, ha_address: str | None) -> None:
-        """Where the master's HA port is; None while nobody knows."""
+        """Use this address of the master's HA port; None: it is unknown."""
         self._following.follow(ha_address)
 
     @property

@@ -1,8 +1,8 @@
-"""The slave's side of the default HA protocol: connects, stores, reports where its log ends.
+"""The slave's side of the default HA protocol: connects, stores the master's bytes, reports where its log ends.
 
-Source: ``DefaultHAClient`` of RocketMQ; unlike there the first report leaves at once. What the master sends must begin
-where this log ends; otherwise it is left and connected to anew. The caller carries out outputs in their order.
-This module knows offsets and time; it owns no log and no socket.
+The master's bytes must begin where this log ends; otherwise the slave disconnects and connects again. The caller
+carries out outputs in their order. Source: ``DefaultHAClient`` of RocketMQ; here the first report is sent at once.
+A core: it knows offsets and time, no log and no socket.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from broker.ha.slave import NEVER, AppendLog, Connect, Disconnect, LogTrusted, O
 from broker.ha.wire import Block, report
 
 COPY_BYTES: Final = 16 << 20
-"""In a second, from a master that says nothing of how much there is: more than that is mostly old."""
+"""Bytes in a second from which on the slave counts as copying old parts of the log: the master does not say it."""
 _SPAN_NS: Final = 1_000_000_000
 
 
@@ -22,11 +22,11 @@ class SlaveCore:
     """One slave and its log, through any number of connections."""
 
     def __init__(self, config: HaConfig, log_end: int, trusted_end: int | None = None) -> None:
-        """``trusted_end``: what is behind is copied anew, as soon as there is a master to copy it from. Not at 0: to an
-        empty log a master sends its last file alone."""
+        """``trusted_end``: the log after it may be damaged, and is cut and copied again once a master is connected. Not
+        at 0, since a master sends only its last file to an empty log."""
         self._trusted_end = trusted_end or None
         self.log_end = log_end
-        """What is stored, and flushed where puts wait for their flush."""
+        """End of the stored log, flushed if puts wait for a flush."""
         self._config = config
         self._received_end = log_end
         self._address: str | None = None
@@ -36,10 +36,10 @@ class SlaveCore:
         self._reported = -1
         self.copies = False
         self._came_bytes = self._counted_ns = 0
-        """Since then."""
+        """Bytes received since the time in the second field."""
 
     def follow(self, address: str | None, now_ns: int) -> list[Output]:
-        """Where the master's HA port is; None while nobody knows. A new address does not wait."""
+        """Use this address of the master's HA port, at once if it is new; None: it is unknown."""
         if address == self._address:
             return []
         self._address = address
@@ -73,19 +73,19 @@ class SlaveCore:
         return [AppendLog(message.offset, message.body)]
 
     def stored(self, log_end: int, now_ns: int) -> list[Output]:
-        """The log is stored up to ``log_end``, and flushed where puts wait for their flush."""
+        """The log is stored up to ``log_end``, and flushed if puts wait for a flush."""
         if log_end == self.log_end:
             return []
         self.log_end = log_end
         return [SetConfirm(log_end), *(self._report_what_is_stored(now_ns) if self._connected else [])]
 
     def not_stored(self, log_end: int) -> None:
-        """The log ends there, whatever came behind: an ``AppendLog`` failed, as on a full disk, and ``closed`` is next;
-        or ``connected`` is, and a part of a record went with the connection before."""
+        """The log ends at ``log_end``; bytes received after that are lost. Either an ``AppendLog`` failed, and then
+        ``closed`` comes next; or a new connection begins, and the last one ended within a record."""
         self._received_end = log_end
 
     def truncated(self, log_end: int | None, now_ns: int) -> list[Output]:
-        """What was not synced before this machine went down."""
+        """The log was cut at ``log_end``, to drop bytes not synced before this machine went down; None: it failed."""
         if log_end is None or log_end != self._trusted_end:
             return self._leave(f"the log could not be cut at {self._trusted_end}", now_ns,
                                self._config.truncate_retry_ms)
@@ -94,7 +94,7 @@ class SlaveCore:
         return [LogTrusted(), *self._report_what_is_stored(now_ns)]
 
     def closed(self, now_ns: int) -> None:
-        """The connection ended, or did not come about."""
+        """The connection ended, or could not be made."""
         self._leave("", now_ns, self._config.reconnect_wait_ms)
 
     def tick(self, now_ns: int) -> list[Output]:
@@ -114,7 +114,8 @@ class SlaveCore:
         return []
 
     def _report_what_is_stored(self, now_ns: int) -> list[Output]:
-        """At once, and first for all that was handed over: there the master begins to send."""
+        """Report new parts of the log. The first report waits until all received bytes are stored, since the master
+        begins to send there."""
         if self.log_end <= self._reported or (self._reported < 0 and self.log_end < self._received_end):
             return []
         return [self._report(now_ns)]

@@ -1,1 +1,1 @@
-"""What a member of a group without controllers does before clients may find it: it levels itself with who lives."""
+"""Pre-online: a member of a group without controllers catches up with the living members before clients find it."""

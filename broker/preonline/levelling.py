@@ -1,10 +1,10 @@
-"""Pre-online, carried out: a member that starts asks those who live, and only then clients are told of it.
+"""The shell of pre-online: carries out the steps by which a starting member catches up with the living ones.
 
-A master that comes back copies the end of the log from a member that holds more, tells each member where it replicates
-from, waits for its connection, and asks how far it is: offsets, delay levels, timers, topics, groups. A slave is linked
-to its master, and has its tables. What hinders that is said, and tried again every second with the members of then.
-Codes and headers are Java's: 901, 28, 26, 906, 43, 45, 60 and those of the tables. Source: ``BrokerPreOnlineService``
-of RocketMQ 5.5.0. It decides nothing: ``steps`` does, and parts join what they are told.
+A master that comes back copies the end of the log from a member that holds more, sends each member its HA address,
+waits for its connection, and reads its tables and progress: offsets, delay levels, timers, topics, groups. A slave
+waits until it is connected to its master and has its tables. A failed attempt is logged, and tried again every second
+with the members of that time. Codes and headers are RocketMQ's: 901, 28, 26, 906, 43, 45, 60 and those of the tables.
+``steps`` decides. Source: ``BrokerPreOnlineService`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -45,27 +45,26 @@ logger = logging.getLogger("broker.preonline")
 ASK_TIMEOUT_MS: Final = 3_000
 TABLE_TIMEOUT_MS: Final = 30_000
 PAUSE_S: Final = 1.0
-"""How long it waits between two attempts."""
+"""Pause between two attempts."""
 LINK_S: Final = 10.0
-"""For a connection of the HA protocol, as in Java; a Java slave speaks 5 s after it connected."""
+"""Longest wait for a connection of the HA protocol, as in RocketMQ, whose slaves report 5 s after they connect."""
 SILENCE_S: Final = 20.0
-"""Of a member that is to send the end of the log."""
+"""Longest silence of a member that sends the end of the log."""
 LOOK_S: Final = 0.05
 NEEDED: Final = (RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.GET_ALL_DELAY_OFFSET)
-"""Every member answers these; one that does not tell the rest, such as timers that it does not have, is not asked for
-it again."""
+"""Every member must answer these; a member that refuses others, such as timers that it lacks, is not asked again."""
 
 Collect = Callable[[Collection[str]], Awaitable[None]]
 AskMembers = Callable[[], Awaitable[Mapping[int, str] | None]]
-"""Who lives in the group, by id; None where no name server says it."""
+"""Returns addresses of the living members by id; None: no name server answers."""
 
 
 class Linked(Protocol):
-    """What a master's replication tells of its slaves."""
+    """A master's replication, as far as it lists its slaves."""
 
     @property
     def linked(self) -> list[str]:
-        """Hosts of the slaves that are connected, and said where their logs end."""
+        """Hosts of the slaves that are connected and have reported."""
         ...
 
 
@@ -73,22 +72,22 @@ class Copies(Protocol):
     """A slave's copies of its master's tables."""
 
     done: int
-    """How many whole rounds were made."""
+    """Number of complete rounds of copies."""
 
 
 class Hindered(Exception):
-    """This attempt came to nothing; in words, why."""
+    """The attempt failed; the message says why."""
 
 
 class Levelling(Part):
-    """One start of one member. ``phase`` and ``problem`` say where it stands."""
+    """Pre-online of one start of one member. ``phase`` and ``problem`` tell its progress."""
 
     def __init__(self, client: Client, journal: Journal, ha: HaConfig, connector: Connector, *, broker_id: int,
                  address: str, members: AskMembers, collect: Collect) -> None:
-        """``collect`` reads, as the last step of a master, what these members noted, and ends what they do for it."""
+        """``collect`` is a master's last step: it reads these members' ledgers, and ends their acting."""
         self.phase = Phase.ASKING
         self.problem = ""
-        """What hindered the last attempt."""
+        """Why the last attempt failed."""
         self._client, self._journal, self._ha, self._connector = client, journal, ha, connector
         self._broker_id, self._address, self._ask_members = broker_id, address, members
         self._collect = collect
@@ -99,7 +98,7 @@ class Levelling(Part):
         return {"preOnline": self.phase.name.lower(), "preOnlineWaitsFor": self.problem}
 
     def gate(self, handler: Handler) -> Handler:
-        """Nobody copies from a master that does not know yet what its group did without it."""
+        """Wrap a handler: its requests are refused before this master knows what its group did without it."""
         def answer(connection: Connection, command: Command) -> Command | Coroutine[Any, Any, Command | None] | None:
             if self.phase is Phase.ONLINE:
                 return handler(connection, command)
@@ -112,8 +111,8 @@ class Levelling(Part):
 
     async def master(self, replication: Linked, serve: Callable[[], Awaitable[None]], itself: MasterAddress,
                      joins: Mapping[int, Callable[[bytes], None]]) -> None:
-        """Returns when this broker may lead. ``serve`` lets slaves connect to the HA port; ``joins``: by the code that
-        asks a member for it, who takes what it knows better."""
+        """Return when this broker may lead. ``serve`` lets slaves connect to the HA port. ``joins``: by code of a
+        request to members, the function that joins the answer."""
         await self._repeat(lambda: self._master(replication, serve, itself, joins))
 
     async def _master(self, replication: Linked, serve: Callable[[], Awaitable[None]], itself: MasterAddress,
@@ -136,7 +135,7 @@ class Levelling(Part):
                 "that address?"))
             await self._join(member, address, joins)
         if await self._others() != members:
-            raise Hindered("other members live than before")
+            raise Hindered("the members of the group have changed meanwhile")
         await self._collect(members.values())
 
     async def _join(self, member: int, address: str, joins: Mapping[int, Callable[[bytes], None]]) -> None:
@@ -146,7 +145,7 @@ class Levelling(Part):
                 continue
             answer = await self._client.call(address, request(code), timeout_ms=TABLE_TIMEOUT_MS)
             if answer.code != ResponseCode.SUCCESS and code not in NEEDED:
-                logger.info("a member does not tell what this master may lack", extra={
+                logger.info("a member refuses a table that this master may lack", extra={
                     "member": member, "code": code, "why": answer.remark})
                 continue
             codes |= offered(answer)
@@ -160,8 +159,8 @@ class Levelling(Part):
         while todo := steps.tail(LogEnds(journal.begin, journal.end), ends):
             if isinstance(todo, Tail) and journal.trust.trusted_end is not None:
                 trusted = journal.trust.trusted_end
-                logger.warning("the log ends at %d, and is cut at %d: what is behind was not synced before this machine"
-                               " went down, and a member holds it", journal.end, trusted)
+                logger.warning("the log ends at %d, and is cut at %d: the rest was not synced before this machine went "
+                               "down, and a member holds it", journal.end, trusted)
                 journal.truncate(trusted, everything=not trusted)
                 continue
             if isinstance(todo, str):
@@ -176,7 +175,8 @@ class Levelling(Part):
                         until=todo.end)
         following: Following[Block] = Following(journal, core, Blocks, self._ha, self._connector)
         following.follow(await self._ha_address(address))
-        logger.warning("the log ends at %d, and goes on to %d at member %d: that is copied", end, todo.end, todo.member)
+        logger.warning("the log ends at %d, that of member %d at %d: the difference is copied", end, todo.member,
+                       todo.end)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(following.run)
             began_ns = journal.now_ns()
@@ -190,7 +190,7 @@ class Levelling(Part):
             raise Hindered(core.refused)
 
     async def _show(self) -> None:
-        """Wait until queues have all of the log: offsets are held against their ends."""
+        """Wait until the queues have all of the log, since offsets of members are compared with their ends."""
         journal = self._journal
         await _until(lambda: journal.durable_end >= journal.end)
         journal.confirm(journal.end)
@@ -202,10 +202,10 @@ class Levelling(Part):
         try:
             return LogEnds(int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"]))
         except (KeyError, ValueError) as error:
-            raise Hindered(f"{address} does not say from where to where it holds the log: {error!r}") from None
+            raise Hindered(f"{address} does not say where its log begins and ends: {error!r}") from None
 
     async def _ha_address(self, address: str) -> str:
-        """Where that member's HA port is: its configuration tells."""
+        """Address of that member's HA port, from its configuration."""
         answer = await self._ask(address, RequestCode.GET_BROKER_CONFIG)
         try:
             told = properties.parse(answer.body.decode())
@@ -217,7 +217,7 @@ class Levelling(Part):
     # --- a slave that starts -----------------------------------------------------------------------------------
 
     async def slave(self, told: Callable[[MasterAddress], None], is_linked: Callable[[], bool], copies: Copies) -> None:
-        """Returns when clients may find this slave. ``told`` hears where its master is."""
+        """Return when clients may find this slave. ``told`` is called with its master's addresses."""
         await self._repeat(lambda: self._slave(told, is_linked, copies))
 
     async def _slave(self, told: Callable[[MasterAddress], None], is_linked: Callable[[], bool],
@@ -237,7 +237,8 @@ class Levelling(Part):
         try:
             await self._wait(lambda: copies.done > done, "")
         except Hindered:
-            logger.warning("clients find this slave before it has all tables of its master, which does not tell them")
+            logger.warning("clients find this slave before it has all of its master's tables: the master does not send "
+                           "them")
 
     # --- both --------------------------------------------------------------------------------------------------
 
@@ -258,7 +259,7 @@ class Levelling(Part):
     async def _others(self) -> dict[int, str]:
         members = await self._ask_members()
         if members is None:
-            raise Hindered("no name server says who lives in the group")
+            raise Hindered("no name server tells the members of the group")
         return steps.others(self._broker_id, self._address, members)
 
     async def _ask(self, address: str, code: int, header: Header | None = None) -> Command:

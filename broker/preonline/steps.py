@@ -1,8 +1,8 @@
-"""Pre-online, decided: whom a member that starts has to level itself with, whose log it lacks, and who is linked to it.
+"""The decisions of pre-online: which members to ask, whose log to copy, and which members are connected.
 
-Values and functions without I/O. Source: ``BrokerPreOnlineService`` of RocketMQ 5.5.0. Unlike there each attempt begins
-with the members that live by then, the log of a member that goes further is copied first, and a member is recognized by
-its connection also where that comes from another address than clients are told.
+Values and functions without I/O. Source: ``BrokerPreOnlineService`` of RocketMQ 5.5.0. Differences: each attempt begins
+with the members that live then; a longer log of a member is copied first; a member's connection may come from another
+host than its address for clients.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ MASTER_ID = 0
 
 
 class Phase(enum.Enum):
-    """Where a member stands; each says what it waits for."""
+    """A member's progress; each value says what it waits for."""
 
-    ASKING = "it asks name servers who lives in its group"
+    ASKING = "it asks name servers for the members of its group"
     COPYING = "it copies the end of the log from a member"
-    EXCHANGING = "it asks the members how far they are"
-    ONLINE = "it is for clients"
+    EXCHANGING = "it asks the members for their progress"
+    ONLINE = "clients may find it"
 
 
 @attrs.frozen
 class LogEnds:
-    """From where to where a member holds the log; a log may begin behind 0, as old files go."""
+    """Where a member's log begins and ends; it may begin after 0, since old files are deleted."""
 
     begin: int
     end: int
@@ -34,38 +34,37 @@ class LogEnds:
 
 @attrs.frozen
 class Tail:
-    """Copy the log up to ``end`` from that member."""
+    """The order to copy the log up to ``end`` from a member."""
 
     member: int
     begin: int
-    """Where its log begins: there an empty log begins, too."""
+    """Where the member's log begins; an empty log begins there too."""
     end: int
 
 
 def others(broker_id: int, address: str, members: Mapping[int, str]) -> dict[int, str]:
-    """The members that live, in the order of their ids, without this broker: a name server may still list its former
-    process."""
+    """The other living members in the order of their ids. A name server may still list this broker's former process."""
     return {other: at for other, at in sorted(members.items()) if other != broker_id and at != address}
 
 
 def tail(own: LogEnds, members: Mapping[int, LogEnds]) -> Tail | str | None:
-    """What of the log is to be copied before this broker may lead; None: no member holds more. In words, why it cannot
-    be."""
+    """The part of the log to copy before this broker may lead. None: no member holds more. A text: why it cannot be
+    copied."""
     longer = {member: ends for member, ends in members.items() if ends.end > own.end}
     if not longer:
         return None
     fitting = {member: ends for member, ends in longer.items() if not own.end or ends.begin <= own.end}
     if not fitting:
         member, ends = max(longer.items(), key=lambda item: item[1].end)
-        return (f"the log here ends at {own.end}, that of member {member} begins at {ends.begin} and ends at {ends.end}"
-                ": move the store's directory away, and all of it is copied")
+        return (f"the log here ends at {own.end}, but that of member {member} begins at {ends.begin} and ends at "
+                f"{ends.end}: move the store's directory away, and all of the log is copied")
     member = max(fitting, key=lambda member: (fitting[member].end, -member))
     return Tail(member, fitting[member].begin, fitting[member].end)
 
 
 def unlinked(members: Mapping[int, Collection[str]], links: Iterable[str]) -> list[int]:
-    """Members that none of these connections can be from; ``members``: hosts of each, ``links``: the host at the other
-    end of each. A connection from nobody's host counts for a member that has none, as behind a translated address."""
+    """Members without a connection. ``members``: hosts of each; ``links``: remote host of each connection. A connection
+    from an unknown host, as behind address translation, counts for any member that has no other."""
     left, missing = list(links), []
     for member, hosts in members.items():
         found = next((link for link in left if link in hosts), None)

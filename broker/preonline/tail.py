@@ -1,8 +1,8 @@
-"""The end of a master's log, copied from a member of its group by the default HA protocol.
+"""Copies the end of a master's log from a member of its group, by the default HA protocol.
 
-The member sends what a slave asks for: from a little in front of the end here, so that the bytes which both hold are
-compared first. Where they differ nothing is copied. Implements ``broker.ha.copying``'s ``SlaveCore``.
-This module knows offsets and time; it owns no log and no socket.
+The copy begins a little before the end of this log, so that bytes which both hold are compared first; if they differ,
+nothing is copied. Implements ``SlaveCore`` of ``broker.ha.copying``. A core: it knows offsets and time, no log and no
+socket.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from broker.ha.slave import NEVER, AppendLog, Connect, Disconnect, Output, Send,
 from broker.ha.wire import Block, report
 
 COMPARED_BYTES: Final = 64 << 10
-"""So much in front of the end is compared, if there is as much."""
+"""Bytes before the end that are compared, if the log has so many."""
 
 
 class TailCore:
@@ -23,14 +23,14 @@ class TailCore:
     copies = True
 
     def __init__(self, config: HaConfig, end: int, known: bytes, *, begin: int, until: int) -> None:
-        """``end``: of the log here; ``known``: its last bytes. ``begin``: of the member's log, where an empty one
-        begins; ``until``: all below is wanted."""
+        """``end``: end of this log; ``known``: its last bytes. ``begin``: begin of the member's log, where an empty log
+        begins too; ``until``: the copy ends there."""
         self.end = end
         self.done = end >= until
         self.refused = ""
         """Why this cannot be copied."""
         self.moved_ns = 0
-        """When the last byte came."""
+        """When the last byte was received."""
         self._config, self._known, self._begin, self._until = config, known, begin, until
         self._address: str | None = None
         self._connected = False
@@ -43,8 +43,8 @@ class TailCore:
         return self.tick(now_ns)
 
     def connected(self, now_ns: int) -> list[Output]:
-        """Ask. Who asks from 0 on is given the last file alone, so the first byte is not asked for: it belongs to the
-        size of a message, which no message is large enough to need."""
+        """Ask for the log. A member sends only its last file to a slave that reports 0, so an empty log asks from 1 on.
+        The byte at 0 is known: it is the highest of a message's size, and 0."""
         self._connected, self.moved_ns = True, now_ns
         self._asked = self._expected = (self.end - len(self._known) if self.end else self._begin) or 1
         return [Send(report(self._asked))]
@@ -53,7 +53,7 @@ class TailCore:
         if not self._connected or not len(message.body):
             return []
         if message.offset != self._expected:
-            return self._leave(f"the member sent offset {message.offset}, {self._expected} was asked for", now_ns)
+            return self._leave(f"the member sent offset {message.offset}, expected {self._expected}", now_ns)
         self.moved_ns = now_ns
         body = memoryview(message.body)
         self._expected += len(body)
@@ -63,8 +63,8 @@ class TailCore:
             at = len(self._known) - ahead
             if body[:both] != memoryview(self._known)[at:at + both]:
                 self.refused = (
-                    f"the log here and that of the member are not the same in front of {self.end}, where this one ends:"
-                    " one of the two stores must be made anew")
+                    f"this log, which ends at {self.end}, and that of the member differ before that: empty one of the "
+                    "two stores")
                 return self._leave(self.refused, now_ns)
             body = body[both:]
             if not len(body):
@@ -75,17 +75,17 @@ class TailCore:
         return [AppendLog(offset, body)]
 
     def truncated(self, log_end: int | None, now_ns: int) -> list[Output]:
-        """Nothing is ever cut here."""
+        """Do nothing: this copy never orders a cut."""
         return []
 
     def stored(self, log_end: int, now_ns: int) -> list[Output]:
-        """It is done when that is flushed, too, where puts wait for their flush."""
+        """The log is stored up to ``log_end``, and flushed if puts wait for a flush."""
         self.done = self.done or log_end >= self._until
         reports = [Send(report(log_end))] if self._connected and log_end > self._asked else []
         return [SetConfirm(log_end), *reports]
 
     def not_stored(self, log_end: int) -> None:
-        """The log ends there, whatever came behind: the next connection asks for it again."""
+        """The log ends at ``log_end``; the next connection asks for lost bytes again."""
         if log_end != self.end:
             self._known = b""
         self.end = log_end

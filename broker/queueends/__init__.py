@@ -1,1 +1,1 @@
-"""Where queues end of whose messages a replica has none: it began to copy its master's log behind them."""
+"""Queue ends: a replica that began to copy in the middle of the log learns where queues end whose messages it lacks."""

@@ -1,1 +1,1 @@
-"""Request-reply: the answer to a message goes to whoever sent it, over the connection that it has to this broker."""
+"""Request-reply: the broker pushes the reply to a message to its sender, over the sender's connection."""

@@ -1,4 +1,4 @@
-"""The part that brings replies to those who asked, and keeps them in the log. What a reply means it does not know."""
+"""The part of request-reply: pushes replies to their requesters, and stores them in the log."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class RepliesKeys:
-    """What of the broker's configuration belongs to this part."""
+    """The broker's configuration keys that belong to request-reply."""
 
     store_reply_message_enable: bool = key(True, "replies to requests are stored in `{cluster}_REPLY_TOPIC`, too",
                                            live=True)
 
 
 class RepliesPart(Part):
+    """Handles replies on a master."""
+
     keys = RepliesKeys
     passed_on = frozenset((int(RequestCode.SEND_REPLY_MESSAGE), int(RequestCode.SEND_REPLY_MESSAGE_V2)))
 

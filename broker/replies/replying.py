@@ -1,9 +1,8 @@
-"""Codes 324 and 325: the answer to a request is pushed to the requester (326), and stored in the reply topic.
+"""Requests 324 and 325: push a reply to its requester (326), and store it in the reply topic.
 
-Checks, their order, codes and words are Java's, which pushes what is too large to be stored, loses a compressed reply's
-flag in the log, and refuses a reply that comes before the first heartbeat of its requester to a new master: here such
-a reply waits a while.
-Source: ``ReplyMessageProcessor`` of RocketMQ 5.5.0.
+Checks, their order, codes and texts are RocketMQ's. Differences: a reply that is too large to be stored is not pushed;
+the log keeps the flag of a compressed reply; a reply that reaches a new master before its requester's first heartbeat
+waits a while. Source: ``ReplyMessageProcessor`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -47,17 +46,17 @@ class ReplyCounters:
     pushed: int = 0
     not_pushed: int = 0
     waited: int = 0
-    """For a requester that a new master had yet to hear of."""
+    """Replies that waited for a requester's first heartbeat."""
 
 
 class Replies:
-    """``saved`` waits until topics that were made are on disk."""
+    """Handles replies. ``saved`` waits until created topics are on disk."""
 
     def __init__(self, sending: Sending, producers: Producers, puts: Puts, saved: Callable[[], Awaitable[None]],
                  store_host: tuple[str, int], random: Random, *, now_ns: Callable[[], int],
                  wall_ms: Callable[[], int]) -> None:
         self.store = True
-        """``storeReplyMessageEnable``."""
+        """The value of the key ``storeReplyMessageEnable``."""
         self.absent = Absent()
         self.counters = ReplyCounters()
         self._sending, self._producers, self._puts, self._saved = sending, producers, puts, saved
@@ -72,7 +71,7 @@ class Replies:
         }
 
     async def reply(self, named: Names, group_name: str, connection: Connection, command: Command) -> Command:
-        """What 324 and 325 ask: push the reply, store it, and say what became of both."""
+        """Answer 324 and 325: push the reply, store it, and report both results."""
         sending = self._sending
         if not self._puts.serving and sending.rejects:
             return sending.answers.refused(SLAVE)
@@ -94,7 +93,7 @@ class Replies:
         return answer
 
     async def _refused(self, asked: SendRequest, connection: Connection, command: Command) -> Refusal | None:
-        """Why it is taken by nobody; its topic is known and on disk, and its queue chosen, if it is."""
+        """Why the reply is refused; None: it is not, its topic is on disk, and its queue is chosen."""
         targets = self._sending.targets
         while not isinstance(found := targets.known.get(asked.topic) or targets.find(asked), Target):
             if isinstance(found, Refusal):
@@ -113,7 +112,7 @@ class Replies:
 
     async def _push(self, connection: Connection, command: Command, asked: SendRequest, values: dict[str, str],
                     group: str) -> str | None:
-        """Why its requester did not get it; None: it did."""
+        """Push a reply. Returns why its requester did not get it; None: it did."""
         client_id = values.get(REPLY_TO_CLIENT)
         if client_id is None:
             return f"reply message properties[{REPLY_TO_CLIENT}] is null"
@@ -135,7 +134,7 @@ class Replies:
         return None
 
     async def _requester(self, client_id: str, ttl_ms: int) -> Connection | None:
-        """Its connection, if it has one in time."""
+        """The requester's connection; None: it did not come in time."""
         found = self._producers.client(client_id)
         patience_ns = self.absent.patience_ns(self._now_ns(), ttl_ms) if found is None else 0
         if not patience_ns:

@@ -1,1 +1,1 @@
-"""What stands in for a master that is away: questions to name servers, and the moment to begin and to end."""
+"""Standing in: a slave asks name servers for its group's members, and so learns when to act for its master."""

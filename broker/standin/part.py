@@ -1,9 +1,8 @@
-"""The broker's half of slave acting master: asks each name server who lives, and says when the right to deliver is
-another.
+"""The shell of slave acting master: asks all name servers for the members, and tells when the right to deliver changes.
 
-Each name server is asked by itself, so that a lost one delays nobody; all at once when one of them says that the
-smallest id is another (905). Source: ``BrokerController.syncBrokerMemberGroup`` and ``updateMinBroker`` of RocketMQ
-5.5.0, which asks one of them. It knows no part that delivers.
+Each name server is asked on its own, so a lost one does not delay the others. All are asked at once when one of them
+tells that the smallest id has changed (905). Source: ``BrokerController.syncBrokerMemberGroup`` and ``updateMinBroker``
+of RocketMQ 5.5.0, which asks one of them.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class ActingConfig:
 
 
 class ActingPart(Part):
-    """``changed`` is called when the right to deliver is another, or whether this broker acts."""
+    """``changed`` is called when the right to deliver has come or gone, or this broker begins or stops acting."""
 
     def __init__(self, config: ActingConfig, group: Group, right: Right, registration: Registration, client: Client,
                  standing: Standing, changed: Callable[[], None], now_ns: Callable[[], int]) -> None:
@@ -50,19 +49,19 @@ class ActingPart(Part):
         self._bell = Bell()
         self._under_way: set[str] = set()
         self._why: str | None = "it has not begun"
-        """The last reason not to deliver, and whether this broker acted."""
+        """The last reason not to deliver; "" while it may."""
         self._acted = False
         self._notices = 0
         group.changed.join("parts", self._members_changed)
 
     def least_id_changed(self) -> None:
-        """The name servers are asked now."""
+        """Ask all name servers now: one has told that the smallest id has changed."""
         self._notices += 1
         self._bell.ring()
 
     @property
     def waits_for(self) -> str:
-        """Why nothing that is due is delivered here; "" where it is."""
+        """Why this broker delivers no due messages; "" if it does."""
         if not self._standing.role.delivers:
             return "this broker follows its master, or is not the first slave"
         return self._right.why_not(self._now_ns())
@@ -84,13 +83,13 @@ class ActingPart(Part):
     def _members_changed(self, members: Members) -> None:
         logger.info("members of the group", extra={"ids": ";".join(map(str, members.ids))})
 
-    # --- what follows ------------------------------------------------------------------------------------------
+    # --- changes -----------------------------------------------------------------------------------------------
 
     def role_changed(self, role: Role) -> None:
         self._look()
 
     def due_ns(self) -> int:
-        """A right begins and ends by itself."""
+        """When ``tick`` is due: the right begins and ends with time alone."""
         now_ns = self._now_ns()
         return 0 if self._is_another(self._right.why_not(now_ns)) else self._right.changes_ns(now_ns)
 
@@ -105,7 +104,8 @@ class ActingPart(Part):
         if not self._is_another(why):
             return
         if (not why) != (not self._why) and self._standing.role.delivers:
-            logger.info("delivers what is due" if not why else "delivers nothing", extra={"why": why})
+            logger.info("this broker delivers due messages" if not why else "this broker stops delivering due messages",
+                        extra={"why": why})
         self._why, self._acted = why, acts
         self._changed()
 
@@ -152,6 +152,7 @@ class ActingPart(Part):
         self._group.heard(server.address, found, asked_ns, late_ns=self._config.acting_right_ms * NS_PER_MS)
         if (self._registration.is_open and server.taken
                 and found.get(standing.role.broker_id) != standing.address):
-            logger.warning("registered again: it is no longer listed", extra={"name_server": server.address})
+            logger.warning("this broker registers again: a name server no longer lists it",
+                           extra={"name_server": server.address})
             server.tell()
         self._look()

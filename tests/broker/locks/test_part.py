@@ -77,7 +77,7 @@ async def test_by_majority_who_forgot_what_it_granted_grants_nothing_for_a_minut
         await until(lambda: first.broker.registration.registered and second.broker.registration.registered)
         held, said = await lock(made, first, "c2", QUEUES)
         assert held == [] and said is not None and said.startswith(
-            "lockInStrictMode: this broker began to count locks lately, and grants no new one for "), said
+            "lockInStrictMode: this broker has just started to grant locks, and grants no new one for "), said
         await trio.sleep(61)
         assert await lock(made, first, "c2", QUEUES) == ([0, 1, 2], None)
         for node in (master, first):

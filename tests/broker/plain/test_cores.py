@@ -70,7 +70,7 @@ def test_a_slave_that_is_ahead_is_closed_and_counts_for_nothing() -> None:
     master = MasterCore(CONFIG, 20, 20)
     master.opened(1, "a", 0)
     (close,) = master.reported(1, 21, 0)
-    assert "behind the master's" in close.reason
+    assert "beyond the master's" in close.reason
     assert master.holders(20) == 1
 
 

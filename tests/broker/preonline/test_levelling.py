@@ -110,7 +110,7 @@ async def test_logs_that_differ_keep_the_master_away(autojump_clock: MockClock) 
         await slave.start()
         await until(lambda: slave.broker.registration.registered)
         await master.start()
-        await hindered(master, "not the same")
+        await hindered(master, "differ before that")
 
 
 async def test_a_member_without_timers_does_not_keep_the_master_away(autojump_clock: MockClock) -> None:
@@ -142,7 +142,7 @@ async def test_who_is_alone_waits_for_nobody(autojump_clock: MockClock) -> None:
         await until(lambda: slave.broker.standing.role.listed)
         await made.kill_namesrv()
         master = await made.node(**ACTING)
-        await hindered(master, "no name server says who lives")
+        await hindered(master, "no name server tells the members")
         await made.start_namesrv()
         await until(lambda: master.serves)
 

@@ -86,7 +86,7 @@ def test_logs_that_differ_are_not_joined() -> None:
     made.connected(1)
     (left,) = made.received(Block(6, b"wxyZab"), 2)
     assert isinstance(left, Disconnect)
-    assert made.refused == left.reason and "in front of 10" in made.refused
+    assert made.refused == left.reason and "ends at 10" in made.refused
     assert made.tick(10**12) == [], "it is not tried again"
 
 
@@ -103,7 +103,7 @@ def test_an_empty_log_is_copied_from_where_the_members_begins(begin: int, asked:
 def test_a_member_that_sends_from_elsewhere_is_left() -> None:
     made = core()
     made.connected(1)
-    assert made.received(Block(7, b"x"), 2) == [Disconnect("the member sent offset 7, 6 was asked for")]
+    assert made.received(Block(7, b"x"), 2) == [Disconnect("the member sent offset 7, expected 6")]
     assert made.received(Block(6, b"w"), 2) == [], "nothing counts behind that"
     assert made.tick(2 + 999_999_999) == []
     assert made.tick(2 + 1_000_000_000) == [Connect("m:1")]
