@@ -310,7 +310,7 @@ def faults() -> Iterator[str]:
         yield f"| `{each.name}` | {arguments} | {each.about} | {needs} |"
 
 
-SCRIPT_LINES: Final = 16
+SCRIPT_LINES: Final = 18
 
 
 def rediscovered() -> Iterator[str]:
@@ -326,13 +326,12 @@ def rediscovered() -> Iterator[str]:
 
 
 def rediscovered_scripts() -> Iterator[str]:
-    """What each needs, as it was told."""
+    """What each needs, as it was told; of a long one, what happens between two faults is told together."""
     found = rediscovery.recorded()
     for row in REDISCOVERED:
         lines = found[row.bug].script
         if len(lines) > SCRIPT_LINES:
-            left = len(lines) - SCRIPT_LINES
-            lines = (*lines[:SCRIPT_LINES // 2], f"   … {left} lines …", *lines[-SCRIPT_LINES // 2:])
+            lines = tuple(rediscovery.readable(lines))
         yield f"**{row.bug}**, {row.words}\n"
         yield "```text\n" + "\n".join(line[:150] for line in lines) + "\n```\n"
 

@@ -11,6 +11,8 @@ from tests.harness.rediscovery import Rediscovery
 from tests.harness.simulation.brokers.mutants import PLANTED as BROKERS
 from tests.harness.simulation.controllers.mutants import PLANTED as CONTROLLERS
 
+BOUNDS: Final = "tests/harness/simulation/worlds/bounds.py"
+
 
 def _named(name: str) -> Planted:
     """One that the simulators' own tables plant."""
@@ -43,6 +45,18 @@ ROWS: Final = (
                 Planted("every reply is held", "raft/held.py",
                         "        sends.pop(key, None)\n        sends[key] = send\n",
                         "        sends[key, send.after, id(send)] = send\n", ("INV_R38",), "hang")),
+    Rediscovery("C11", "Master and active controller, killed together, cost up to 1.5 s.", f"{BOUNDS}:killed_together",
+                Planted("who renews the lease is not taken for the leader", "broker/replicas/leader.py",
+                        "            if not self.leads(address):\n"
+                        "                self._lead_by(address)  # who renews a lease leads: nobody has to be asked "
+                        "who does\n"
+                        "            assert self.leads(address)\n"
+                        "            self._sure = True\n",
+                        "            self._sure = self._sure and self.leads(address)\n", ("TOGETHER",), "servers")),
+    Rediscovery("C12", "Outgoing memory has no bound: who does not read is kept.", f"{BOUNDS}:nobody_reads",
+                Planted("the budget over all is never full", "remoting/backlog.py",
+                        "        return self.bytes > self._budget\n", "        return False\n", ("OUTGOING",),
+                        "servers")),
     Rediscovery("C13", "Half-open connections keep slaves from the HA port.", "crowded-port",
                 Planted("who comes when all places are taken is sent away", "broker/ha/port.py",
                         "            self._close([Close(number, \"others need its place\")\n"

@@ -13,11 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,7 +38,8 @@ SIMULATED: Final = ("raft", "controllers", "brokers")
 
 @attrs.frozen
 class Rediscovery:
-    """One bug. ``by``: a simulation, whose profile the mutant names, or a scenario of ``chaos run``."""
+    """One bug. ``by``: a simulation, whose profile the mutant names; servers on virtual time, ``FILE.py:FUNCTION``; or
+    a scenario of ``chaos run``."""
 
     bug: str
     """As the report called it: ``A1``, ``C9``; of several mutants with a number behind it."""
@@ -49,10 +52,15 @@ class Rediscovery:
     """Of ``chaos run``."""
 
     @property
+    def simulated(self) -> bool:
+        return self.by in SIMULATED or ".py:" in self.by
+
+    @property
     def command(self) -> str:
         """What finds it, where it is planted."""
-        if self.by in SIMULATED:
-            return f"chaos sim {self.by} --profile {self.planted.profile}"
+        if self.simulated:
+            profile = f" --profile {self.planted.profile}" if self.by in SIMULATED else ""
+            return f"chaos sim {self.by}{profile}"
         return " ".join(["chaos run", self.by, *self.options])
 
 
@@ -74,7 +82,7 @@ class FoundAgain:
 
 def found(row: Rediscovery) -> FoundAgain:
     """In this process, which must not have loaded the mutant's module yet."""
-    if row.by in SIMULATED:
+    if row.simulated:
         return found_by_simulation(row)
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         return found_by_scenario(row, Path(folder))
@@ -113,10 +121,11 @@ def found_by_simulation(row: Rediscovery) -> FoundAgain:
 
 def told(make: Callable[[Any, str], Any], tape: Any, profile: str, until_ns: int | None) -> tuple[
         list[str], Exception | None]:
-    """A tape in lines for people, each deviation with its moment; and what comes out."""
+    """A tape in lines for people, each deviation with its moment, and what servers noted; and what comes out."""
     from raft.sim.script import fault_words, stream_words
 
     lines: list[str] = []
+    error: Exception | None = None
     scene: Any = None
 
     def heard(stream: str, value: Any) -> None:
@@ -128,9 +137,61 @@ def told(make: Callable[[Any, str], Any], tape: Any, profile: str, until_ns: int
     try:
         scene = make(tape, profile)
         scene.play(until_ns)
-    except Exception as error:  # noqa: BLE001  whatever it is, it is the finding
-        return lines, error
-    return lines, None
+    except Exception as found:  # noqa: BLE001  whatever it is, it is the finding
+        error = found
+    noted = [f"{at * 1e3:9.1f} ms  {words}" for at, words in getattr(scene, "notes", ())]
+    return (sorted([*lines, *noted], key=moment) if noted else lines), error
+
+
+# --- for people ---------------------------------------------------------------------------------------------------
+
+_LINE: Final = re.compile(r" *(?P<at>before|[0-9.]+ ms)  (?P<stream>[^:]*): (?P<value>.*)")
+_STORY: Final = re.compile(r"(.* )?nemesis")
+"""Streams of faults, each of which is told by itself."""
+_NUMBER: Final = re.compile(r"-?[0-9.]+(?= ms$)")
+SHOWN: Final = 8
+"""Values of a stream that is told as a whole."""
+
+
+def moment(line: str) -> float:
+    """When it happened, ms; before all, where it says so."""
+    at = line.split(maxsplit=1)[0]
+    return -1.0 if at == "before" else float(at)
+
+
+def readable(lines: Sequence[str]) -> Iterator[str]:
+    """The same in fewer lines: between two faults, each stream is told as a whole."""
+    waiting: list[re.Match[str]] = []
+    for line in lines:
+        found = _LINE.fullmatch(line)
+        if found is not None and not _STORY.fullmatch(found["stream"]):
+            waiting.append(found)
+            continue
+        yield from _wholes(waiting)
+        waiting = []
+        yield line
+    yield from _wholes(waiting)
+
+
+def _wholes(lines: Sequence[re.Match[str]]) -> Iterator[str]:
+    streams: dict[str, list[re.Match[str]]] = {}
+    for each in lines:
+        streams.setdefault(each["stream"], []).append(each)
+    for stream, found in streams.items():
+        first, last = found[0]["at"], found[-1]["at"]
+        when = f"{first:>12}" if first == last else f"{first.removesuffix(' ms'):>9} … {last}"
+        whole = f"{when}  {stream}: {_together([each['value'] for each in found])}"
+        yield found[0][0] if len(found) == 1 else whole
+
+
+def _together(values: Sequence[str]) -> str:
+    """``put × 40, index × 7``; ``delay × 14, 0.4 to 4.7 ms``; or the values themselves."""
+    kinds = Counter(re.split(r"[',]", value.removeprefix("['"))[0] for value in values)
+    numbers = [float(found[0]) for value in values if (found := _NUMBER.search(value))]
+    if len(kinds) > SHOWN // 2 and not values[0].startswith("["):
+        return ", ".join(values[:SHOWN]) + (f", … {len(values)} in all" if len(values) > SHOWN else "")
+    told = ", ".join(kind if times == 1 else f"{kind} × {times}" for kind, times in kinds.most_common())
+    return told + (f", {min(numbers):.1f} to {max(numbers):.1f} ms" if len(numbers) == len(values) else "")
 
 
 def found_by_scenario(row: Rediscovery, folder: Path) -> FoundAgain:
