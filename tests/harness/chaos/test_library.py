@@ -132,7 +132,8 @@ def test_keys_of_a_raft_group_stay_linearizable(tmp_path: Path, scenario: str) -
 
 @pytest.mark.slow
 def test_groups_keep_their_epochs_when_controllers_are_killed(tmp_path: Path) -> None:
-    told = chaos(tmp_path, "run", "controllers-kill", "--seed", "1", "--seconds", "9", "--json")
+    """The last fault kills all: on a busy machine the first may find nobody, as nobody has told yet who is active."""
+    told = chaos(tmp_path, "run", "controllers-kill", "--seed", "1", "--seconds", "12", "--json")
     assert told.returncode == 0, told.stdout + told.stderr
     verdicts = json.loads(told.stdout)["checkers"]
     asked_of = verdicts["controllers"]["asked"]
