@@ -89,8 +89,10 @@ class InSync:
     least: int = 1
     """``minInSyncReplicas`` as it is in force."""
     asked: dict[int, frozenset[int]] = attrs.field(factory=dict, init=False)
-    """Sets whose request got no answer, by request."""
+    """Sets whose request got no answer, by the latest request for each: there may be one each second for hours."""
     _asked_ns: dict[int, int] = attrs.field(factory=dict, init=False)
+    _before_ns: dict[frozenset[int], int] = attrs.field(factory=dict, init=False)
+    """Of such a set that was asked for before in vain: when, the last time."""
     _was_enough: bool = attrs.field(default=False, init=False)
     _slaves: dict[int, _Slave] = attrs.field(factory=dict, init=False)
     _counted: list[_Slave] | None = attrs.field(default=None, init=False)
@@ -192,6 +194,9 @@ class InSync:
         """A request leaves. Until it is answered its members count, too."""
         assert self.self_id in members, "no master asks for a set without itself"
         assert request not in self.asked, "each request has its own number"
+        for earlier in [asked for asked, same in self.asked.items() if same == members]:
+            del self.asked[earlier]
+            self._before_ns[members] = self._asked_ns.pop(earlier)
         self.asked[request] = members
         self._counted = None
         self._asked_ns[request] = now_ns
@@ -206,8 +211,13 @@ class InSync:
         """
         void = now_ns - self.config.asked_void_ms * NS_PER_MS if epoch_stands else -1
         for asked in [asked for asked in self.asked if asked == request or self._asked_ns[asked] <= void]:
-            del self.asked[asked], self._asked_ns[asked]
-        assert request not in self.asked and self.asked.keys() == self._asked_ns.keys()
+            before_ns = self._before_ns.pop(self.asked[asked], None)
+            if before_ns is not None and before_ns > void:  # an earlier request for this set may still be carried out
+                self._asked_ns[asked] = before_ns
+            else:
+                del self.asked[asked], self._asked_ns[asked]
+        assert self.asked.keys() == self._asked_ns.keys()
+        assert self._before_ns.keys() <= {*self.asked.values()}, "of sets that are asked for"
         self._counted = None
         self._confirm()
 
@@ -221,6 +231,7 @@ class InSync:
         self.accepted, self.accepted_epoch = frozenset(members), epoch
         self.asked.clear()
         self._asked_ns.clear()
+        self._before_ns.clear()
         self._counted = None
         for member in self.accepted:
             self._slave(member).failed = 0

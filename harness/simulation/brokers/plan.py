@@ -31,6 +31,7 @@ gave; ``lonely``: cut off from all other brokers; ``deaf`` and ``mute``: one way
 also ``alone``: all other brokers die, and the operator lets this one go on alone."""
 SILENCE_MS: Final = 500
 """A peer that sends repeated messages counts as silent after so long."""
+FLUSH_TIMEOUT_MS: Final = 600
 YIELD_WAIT_MS: Final = 250
 """How long a yielding master waits for members to report whom they reach."""
 FEATURES: Final = ("delays", "timers", "transactions", "pops")

@@ -25,7 +25,7 @@ from broker.store.store import MessageStore, StoreConfig
 from harness.simulation.brokers.disks import LateDisk
 from harness.simulation.brokers.features import Features
 from harness.simulation.brokers.hindrances import is_yield
-from harness.simulation.brokers.plan import DELAYS_MS, SILENCE_MS, YIELD_WAIT_MS
+from harness.simulation.brokers.plan import DELAYS_MS, FLUSH_TIMEOUT_MS, SILENCE_MS, YIELD_WAIT_MS
 from harness.simulation.brokers.queueends import QueueEndsAsked
 from harness.simulation.brokers.replication import Switch
 from raft.config import MS
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 (E_TIMER, E_ANSWER, E_TIMEOUT, E_TOLD, E_DEMAND) = range(23, 28)  # 28: a probe, or its answer
 PRIORITY_DEFAULT = 2**31 - 1
 TICK_NS = 50 * MS
-FLUSH_TIMEOUT_MS = 600
 IDENTITY = "brokerIdentity"
 
 
@@ -224,6 +223,7 @@ class BrokerProcess:
         self.later(TICK_NS, E_TICK, self._tick)
         self.journal.tick()
         self.scene.watch.hindrances.look(self)
+        self.scene.watch.sizes.look(self)
 
     def after(self) -> None:
         """Run the tasks that the last event woke."""

@@ -67,6 +67,12 @@ class Switch(Switching):
     def port(self) -> SimulatedPort:
         return self._port
 
+    def slaves(self) -> list[int]:
+        """The slave's id of each connection on which a slave sent its handshake."""
+        master = self._master
+        found = [] if master is None else [master.slave_of(number) for number in self.port.links]
+        return [slave[0] for slave in found if slave is not None]
+
     @property
     def following(self) -> Following | None:
         assert self._copying is None or isinstance(self._copying, Following)

@@ -23,6 +23,7 @@ from harness.simulation.brokers.nemesis import Nemesis
 from harness.simulation.brokers.plan import PROFILES, BrokerPlan, draw
 from harness.simulation.brokers.popped import POPPED
 from harness.simulation.brokers.process import E_ANSWER, E_TIMEOUT, E_TOLD, BrokerProcess
+from harness.simulation.brokers.sizes import KEPT
 from harness.simulation.brokers.statements import PREDICATES
 from harness.simulation.brokers.timers import TIMED
 from harness.simulation.brokers.transactions import DECIDED
@@ -46,7 +47,8 @@ FAULTS: Final = (
     "lonely", "deaf", "mute",
     "controller pause", "slow disk", "stalled disk", "hanging disk", "full disk", "shared disk",
     "java controllers", "resigned", "led by who lost something", "log in doubt no longer", "alone",
-    "acknowledged, and more had been demanded", *BEHIND, *DEMANDED, *HINDERED, *DELAYED, *TIMED, *DECIDED, *POPPED,
+    "acknowledged, and more had been demanded", *BEHIND, *DEMANDED, *HINDERED, *KEPT, *DELAYED, *TIMED,
+    *DECIDED, *POPPED,
 )
 """Faults and events that must have happened at least once in a campaign."""
 SETTLE_MS: Final = 20_000

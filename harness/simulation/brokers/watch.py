@@ -34,6 +34,7 @@ from harness.simulation.brokers.judging import Judge
 from harness.simulation.brokers.plan import CLUSTER, GROUP
 from harness.simulation.brokers.popped import Pops
 from harness.simulation.brokers.runs import Runs
+from harness.simulation.brokers.sizes import Sizes
 from harness.simulation.brokers.timers import Timers
 from harness.simulation.brokers.transactions import Transactions
 from raft.config import MS
@@ -63,7 +64,7 @@ class BrokerWatch:
         self.counts = self.checker.counts
         self.history = ConsumerHistory(self)
         self.doubts, self.demands, self.copies, self.runs = Doubts(self), Demands(self), Copies(self), Runs(self)
-        self.hindrances = Hindrances(self)
+        self.hindrances, self.sizes = Hindrances(self), Sizes(self)
         self.delays, self.timers, self.transactions, self.pops = (
             Delays(self), Timers(self), Transactions(self), Pops(self))
         self.judges: tuple[Judge, ...] = (self.delays, self.timers, self.transactions, self.pops)
@@ -207,7 +208,9 @@ class BrokerWatch:
         self.scene.counts["alter asked"] += 1
         self.hindrances.look(process)
         self.hindrances.asks(process, wanted)
-        self._asked.setdefault(process, []).append((wanted.sync_state_set_epoch, wanted.sync_state_set))
+        known, each = self._asked.setdefault(process, []), (wanted.sync_state_set_epoch, wanted.sync_state_set)
+        self.sizes.asks(again=each in known)
+        known.append(each)
 
     def answered(self, process: BrokerProcess, command: Command, answer: Command | None, sent_ns: int) -> None:
         """Note a controller's answer to a run."""
@@ -361,6 +364,7 @@ class BrokerWatch:
 
     def puts(self, process: BrokerProcess, messages: Sequence[Message]) -> None:
         """Pass messages to the judges right before a client or a part puts them."""
+        self.sizes.puts(process, messages)
         for judge in self._judges(messages):
             judge.puts(process, messages)
 
@@ -428,6 +432,7 @@ class BrokerWatch:
 
     def answered_put(self, process: BrokerProcess, messages: Sequence[Message], result: PutResult) -> None:
         """Check the outcome of a put."""
+        self.sizes.answered(process, messages)
         scene, plan = self.scene, self.scene.plan
         for judge in self._judges(messages):
             judge.answered(process, messages, result)
@@ -523,6 +528,7 @@ class BrokerWatch:
             known.pop(process, None)
         self.demands.ended(process)
         self.hindrances.ended(process)
+        self.sizes.ended(process)
         self.history.forget(process)
 
     def cut_off(self, process: BrokerProcess) -> None:

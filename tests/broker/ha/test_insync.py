@@ -42,6 +42,34 @@ def test_who_is_always_a_little_behind_a_busy_master_stays_and_joins(behind_ms: 
     assert joined == joins
 
 
+def test_a_set_that_is_asked_for_in_vain_for_hours_is_kept_once() -> None:
+    """While controllers stand still a request leaves every second, and none is ever answered."""
+    held, hour = in_sync({1, 2, 3}, end=10), 3_600
+    for second in range(hour):
+        held.ask(second, frozenset({1, 2} if second % 2 else {1, 3}), second * 1_000 * MS)
+    assert len(held.asked) == 2 and held.members == {1, 2, 3}
+    now = hour * 1_000 * MS
+    held.ask(hour, frozenset({1, 2}), now)
+    held.refused(hour, now, epoch_stands=True)
+    assert frozenset({1, 2}) in held.asked.values(), "the one of a second ago may still be carried out"
+    later = now + ALL_ACK.asked_void_ms * MS
+    held.ask(hour + 1, frozenset({1, 2}), later)
+    held.refused(hour + 1, later, epoch_stands=True)
+    assert not held.asked, "none of them was, in all that time"
+
+
+def test_a_refusal_says_nothing_of_an_earlier_request_for_the_same_set() -> None:
+    held = in_sync({1, 2, 3}, end=10)
+    for request in (1, 2):
+        held.ask(request, frozenset({1, 2}), request * MS)
+    held.refused(2, 3 * MS, epoch_stands=False)
+    assert [*held.asked.values()] == [{1, 2}]
+    assert held.accept({1, 3}, 2) and not held.asked
+    held.ask(4, frozenset({1, 2}), 4 * MS)
+    held.refused(4, 5 * MS, epoch_stands=True)
+    assert not held.asked, "of the epoch before nothing is remembered"
+
+
 def in_vain(held: InSync, now: int) -> None:
     """Slave 2, always near the end, is waited for in vain, as soon as that may be; ``held.log_end`` is ``now``, ms."""
     while not held.joining:
