@@ -42,8 +42,9 @@ GROUPS: Final = (*PLAIN, FIFO)
 """The groups that pop; the last one pops in order."""
 POPPED: Final = (
     "message to be popped acknowledged", "popped", "popped again", "acknowledged in time", "acknowledged late",
-    "put back", "put back again", "put back by a later master", "group reset")
-"""Outcomes of popped messages that each campaign must meet."""
+    "put back", "put back by a later master", "group reset")
+"""Outcomes of popped messages that each campaign must meet. "put back again" is none: a master has to be lost between
+that and its confirmation."""
 BACK_MS: Final = 7_000
 """If nothing fails, a message is back so long after the end of its invisible time."""
 _RETRY: Final = {pop_retry_topic(TOPIC, group, v2=v2).encode(): group for group in PLAIN for v2 in (False, True)}
