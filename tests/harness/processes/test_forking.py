@@ -45,6 +45,11 @@ def test_what_can_be_forked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not can([sys.executable, "-P", "-c", "print('x')"], monkeypatch, QUORATE_FORKS="1")
 
 
+@pytest.fixture(autouse=True)
+def _forks_though_coverage_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(forking.COVERAGE, raising=False)
+
+
 def told(folder: Path, *arguments: str) -> Handle:
     (folder / "told.py").write_text(TELLS)
     path = f"sys.path.insert(0, {str(folder)!r})"
