@@ -149,9 +149,7 @@ class EscapePart(Part):
                 stored.append(each)
 
         try:
-            async with trio.open_nursery() as nursery:
-                for of_queue in queues.values():
-                    nursery.start_soon(send_all, of_queue)
+            await self._each(send_all, queues.values())
         finally:
             self._under_way -= 1
             self._bytes -= size
@@ -169,6 +167,14 @@ class EscapePart(Part):
             self._why = ""
             done(PutResult(PutStatus.PUT_OK))
 
+    async def _each(self, send_all: Callable[[list[Parcel]], Awaitable[None]], queues: Iterable[list[Parcel]]) -> None:
+        async with trio.open_nursery() as nursery:
+            for of_queue in queues:
+                nursery.start_soon(send_all, of_queue)
+
+    def _now_s(self) -> float:
+        return trio.current_time()
+
     async def _send(self, each: Parcel) -> str:
         """Send one message, to several masters if needed. Returns why no master took it, or ""."""
         if each.topic.startswith(SYSTEM_PREFIX):
@@ -176,7 +182,7 @@ class EscapePart(Part):
         why, tried, fresh = "", 0, False
         while tried < TRIES_MAX:
             found, fresh = await self._places(each, anew=tried > 0)
-            now = trio.current_time()
+            now = self._now_s()
             refused = {name for name, until in self._refused.items() if until > now}
             for place in in_turn(found, each, refused):
                 tried += 1
@@ -185,7 +191,7 @@ class EscapePart(Part):
                     self._refused.pop(place.broker_name, None)
                     return ""
                 why = f"{each.topic}: {place.broker_name}, {place.address}: {problem}"
-                self._refused[place.broker_name] = trio.current_time() + REFUSED_S
+                self._refused[place.broker_name] = self._now_s() + REFUSED_S
                 if tried >= TRIES_MAX:
                     break
             if fresh or not found:
@@ -209,7 +215,7 @@ class EscapePart(Part):
 
     async def _places(self, each: Parcel, *, anew: bool) -> tuple[list[Refuge], bool]:
         """The places that may take a message, and whether name servers were asked now."""
-        topic, now = each.topic, trio.current_time()
+        topic, now = each.topic, self._now_s()
         known = self._routes.get((topic, each.beside))
         if known is not None and known.until > now and not anew:
             return known.places, False
@@ -220,7 +226,7 @@ class EscapePart(Part):
             found = [attrs.evolve(place, queue_id=0) for place in await self._ask(self._standing.cluster_name)]
         if len(self._routes) >= ROUTES_MAX:
             self._routes.clear()
-        self._routes[topic, each.beside] = _Route(found, trio.current_time() + (ROUTE_S if found else NO_ROUTE_S))
+        self._routes[topic, each.beside] = _Route(found, self._now_s() + (ROUTE_S if found else NO_ROUTE_S))
         return found, True
 
     async def _ask(self, topic: str, perm: int = WRITE) -> list[Refuge]:

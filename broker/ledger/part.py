@@ -64,7 +64,7 @@ LOOK_NS: Final = 1_000_000_000
 FORGET_NS: Final = 30_000_000_000
 """A slave that follows a master for this long forgets its entries: the master has read them, or they are outdated. It
 keeps lasting entries, unless the master is a RocketMQ broker, which never reads them."""
-LATE_READ_S: Final = 10.0
+LATE_READ_NS: Final = 10_000_000_000
 """Pause between two questions of a master for lasting entries that a slave wrote before it heard of this master."""
 
 
@@ -78,7 +78,7 @@ class LedgerPart(Part):
         self._offsets, self._delays, self._timers = parts[OffsetsPart], parts[DelaysPart], parts[TimersPart]
         self._journal, self._transactions = shared.journal, parts[TransactionsPart]
         self._log, self._messages = self._journal.log, self._journal.messages
-        self.file = LedgerFile(shared.files, shared.run_sync, self.ledger.whole)
+        self.file = self._file_of(shared)
         self._pops, self._acks = parts[PopPart].lending, parts[RevivePart].reviving
         for entry in self.file.load():
             self.ledger.take(entry)
@@ -92,7 +92,7 @@ class LedgerPart(Part):
         """Lasting things that this master has put, with an end of the log that includes them."""
         self._settled_end: int | None = None
         """An end of the log that includes all lasting entries; None: some are not in the log."""
-        self._late_at: dict[str, float] = {}
+        self._late_at_ns: dict[str, int] = {}
         """By address, when that slave is asked for lasting entries again."""
         self._handed_over_ns = 0
         """Until when the hand-over to a master lasts; 0: there is none."""
@@ -105,6 +105,9 @@ class LedgerPart(Part):
         self._pops.ledger = self
         self._offsets.table.on_commit = self._committed
         self._offsets.requests.when_kept = self._when_kept
+
+    def _file_of(self, shared: Shared) -> LedgerFile:
+        return LedgerFile(shared.files, shared.run_sync, self.ledger.whole)
 
     # --- noting ------------------------------------------------------------------------------------------------
 
@@ -299,8 +302,9 @@ class LedgerPart(Part):
 
     async def _is_in_log(self, address: str) -> None:
         """Take lasting entries that a slave wrote late, and tell it which ones the log has."""
-        if trio.current_time() >= self._late_at.get(address, 0.0):
-            self._late_at[address] = trio.current_time() + LATE_READ_S
+        now_ns = self._now_ns()
+        if now_ns >= self._late_at_ns.get(address, 0):
+            self._late_at_ns[address] = now_ns + LATE_READ_NS
             async for entries in self._pages_of(address):
                 self._take_lasting(entries)
             await self.file.kept()

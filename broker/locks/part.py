@@ -155,11 +155,7 @@ class LocksPart(Part):
         """Ask the other brokers too. Queues that too few granted are given back by those brokers that granted them for
         the first time."""
         answers: dict[str, Vote] = {}
-        with trio.move_on_after(QUORUM_S):
-            living = await self._fellows.living()
-            async with trio.open_nursery() as nursery:
-                for address in living.values():
-                    nursery.start_soon(self._ask, address, asked, answers)
+        await self._ask_all(asked, answers)
         needed = majority(self.config.total_replicas)
         held = won(asked.mq_set, [mine.grants, *(vote.granted for vote in answers.values())], needed)
         lost = frozenset(asked.mq_set).difference(held)
@@ -184,6 +180,13 @@ class LocksPart(Part):
             logger.warning("queues cannot be locked: too few replicas answer", extra={
                 "answered": len(answers) + 1, "needed": needed, "replicas": self.config.total_replicas})
         return response(command, remark=remark, body=LockBatchResponseBody(held).to_json())
+
+    async def _ask_all(self, asked: LockBatchRequestBody, answers: dict[str, Vote]) -> None:
+        with trio.move_on_after(QUORUM_S):
+            living = await self._fellows.living()
+            async with trio.open_nursery() as nursery:
+                for address in living.values():
+                    nursery.start_soon(self._ask, address, asked, answers)
 
     async def _ask(
         self, address: str, asked: LockBatchRequestBody,

@@ -173,28 +173,37 @@ class Levelling(Part):
         compared = min(COMPARED_BYTES, end - journal.begin, end % journal.log.file_bytes or journal.log.file_bytes)
         core = TailCore(self._ha, end, journal.read(end - compared, compared) if compared else b"", begin=todo.begin,
                         until=todo.end)
-        following: Following[Block] = Following(journal, core, Blocks, self._ha, self._connector)
-        following.follow(await self._ha_address(address))
+        ha_address = await self._ha_address(address)
         logger.warning("the log ends at %d, that of member %d at %d: the difference is copied", end, todo.member,
                        todo.end)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(following.run)
-            began_ns = journal.now_ns()
-            while not core.done and not core.refused:
-                await trio.sleep(LOOK_S)
-                if journal.now_ns() - max(began_ns, core.moved_ns) > SILENCE_S * 1e9:
-                    core.refused = (f"member {todo.member} has sent nothing of its log for {SILENCE_S:.0f} s, which "
-                                    f"ends at {todo.end}, here at {journal.end}")
-            nursery.cancel_scope.cancel()
+        await self._follow(core, ha_address, todo)
         if core.refused:
             raise Hindered(core.refused)
+
+    async def _follow(self, core: TailCore, ha_address: str, todo: Tail) -> None:
+        """Until the copy is done, or refused."""
+        following: Following[Block] = Following(self._journal, core, Blocks, self._ha, self._connector)
+        following.follow(ha_address)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(following.run)
+            await self._until_copied(core, todo)
+            nursery.cancel_scope.cancel()
+
+    async def _until_copied(self, core: TailCore, todo: Tail) -> None:
+        journal = self._journal
+        began_ns = journal.now_ns()
+        while not core.done and not core.refused:
+            await self._sleep(LOOK_S)
+            if journal.now_ns() - max(began_ns, core.moved_ns) > SILENCE_S * 1e9:
+                core.refused = (f"member {todo.member} has sent nothing of its log for {SILENCE_S:.0f} s, which "
+                                f"ends at {todo.end}, here at {journal.end}")
 
     async def _show(self) -> None:
         """Wait until the queues have all of the log, since offsets of members are compared with their ends."""
         journal = self._journal
-        await _until(lambda: journal.durable_end >= journal.end)
+        await self._until(lambda: journal.durable_end >= journal.end)
         journal.confirm(journal.end)
-        await _until(lambda: not undispatched(journal))
+        await self._until(lambda: not undispatched(journal))
 
     async def _ends(self, address: str) -> LogEnds:
         answer = await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
@@ -251,7 +260,7 @@ class Levelling(Part):
                 if str(error) != self.problem:
                     self.problem = str(error)
                     logger.warning("clients do not find this broker yet: %s", error)
-                await trio.sleep(PAUSE_S)
+                await self._sleep(PAUSE_S)
             else:
                 self.phase, self.problem = Phase.ONLINE, ""
                 return
@@ -266,14 +275,16 @@ class Levelling(Part):
         return checked(await self._client.call(address, request(code, header), timeout_ms=ASK_TIMEOUT_MS), address)
 
     async def _wait(self, condition: Callable[[], bool], otherwise: str) -> None:
-        with trio.move_on_after(LINK_S):
-            await _until(condition)
-            return
-        raise Hindered(otherwise)
+        left = round(LINK_S / LOOK_S)
+        while not condition():
+            if not left:
+                raise Hindered(otherwise)
+            left -= 1
+            await self._sleep(LOOK_S)
 
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            await self._sleep(LOOK_S)
 
-async def _until(condition: Callable[[], bool]) -> None:
-    while True:
-        if condition():
-            return
-        await trio.sleep(LOOK_S)
+    async def _sleep(self, seconds: float) -> None:
+        await trio.sleep(seconds)
