@@ -58,12 +58,20 @@ class Host:
         return self.clock.local(self.scene.world.now)
 
     @property
+    def ip(self) -> str:
+        return self.name
+
+    @property
     def address(self) -> str:
-        return f"{self.name}:10911"
+        return f"{self.ip}:10911"
 
     @property
     def ha_address(self) -> str:
-        return f"{self.name}:10912"
+        return f"{self.ip}:10912"
+
+    def _made(self) -> BrokerProcess:
+        """A new run of its broker."""
+        return BrokerProcess(self)
 
     # --- runs ------------------------------------------------------------------------------------------------
 
@@ -74,7 +82,7 @@ class Host:
         self._stands_no_longer()
         self.scene.world.fold(self.number, E_START, self.life, 0, 0, 0)
         self._running = True
-        process = self.process = BrokerProcess(self)
+        process = self.process = self._made()
         try:
             process.open()
             process.after()

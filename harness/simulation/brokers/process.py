@@ -27,7 +27,7 @@ from harness.simulation.brokers.features import Features
 from harness.simulation.brokers.hindrances import is_yield
 from harness.simulation.brokers.plan import DELAYS_MS, FLUSH_TIMEOUT_MS, SILENCE_MS, YIELD_WAIT_MS
 from harness.simulation.brokers.queueends import QueueEndsAsked
-from harness.simulation.brokers.replication import Switch
+from harness.simulation.brokers.replication import SimulatedPort, Switch
 from raft.config import MS
 from raft.invariants import InvariantViolation
 from remoting.bodies.controller import SyncStateSet
@@ -127,6 +127,8 @@ class BrokerProcess:
         self.channels: dict[str, BrokerChannel] = {}
         self._turn_wanted = False
         self.disk = LateDisk(self)
+        self.dialled = 0
+        """How many connections to other brokers' HA ports this run asked for."""
         plan = self.scene.plan
         kind = FlushDiskType.SYNC_FLUSH if plan.sync_flush else FlushDiskType.ASYNC_FLUSH
         self.journal: Turns = Turns(
@@ -201,6 +203,11 @@ class BrokerProcess:
     @property
     def now(self) -> int:
         return self.host.now
+
+    @property
+    def port(self) -> SimulatedPort:
+        """Its HA port, which other brokers connect to."""
+        return self.switch.port
 
     def later(self, delay_ns: int, kind: int, call: Callable[[], None]) -> None:
         self.host.later(self, delay_ns, kind, call)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from broker.ha.copying import FAULTS, Copying
+from broker.ha.config import HaConfig
+from broker.ha.copying import FAULTS, Copying, CopyingCore, Decoder, MessageT
 from broker.ha.epochfile import EpochFile
 from broker.ha.mark import ConfirmMark
 from broker.ha.master import Close, Idle
@@ -55,12 +56,10 @@ class Switch(Switching):
             sync_from_last_file=plan.from_last_file, least=host.min_in_sync, mark=ConfirmMark(host.files))
         self.journal: Turns = process.journal
         self.config = self._config
-        self._port = SimulatedPort(self)
+        self._port = SimulatedPort(process, self.config, advanced=self.advance, changed=self._tell)
         self._taking: tuple[Pauses, Done] | None = None
         self._to_leave = False
         """Leave the role as soon as it is taken."""
-        self.dialled = 0
-        """How many connections this run asked for."""
         self._rung = self._looks = False
 
     @property
@@ -224,12 +223,14 @@ class _Link(Link):
 class SimulatedPort(Port[_Link]):
     """The shipped port over simulated streams."""
 
-    def __init__(self, switch: Switch) -> None:
-        super().__init__(switch.journal, switch.config, advanced=switch.advance, changed=switch._tell)
-        self.switch = switch
+    def __init__(self, process: BrokerProcess, config: HaConfig, *, advanced: Callable[[], None],
+                 changed: Callable[[], None]) -> None:
+        super().__init__(process.journal, config, advanced=advanced, changed=changed)
+        self.process = process
 
     def accept(self, end: End) -> None:
-        link = _Link(self._new_number(), f"{end.peer}:1", self._journal.now_ns(), stream=end, lost=self._lost,
+        """Takes the end of a connection that another broker has made."""
+        link = _Link(self._new_number(), f"{end.peer_ip}:1", self._journal.now_ns(), stream=end, lost=self._lost,
                      waited=self._wake_reader)
         end.heard = lambda data: self._received(link, data)
         end.lost = lambda: self._gone(link)
@@ -250,7 +251,7 @@ class SimulatedPort(Port[_Link]):
             self._hear(link)  # else the reader was woken and has not read the first one yet
 
     def _wake_reader(self, link: _Link) -> None:
-        self.switch.process.later(0, E_HEARD, lambda: self._hear(link))
+        self.process.later(0, E_HEARD, lambda: self._hear(link))
 
     def _hear(self, link: _Link) -> None:
         try:
@@ -273,7 +274,7 @@ class SimulatedPort(Port[_Link]):
 
     def _close(self, closes: Iterable[Close]) -> None:
         closes = [*closes]
-        self.switch.scene.counts["connection refused"] += len(closes)
+        self.process.scene.counts["connection refused"] += len(closes)
         super()._close(closes)
 
     def _gone(self, link: _Link) -> None:
@@ -289,14 +290,16 @@ class SimulatedPort(Port[_Link]):
 # --- slave -----------------------------------------------------------------------------------------------------
 
 
-class Following(Copying[MasterHandshake | Transfer]):
-    """The shipped connection to a master over simulated streams."""
+class Dialling(Copying[MessageT]):
+    """The shipped connection of a slave over simulated streams, for either protocol."""
 
-    def __init__(self, switch: Switch, core: HaSlave) -> None:
-        super().__init__(switch.journal, core, MasterMessages, switch.epoch_file, switch._tell)
-        self.switch, self.core = switch, core
-        self.process, self.scene = switch.process, switch.scene
+    def __init__(self, process: BrokerProcess, core: CopyingCore[MessageT], decoder: Callable[[], Decoder[MessageT]],
+                 connect_timeout_ms: int, epoch_file: EpochFile | None = None,
+                 trusted: Callable[[], None] = lambda: None) -> None:
+        super().__init__(process.journal, core, decoder, epoch_file, trusted)
+        self.process, self.scene = process, process.scene
         self.end_: End | None = None
+        self._connect_timeout_ms = connect_timeout_ms
         self._connecting = 0
         self._is_over = False
         self.begin()
@@ -329,8 +332,8 @@ class Following(Copying[MasterHandshake | Transfer]):
         scene, host = self.scene, self.process.host
         target = scene.host_at(address)
         self._connects()
-        self.switch.dialled += 1
-        number = self._connecting = self.switch.dialled
+        self.process.dialled += 1
+        number = self._connecting = self.process.dialled
 
         def through() -> None:
             if self._connecting != number or self._is_over:
@@ -350,12 +353,12 @@ class Following(Copying[MasterHandshake | Transfer]):
                 return
             theirs = End(there, number, mine)
             mine.other = theirs
-            target.do(there, E_CONNECTED, lambda: there.switch.port.accept(theirs))
+            target.do(there, E_CONNECTED, lambda: there.port.accept(theirs))
             scene.send(target, host, mine.kind, lambda: host.do(
                 self.process, E_CONNECTED, through))
 
         scene.send(host, target, mine.kind, reached)
-        self.process.later(self.switch.config.connect_timeout_ms * MS, E_CONNECTED, lambda: self._not_connected(number))
+        self.process.later(self._connect_timeout_ms * MS, E_CONNECTED, lambda: self._not_connected(number))
 
     def _not_connected(self, number: int) -> None:
         if self._connecting == number:
@@ -389,6 +392,15 @@ class Following(Copying[MasterHandshake | Transfer]):
     def _write(self, data: bytes) -> None:
         if self.end_ is not None:
             self.end_.send(data)
+
+
+class Following(Dialling[MasterHandshake | Transfer]):
+    """Copies from the master of an epoch, and is watched."""
+
+    def __init__(self, switch: Switch, core: HaSlave) -> None:
+        super().__init__(switch.process, core, MasterMessages, switch.config.connect_timeout_ms, switch.epoch_file,
+                         switch._tell)
+        self.core = core
 
     def _one(self, output: Output) -> None:
         process, watch = self.process, self.scene.watch

@@ -52,6 +52,11 @@ class End:
         return "" if self.other is None else self.other.host.name
 
     @property
+    def peer_ip(self) -> str:
+        """The other end's address, as this one's system tells it."""
+        return "" if self.other is None else self.other.host.ip
+
+    @property
     def kind(self) -> str:
         return f"ha{self.number % 3}"
 
