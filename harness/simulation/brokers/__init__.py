@@ -18,4 +18,5 @@ stands for the group of controllers, and the active one fails over. A seed draws
     watch       asks them: roles, puts, who is in sync copies       of them: what slaves store and acknowledge
     runs        of them: each start of a broker        doubts       of them: logs that outlived their machine
     history     of them: what consumers saw            demands      of them: what operators demand
+    acting      groups without controllers, whose slaves act for their masters
 """

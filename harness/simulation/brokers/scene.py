@@ -13,6 +13,9 @@ from controller.metadata.codec import FORMAT, encode
 from controller.metadata.commands import RaiseFormat
 from controller.metadata.groups import BrokerGroup
 from controller.metadata.machine import MetadataMachine
+from harness.simulation.brokers.acting.plan import ACTING_PROFILES, draw_acting
+from harness.simulation.brokers.acting.scene import ACTING_FAULTS, ActingScene
+from harness.simulation.brokers.acting.statements import ACTING_STATEMENTS
 from harness.simulation.brokers.controller import NAMES, BrokerChannel, Controller
 from harness.simulation.brokers.delays import DELAYED
 from harness.simulation.brokers.demands import DEMANDED
@@ -54,6 +57,8 @@ FAULTS: Final = (
 SETTLE_MS: Final = 20_000
 DELIVER_MS: Final = 20_000
 """Extra time to settle if messages may still have to be delivered."""
+ACTING_CHANCE: Final = 0.08
+"""Of the seeds of ``swarm``: their groups have no controllers."""
 LEVEL_MS: Final = 1_000
 """Extra time to see a master level between two puts, if it retries unacknowledged puts for ever."""
 
@@ -218,10 +223,17 @@ class BrokerScene(Group):
 
 
 def make(tape: Tape, profile: str) -> BrokerScene:
-    """The scene of one tape."""
+    """The scene of one tape, with controllers."""
     return BrokerScene(tape, draw(tape, profile))
 
 
+def drawn(tape: Tape, profile: str) -> BrokerScene | ActingScene:
+    """The scene of one tape. A part of all seeds has groups without controllers."""
+    if profile in ACTING_PROFILES or (profile == "swarm" and tape.stream("controllers").chance(ACTING_CHANCE)):
+        return ActingScene(tape, draw_acting(tape, profile))
+    return make(tape, profile)
+
+
 BROKERS: Final = Program(
-    "python -m harness.simulation.brokers", make, PROFILES, PREDICATES, FAULTS, frozenset({"INV_B22", "INV_C17"}),
-    frozenset(BEHIND))
+    "python -m harness.simulation.brokers", drawn, (*PROFILES, *ACTING_PROFILES), (*PREDICATES, *ACTING_STATEMENTS),
+    (*FAULTS, *ACTING_FAULTS), frozenset({"INV_B22", "INV_C17", "INV_B36", "INV_B55", "INV_B58"}), frozenset(BEHIND))

@@ -20,6 +20,7 @@ from tests.harness.simulation.brokers import (
     replicating,
     serving,
     silences,
+    standingin,
     stores,
     timers,
     transacted,
@@ -42,5 +43,6 @@ PLANTED: Final = (
     *timers.PLANTED,
     *popped.PLANTED,
     *acted.PLANTED,
+    *standingin.PLANTED,
     *clientside.PLANTED,
 )

@@ -14,7 +14,7 @@ def _program() -> Program:
     return BROKERS
 
 
-CORPUS = Corpus("tests.harness.simulation.brokers.run_mutants", PLANTED, _program, 300_000)
+CORPUS = Corpus("tests.harness.simulation.brokers.run_mutants", PLANTED, _program, 1_500_000)
 
 if __name__ == "__main__":
     sys.exit(main(CORPUS))

@@ -125,4 +125,4 @@ def test_what_each_mode_may_lose(
 
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda each: each.name)
 def test_every_planted_bug_can_still_be_planted(planted: Planted) -> None:
-    can_be_planted(planted, PREDICATES)
+    can_be_planted(planted, BROKERS.predicates)

@@ -1,0 +1,141 @@
+"""Faults of members, name servers and what lies between them, one act of chance at a time.
+
+Each is undone after a while. It knows no property.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.simulation.brokers.acting.plan import TIMEOUT_MS
+from harness.simulation.brokers.host import SIGSTOP
+from raft.config import MS
+from raft.sim.tape import Chance, Stream, Value
+
+if TYPE_CHECKING:
+    from harness.simulation.brokers.acting.machine import MemberHost
+    from harness.simulation.brokers.acting.scene import ActingScene
+
+
+class MemberNemesis:
+    """Brings faults to one scene until its clients stop."""
+
+    def __init__(self, town: ActingScene, draws: Stream) -> None:
+        self._town, self._draws, self._counts = town, draws, town.counts
+        town.after(town.plan.harm_ns, self._act)
+
+    def _act(self) -> None:
+        town = self._town
+        if town.over:
+            return
+        town.after(town.plan.harm_ns, self._act)
+        harm = self._draws.draw(None, self._a_harm)
+        if harm is not None:
+            what, place, who, span_ms, number = harm
+            group = town.groups[place % len(town.groups) if town.plan.beside_harmed else 0]
+            host = group.members[who % len(group.members)]
+            self._counts[what] += 1
+            getattr(self, f"_do_{what.replace(' ', '_')}")(host, span_ms, number)
+
+    def _a_harm(self, chance: Chance) -> list[Value] | None:
+        plan = self._town.plan
+        if not plan.harms or chance() >= plan.harm_chance:
+            return None
+        what = plan.harms[int(chance() * len(plan.harms))]
+        who = 0 if chance() < 0.5 else int(chance() * 12)
+        return [what, int(chance() * 12) if chance() < 0.3 else 0, who, int(10 + chance() ** 2 * 3 * TIMEOUT_MS),
+                int(chance() * 1_000)]
+
+    # --- members -------------------------------------------------------------------------------------------------
+
+    def _crash(self, host: MemberHost, span_ms: int, *, power: bool) -> None:
+        if host.process is not None:
+            host.crash(power=power)
+            host.scene.restart(host, span_ms)
+
+    def _do_kill(self, host: MemberHost, span_ms: int, number: int) -> None:
+        self._crash(host, span_ms, power=False)
+
+    def _do_power_cut(self, host: MemberHost, span_ms: int, number: int) -> None:
+        self._crash(host, span_ms, power=True)
+
+    def _do_away(self, host: MemberHost, span_ms: int, number: int) -> None:
+        self._crash(host.scene.members[0], 2 * TIMEOUT_MS + span_ms, power=False)
+
+    def _do_both(self, host: MemberHost, span_ms: int, number: int) -> None:
+        """A slave dies soon after its master, when it may act already."""
+        group, wait_ms = host.scene, TIMEOUT_MS + number * 3
+        self._crash(group.members[0], 3 * TIMEOUT_MS + span_ms, power=False)
+        self._town.after(wait_ms * MS, lambda: None if self._town.healed else self._crash(
+            group.members[-1 if number % 3 == 0 else 1 % len(group.members)], span_ms, power=False))
+
+    def _do_pause(self, host: MemberHost, span_ms: int, number: int) -> None:
+        if host.process is not None and host.paused is None:
+            life = host.life
+            host.pause()
+            self._town.after(span_ms * MS, lambda: host.resume(SIGSTOP) if host.life == life else None)
+
+    # --- name servers --------------------------------------------------------------------------------------------
+
+    def _do_server_kill(self, host: MemberHost, span_ms: int, number: int) -> None:
+        server = self._town.servers[number % len(self._town.servers)]
+        if server.core is not None:
+            server.crash(noticed=number % 3 > 0)
+            self._town.after((span_ms // 2) * MS, server.start)
+
+    def _do_server_pause(self, host: MemberHost, span_ms: int, number: int) -> None:
+        server = self._town.servers[number % len(self._town.servers)]
+        server.pause()
+        self._town.after(span_ms * MS, server.resume)
+
+    def _do_closed(self, host: MemberHost, span_ms: int, number: int) -> None:
+        """A connection that a member is registered by ends; for a while it may not come about again."""
+        server = self._town.servers[number % len(self._town.servers)]
+        process = host.member
+        channel = None if process is None else process.servers.get(server.address)
+        if channel is None or not channel.open_there or server.core is None:
+            return
+        server.do(lambda: server.close(channel))
+        if number % 2:
+            self._apart(host.name, server.name, span_ms)
+
+    # --- the network ---------------------------------------------------------------------------------------------
+
+    def _apart(self, one: str, other: str, span_ms: int, *, both: bool = True) -> None:
+        network = self._town.network
+        for source, target in ((one, other), (other, one)) if both else ((one, other),):
+            network.cut(source, target)
+            self._town.after(span_ms * MS, lambda source=source, target=target: network.heal(  # type: ignore[misc]
+                source, target))
+
+    def _do_cut(self, host: MemberHost, span_ms: int, number: int) -> None:
+        others = [other for other in host.scene.members if other is not host]
+        if others:
+            self._apart(host.name, others[number % len(others)].name, span_ms)
+
+    def _do_apart(self, host: MemberHost, span_ms: int, number: int) -> None:
+        """From some or all name servers."""
+        for place, server in enumerate(self._town.servers):
+            if number % 3 == 0 or (number >> place) % 2:
+                self._apart(host.name, server.name, span_ms)
+
+    def _do_split(self, host: MemberHost, span_ms: int, number: int) -> None:
+        """For longer than the timeout; now and then the members do not hear each other either."""
+        master, *slaves = host.scene.members
+        lasts_ms = 2 * TIMEOUT_MS + span_ms
+        for place, server in enumerate(self._town.servers):
+            for member in [master] if (number >> place) % 2 else slaves:
+                self._apart(member.name, server.name, lasts_ms)
+        for slave in slaves if number % 3 else ():
+            self._apart(master.name, slave.name, lasts_ms)
+
+    def _do_one_way_apart(self, host: MemberHost, span_ms: int, number: int) -> None:
+        server = self._town.servers[number % len(self._town.servers)]
+        pair = (host.name, server.name) if number % 2 else (server.name, host.name)
+        self._apart(*pair, span_ms, both=False)
+
+    def _do_lonely(self, host: MemberHost, span_ms: int, number: int) -> None:
+        """From all servers; clients still reach it."""
+        for name in (*(member.name for member in host.scene.members), *(server.name for server in self._town.servers)):
+            if name != host.name:
+                self._apart(host.name, name, span_ms)

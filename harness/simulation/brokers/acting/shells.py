@@ -1,0 +1,297 @@
+"""What is repeated of shells that await more than requests, files and time; each says of which it is.
+
+All that a shell decides, asks and answers is the shipped code: these are its loops, nurseries and scopes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from broker.escape.letters import Parcel
+from broker.escape.part import EscapePart
+from broker.ledger.file import LedgerFile
+from broker.ledger.part import LedgerPart
+from broker.locks.part import LocksPart, Vote
+from broker.part import Parts, Shared
+from broker.preonline.levelling import Levelling
+from broker.preonline.steps import Tail
+from broker.preonline.tail import TailCore
+from broker.registration import RETRY_S, NameServer, Registration
+from broker.tablecopies import TIMEOUT_MS, TableCopies
+from broker.tablefile import PAUSE_AFTER_FAILURE_S, TableFile
+from harness.simulation.brokers.acting.replication import SlaveEnd
+from harness.simulation.brokers.acting.tasks import TurnBell
+from harness.simulation.brokers.features import E_TABLE
+from raft.config import MS
+from remoting.body import Body
+from remoting.client import checked
+from remoting.codes import ResponseCode
+from remoting.command import Command, request
+from remoting.errors import BodyError, RemotingError
+
+if TYPE_CHECKING:
+    from harness.simulation.brokers.acting.machine import MemberProcess, MemberShared
+    from remoting.bodies.consumers import LockBatchRequestBody
+
+COPY_S: Final = 1.0
+
+
+class LateTable(TableFile):
+    """Repeats the task of ``broker.tablefile`` in turns."""
+
+    process: MemberProcess
+    _under_way = False
+    _again: object = None
+
+    def changed(self) -> None:
+        super().changed()
+        if not self._under_way:
+            self._under_way = True
+            self.process.later(0, E_TABLE, self._begin)
+
+    def when_saved(self, call: Callable[[], None]) -> None:
+        super().when_saved(call)
+        if self._calls and self._again is not None:
+            self._again = None  # somebody waits: the pause is over
+            self.process.later(0, E_TABLE, self._begin)
+
+    async def saved(self) -> None:
+        await self.process.tasks.later(self.when_saved)
+
+    def _begin(self) -> None:
+        version, table = self._version, self._table()
+        self.process.later(MS + self.process.host.disk.late_ns, E_TABLE, lambda: self._end(version, table))
+
+    def _end(self, version: int, table: Body) -> None:
+        pause_ns = self._pause_ms * MS
+        try:
+            self._save(table)
+        except OSError:
+            pause_ns = int(PAUSE_AFTER_FAILURE_S * 1e9)
+        else:
+            self._written = version
+        while self._calls and self._calls[0][0] <= self._written:
+            self._calls.popleft()[1]()
+        self._under_way = self._written < self._version
+        if self._under_way:
+            again = self._again = object()
+            self.process.later(0 if self._calls else pause_ns, E_TABLE, lambda: self._after_pause(again))
+
+    def _after_pause(self, again: object) -> None:
+        if self._again is again:
+            self._again = None
+            self._begin()
+
+
+class LateLedgerFile(LedgerFile):
+    """Of ``broker.ledger.file``: its task, which writes nothing when it ends."""
+
+    process: MemberProcess
+
+    def begin(self, process: MemberProcess) -> None:
+        self.process = process
+        self._bell = TurnBell(process)
+
+    async def kept(self) -> None:
+        await self.process.tasks.later(self.when_kept)
+
+    async def write_all(self) -> None:
+        while True:
+            await self._bell.wait()
+            while self._kept < self._noted:
+                await self._write()
+
+
+class SimulatedLedger(LedgerPart):
+    """Repeats the loops of ``broker.ledger.part`` in turns."""
+
+    process: MemberProcess
+
+    def _file_of(self, shared: Shared) -> LedgerFile:
+        made = LateLedgerFile(shared.files, shared.run_sync, self.ledger.whole)
+        self.process = cast("MemberShared", shared).process
+        made.begin(self.process)
+        return made
+
+    def begin(self) -> None:
+        assert isinstance(self.file, LateLedgerFile)
+        self.process.tasks.start_soon(self.file.write_all)
+        self.process.tasks.start_soon(self._exchange)
+
+    async def _exchange(self) -> None:
+        while True:
+            await self.process.tasks.sleep(COPY_S)
+            await self._copy()
+
+    async def collect(self, members: Iterable[str]) -> None:
+        """The watch knows by then what each member had."""
+        self.process.town.watch_of(self.process).collects(self.process)
+        await super().collect(members)
+        self.process.town.watch_of(self.process).kept(self.process)
+
+    def _read(self, connection: Any, command: Command) -> Any:
+        answer = super()._read(connection, command)
+        if self.is_handed_over and command.ext.get("handOver") == "true":
+            self.process.town.watch_of(self.process).hands_over(self.process)
+        return answer
+
+
+class SimulatedLevelling(Levelling):
+    """Of ``broker.preonline.levelling``: how it sleeps, and the connection that copies the end of a log."""
+
+    process: MemberProcess
+
+    async def _sleep(self, seconds: float) -> None:
+        await self.process.tasks.sleep(seconds)
+
+    async def _others(self) -> dict[int, str]:
+        found = await super()._others()
+        self.process.town.watch_of(self.process).levels_with(self.process, found.values())
+        return found
+
+    async def _follow(self, core: TailCore, ha_address: str, todo: Tail) -> None:
+        self.process.town.counts["end of the log copied"] += 1
+        following = SlaveEnd(self.process, self._ha, core)
+        self.process.copying = following
+        following.follow(ha_address)
+        try:
+            await self._until_copied(core, todo)
+        finally:
+            if not self.process.dead:
+                following.over()
+                self.process.copying = None
+
+
+class SimulatedRegistration(Registration):
+    """Of ``broker.registration``: the loops that register and send heartbeats."""
+
+    process: MemberProcess
+
+    def begin(self) -> None:
+        for server in self._servers:
+            server.bell = TurnBell(self.process)
+            self.process.tasks.start_soon(self._registers, server)
+            self.process.tasks.start_soon(self._beats, server)
+
+    async def _registers(self, server: NameServer) -> None:
+        due_ns, bell = 0, server.bell
+        assert isinstance(bell, TurnBell)
+        while True:
+            now_ns = self._now_ns()
+            if not self._open or (not server.changed and now_ns < due_ns):
+                if self._open:
+                    await bell.wait_for(due_ns - now_ns)
+                else:
+                    await bell.wait()
+                continue
+            server.changed = False
+            try:
+                server.taken = False
+                await self._register_once(server)
+            except (RemotingError, BodyError):
+                pass
+            else:
+                server.taken = True
+            wait_ms = self._config.register_name_server_period if server.taken else RETRY_S * 1e3
+            due_ns = self._now_ns() + round(wait_ms * MS)
+
+    async def _beats(self, server: NameServer) -> None:
+        while True:
+            await self.process.tasks.sleep(self._config.broker_heartbeat_interval / 1e3)
+            if not (self._open and server.taken):
+                continue
+            try:
+                await self._sign_of_life(server)
+            except RemotingError:
+                continue
+            if self._client.connection(server.address) is not server.connection:
+                server.tell()
+
+
+class SimulatedCopies(TableCopies):
+    """Repeats the loop of ``broker.tablecopies`` in turns."""
+
+    process: MemberProcess
+    _round_number = 0
+
+    def begin(self) -> None:
+        self._bell = TurnBell(self.process)
+        self.process.tasks.start_soon(self._copies)
+
+    def follow(self, master_address: str | None) -> None:
+        if master_address != self._master:
+            self._master = master_address
+            self._round_number += 1
+            self._bell.ring()
+
+    async def _copies(self) -> None:
+        bell = self._bell
+        assert isinstance(bell, TurnBell)
+        while True:
+            await bell.wait_for(round(self._period_s * 1e9))
+            if self._master is not None:
+                await self._round(self._master)
+
+    async def _ask(self, master: str, code: int) -> Command | None:
+        number = self._round_number
+        answer = await self._client.call(master, request(code), timeout_ms=TIMEOUT_MS // 10)
+        if number != self._round_number:
+            raise BodyError("another master is followed")
+        if code in self._missing and answer.code != ResponseCode.SUCCESS:
+            return None
+        return checked(answer, master)
+
+
+class SimulatedEscape(EscapePart):
+    """Of ``broker.escape.part``: queues are sent one after the other."""
+
+    process: MemberProcess
+
+    def begin(self) -> None:
+        self._nursery = cast(Any, self.process.tasks)
+
+    def _now_s(self) -> float:
+        return self.process.now / 1e9
+
+    async def _each(self, send_all: Callable[[list[Parcel]], Awaitable[None]], queues: Iterable[list[Parcel]]) -> None:
+        for of_queue in queues:
+            await send_all(of_queue)
+
+
+class SimulatedLocks(LocksPart):
+    """Of ``broker.locks.part``: members are asked one after the other, and told in tasks of their own."""
+
+    process: MemberProcess
+
+    def __init__(self, shared: Shared, before: Parts) -> None:
+        super().__init__(shared, before)
+        self.process = cast("MemberShared", shared).process
+
+    async def _ask_all(self, asked: LockBatchRequestBody, answers: dict[str, Vote]) -> None:
+        for address in (await self._fellows.living()).values():
+            await self._ask(address, asked, answers)
+
+    def _tell_later(self, address: str | None, command: Command) -> None:
+        self.process.tasks.start_soon(self._tell_it, address, command)
+
+    async def _tell_it(self, member: str | None, command: Command) -> None:
+        for address in [member] if member is not None else (await self._fellows.living()).values():
+            await self._fellows.tell(address, command)
+
+
+class SimulatedFellows:
+    """Of ``broker.fellows``: who lives is as fresh as what this member knows. Implements ``Fellows``."""
+
+    def __init__(self, process: MemberProcess) -> None:
+        self._process = process
+
+    async def living(self) -> Mapping[int, str]:
+        known = self._process.members.addresses or await self._process.registration.ask_all() or {}
+        return {number: address for number, address in known.items() if address != self._process.host.address}
+
+    async def ask(self, address: str, command: Command, timeout_ms: int) -> Command:
+        return checked(await self._process.client.call(address, command, timeout_ms), address)
+
+    async def tell(self, address: str, command: Command) -> None:
+        await self._process.client.send_oneway(address, command)

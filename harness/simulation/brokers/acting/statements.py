@@ -1,0 +1,18 @@
+"""What must hold in groups without controllers, one sentence for each property. Who asks them is ``watch``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ACTING_STATEMENTS: Final[dict[str, str]] = {
+    "INV_B55": "while a master is away and all else is well, what comes due is delivered by the slave that acts, all "
+               "that it holds",
+    "INV_B56": "one broker of a group may deliver what is due, but for the overlaps that the page's table has",
+    "INV_B57": "a master that comes back is as far as the ledgers of its members say, in offsets, levels and timers",
+    "INV_B58": "an offset that was committed, and answered, at a slave that acts is the returned master's, and so is a "
+               "decided transaction in the end",
+    "INV_B59": "no producer is told both ends of a transaction, and none that was answered is undone by the master "
+               "that comes back",
+    "INV_B60": "a master that comes back holds the bytes that its members hold before it takes any message",
+    "INV_B61": "by majority one client at most holds a queue, whoever acts and whoever forgot",
+}

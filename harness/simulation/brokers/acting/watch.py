@@ -1,0 +1,349 @@
+"""What is asked of groups without controllers: INV_B36 to INV_B38, INV_B55, INV_B57 to INV_B60.
+
+It reads what brokers hold from journals and disks, and what clients were told from the clients.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from broker.ha.acks import PutStatus
+from broker.ledger.entries import Mark, Subject, Thing
+from broker.offsets.part import OffsetsPart
+from broker.properties import UNIQ_KEY
+from broker.puts import PutResult
+from broker.schedule.levels import SCHEDULE_TOPIC
+from broker.timer.part import TimersPart
+from broker.topics.names import TIMER
+from broker.transactions import records
+from harness.simulation.brokers.acting.clients import CONSUMERS, TIMER_LEVEL, Decided, Delayed
+from harness.simulation.brokers.acting.plan import TIMEOUT_MS
+from harness.simulation.brokers.client import KNOWN
+from harness.simulation.brokers.runs import Runs
+from harness.simulation.brokers.watch import BrokerWatch
+from raft.config import MS
+from raft.invariants import require
+from remoting.record import COMMIT, ROLLBACK, Message, Outline, Record, decode_properties
+
+if TYPE_CHECKING:
+    from harness.simulation.brokers.acting.group import ActingGroup
+    from harness.simulation.brokers.acting.machine import MemberHost, MemberProcess
+    from harness.simulation.brokers.acting.scene import ActingScene
+    from harness.simulation.brokers.host import Host
+    from harness.simulation.brokers.process import BrokerProcess
+
+UNANSWERED_NS: Final = 4 * TIMEOUT_MS * MS
+"""What was asked so long ago, and not answered, is carried out no more."""
+
+
+class ActingRuns(Runs):
+    """Notes what power cuts take; what a start must hold where there are no epochs is the store's tests' business."""
+
+    def ended(self, process: BrokerProcess, *, power: bool) -> None:
+        """Nothing is promised here but what ``ActingWatch`` asks."""
+
+    def ended_in_its_start(self, host: Host) -> None:
+        """Nor of a run that never was."""
+
+    def doubted(self, host: Host) -> None:
+        """A log in doubt is copied again, which INV_B60 asks."""
+
+    def lost_by_power(self, host: Host) -> None:
+        super().lost_by_power(host)
+        if isinstance(host.scene.watch, ActingWatch):
+            host.scene.watch.lossless = False
+
+
+class Offsets:
+    """INV_B58: what clients were told of one group's offsets."""
+
+    def __init__(self, counts: Counter[str]) -> None:
+        self._counts = counts
+        self._told: dict[int, tuple[int, MemberProcess, bool]] = {}
+        """By queue: the last that was answered, by whom, and whether no master led then. Beside a master that leads a
+        slave's word is given up, as the page says."""
+        self._asked: dict[int, list[tuple[int, int]]] = {}
+        """By queue: what was asked and not answered, and when."""
+        self._now: Callable[[], int] = lambda: 0
+
+    def begin(self, now: Callable[[], int]) -> None:
+        self._now = now
+
+    def last(self, queue: int) -> int:
+        return self._told[queue][0] if queue in self._told else 0
+
+    def asks(self, queue: int, offset: int) -> None:
+        self._asked.setdefault(queue, []).append((offset, self._now()))
+
+    def committed(self, queue: int, offset: int, process: MemberProcess, *, alone: bool) -> None:
+        self._told[queue] = offset, process, alone
+        asked = self._asked[queue]
+        for place, (each, _) in enumerate(asked):
+            if each == offset:
+                del asked[place]
+                break
+
+    def comes_back(self, master: MemberProcess, read: set[MemberHost]) -> None:
+        """Of offsets that a slave answered for, whose ledger this master read."""
+        table, now = master.parts[OffsetsPart].table, self._now()
+        for queue, (offset, process, alone) in self._told.items():
+            if process.is_master or not alone or process.host not in read or (
+                    offset > master.journal.messages.max_offset(b"T", queue)):
+                continue
+            possible = {offset} | {each for each, at in self._asked.get(queue, ()) if now - at < UNANSWERED_NS}
+            found = table.query(CONSUMERS, "T", queue)
+            self._counts["INV_B58"] += 1
+            require(found in possible, "INV_B58", "the returned master has another offset than a slave answered for",
+                    master.host.name, process.host.name, queue, found, possible, f"at {now / MS:.1f} ms")
+
+
+@attrs.define
+class _Known:
+    """What a slave's ledger had when it was handed over."""
+
+    things: dict[Thing, tuple[Mark, int]]
+
+
+class ActingWatch(BrokerWatch):
+    """Of one group; what controllers decide is asked of nobody here."""
+
+    scene: ActingGroup
+
+    def __init__(self, scene: ActingGroup) -> None:
+        super().__init__(scene)
+        self.counts = scene.town.judge.counts
+        self.runs = ActingRuns(self)
+        self.lossless = True
+        self._handed: dict[MemberHost, _Known] = {}
+        self._living: set[MemberHost] = set()
+        """Members, as name servers told the master that comes back."""
+        self._timers_kept_ms = 0
+        """Timers that were due before are delivered, as ledgers said that were given up since."""
+
+    # --- what ``BrokerWatch`` asks of groups with controllers ---------------------------------------------------
+
+    def puts(self, process: BrokerProcess, messages: Sequence[Message]) -> None:
+        """What is put is looked at where it arrives."""
+
+    def put(self, process: BrokerProcess, call: Callable[[], None]) -> None:
+        """INV_B60: only a master that leads writes."""
+        log, before = process.journal.log, process.journal.log.max_offset
+        call()
+        if log.max_offset != before:
+            self.counts["INV_B60"] += 1
+            leader = self.scene.leader
+            require(leader is process, "INV_B60", "written by who does not lead", process.host.name)
+
+    def answered_put(self, process: BrokerProcess, messages: Sequence[Message], result: PutResult) -> None:
+        """Clients hear of it, and tell."""
+
+    def consumed(self, process: BrokerProcess, queue: int, record: Record) -> None:
+        self.scene.town.counts["message read"] += 1
+
+    # --- a master comes back -----------------------------------------------------------------------------------
+
+    def levels_with(self, process: MemberProcess, members: Iterable[str]) -> None:
+        """Name servers say that these live."""
+        if process.is_master:
+            self._living = {self.scene.town.machine_at(address) for address in members}
+
+    def collects(self, process: MemberProcess) -> None:
+        """It begins to read the ledgers of its members."""
+        self._handed.clear()
+
+    def hands_over(self, process: MemberProcess) -> None:
+        """A slave's ledger is read; what it says is what its master will be."""
+        self._handed[process.host] = _Known({
+            entry.thing: (entry.mark, entry.value) for entry in process.ledger.ledger.after()})
+
+    def comes_back(self, master: MemberProcess) -> None:
+        """INV_B57, INV_B58, INV_B60: right before it leads."""
+        self.scene.town.counts["master came back"] += 1
+        self.scene.town.counts["master came back to a slave"] += bool(self._living)
+        self._is_as_far(master)
+        if self.scene.place == 0:
+            self.scene.town.offsets.comes_back(master, self._living)
+        for host in self._living:
+            slave = host.member
+            if slave is not None and slave.opened:
+                self._holds(master, slave)
+
+    def _is_as_far(self, master: MemberProcess) -> None:
+        latest: dict[Thing, tuple[Mark, int]] = {}
+        for known in self._handed.values():
+            for thing, (mark, value) in known.things.items():
+                if thing not in latest or latest[thing][0] < mark:
+                    latest[thing] = mark, value
+        if self._timers_kept_ms and self.lossless:
+            self._asks(master, self._timers_of(master) >= self._timers_kept_ms, "timers behind", "of a life before",
+                       self._timers_kept_ms, self._timers_of(master))
+        runtime, messages = master.runtime(), master.journal.messages
+        for thing, (_, value) in latest.items():
+            if thing.kind == Subject.OFFSET:
+                topic, _, group = thing.name.partition("@")
+                if value > messages.max_offset(topic.encode(), thing.queue):
+                    continue
+                found = master.parts[OffsetsPart].table.query(group, topic, thing.queue)
+                self._asks(master, found == value, "another offset", thing, value, found)
+            elif thing.kind == Subject.LEVEL:
+                text, end = runtime.get(f"scheduleMessageOffset_{thing.queue}", "0,0").split(",")
+                self._asks(master, int(text) >= min(value, int(end)), "a level behind", thing, value, text, end)
+            elif thing.kind == Subject.TIMERS:
+                found = self._timers_of(master)
+                self._asks(master, found >= value, "timers behind", value, found)
+            elif thing.kind == Subject.DECIDED:
+                found = master.ledger.ledger.get(thing)
+                self._asks(master, found == value, "a decision is not known", thing, value, found)
+
+    @staticmethod
+    def _timers_of(master: MemberProcess) -> int:
+        """What it takes for delivered, as soon as its wheel has all that its queue has."""
+        part = master.parts[TimersPart]
+        return max(part.done_before_ms, part._passed_ms)
+
+    def kept(self, master: MemberProcess) -> None:
+        """Its members were told to forget what their ledgers said of the timers."""
+        self._timers_kept_ms = max(self._timers_kept_ms, *(
+            value for known in self._handed.values() for thing, (_, value) in known.things.items()
+            if thing.kind == Subject.TIMERS), 0)
+
+    def _asks(self, master: MemberProcess, holds: bool, what: str, *facts: object) -> None:
+        self.counts["INV_B57"] += 1
+        require(holds, "INV_B57", f"a master came back with {what} than its members' ledgers say", master.host.name,
+                *facts, f"at {self.scene.world.now / MS:.1f} ms")
+
+    def _holds(self, master: MemberProcess, slave: MemberProcess) -> None:
+        mine, theirs = master.journal, slave.journal
+        begin, end = max(mine.begin, theirs.begin), theirs.log.max_offset
+        self.counts["INV_B60"] += end > begin
+        require(self.log(master, begin, end) == self.log(slave, begin, end), "INV_B60",
+                "a master came back without what a member holds", master.host.name, slave.host.name, begin, end,
+                mine.log.max_offset)
+
+
+class MessageJudge:
+    """Of messages and transactions, wherever they arrive."""
+
+    def __init__(self, town: ActingScene) -> None:
+        self._town = town
+        self.counts: Counter[str] = Counter()
+        self._known: set[tuple[str, bytes, int, int, int]] = set()
+        self._halves: dict[int, Decided] = {}
+        """By the place in the queue of halves."""
+
+    def arrived(self, process: MemberProcess, queue_offset: int, outline: Outline) -> None:
+        """INV_B37, INV_B38: the first time counts."""
+        offset, size, queue_id, _, _, _, topic, _ = outline
+        if topic not in (b"D", b"X", SCHEDULE_TOPIC, TIMER.encode(), records.HALF_TOPIC, records.OP_TOPIC):
+            return
+        if topic in (SCHEDULE_TOPIC, TIMER.encode()):
+            self._waits(process, process.journal.log.record(offset, size))
+            return
+        key = process.host.scene.key.name, topic, queue_id, queue_offset, offset
+        if key in self._known:
+            return
+        self._known.add(key)
+        message = process.journal.log.record(offset, size).message
+        if topic == records.OP_TOPIC:
+            self._marked(message)
+        elif topic == records.HALF_TOPIC:
+            self._halves[queue_offset] = self._transaction(message)
+        elif topic == b"X":
+            self._final(process, message)
+        else:
+            self._delivered(process, message)
+
+    def _of(self, message: Message) -> Delayed:
+        return self._town.delayed[int(message.body.partition(b".")[0])]
+
+    def _transaction(self, message: Message) -> Decided:
+        return self._town.decided[int(message.body.partition(b".")[0])]
+
+    def _waits(self, process: MemberProcess, record: Record) -> None:
+        message = record.message
+        key = decode_properties(message.properties).get(UNIQ_KEY, "")
+        if key.isdecimal() and process.host.scene.place == 0:
+            sent = self._of(message)
+            if sent.level == TIMER_LEVEL and not process.is_master:
+                sent.late = sent.late or process.parts[TimersPart].done_before_ms > record.store_time_ms
+            sent.waits = True
+            sent.held_by.add(process.host.name)
+
+    def _delivered(self, process: MemberProcess, message: Message) -> None:
+        sent, town = self._of(message), self._town
+        escaped = process.host.scene.place > 0
+        town.counts["delayed delivered"] += 1
+        town.counts["delayed escaped"] += escaped
+        town.counts["delayed delivered again"] += sent.copies > 0
+        sent.copies += 1
+        self.counts["INV_B38"] += 1
+        unique = decode_properties(message.properties).get(UNIQ_KEY)
+        require(sent.status not in KNOWN and message.body == sent.body and unique == str(sent.number), "INV_B38",
+                "delivered what nobody sent", process.host.name, sent, message)
+        if sent.level == 0:
+            self.counts["INV_B37"] += 1
+            require(town.wall_ms >= sent.due_ms - 200, "INV_B37", "delivered early", process.host.name, sent)
+
+    # --- transactions ------------------------------------------------------------------------------------------
+
+    def decided(self, begun: Decided, end: int) -> None:
+        """INV_B59: a broker answered that it is done."""
+        begun.done.add(end)
+        actor = self._town.groups[0].actor
+        self._town.counts["decided in the master's place"] += actor is not None
+        begun.in_place = begun.in_place or actor is not None
+        self.counts["INV_B59"] += begun.in_place
+        require(len(begun.done) < 2 or not self.lossless, "INV_B59", "done both ways, say brokers", begun)
+
+    def _final(self, process: MemberProcess, message: Message) -> None:
+        begun = self._transaction(message)
+        self._town.counts["transaction committed"] += 1
+        self._town.counts["transaction committed elsewhere"] += process.host.scene.place > 0
+        self._town.counts["final message again"] += begun.finals > 0
+        begun.finals += 1
+        self.counts["INV_B59"] += 1
+        require(COMMIT in begun.said and message.body == begun.body, "INV_B59", "committed, and nobody said so", begun)
+        require(not (ROLLBACK in begun.done and self.lossless), "INV_B59",
+                "committed, and its producer was told that it is rolled back", process.host.name, begun)
+
+    def _marked(self, message: Message) -> None:
+        if records.reason(message.properties) != records.ROLLED_BACK:
+            return
+        for place in records.marked(message.body):
+            begun = self._halves.get(place)
+            if begun is not None:
+                begun.rolled_back = True
+                self.counts["INV_B59"] += 1
+                require(not (COMMIT in begun.done and self.lossless), "INV_B59",
+                        "rolled back, and its producer was told that it is committed", begun)
+
+    @property
+    def lossless(self) -> bool:
+        """No power cut took anything of the first group."""
+        return not self._town.lost
+
+    # --- the end -----------------------------------------------------------------------------------------------
+
+    def undelivered(self, process: MemberProcess) -> list[Delayed]:
+        """Of what this member holds: what waits and was delivered nowhere."""
+        name = process.host.name
+        return [sent for sent in self._town.delayed if name in sent.held_by and not sent.copies and not sent.late]
+
+    def settled(self) -> None:
+        """INV_B36, INV_B58, INV_B59: the master is back, and all had its time."""
+        town = self._town
+        lost = [sent for sent in town.delayed if not sent.copies and (sent.waits or sent.status is PutStatus.PUT_OK)]
+        town.counts["late timer passed over"] += sum(sent.late for sent in lost)
+        lost = [sent for sent in lost if not sent.late]
+        if self.lossless:
+            self.counts["INV_B36"] += bool(town.delayed)
+            require(not lost, "INV_B36", "not delivered", lost[:3])
+            for begun in town.decided:
+                if begun.done and begun.in_place:
+                    self.counts["INV_B58"] += 1
+                    require(bool(begun.finals) == (COMMIT in begun.done), "INV_B58",
+                            "answered in the master's place, and not so in the end", begun)

@@ -1,0 +1,21 @@
+"""Planted bugs of groups without controllers, which their simulation notices: who acts, and what a ledger keeps."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.harness.planting import Planted
+
+LEDGER: Final = "broker/ledger/part.py"
+ACTING: Final = "acting"
+
+PLANTED: Final = (
+    Planted("no slave acts", "broker/roles.py",
+            "if members.least == now.broker_id and listed:", "if False:", ("INV_B55",), ACTING),
+    Planted("what is committed in the master's place is not noted", LEDGER,
+            "        if self._notes:\n            self.note(Thing(Subject.OFFSET",
+            "        if False:\n            self.note(Thing(Subject.OFFSET", ("INV_B58",), ACTING),
+    Planted("a master takes no offset of a ledger", LEDGER,
+            "                self._offsets.table.take(group, topic, thing.queue, entry.value)\n",
+            "                pass\n", ("INV_B57", "INV_B58"), ACTING),
+)
