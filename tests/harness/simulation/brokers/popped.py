@@ -35,7 +35,7 @@ PLANTED: Final = (
             "return (committed, committed) if queue is None else (queue.links[-1].end, queue.looked)",
             "return committed, committed", ("INV_B52", "INV_B46"), "pops"),
     Planted("a group is past a checkpoint as soon as that is put", CHAIN,
-            "(order[0].gone or (order[0].log_end is not None and order[0].log_end <= shown)):",
+            "(order[0].gone or (order[0].log_end is not None and order[0].log_end <= confirmed)):",
             "(order[0].gone or order[0].log_end is not None):", ("INV_B50",), "pops"),
     Planted("retry topics are looked at by nobody", TAKING,
             "    found = [Visit(topic, NORMAL, each) for each in wanted]\n    if retry is None:\n",
