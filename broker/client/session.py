@@ -133,14 +133,15 @@ class Session:
         return answer
 
     async def ask_master(self, header: type[_Header], what: str, queue: MessageQueue, command: Command) -> _Header:
-        """The header of what ``tell_master`` is answered. Raises as that does."""
-        answer = await self.tell_master(what, queue, command)
+        """The header of the answer to a command that changes nothing. Raises as ``tell_master``, but each refusal as
+        one: whatever came of attempts before, this is the answer."""
+        answer = await self.tell_master(what, queue, command, changes=False)
         try:
             return header.from_ext(answer.ext)
         except HeaderError as error:
             raise Refused(what, answer.code, f"an answer that makes no sense: {error}", queue.broker_name) from None
 
-    async def tell_master(self, what: str, queue: MessageQueue, command: Command) -> Command:
+    async def tell_master(self, what: str, queue: MessageQueue, command: Command, *, changes: bool = True) -> Command:
         """The answer of a queue's master, if it is SUCCESS, to a command that may be repeated. While the master is
         gone, whom the name servers know next is asked, for as long as a call may take.
 
@@ -154,7 +155,7 @@ class Session:
                 address, _ = await self.address(queue.topic, queue.broker_name)
                 return await self.ask(what, address, command)
             except Refused as error:
-                if unanswered is None:
+                if unanswered is None or not changes:
                     raise
                 raise Unreachable(f"{error}; and before: {unanswered}") from None
             except Unreachable as error:

@@ -380,7 +380,7 @@ INSIDE = [
            a_list_that_is_empty_again),
     Inside("broker.ha.epochs", "bisect_right(self.entries, offset, ", "bisect_right(self.entries, offset + 1, ",
            an_offset_before_an_epoch),
-    Inside("broker.ha.insync", "self._asked_ns.clear()\n        self._counted = None\n", "self._asked_ns.clear()\n",
+    Inside("broker.ha.insync", "self._before_ns.clear()\n        self._counted = None\n", "self._before_ns.clear()\n",
            a_member_more),
     Inside("broker.ha.master", "log.file_bytes - begin % log.file_bytes, now_ns)", "behind, now_ns)",
            a_frame_at_a_file_end),

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from broker.client import MessageQueue, Puller, Start
+from broker.client.errors import Unreachable
+from broker.client.session import Session
+from remoting.command import Command
 from tests.broker.client.cluster import FakeBroker, ThreadedBroker, cluster
 
 QUEUE = MessageQueue("orders", "a", 0)
@@ -41,6 +45,24 @@ async def test_polls_give_what_is_there_and_positions_follow(autojump_clock: Moc
         await puller.assign([])
         with pytest.raises(ValueError, match="not assigned"):
             puller.seek(QUEUE, 0)
+
+
+async def test_a_new_group_begins_though_an_attempt_before_got_no_answer(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The refusal says that it has no position, and a question changes nothing that may be unknown."""
+    lost: list[str] = []
+    ask = Session.ask
+
+    async def asks(session: Session, what: str, *arguments: Any, **named: Any) -> Command:
+        if what == "position" and not lost:
+            lost.append(what)
+            raise Unreachable("position: the connection is gone")
+        return await ask(session, what, *arguments, **named)
+
+    monkeypatch.setattr(Session, "ask", asks)
+    async with pulling(2) as (puller, _):
+        assert lost and await polled(puller) == [0, 1]
 
 
 async def test_a_commit_keeps_the_first_positions_of_all_queues(autojump_clock: MockClock) -> None:
