@@ -24,7 +24,7 @@ from typing import Any, Final
 import attrs
 
 from harness.checkers.models import State, frozen
-from harness.checkers.verdict import SHOWN, Breach, Valid, Verdict
+from harness.checkers.verdict import SHOWN, Breach, Valid, Verdict, broken
 from harness.histories.events import APART, FAIL, INVOKE, OK, Event, HistoryError, Process, place, short
 
 NEXT, APPLY, REGISTER, ELECT, ALTER = "next-id", "apply-id", "register", "elect", "alter"
@@ -319,11 +319,7 @@ class ControllersCheck:
             "operations", "answers", "compared", "alters acknowledged", "ids bound", "master epochs", "groups")}
         counts = {each: of for each, of in self.counts.items() if of and each not in asked}
         if self._breaks:
-            told = ", ".join(f"{promise} {count:,} times" if count > 1 else f"{promise} once"
-                             for promise, count in self._breaks.items())
-            first = min((each.prefix for each in self._broken if each.prefix), default=0)
-            return Verdict(name, Valid.FALSE, f"broken: {told}", asked, None, first, self._broken, counts,
-                           figures=self._breaks)
+            return broken(name, self._broken, self._breaks, asked, counts)
         if not self.counts["compared"]:
             return Verdict(name, Valid.UNKNOWN, "no answer followed another one: nothing was asked", asked,
                            counts=counts)

@@ -23,7 +23,7 @@ from typing import Any, Final
 import attrs
 
 from harness.checkers.models import State, frozen
-from harness.checkers.verdict import SHOWN, Breach, Valid, Verdict
+from harness.checkers.verdict import SHOWN, Breach, Valid, Verdict, broken
 from harness.histories.events import APART, FAIL, INFO, INVOKE, OK, Event, Process, place, short
 
 NS_PER_MS: Final = 1_000_000
@@ -325,11 +325,7 @@ class QueueCheck:
             asked["orders"] = len(self._orders)
         counts = {each: of for each, of in self.counts.items() if of and each not in asked}
         if self._breaks:
-            words = ", ".join(f"{promise} {count:,} times" if count > 1 else f"{promise} once"
-                              for promise, count in self._breaks.items())
-            first = min((each.prefix for each in self._broken if each.prefix), default=0)
-            return Verdict(name, Valid.FALSE, f"broken: {words}", asked, None, first, self._broken, counts,
-                           figures=self._breaks)
+            return broken(name, self._broken, self._breaks, asked, counts)
         unknown = self._doubts(waiting)
         if unknown:
             return Verdict(name, Valid.UNKNOWN, unknown, asked, counts=counts)

@@ -71,6 +71,16 @@ class Verdict:
         return made | ({"counts": dict(self.counts)} if self.counts else {})
 
 
+def broken(checker: str, breaches: Sequence[Breach], counts_by_promise: Mapping[str, int], asked: Mapping[str, int],
+           counts: Mapping[str, int]) -> Verdict:
+    """The verdict of a checker that found promises broken. ``breaches`` may be the first of many."""
+    words = ", ".join(f"{promise} {count:,} times" if count > 1 else f"{promise} once"
+                      for promise, count in counts_by_promise.items())
+    first = min((each.prefix for each in breaches if each.prefix), default=0)
+    return Verdict(checker, Valid.FALSE, f"broken: {words}", asked, None, first, breaches, counts,
+                   figures=counts_by_promise)
+
+
 def merged(verdicts: Iterable[Verdict]) -> Valid:
     """False if any is, else unknown if any is or there is none."""
     found = {each.valid for each in verdicts}

@@ -183,15 +183,19 @@ def test_what_is_kept_is_known_again(ends: dict[tuple[str, str, int], int]) -> N
     assert PopProgress(REVIVE, KeptProgress.from_json(known.kept(5).to_json())).ends == ends
 
 
+def given_to(steps: list[tuple[int, int, int]]) -> Log:
+    """A log with a checkpoint for each of these: floor, begin, count."""
+    log = Log()
+    for floor, begin, count in steps:
+        log.give(floor, begin, begin + count)
+    return log
+
+
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(1, 9)), max_size=30), st.data())
 def test_what_is_kept_of_a_shorter_log_is_what_that_one_says(
         steps: list[tuple[int, int, int]], data: st.DataObject) -> None:
     sure = data.draw(st.integers(0, len(steps)))
-    long, short = Log(), Log()
-    for number, (floor, begin, count) in enumerate(steps):
-        long.give(floor, begin, begin + count)
-        if number < sure:
-            short.give(floor, begin, begin + count)
+    long, short = given_to(steps), given_to(steps[:sure])
     kept = long.progress.kept(1_000 + 100 * sure)
     assert kept.log_offset == 1_000 + 100 * sure
     assert PopProgress(REVIVE, kept).ends == short.progress.ends
@@ -210,10 +214,6 @@ def test_what_can_be_undone_no_more_is_kept_as_it_is() -> None:
 def test_a_cut_leaves_what_a_shorter_log_says(
         steps: list[tuple[int, int, int]], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(steps)))
-    long, short = Log(), Log()
-    for number, (floor, begin, count) in enumerate(steps):
-        long.give(floor, begin, begin + count)
-        if number < cut:
-            short.give(floor, begin, begin + count)
+    long, short = given_to(steps), given_to(steps[:cut])
     long.progress.cut(1_000 + 100 * cut)
     assert long.progress.ends == short.progress.ends
