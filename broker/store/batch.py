@@ -35,7 +35,7 @@ class Batch(Sequence[Message]):
         return attrs.evolve(self.common, body=body, properties=properties, flag=flag)
 
     def sizes(self) -> list[int]:
-        """Of the records. Raises ``MessageIllegal`` as ``size_of`` does."""
+        """Return the size of each record in bytes. Raises ``MessageIllegal`` as ``size_of`` does."""
         longest = max((body for _, body, _ in self.parts), key=len, default=b"")
         most = max((properties for _, _, properties in self.parts), key=len, default=b"")
         size_of(attrs.evolve(self.common, body=longest, properties=most))

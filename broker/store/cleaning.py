@@ -1,4 +1,5 @@
-"""What is old goes: whole files of the log, then what queues and index say of them. It asks the disk for its room."""
+"""Deletes what is old: whole files of the log first, then the entries of queues and index that point there. It also
+tries whether the disk has room."""
 
 from __future__ import annotations
 
@@ -20,11 +21,12 @@ class Cleaner:
         self._files, self._log, self._queues, self._index, self._visible = files, log, queues, index, visible
 
     def refusal(self, config: RetentionConfig, *, refuses: bool) -> str:
-        """Why the disk is too full to write, as ``broker.store.retention``. Raises ``OSError``."""
+        """Return why the disk is too full to write, or "" (see ``broker.store.retention``). Raises ``OSError``."""
         return refusal(config, self._files.space().used_ratio, refuses=refuses)
 
     def old(self, config: RetentionConfig, now_ms: int, hour: int) -> tuple[int, int]:
-        """How many files to delete by time and room, and below which offset they are. Raises ``OSError``."""
+        """Return how many files of the log are to be deleted for their age or for room, and the offset that they end
+        at. Raises ``OSError``."""
         space, log = self._files.space(), self._log
         count = old_files(config, log.newest_ms(), now_ms, hour, space.used_ratio, log.file_bytes / max(1, space.total))
         below = log.min_offset - log.min_offset % log.file_bytes + count * log.file_bytes
@@ -32,7 +34,8 @@ class Cleaner:
         return count, below
 
     def try_disk(self) -> None:
-        """Whether it has room and works, as ``broker.store.trial``; on any thread. Raises ``OSError``."""
+        """Check that the disk has room and works (see ``broker.store.trial``). May run on any thread. Raises
+        ``OSError``."""
         try_disk(self._files, min(self._log.file_bytes, ROOM_BYTES))
 
     def release_before(self, offset: int) -> Iterator[None]:

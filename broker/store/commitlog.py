@@ -32,7 +32,7 @@ _MAGIC: Final = codec.MAGIC.to_bytes(4, "big", signed=True)
 
 
 class CommitLog(Log):
-    """What its methods promise stands in ``Log``."""
+    """RocketMQ's commit log: files of one size. The promises of its methods stand in ``Log``."""
 
     def __init__(self, files: Files, directory: str = "commitlog", *, file_bytes: int = FILE_BYTES,
                  apart: bool = False) -> None:
@@ -49,7 +49,8 @@ class CommitLog(Log):
         self._room_end = -1
         """Records that end here or below need no look at the room that is left."""
         self._cuts = 0
-        """How often it was truncated: a sync from before says nothing about what was written after."""
+        """Number of truncations so far. A sync that began before the last one says nothing about bytes that were
+        written after it."""
         self._failed: str | None = None
         self._reads_ahead = True
 
@@ -106,7 +107,8 @@ class CommitLog(Log):
         return Recovered(begin, end, reason)
 
     def _whole_behind(self, damage: int) -> int | None:
-        """Where the first whole message behind ``damage`` begins, in its file or the next."""
+        """Return the offset of the first whole message after ``damage``, in that file or the next; None: there is
+        none."""
         at = bisect_right(self._bases, damage) - 1
         for base, file in zip(self._bases[at : at + 2], self._open[at : at + 2], strict=True):
             inside = max(damage + 1 - base, 0)
@@ -225,7 +227,7 @@ class CommitLog(Log):
         assert self._written == self._end == offset + sum(map(len, whole)), "all of it is with the system"
 
     def _by_file(self, data: list[bytes | memoryview], left: int) -> Iterator[list[bytes | memoryview]]:
-        """What goes to one file, of which so much is left, and what to the next."""
+        """Split the bytes among files: the first part has up to ``left`` bytes, each later part up to a file's size."""
         parts = list[bytes | memoryview]()
         for part in data:
             while len(part) > left:
@@ -274,7 +276,8 @@ class CommitLog(Log):
             file.read_ahead(False)
 
     def read_ahead(self, wanted: bool) -> None:
-        """What a file is told holds for as long as it is open."""
+        """Tell every open file, and each one opened later, whether the system may read ahead. A file remembers this
+        only while it is open."""
         self._reads_ahead = wanted
         for file in self._open:
             file.read_ahead(wanted)
@@ -304,7 +307,8 @@ class CommitLog(Log):
         self._written = self._end
 
     def sync_job(self) -> SyncJob | None:
-        """What has to be synced for all that is appended now to be durable; None if it is."""
+        """Return the sync that makes all appended bytes durable; None: they are durable already. Raises
+        ``StoreFailed``."""
         if self._failed is not None:
             raise StoreFailed(self._failed)
         self.write()

@@ -29,7 +29,7 @@ NEW: Final = -1
 
 
 class _NoEntry(Exception):
-    """What stands there is no entry: zeros, or worse."""
+    """The bytes at this place are no entry: zeros, or damage."""
 
 
 class ConsumeQueue:
@@ -43,7 +43,7 @@ class ConsumeQueue:
         assert file_bytes % ENTRY_BYTES == 0
         self._files, self._directory, self._file_bytes = files, directory, file_bytes
         self._base = 0
-        """Of the first file, in bytes."""
+        """Offset of the first file, in bytes of the queue."""
         self._open: list[File] = []
         self._written = 0
         self.tail = bytearray()
@@ -136,7 +136,7 @@ class ConsumeQueue:
         return size > 0 and 0 <= offset <= sure - size
 
     def _entries_of(self, number: int, last: int, log_end: int, sure: int) -> tuple[int, int]:
-        """How many entries in front are good, and the offset of the last of them, if there is one."""
+        """Return how many entries at the begin of that file are good, and the log offset of the last good one."""
         count = bisect_left(range(self._file_bytes // ENTRY_BYTES), True,
                             key=lambda at: not self._is_sure(number, at, sure))
         if count:
@@ -357,8 +357,8 @@ class ConsumeQueue:
         return self._look_behind(len(self._open) - 1, begin, last, sure)
 
     def _look_behind(self, number: int, begin: int, last: int, sure: int) -> bool:
-        """Whether anything stands in that file from ``begin`` on: entries of messages that were flushed, behind the one
-        at ``last``, mean that those between are lost."""
+        """Return whether that file has flushed entries from ``begin`` on. If it has, the entries between the one at
+        ``last`` and them are lost."""
         assert begin % ENTRY_BYTES == 0, "entries are whole"
         found = False
         step = READ_BYTES - READ_BYTES % ENTRY_BYTES

@@ -1,4 +1,5 @@
-"""Whether the disk under the store is well, full or stalled: decisions only, with time as a number.
+"""Decides whether the disk under the store is well, full or stalled. Time is a number that is given; nothing here does
+I/O.
 
 Trouble begins at once and ends late: while it lasts the caller tries the disk each second, by room that is taken and a
 byte that is synced, and only so many good tries in a row end it. A disk that comes and goes moves nothing to and fro.
@@ -19,7 +20,7 @@ GOOD_TRIES: Final = 3
 
 @attrs.define(eq=False)
 class Diagnosis:
-    """Of one process. ``look`` at each tick; ``no_room`` and ``tried`` as they happen."""
+    """The diagnosis of one process's disk. Call ``look`` at each tick, ``no_room`` and ``tried`` as they happen."""
 
     stall_ms: int
     """With 0 no disk is ever stalled."""
@@ -28,7 +29,7 @@ class Diagnosis:
     _busy: bool = attrs.field(default=False, init=False)
     _looked_ns: int = attrs.field(default=0, init=False)
     _moved_ns: int = attrs.field(default=0, init=False)
-    """When the disk was last seen to be idle, or to end a piece of work, or not looked at."""
+    """Time when the disk was last seen idle, or finished a piece of work, or was not looked at."""
     _try_ns: int = attrs.field(default=0, init=False)
     _good: int = attrs.field(default=0, init=False)
 
@@ -50,7 +51,7 @@ class Diagnosis:
         self._ill(DiskHealth.FULL, now_ns)
 
     def due(self, now_ns: int) -> bool:
-        """Whether the disk is to be tried now. It is asked when nothing is under way."""
+        """Return whether the disk is to be tried now. Ask it only while no try is under way."""
         return self.health is not DiskHealth.WELL and now_ns >= self._try_ns
 
     def tried(self, began_ns: int, now_ns: int, *, room: bool, works: bool) -> None:

@@ -21,7 +21,7 @@ _LOCK = "lock"
 _MODE: Final = 0o640
 """Messages are for the broker's user and group alone."""
 _RWF_DONTCACHE: Final = 0x80
-"""Of Linux 6.14 and later, which not every file system knows."""
+"""Flag of Linux 6.14 and later that keeps a write out of the page cache. Not every file system knows it."""
 
 
 class DirectoryFile:

@@ -1,4 +1,4 @@
-"""Where syncs run: a thread of their own beside the loop, or inline for simulated disks and deterministic tests.
+"""Runs syncs: in a thread of their own beside the event loop, or inline for simulated disks and deterministic tests.
 
 Both know functions to run and whom to tell, and nothing of what is synced.
 """
@@ -45,7 +45,7 @@ class Disk(Protocol):
 
 
 def _run(job: Callable[[], bool]) -> tuple[bool, OSError | None]:
-    """Whether it wants to go on, and what it raised."""
+    """Run the job. Returns whether it wants to go on, and the ``OSError`` that it raised, if any."""
     try:
         return job(), None
     except OSError as error:

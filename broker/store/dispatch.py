@@ -16,7 +16,7 @@ from remoting.record import TAGS, Outline, property_of, value_behind
 SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
 DELAYS_MS: Final = tuple(1000 * seconds for seconds in (
     1, 5, 10, 30, *(60 * minutes for minutes in range(1, 11)), 1_200, 1_800, 3_600, 7_200))
-"""Of ``messageDelayLevel``: level 1 is the first."""
+"""Delays of RocketMQ's ``messageDelayLevel`` in milliseconds; the first is that of level 1."""
 _RUN_BYTES: Final = 256 << 10
 _TAGS_MAX: Final = 4_096
 _LATEST_MS: Final = (1 << 63) - 1
@@ -28,7 +28,7 @@ def in_queue(sys_flag: int) -> bool:
 
 
 class TagCodes:
-    """What a filter compares: the hash of the tag; of a delayed message the time when it is due."""
+    """Computes the code that filters compare: the hash of the tag, or for a delayed message the time when it is due."""
 
     def __init__(self, delays_ms: Sequence[int] = DELAYS_MS) -> None:
         self._delays_ms = delays_ms
@@ -63,7 +63,7 @@ class Dispatcher:
         self.time_ms = 0
         """Store time of the last one that was."""
         self._mean_bytes = 1.0
-        """Of the messages that were handed over last."""
+        """Mean size of the messages that were handed over last, in bytes of the log."""
 
     def dispatch(self, upto: int, most: int, also: Dispatcher | None = None) -> int:
         """Go on to the last message that ends at or below ``upto``, ``most`` messages at most; returns how many there
@@ -87,7 +87,8 @@ class Dispatcher:
         return count
 
     def behind(self, upto: int) -> int:
-        """How many messages there are from here to ``upto``, by the size of those in front."""
+        """Estimate how many messages lie between ``offset`` and ``upto``, from the mean size of those handed over
+        last."""
         assert self.offset <= upto
         return int((upto - self.offset) / self._mean_bytes)
 

@@ -1,4 +1,4 @@
-"""What can go wrong in the store, as types that a caller must handle.
+"""Errors of the store, as types that a caller must handle.
 
     StoreError
     ├── WrongStore   a directory that is in use, or whose files have other sizes than configured

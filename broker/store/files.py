@@ -31,7 +31,7 @@ class File(Protocol):
         raise NotImplementedError
 
     def read_ahead(self, wanted: bool) -> None:
-        """Whether the system may fetch what stands behind a read, too; it may take no notice."""
+        """Say whether the system may fetch bytes after those that are read. A file may ignore it."""
         raise NotImplementedError
 
     def size(self) -> int:
@@ -76,7 +76,7 @@ class Files(Protocol):
         raise NotImplementedError
 
     def space(self) -> Space:
-        """Of the disk it is on."""
+        """Return the size and the free room of the disk that these files are on."""
         raise NotImplementedError
 
     def disks(self) -> Sequence[Files]:
@@ -164,7 +164,7 @@ _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def no_room(error: OSError) -> bool:
-    """Whether the disk, or what this user may take of it, has none."""
+    """Return whether the error says that the disk is full, or this user's quota."""
     return error.errno in _NO_ROOM
 
 
@@ -200,9 +200,9 @@ def with_spare(files: Files, write: Callable[[], None]) -> None:
 # --- in memory -----------------------------------------------------------------------------------------------
 
 Survivors = Callable[[int], int]
-"""Of so many changes that were not synced, how many the crash leaves."""
+"""Chooses what a crash leaves: given a number of unsynced changes, returns how many of them survive."""
 SECTOR_BYTES: Final = 512
-"""What a disk writes whole or not at all."""
+"""Size of a sector: a disk writes it whole or not at all."""
 
 
 Hook = Callable[[str], None]
@@ -286,7 +286,8 @@ class MemoryFile:
         self.data, self.changes, self.fault, self.synced = kept, [], None, bytes(kept)
 
     def _left(self, survivors: Survivors) -> dict[int, int]:
-        """Of each sector, how many of its changes reached the disk: one that did had those before it in it."""
+        """Return by sector how many of its changes reached the disk. A change reaches it only with all earlier changes
+        of its sector."""
         changes = Counter(
             sector for at, data in self.changes if data is not None for sector, _, _ in _sectors(at, data))
         left = {sector: survivors(count) for sector, count in changes.items()}

@@ -69,7 +69,7 @@ class Flusher:
         self._queues_in_doubt = False
 
     def open(self) -> Checkpoint:
-        """What the last process left."""
+        """Read and return the checkpoint that the last process left."""
         self._checkpoint = Checkpoint.decode(read_whole(self._files, PATH))
         return self._checkpoint
 
@@ -80,8 +80,8 @@ class Flusher:
 
     @property
     def master_flushed_offset(self) -> int:
-        """Where a slave's master says that its log ended when it started, or what an operator set; kept in the
-        checkpoint, in which Java looks for it. Nothing here follows from it."""
+        """End of the master's log when that master started, as it told its slaves, or as an operator set it. The
+        checkpoint keeps it since Java looks for it there; nothing in this broker depends on it."""
         return self._checkpoint.master_flushed_offset
 
     @master_flushed_offset.setter
@@ -99,8 +99,8 @@ class Flusher:
         return self._flush is None and not self._queues.is_unsynced
 
     def begin(self) -> Flush:
-        """Of queues, index and checkpoint as they are now: run its ``steps``, then ``end`` it, before the next. Raises
-        ``OSError`` when the disk is full."""
+        """Return a flush of queues, index and checkpoint as they are now. Run its ``steps``, then ``end`` it, before
+        the next one begins. Raises ``OSError`` when the disk is full."""
         assert self._flush is None, "one flush at a time"
         files, folders = self._queues.to_sync()
         visible = self._visible

@@ -1,4 +1,4 @@
-"""When to flush: decisions only, with time as a number. Knows no file.
+"""Decides when to flush. Time is a number that is given; nothing here knows a file.
 
 Source: ``FlushRealTimeService`` and ``GroupCommitService`` of RocketMQ 5.5.0.
 """

@@ -1,4 +1,4 @@
-"""What may be wrong with the disk under a store, in words that go over the wire. Values only."""
+"""The states of the disk under a store, in words that go over the wire. Values only."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _ENTRY: Final = Struct(">iqii")
 _PAGE_BYTES: Final = 4096
 _PAGE_SLOTS: Final = _PAGE_BYTES // 4
 _STEP_BYTES: Final = 1 << 20
-"""Of one write among others."""
+"""Size of one write of a flush, so that other writes come in between."""
 _CHAIN_MAX: Final = 1 << 16
 """Entries of one slot that a query looks at."""
 
@@ -165,8 +165,8 @@ class IndexFile:
     # --- flushing --------------------------------------------------------------------------------------------
 
     def begin_flush(self) -> Iterator[None]:
-        """What is here now; the iterator writes and syncs it in steps, in another thread if need be. ``flushed`` or
-        ``flush_failed`` before the next one."""
+        """Take the entries that are not flushed. The iterator writes and syncs them in steps, on another thread if need
+        be. Call ``flushed`` or ``flush_failed`` before the next flush begins."""
         assert not self._flushing, "one flush at a time"
         self._flushing, self.tail = self.tail, bytearray()
         self._flushing_pages, self._pages = self._pages, {}
@@ -310,7 +310,7 @@ class KeyIndex:
         self._open, self._told = [], -1
 
     def begin_flush(self) -> IndexFlush:
-        """Of what is here now."""
+        """Return a flush of all entries that are not on disk yet."""
         new_names, self.new_names = self.new_names, False
         return IndexFlush(self, self._files, [(file, file.begin_flush()) for file in self._open if file.tail],
                           ("", DIRECTORY) if new_names else ())

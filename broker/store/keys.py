@@ -1,4 +1,4 @@
-"""What a message is found by, and the hash that the key index keeps of it.
+"""Finds the keys of a message, and hashes them as the key index does.
 
 ``keys_of`` says it in words; ``KeyHashes`` comes to the same numbers without a string for each key.
 Source: ``IndexService.buildIndex`` and ``IndexFile.indexKeyHashMethod`` of RocketMQ 5.5.0.
@@ -32,7 +32,8 @@ def key_hash(key: str) -> int:
 
 
 def keys_of(found: Outline) -> list[str]:
-    """What a message is found by: its unique id, each of its keys, its tag. None for a rolled back one."""
+    """Return the texts that a message is found by: its unique id, each of its keys, its tag. A rolled back message has
+    none."""
     if found[4] & ROLLBACK == ROLLBACK:
         return []
     topic, properties = found[6].decode(errors="replace"), found[7]
@@ -60,7 +61,7 @@ class KeyHashes:
         and the hash of both."""
 
     def of(self, run: Sequence[Outline], told: int) -> list[Entry]:
-        """Of messages behind ``told``, in their order."""
+        """Return index entries for the messages of ``run`` after offset ``told``, in their order."""
         entries: list[Entry] = []
         add, top = entries.append, 1 << 31
         last_front, last_topic, front_code = self._last
@@ -99,7 +100,7 @@ class KeyHashes:
         return code
 
     def _hash(self, topic: bytes, key: bytes) -> int:
-        """Of ``topic#key``, not negative yet: 32 bits without a sign."""
+        """Return Java's hash of ``topic#key`` as 32 bits without a sign; it is not made non-negative yet."""
         if not key.isascii():
             return java_hash(f"{topic.decode(errors='replace')}#{key.decode(errors='replace')}") & _MASK
         front, back = key[:-_BACK], key[-_BACK:]

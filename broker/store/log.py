@@ -1,4 +1,5 @@
-"""What the store needs of a log: messages in one sequence of bytes, found, sent and cut by their offsets.
+"""The interface of a log, as the store needs it: one sequence of bytes whose messages are found, sent and cut by
+offset.
 
 A store is handed one. ``broker.store.commitlog`` is RocketMQ's; another one has a file format of its own, and speaks of
 messages as ``remoting.record`` does. One writer; only what says so may run in another thread.
@@ -24,7 +25,8 @@ Raw = bytes | memoryview | list[bytes | memoryview]
 
 @attrs.frozen
 class Recovered:
-    """What ``open`` found: messages reach to ``end``; ``reason`` says what stood there instead of the next one."""
+    """The outcome of ``open``: messages reach to ``end``; ``reason`` says what stands there instead of a next
+    message."""
 
     begin: int
     end: int
@@ -85,7 +87,7 @@ class Log(Protocol):
     # --- writing ---------------------------------------------------------------------------------------------
 
     def append(self, message: Message, queue_offset: int, store_time_ms: int) -> tuple[int, int]:
-        """Where the message stands and its size, in bytes of the log. Not written before ``write``.
+        """Append the message. Returns its offset and its size in bytes of the log. Nothing is written before ``write``.
 
         Raises:
             MessageIllegal: it has no room in any file.
@@ -121,7 +123,8 @@ class Log(Protocol):
         ...
 
     def sync_job(self) -> SyncJob | None:
-        """What has to be synced for all that is appended now to be durable; None if it is. Raises ``StoreFailed``."""
+        """Return the sync that makes all appended bytes durable; None: they are durable already. Raises
+        ``StoreFailed``."""
         ...
 
     def flushed(self, job: SyncJob) -> None:
@@ -162,7 +165,7 @@ class Log(Protocol):
         ...
 
     def newest_ms(self) -> list[int]:
-        """Of each file but the last, oldest first, the store time of the first message behind it."""
+        """Return one store time for each file but the last, oldest first: that of the first message after the file."""
         ...
 
     # --- reading ---------------------------------------------------------------------------------------------
@@ -173,7 +176,8 @@ class Log(Protocol):
         ...
 
     def read_ahead(self, wanted: bool) -> None:
-        """Whether the system may read ahead in its files, present and coming: not where reads come here and there."""
+        """Say whether the system may read ahead in the log's files, present and future. Scattered reads do not want
+        that."""
         raise NotImplementedError
 
     def run(self, offset: int, upto: int, most: int = 1 << 62, *, ask: int = 1 << 20, check_crc: bool = False,
@@ -221,8 +225,8 @@ class Log(Protocol):
             yield from found
 
     def boundary(self, upto: int) -> int:
-        """Where the last message ends that ends at or below ``upto``, or that offset's file begins. Raises
-        ``DamagedRecord``."""
+        """Return the end of the last message that ends at or below ``upto``; if that file has none, the file's begin.
+        Raises ``DamagedRecord``."""
         upto = min(upto, self.max_offset)
         at = max(self.min_offset, upto - upto % self.file_bytes)
         for offset, size, *_ in self.scan(at, upto, check_crc=False):

@@ -64,7 +64,8 @@ class _Walk:
                 self.is_partial = True
 
     def _agrees(self, place: int, entry: bytes) -> bool:
-        """Whether the queue says the same already, or points at another message of that place."""
+        """Return whether the queue has this entry already, or one that points at another message with the same
+        place."""
         present = self.queue.read(place, 1)
         if present == entry:
             return True
@@ -81,7 +82,7 @@ class _Walk:
             *self._key, place, size)
 
     def write(self) -> None:
-        """What was found. Raises ``OSError``."""
+        """Write the entries that were found into the queue. Raises ``OSError``."""
         assert len(self._right) <= self._most, "memory has a bound"
         places = sorted(place for place in self._right if place >= self.queue.min_offset)
         runs = [0, *(at for at, (one, other) in enumerate(pairwise(places), 1) if other != one + 1), len(places)]
@@ -107,7 +108,7 @@ class Mender:
         self._waiting: list[Queue] = []
         self._walk: _Walk | None = None
         self._outcomes: dict[Queue, str] = {}
-        """Of queues that were mended in this life of the process."""
+        """Outcome of the last mending, by queue; only queues that this process mended."""
         queues.on_damage.call = self.ask
 
     @property
@@ -151,7 +152,7 @@ class Mender:
             self._queues.say(f"queue {queue_id} of {topic.decode()}: {outcome}")
 
     def _mend(self, key: Queue, queue: ConsumeQueue, most: int) -> str | None:
-        """What came of it; None: it goes on. Raises ``OSError``."""
+        """Go on with one queue. Returns the outcome in words; None: it is not finished. Raises ``OSError``."""
         walk = self._walk
         if walk is None:
             walk = self._walk = _Walk(self._log, self._queues, key, queue, self._visible.offset, self._most)

@@ -16,7 +16,7 @@ from remoting.record import Record
 
 
 class StoredMessages:
-    """Of one store. ``log`` is there to be read."""
+    """Reads messages of one store, by queue offset, time and key. ``log`` is public for other readers."""
 
     def __init__(self, log: Log, queues: Queues, index: KeyIndex | None) -> None:
         self.log, self._queues, self._index = log, queues, index
@@ -99,7 +99,7 @@ class StoredMessages:
         return low
 
     def store_time_ms(self, topic: bytes, queue_id: int, offset: int) -> int:
-        """When the message of that queue offset was stored; -1 if there is none."""
+        """Return the store time of the message at that queue offset; -1 if there is none."""
         where, size = self._place(topic, queue_id, offset)
         if where < self.log.min_offset:
             return -1
@@ -109,13 +109,13 @@ class StoredMessages:
             return -1
 
     def is_recent(self, topic: bytes, queue_id: int, offset: int, memory: int) -> bool:
-        """Whether the message of that queue offset is there, and not more than ``memory`` bytes behind the log's end.
-        """
+        """Return whether the message at that queue offset exists and stands at most ``memory`` bytes before the log's
+        end."""
         where, _ = self._place(topic, queue_id, offset)
         return where >= 0 and self.log.max_offset - where <= memory
 
     def _place(self, topic: bytes, queue_id: int, offset: int) -> tuple[int, int]:
-        """Where it stands in the log, and its size; (-1, 0) if that is not known."""
+        """Return log offset and size of the message at that queue offset; (-1, 0) if they are not known."""
         queue = self.queue(topic, queue_id)
         if queue is None or not queue.min_offset <= offset < queue.max_offset:
             return -1, 0

@@ -1,4 +1,5 @@
-"""What of the log somebody needs, however old it is: files that hold it stay, and whoever needs it is told to make way.
+"""Keeps files of the log that a part needs, however old they are. A part whose messages are in the way is told to put
+them forward.
 
 It knows offsets, and neither who needs them nor what stands there.
 """
@@ -12,7 +13,7 @@ import attrs
 
 @attrs.define(eq=False)
 class Needed:
-    """Of one log. ``say`` takes words for the operator."""
+    """The needs of all parts for one log. ``say`` is called with words for the operator."""
 
     say: Callable[[str], object]
     begin: Callable[[], int | None] = lambda: None
@@ -40,6 +41,6 @@ class Needed:
         return max(0, self.kept_back - log_begin)
 
     def refusal(self, log_begin: int) -> str:
-        """What this adds to the words of a disk that is full."""
+        """Return words to add to the refusal of a full disk: how many bytes parts keep; "" if none."""
         kept = self.kept_bytes(log_begin)
         return f"; {kept} bytes of it are old messages among which timers or transactions wait" if kept else ""

@@ -17,7 +17,7 @@ from remoting.record import NOTED, PREPARED, ROLLBACK, Outline, is_folder_name
 FOLDER: Final = "consumequeue"
 _MARKED: Final = ROLLBACK | NOTED
 _ENTRIES_MAX: Final = 1 << 58
-"""Of one queue: its bytes are counted in 64 bits."""
+"""Most entries of one queue: its bytes are counted in 64 bits."""
 Queue = tuple[bytes, int]
 """Topic and queue id."""
 
@@ -132,7 +132,7 @@ class Queues:
                  f"{queue_id} of topic {topic[:60]!r}, which ends at {end}")
 
     def tag_code(self, topic: bytes, properties: bytes, store_time_ms: int) -> int:
-        """What the entry of such a message says of its tag."""
+        """Return the tag code that a queue's entry of such a message has."""
         return self._code(topic, properties, store_time_ms)
 
     def to_flush(self, key: Queue) -> None:
@@ -146,8 +146,8 @@ class Queues:
         self.on_trouble.call(words)
 
     def has_place(self, topic: bytes, queue_id: int, queue_offset: int, end: int) -> bool:
-        """Whether a message may have that place in a queue that ends at ``end``, or in a new one. No checksum covers
-        what its record says of it; nobody writes one that is a whole file behind the end."""
+        """Return whether a message may have that place in a queue that ends at ``end`` (0: a new queue). No checksum
+        covers the place in its record; no writer leaves a whole file between it and the end."""
         if not end:
             return is_folder_name(topic) and queue_id >= 0 and 0 <= queue_offset < _ENTRIES_MAX
         return 0 <= queue_offset <= min(end + self._file_bytes // ENTRY.size, _ENTRIES_MAX)

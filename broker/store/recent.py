@@ -10,7 +10,7 @@ from typing import Final
 
 BYTES_MAX: Final = 1 << 20
 WANTED_BYTES_MAX: Final = 4 << 20
-"""What was read in some turns, if those who want it are late."""
+"""Largest number of bytes of earlier turns that are kept for readers who are late."""
 
 
 class Recent:
@@ -26,7 +26,7 @@ class Recent:
         self._data = b""
 
     def wrote(self, data: bytes | memoryview, offset: int) -> None:
-        """What is kept are these bytes, if nobody changes them and they are not too many."""
+        """Keep these bytes instead of the former ones, if they are immutable and at most ``BYTES_MAX``."""
         assert not self._data or self._at + len(self._data) <= offset, "what is written stands behind what was"
         if type(data) is bytes and len(data) <= BYTES_MAX:
             self._data, self._at, self._room = data, offset, memoryview(b"")

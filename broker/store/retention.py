@@ -1,4 +1,4 @@
-"""Which files of the log are old enough to go, and when the disk is too full to write: decisions only.
+"""Decides which files of the log are old enough to delete, and when the disk is too full to write.
 
 Time, hour and room are numbers that are given. A file is as old as the first message behind it, not as the time that
 the system last wrote it, so a copied store keeps its messages as long as the original does.
@@ -60,7 +60,8 @@ class RetentionConfig:
 
 
 def refusal(config: RetentionConfig, used_ratio: float, *, refuses: bool = False) -> str:
-    """Why nothing is written, "" if all is well. Who ``refuses`` already goes on until a percent more is free."""
+    """Return why nothing may be written, "" if all is well. A broker that ``refuses`` already goes on refusing until a
+    percent more is free."""
     used, most = 100 * used_ratio, config.disk_space_warning_level_ratio
     if used <= most - refuses * HYSTERESIS_PERCENT:
         return ""
@@ -70,8 +71,8 @@ def refusal(config: RetentionConfig, used_ratio: float, *, refuses: bool = False
 
 def old_files(config: RetentionConfig, newest_ms: Sequence[int], now_ms: int, hour: int, used_ratio: float,
               file_ratio: float) -> int:
-    """How many to delete, from the oldest on. ``newest_ms``: of each but the last, oldest first, when its last message
-    was stored, or a little later. ``file_ratio``: the share of the disk that one of them takes.
+    """Return how many files to delete, from the oldest on. ``newest_ms`` has, for each file but the last, oldest first,
+    the time when its last message was stored, or a little later. ``file_ratio`` is one file's share of the disk.
 
     The clean ratio is at most the warning level, the max ratio at most the clean ratio.
 

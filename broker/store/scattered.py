@@ -47,7 +47,7 @@ class ScatteredFiles:
     log: Sequence[LogFolder] = ()
     epochs: EpochPlace | None = None
     file_bytes: int = 1 << 30
-    """Of a file of the log."""
+    """Size of one file of the log, in bytes."""
     full_ratio: float = 1.0
     """A folder whose disk is used beyond it gets no new file while another one can."""
     within: bool = False
@@ -93,7 +93,8 @@ class ScatteredFiles:
     # --- disks -----------------------------------------------------------------------------------------------
 
     def space(self) -> Space:
-        """Of the fuller one of two: the store's, and of the log's the one with most room, as in Java."""
+        """Return the space of the fuller of two disks: the store's, and the roomiest one of the log's folders, as in
+        Java."""
         roomy = min((folder.files.space() for folder in self.log), key=_used, default=self.root.space())
         return max(self.root.space(), roomy, key=_used)
 

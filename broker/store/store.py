@@ -48,7 +48,7 @@ class StoreConfig:
     index_slots: int = SLOTS
     index_entries: int = ENTRIES
     delays_ms: tuple[int, ...] = DELAYS_MS
-    """Of each level, level 1 first."""
+    """Delay of each level in milliseconds, level 1 first."""
     log_apart: bool = False
     """The log has disks of its own."""
 

@@ -91,7 +91,7 @@ class TrustFile:
 
 
 class LogTrust:
-    """Of the log of one store: ``open`` it when the log is."""
+    """Keeps whether the end of one store's log can be trusted. ``open`` it together with the log."""
 
     def __init__(self, file: TrustFile | None, tell: Callable[[str], None]) -> None:
         """Without a file: whether the machine went down is nobody's concern."""
@@ -99,7 +99,8 @@ class LogTrust:
         self.in_doubt = False
         """It may lack what this replica acknowledged before its machine went down, until it is ``regained``."""
         self.trusted_end: int | None = None
-        """What is behind was not synced then, and is not compared with a master's since; None: there is nothing."""
+        """End of what was synced when the machine went down. Bytes after it have not been compared with a master's
+        since; None: there are none."""
 
     def open(self, log: Log, *, killed: bool, flushed: int) -> None:
         """All that is here is on disk by now, so this start's own mark says the truth of it."""

@@ -1,4 +1,4 @@
-"""What consumers see: the queues, told of the log up to what is confirmed, and the key index behind them.
+"""Shows consumers the log: enters confirmed messages into the queues first, and into the key index after them.
 
 It gives the queues the time, and the index what they leave of it. It knows neither files nor who confirms.
 Source: ``ReputMessageService`` of RocketMQ 5.5.0.
@@ -25,7 +25,8 @@ class Visible:
         self.start_at(0)
 
     def start_at(self, offset: int, time_ms: int = 0) -> None:
-        """What stands below is told, or is nowhere; it was stored at ``time_ms``."""
+        """Begin at ``offset``: everything below it is entered already, or is gone. The last message of it was stored at
+        ``time_ms``."""
         self._to_queues = Dispatcher(self._log, offset, self._queues.take)
         self._to_queues.time_ms = time_ms
         self._to_index = None
@@ -44,7 +45,7 @@ class Visible:
 
     @property
     def indexed_offset(self) -> int:
-        """What is below is found by its keys."""
+        """Messages below this offset are found by their keys."""
         return (self._to_index or self._to_queues).offset
 
     @property

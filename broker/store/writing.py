@@ -1,4 +1,4 @@
-"""What is put into the log, and the queue offset that each message gets. It knows no client, no role and no disk."""
+"""Puts messages into the log, and gives each its queue offset. It knows no client, no role and no disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from remoting.record import Message
 
 
 class Put(NamedTuple):
-    """Where a message was put. It is durable once ``flushed_offset`` of the log is at ``offset + size`` or beyond."""
+    """Place of a message in the log. It is durable once the log's ``flushed_offset`` is at least ``offset + size``."""
 
     offset: int
     size: int
