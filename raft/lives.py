@@ -1,4 +1,4 @@
-"""Which lives a directory has had, and which lives of its peers it met. No I/O.
+"""The lives that a directory has had, and those of its peers that it met. No I/O.
 
 A life is one opening of a directory, as a number: which opening it is, and 40 random bits, since a copy of a directory
 counts on as its original does. Two nodes that greet each other tell which lives of the other they met. Who is told of a
@@ -17,7 +17,7 @@ from raft.errors import MalformedMessage
 
 RANDOM_BITS: Final = 40
 LIFE_BITS: Final = 63
-"""Of a life: so many openings that a directory opened each second of three months has numbers left."""
+"""Bits of a life's number: enough for one opening each second for three months."""
 OWN_MAX: Final = 1_024
 """Lives of its own that a directory remembers. Of one before these nothing is concluded."""
 MET_MAX: Final = 8
@@ -39,7 +39,7 @@ NONE_MET: Final = Met()
 
 
 class Lives:
-    """Of one directory. ``now``: this life, 0 before ``begin``, and where it could not be kept."""
+    """The lives of one directory. ``now`` is this life; 0 before ``begin``, and where it could not be kept."""
 
     def __init__(self, own: Iterable[int] = (), met: dict[str, Met] | None = None) -> None:
         self.now = 0
@@ -77,24 +77,25 @@ class Lives:
             del self._met[next((peer for peer in self._met if not is_member(peer)), next(iter(self._met)))]
 
     def met(self, peer: str) -> Met:
-        """What to tell this peer."""
+        """Return the lives of this peer that were met, to be told to it."""
         return self._met.get(peer, NONE_MET)
 
     def missing(self, incarnation: bytes, told: Met) -> tuple[int, ...]:
-        """Of the lives that a peer says to have met of this directory, ``incarnation``, those that it never had."""
+        """Return the lives that a peer claims to have met of this directory (``incarnation``), and that it never
+        had."""
         if told.incarnation != incarnation:
             return ()
         oldest = min(self._own, default=0) >> RANDOM_BITS
         return tuple(life for life in told.lives if life not in self._own and life >> RANDOM_BITS >= oldest)
 
     def encode(self, is_member: Callable[[str], bool] = bool) -> bytes:
-        """What is kept: nothing of peers that are no members."""
+        """Return the bytes to keep. Peers that are no members are left out."""
         return cbor2.dumps([self._own, {
             peer: [met.incarnation, list(met.lives)] for peer, met in sorted(self._met.items()) if is_member(peer)}])
 
     @classmethod
     def decode(cls, data: bytes) -> Lives:
-        """What ``encode`` made. Raises ``MalformedMessage``."""
+        """Read the bytes that ``encode`` made. Raises ``MalformedMessage``."""
         try:
             own, met = cbor2.loads(data)
             return cls(check_lives(own), {str(peer): take_met(each) for peer, each in met.items()})
@@ -104,7 +105,7 @@ class Lives:
 
 
 def take_met(fields: object) -> Met:
-    """Of a list as it stands in a file or a hello. Raises ``ValueError``, ``TypeError``."""
+    """Read lives that were met from a list of a file or a hello. Raises ``ValueError``, ``TypeError``."""
     if type(fields) is not list or len(fields) != 2 or type(fields[0]) is not bytes:
         raise ValueError("lives that were met are an incarnation and numbers")
     return Met(fields[0], tuple(check_lives(fields[1])[-MET_MAX:]))

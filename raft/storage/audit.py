@@ -65,7 +65,7 @@ class Problem:
 
 @attrs.define
 class SegmentReport:
-    """What a full scan of one segment found."""
+    """The outcome of a full scan of one segment."""
 
     path: str
     sequence: int
@@ -80,7 +80,7 @@ class SegmentReport:
     footer: str = "none"
     """"good", "none", or "open" for the newest segment."""
     ended: str = ""
-    """Why the newest segment ends where it does."""
+    """Reason why the newest segment ends where it does, for people."""
 
 
 @attrs.define
@@ -95,7 +95,7 @@ class Report:
 
 
 def identity_of(files: Files) -> Identity:
-    """Whose directory this is; raises ``WrongDirectory`` if none's."""
+    """Return whose directory this is. Raises ``WrongDirectory`` if it is no raft directory."""
     found = read_identity(files)
     if found is None:
         raise WrongDirectory("this is not a raft directory: it has no file 'identity'")
@@ -198,7 +198,7 @@ def _audit_segment(
 
 
 def _audit_seal(files: Files, owner: int, head: Head, end: Cursor, reason: str, report: Report) -> bool:
-    """Whether a sealed segment's blocks reach to the next segment, and its footer tells the same as they."""
+    """Return whether a sealed segment's blocks reach to the next segment, and its footer agrees with them."""
     after = read_head(files, owner, head.sequence + 1)
     if isinstance(after, Head) and (end.sequence + 1, end.chain) != (after.header.sequence, after.header.chain):
         report.problems.append(Problem(head.path, end.offset, reason))
@@ -266,7 +266,7 @@ class Record:
     group: int
     frame: Frame | None
     words: str
-    """What a local record says; "" for a frame."""
+    """The content of a local record in words; "" for a frame."""
     upkeep: bool = False
     """The storage wrote it for itself: entries carried forward, a group that was removed. It is no news."""
 

@@ -64,7 +64,7 @@ assert _TRAILER.size + _CRC.size == TRAILER_BYTES
 
 
 class Position(NamedTuple):
-    """Where a log ends or begins: index and term of an entry that ends a frame, and the frame's mark."""
+    """A begin or an end of a log: index and term of an entry that ends a frame, and the frame's mark."""
 
     index: int = 0  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
     term: int = 0
@@ -75,7 +75,7 @@ ORIGIN: Final = Position()
 
 
 class LocalKind(enum.IntEnum):
-    """What a local record says."""
+    """The kinds of local records."""
 
     HARD_STATE = 1
     TRUNCATE = 2
@@ -87,7 +87,7 @@ class LocalKind(enum.IntEnum):
 
 
 class BlockHeader(NamedTuple):
-    """What the header of a block says, its checksum verified."""
+    """The header of a block, with its checksum verified."""
 
     flags: int
     owner: int

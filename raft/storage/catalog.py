@@ -1,4 +1,5 @@
-"""What the segments hold, in memory: per group where its log begins and ends, per segment which entries lie where.
+"""The catalog of segments, in memory: where each group's log begins and ends, and which entries lie where in each
+segment.
 
 One truth for the writer, which adds what it has written, and for recovery, which adds what it has read. Sparse: one
 index entry per 64 KiB of a group's frames, no object per frame. Footers are this, per segment, as bytes.
@@ -27,7 +28,7 @@ INDEX_BYTES: Final = 64 << 10
 
 
 class Base(enum.IntEnum):
-    """What a segment does to the log that came before it."""
+    """The relation of a segment to the log that came before it."""
 
     CUT = 1
     """It now ends at the position."""
@@ -93,7 +94,7 @@ class Span:
 
 @attrs.define(eq=False)
 class Segment:
-    """What is known of one segment file without reading it."""
+    """Facts about one segment file that need no reading of it."""
 
     sequence: int
     path: str
@@ -109,7 +110,7 @@ class Segment:
 
 @attrs.define(eq=False)
 class Group:
-    """Where one group's log begins and ends, and what it must not forget."""
+    """Begin and end of one group's log, and what the group must not forget."""
 
     hard_state: HardState = attrs.field(factory=HardState)
     purged: Position = ORIGIN
@@ -211,7 +212,7 @@ class Catalog:
         self.begin(segment)
 
     def holds(self, number: int, index: int, term: int) -> bool:
-        """Whether the log has this entry, with this term; purged entries count as held."""
+        """Return whether the log has this entry, with this term; purged entries count as held."""
         group = self.group(number)
         if index <= group.purged.index:
             return index < group.purged.index or term == group.purged.term
@@ -226,7 +227,7 @@ class Catalog:
         return None
 
     def locate(self, number: int, index: int, max_bytes: int) -> tuple[Segment, list[Extent]] | None:
-        """Where the frame with entry ``index`` and up to about ``max_bytes`` behind it lie in its segment."""
+        """Return a segment and the extents in it that hold entry ``index`` and up to about ``max_bytes`` after it."""
         found = self._span(number, index)
         if found is None:
             return None
@@ -243,7 +244,8 @@ class Catalog:
         return segment, out
 
     def droppable(self, purge_to: dict[int, int]) -> int:
-        """How many of the oldest segments, the newest never, hold nothing behind ``purge_to`` of any group."""
+        """Return how many of the oldest segments hold nothing after ``purge_to`` of any group. The newest one never
+        counts."""
         for count, segment in enumerate(self.segments[:-1]):
             for number, span in segment.spans.items():
                 if span.first and span.end.index > purge_to.get(number, 0):
@@ -267,13 +269,13 @@ class Catalog:
                 if span.first and span.end.index > purge_to.get(number, 0)]
 
     def is_quiet(self, number: int, segments: int) -> bool:
-        """Whether no frame of the group lies in so many of the newest segments."""
+        """Return whether no frame of the group lies in the newest ``segments`` segments."""
         assert segments > 0, "the newest is one of them"
         return not any(
             number in segment.spans and segment.spans[number].first for segment in self.segments[-segments:])
 
     def position_at(self, number: int, index: int, mark: int) -> Position:
-        """Of an entry that ends a frame, or where the log begins; ``mark`` is the frame's."""
+        """Return the position of an entry that ends a frame, or of the log's begin; ``mark`` is that frame's mark."""
         group = self.group(number)
         if index == group.purged.index:
             return group.purged
@@ -304,7 +306,7 @@ def encode_footer(segment: Segment, last_write: int, last_crc: int) -> bytes:
 
 @attrs.frozen
 class Footer:
-    """What a footer says of its segment."""
+    """The content of a segment's footer."""
 
     first_write: int
     last_write: int

@@ -1,4 +1,4 @@
-"""What any ``Storage`` must do, as a class of tests to inherit. Needs no test framework.
+"""The promises of any ``Storage``, as a class of tests to inherit. Needs no test framework.
 
     class TestMine(StorageConformance):
         def make(self): return MyStorage(fresh_place())

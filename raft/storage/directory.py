@@ -141,7 +141,8 @@ class DirectoryFiles:
 
 
 class ReadOnlyFile(DirectoryFile):
-    """What cannot be read is named: the system itself names files only where it opens them."""
+    """A file that is only read. Its read errors carry the path, since the system names a path only when it opens
+    one."""
 
     __slots__ = ("_path",)
 

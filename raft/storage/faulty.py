@@ -53,7 +53,7 @@ class _Planned:
 
 @attrs.define(eq=False)
 class _Undo:
-    """What a write covered, and how large the file was."""
+    """The bytes that a write covered, and the size of the file before it."""
 
     offset: int
     before: bytes

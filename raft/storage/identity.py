@@ -1,4 +1,4 @@
-"""Whose directory this is: cluster, node and incarnation, written once when the directory is formatted.
+"""The identity of a directory: cluster, node and incarnation, written once when the directory is formatted.
 
 A small file, ``identity``: magic "QRi1", u32 CRC-32C of the rest, CBOR map. Knows the root of the directory;
 nothing of what is in the log.
@@ -32,7 +32,7 @@ class Identity:
 
     @property
     def owner(self) -> int:
-        """What blocks carry of it."""
+        """The first 8 bytes of the incarnation, as a number: every block carries it."""
         return int.from_bytes(self.incarnation[:8], "little")
 
 

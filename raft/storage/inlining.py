@@ -1,4 +1,4 @@
-"""When the event loop writes and syncs a lone entry itself, and when the writer's thread does.
+"""Decides whether the event loop or the writer's thread writes and syncs a lone entry.
 
 *The idea.* To wake a thread and be woken by it costs about as much as a good disk takes for a small sync, and a single
 caller waits for both. So a lone entry is written inline, on the loop, which stands still meanwhile. That is a bet on
@@ -46,7 +46,7 @@ BACKOFF_WRITES_MAX: Final = 1 << 14
 
 
 class InlinePolicy:
-    """What the disk is trusted with now. With a ``loop_max_s`` of 0 nothing."""
+    """How far the disk is trusted now. A ``loop_max_s`` of 0 allows no inline write."""
 
     def __init__(self, loop_max_s: float) -> None:
         self._loop_max_s = loop_max_s
@@ -56,7 +56,8 @@ class InlinePolicy:
         self._next_backoff = BACKOFF_WRITES
 
     def allows(self, write: Write) -> bool:
-        """Whether the loop may do this one: one frame of one entry and nothing else, small, on a disk to bet on."""
+        """Return whether the loop may carry out this write: one small frame of one entry, nothing else, and a trusted
+        disk."""
         frames = write.frames
         if len(frames) != 1 or frames[0].count != 1 or not self._loop_max_s:
             return False

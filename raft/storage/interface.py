@@ -1,4 +1,4 @@
-"""What a storage must promise, and the ten file operations that the shipped one is built on.
+"""The promises of a storage, and the ten file operations that the shipped storage is built on.
 
 The promises, checked by ``raft.storage.conformance`` for any implementation:
 
@@ -35,7 +35,7 @@ class SnapshotSink(Protocol):
 
     @property
     def offset(self) -> int:
-        """How many bytes are staged so far."""
+        """Number of bytes that are staged so far."""
 
     def write(self, data: bytes) -> None:
         """Append to the staged bytes."""
@@ -87,12 +87,13 @@ class Storage(Protocol):
 
     @property
     def kind(self) -> str:
-        """What the directory notes of it, so that it is never opened as another kind. Not to be changed later."""
+        """Name of this kind of storage. The directory notes it, so that no other kind opens it; it must never
+        change."""
         return type(self).__name__
 
     def only_appends(self, size: int) -> bool:
-        """Whether to write and sync a frame of so many bytes now is a mere append, as quick as the disk. The event loop
-        does it itself then, if that is usual. Cheap; called where ``write`` is."""
+        """Return whether writing and syncing a frame of ``size`` bytes now is a mere append, as quick as the disk. If
+        appends are usually quick, the event loop does it itself. Cheap; called where ``write`` is."""
         return False
 
     @property
@@ -135,7 +136,7 @@ class EarlyAck(Protocol):
     """A message to a peer that may leave the moment a write is durable, without the event loop."""
 
     sent: bool
-    """Whether it left; settled before the write is reported."""
+    """True once the acknowledgement has left; settled before the write is reported."""
 
     def send(self) -> bool:
         """Called in the writer's thread: send it, never block, never raise. False: it did not leave."""

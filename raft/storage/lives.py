@@ -21,7 +21,8 @@ _BYTES_MAX: Final = 1 << 20
 
 
 def read_lives(files: Files) -> Lives:
-    """What cannot be read says nothing: its lives are then told by the peers, and looked for as lost."""
+    """Read the lives of a directory. A damaged file counts as empty: peers then tell which lives they met, and what
+    those acknowledged counts as lost."""
     try:
         body = read_small(files, NAME, _MAGIC, _BYTES_MAX)
         return Lives() if body is None else Lives.decode(body)

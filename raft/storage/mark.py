@@ -1,4 +1,4 @@
-"""What a log was known to hold, beside the log: so that an end which rotted is not taken for one that was never there.
+"""Keeps, beside a log, how far it reached: so a log whose end rotted is not taken for one that never was longer.
 
 A small file, ``mark``: one sector per group, written after a sync and not synced itself. A killed process leaves it
 exact; after a power cut it may trail the log, and is never ahead of it. What it says that is not there is a lapse,
@@ -104,7 +104,7 @@ class Mark:
         return forgotten
 
     def lapse(self, number: int) -> Lapse | None:
-        """What this group is known to have lost."""
+        """Return what this group is known to have lost; None: nothing."""
         slot = self._slots.get(number)
         return slot.lapse if slot is not None and slot.lapse.index else None
 
@@ -133,7 +133,7 @@ class Mark:
             self.sync()
 
     def sync(self) -> None:
-        """What was written so far is on the disk: cheap beside a new segment, and when a lapse begins or ends."""
+        """Make what was written so far durable. Needed only with a new segment, and when a lapse begins or ends."""
         assert self._file is not None
         self._file.sync()
         if self._nameless:
@@ -174,7 +174,8 @@ class Mark:
 
 
 def _told(data: bytes) -> tuple[int, ...]:
-    """What cannot be read is told again."""
+    """Return the lives that a slot's data tells; none if the data is damaged, as the group is then told of them
+    again."""
     lives = data[_CRC.size :]
     if len(data) < _CRC.size or _CRC.unpack_from(data)[0] != crc32c(lives):
         return ()

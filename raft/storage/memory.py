@@ -42,7 +42,8 @@ class _Log:
         return self.purged
 
     def holds(self, index: int, term: int) -> bool:
-        """Whether the entry at ``index`` is here, or is the last purged one, with this term; purged ones count."""
+        """Return whether the log holds entry ``index`` with this term. Purged entries count, the last one only with its
+        term."""
         if index <= self.purged[0]:
             return index < self.purged[0] or term == self.purged[1]
         at = bisect_right(self.firsts, index) - 1
@@ -84,7 +85,7 @@ class MemoryStorage(Storage):
         self._lapses: list[tuple[_Log, Lapse]] = []
         """To be kept with the next sync, behind it as a mark is."""
         self._synced: list[_Undo] = []
-        """How to undo the latest group commit that was synced: what its rot would take."""
+        """Undo records of the last synced group commit: a rotten end of the log would lose that."""
         self._snapshots: dict[int, list[tuple[SnapshotMeta, bytes]]] = {}
         self._staged: dict[int, _MemorySink] = {}
 
@@ -186,8 +187,8 @@ class MemoryStorage(Storage):
         self._staged.clear()
 
     def may_rot(self, group: int, *, known: bool) -> bool:
-        """Whether the last block that was synced holds entries of this group, and nothing that cannot be missed: unless
-        it is marked (``known``), no term and no vote."""
+        """Return whether the last synced block may be lost to rot: it holds entries of this group, and (unless the end
+        is ``known``, by a mark) no term and no vote."""
         log, lost = self._logs.get(group), self._synced
         if log is None or not lost or any(entry[0] is not log or entry[3] is not None for entry in lost):
             return False
@@ -209,7 +210,7 @@ class MemoryStorage(Storage):
         return True
 
     def copy(self) -> MemoryStorage:
-        """What was synced, for another to go on with. Frames and snapshots are shared: nobody changes them."""
+        """Return another storage with what was synced. Frames and snapshots are shared, since nobody changes them."""
         assert not self._undo and not self._staged, "copied after a crash"
         other = MemoryStorage()
         for number, log in self._logs.items():

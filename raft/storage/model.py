@@ -1,4 +1,4 @@
-"""What a storage must hold after a sequence of writes, in the simplest way that is right; and scripts to try it with.
+"""The simplest right model of a storage after a sequence of writes, and scripts of writes to try a storage with.
 
 The oracle of the conformance class and of the crash tests. Slow and obvious on purpose: one tuple of frames per group
 and state, copied at every write. Knows ``messages`` and ``frame`` only.
@@ -95,7 +95,7 @@ class Script:
     term: int = 1
 
     def frames(self, image: LogImage, group: int, count: int) -> list[Frame]:
-        """That many frames that continue ``image``."""
+        """Draw ``count`` frames that continue ``image``."""
         out: list[Frame] = []
         index, _, mark = image.last
         for _ in range(count):

@@ -1,4 +1,5 @@
-"""Which storage keeps a directory's log: what it is told of its place, and a note that no other may take that.
+"""Chooses the storage that keeps a directory's log, tells it its place, and notes its kind so that no other kind opens
+it.
 
 Another storage than the segment log is noted in a small file, ``storage``, before it is opened for the first time, and
 again after. Opened as another kind, a directory would look empty, and its node would vote again where it has voted.
@@ -26,13 +27,13 @@ SEGMENTS: Final = "segments"
 _LOG: Final = "log"
 """The segment log's own directory."""
 _LIVES: Final = "lives"
-"""What the first life of a directory leaves, once its storage is open."""
+"""File that the first life of a directory leaves, once its storage is open."""
 _MAGIC: Final = b"QRk1"
 
 
 @attrs.frozen
 class Place:
-    """Where a storage is to keep its log, and whose log that is."""
+    """The place where a storage keeps its log, and the owner of that log."""
 
     directory: str
     """The node's own, as it was given to ``open_host``. Other nodes' storages never share it."""
@@ -69,7 +70,7 @@ def note_kind(files: Files, kind: str, *, opened: bool) -> None:
 
 
 def was_opened(files: Files) -> bool:
-    """Whether a storage was opened here to the end."""
+    """Return whether a storage was ever opened here to the end."""
     noted = read_kind(files)
     return noted[1] if noted is not None else _LIVES in files.list("")
 

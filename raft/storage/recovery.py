@@ -55,7 +55,7 @@ def segment_path(sequence: int) -> str:
 
 @attrs.define
 class Cursor:
-    """How far a scan has come: behind the last good block."""
+    """The place that a scan has reached: right after the last good block."""
 
     offset: int
     sequence: int
@@ -64,14 +64,14 @@ class Cursor:
 
 @attrs.define
 class Recovery:
-    """What ``recover`` found. ``cursor`` is where the newest segment goes on."""
+    """The outcome of ``recover``. ``cursor`` is where the newest segment goes on."""
 
     catalog: Catalog
     cursor: Cursor
     discarded: list[str]
     """A segment that was begun and holds nothing."""
     cut: str = ""
-    """Why the scan of the newest segment ended, for people."""
+    """Reason why the scan of the newest segment ended, for people."""
     footers: int = 0
     """Sealed segments that did not need a scan."""
 
@@ -184,7 +184,7 @@ def read_file(files: Files, path: str) -> bytes:
 
 @attrs.define
 class Head:
-    """What a segment's first block says of the segment."""
+    """The facts about a segment that its first block tells."""
 
     sequence: int
     path: str

@@ -43,11 +43,11 @@ from raft.storage.spares import SparePool
 _ROOM_BYTES_MIN: Final = 4096
 SEGMENT_BYTES_MIN: Final = 32 << 10
 SEGMENTS_KEPT: Final = 2
-"""Of a larger log the oldest segment is to go: what quiet groups alone keep it for is carried forward."""
+"""A log of more segments gives up its oldest: entries that only quiet groups need there are carried forward."""
 CARRY_SHARE: Final = 16
 """A group with more live bytes than this share of a segment is not carried: it is to take a snapshot."""
 CARRY_STEP_BYTES: Final = 1 << 20
-"""What one group commit carries, or one group."""
+"""Most bytes that one group commit carries forward; a single group may exceed it."""
 T = TypeVar("T")
 
 _Local = tuple[LocalKind, int, HardState | Position]
@@ -145,7 +145,7 @@ class SegmentStorage:
         self.damaged: dict[int, DamagedLog] = {}
         """Replaced, never changed: others look at it from their threads."""
         self._carry_bytes = 0
-        """Of the group that is next, as far as is known."""
+        """Size in bytes of what the next group needs carried, as far as it is known."""
         self._credit = segment_bytes
         """Bytes that may be carried: no more than are written for others."""
         self._failed: str | None = None
@@ -323,12 +323,13 @@ class SegmentStorage:
 
     @property
     def log_bytes(self) -> int:
-        """Of all segments, as far as they are written."""
+        """Size of all segments, as far as they are written."""
         with self._map_lock:
             return sum(segment.end for segment in self._catalog.segments)
 
     def only_appends(self, size: int) -> bool:
-        """Whether writing and syncing a frame of so many bytes now needs no other segment and drops none. Cheap."""
+        """Return whether a frame of ``size`` bytes can be written and synced now without a new segment and without
+        dropping one. Cheap."""
         return self._active_end() + BLOCK_BYTES + size <= self._data_limit and not (
             self._purge_pending or self._to_carry)
 
@@ -442,7 +443,7 @@ class SegmentStorage:
         return units
 
     def _rolls(self, units: Sequence[_Unit]) -> int:
-        """How many fresh segments these units will need."""
+        """Return how many fresh segments these units will need."""
         end, rolls = self._active_end() + BLOCK_BYTES, 0
         for unit in units:
             if end + unit.size > (self._data_limit if unit.frames else self._local_limit):
@@ -591,15 +592,15 @@ class SegmentStorage:
             self._to_carry = [number for number in holders if number not in self.damaged]
 
     def _live_limit(self, number: int) -> int:
-        """Where what must be kept of a group begins: for a quiet one the snapshot is enough, without a tail for slow
-        followers."""
+        """Return the index before the first entry that must be kept of a group. A quiet group needs only its snapshot,
+        without a tail for slow followers."""
         with self._map_lock:
             quiet = self._catalog.is_quiet(number, SEGMENTS_KEPT)
             purged = self._catalog.groups[number].purged.index
         return max(purged, self._snapshot_index(number) if quiet else self._limit(number))
 
     def _live_bytes(self, number: int, most: int) -> int:
-        """Of a group's entries that must be kept; more than ``most`` is not looked at."""
+        """Return the size of the entries that must be kept of a group, in bytes. It stops counting above ``most``."""
         at, size = self._live_limit(number) + 1, 0
         while size <= most and (frames := self.read(number, at, CARRY_STEP_BYTES)):
             size += sum(len(frame.data) for frame in frames)
@@ -632,7 +633,7 @@ class SegmentStorage:
         self._purge_pending = self._purge_pending or not self._to_carry
 
     def _has_place(self, size: int) -> bool:
-        """Whether so much may be carried now, into the newest segment."""
+        """Return whether ``size`` bytes may be carried into the newest segment now."""
         return size <= self._credit and self._active_end() + BLOCK_BYTES + size <= self._data_limit
 
     def _carried(self, number: int) -> tuple[_Unit, int]:
@@ -658,7 +659,7 @@ class SegmentStorage:
         return unit, limit
 
     def _foreign(self, number: int, index: int) -> DamagedLog:
-        """What was read is whole, and not what belongs there: a misdirected write brought it."""
+        """Return the error for entries that are whole and belong elsewhere: a misdirected write brought them here."""
         return DamagedLog(self._catalog.segments[0].path, 0, f"entry {index} of group {number} is not what was written")
 
     def _recycle(self) -> None:

@@ -16,12 +16,12 @@ _HEAD_BYTES = 8
 
 
 def staged(name: str) -> str:
-    """What the file is called until it is whole."""
+    """Return the name of the file until it is whole."""
     return f"{name}.tmp"
 
 
 def read_small(files: Files, name: str, magic: bytes, bytes_max: int) -> bytes | None:
-    """What stands behind the CRC; None if there is no such file. Raises ``MalformedMessage``."""
+    """Return the bytes after the CRC; None if there is no such file. Raises ``MalformedMessage``."""
     if name not in files.list(""):
         return None
     file = files.open(name)

@@ -179,7 +179,7 @@ class SnapshotStore:
         self._files.rename(path, path + ".broken")
 
     def broken_words(self, group: int) -> str:
-        """What was found broken, to be added to a sentence."""
+        """Return words about broken snapshots of the group, to add to a sentence; "" if there are none."""
         return "".join(f"; {words}" for words in self._broken.get(group, ()))
 
     def groups(self) -> list[int]:

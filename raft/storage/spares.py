@@ -48,7 +48,7 @@ class SparePool:
                     self._files.remove(path)
 
     def ready(self) -> int:
-        """How many spare files are at hand."""
+        """Return how many spare files are at hand."""
         return len(self._paths)
 
     def require(self, count: int) -> None:

@@ -31,7 +31,7 @@ class CallSoon(Protocol):
 
 @attrs.frozen
 class WriterEvents:
-    """What the writer reports, on the event loop, and never from inside a call to the writer."""
+    """Reports of the writer. It calls them on the event loop, and never from inside a call to the writer."""
 
     durable: Callable[[Mapping[int, int]], object]
     """By group: the last token that counts as durable under the policy."""
@@ -57,9 +57,9 @@ SCRUB_BYTES: Final = 128 << 10
 SCRUB_PAUSE_S: Final = 0.25
 """Half a megabyte a second, about one part in a hundred of a core."""
 RETRY_S: Final = 1.0
-"""How long to wait before asking a full disk for a spare segment again."""
+"""Time until a full disk is asked for a spare segment again."""
 REPORT_LATE_S: Final = 0.001
-"""How long a report waits for the loop to wake by itself, where all acknowledgements have left already."""
+"""Time that a report waits for the loop to wake by itself, if all acknowledgements have left already."""
 _STOP: Final = _Stop()
 _RESUME: Final = _Resume()
 _Acked = tuple[Write, EarlyAck | None]
@@ -176,7 +176,7 @@ class LogWriter:
         self._queue.put(item)
 
     def takes_inline(self, write: Write) -> bool:
-        """Whether ``write_inline`` may be called with this write, now."""
+        """Return whether ``write_inline`` may be called with this write now."""
         return (self.inlining.allows(write) and self._handed == self._done and not self._full and not self._failed
                 and self._storage.only_appends(len(write.frames[0].data)))
 
