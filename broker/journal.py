@@ -42,7 +42,7 @@ NS_PER_MS: Final = 1_000_000
 SLOW_MS: Final = 50
 """A write of a turn that takes longer is told of."""
 RETRY_MS: Final = 1_000
-"""How long queues wait for a disk that is full."""
+"""Time between two tries of queues that wait for room on the disk."""
 _MUCH_BYTES: Final = 16 << 10
 """Making that visible takes as long as writing some answers."""
 CLEANED_QUEUES: Final = 100
@@ -95,13 +95,13 @@ class JournalConfig:
 
 @attrs.define(eq=False)
 class Alarm:
-    """When ``Journal.ticks`` is called next: soon after something happened, and when the earliest time has come that
-    anybody gave since the last one began. Two are ``tick_interval_ms`` apart at least."""
+    """Says when ``Journal.ticks`` is called next: soon after something happened, or at the earliest time that a
+    listener asked for since the last call. Two calls are at least ``tick_interval_ms`` apart."""
 
     at_ns: int = 0
     stirs: int = 0
     _seen: int = 0
-    """Of the stirs, those before the last tick began."""
+    """Value of ``stirs`` when the last tick began."""
     _naps: bool = False
     _bell: Bell = attrs.field(factory=Bell)
 
@@ -156,8 +156,8 @@ class Journal:
         self.on_new_queue = store.on_new_queue
         """Hears the topic of each queue that gets its first message."""
         self.noted: Moment[[Outline]] = Moment("Journal.noted")
-        """Called with each message of the confirmed log that is a transaction's or marked, on every replica; some
-        come again, at a start and when the disk was full: ``broker.noted`` hands on each once."""
+        """Called with each noted message of the confirmed log, on every replica. Some come again, at a start and when
+        the disk was full: ``broker.noted`` hands on each once."""
         store.noted.call = self.noted
         self.was_cut: Moment[[int]] = Moment("Journal.was_cut")
         """Called with the new end when the log was cut; with 0 when it is empty."""
@@ -177,14 +177,14 @@ class Journal:
         self.retention = config.retention
         """May be set anew at any time."""
         self.refusing = ""
-        """Why nothing is appended; "" if all is well."""
+        """Reason why nothing is appended; "" if all is well."""
         self.copying = False
-        """What comes by ``append_raw`` is old, and the sooner it is here the better: the key index may wait, and the
-        system's memory is for others."""
+        """True while ``append_raw`` copies old messages, as fast as possible: the key index may wait, and the system's
+        page cache is left to others."""
         self.now_ns = now_ns
         self.end = self.durable_end = self.confirm_offset = 0
-        """What the system has; what counts as durable: that, or what is flushed of it under SYNC_FLUSH; up to where
-        consumers may see."""
+        """Three ends of the log: what the system has; what counts as durable (under SYNC_FLUSH only what is flushed);
+        what consumers may see."""
         self._wall_ms = wall_ms
         self._appended_ms = 0
         """Store time of what a turn appends."""
@@ -224,7 +224,7 @@ class Journal:
 
     @property
     def health(self) -> DiskHealth:
-        """Of the disk under the store."""
+        """The state of the disk under the store."""
         return self._diagnosis.health
 
     # --- when it looks ---------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class Journal:
 
     @property
     def stirs(self) -> int:
-        """How often ``stir`` was called."""
+        """Number of calls of ``stir`` so far."""
         return self._alarm.stirs
 
     # --- what others do with it ------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ class Journal:
 
     @property
     def queues_flushed(self) -> bool:
-        """Whether all that queues have, such as where they begin, is on disk."""
+        """Whether everything that queues hold, such as where they begin, is on disk."""
         return self._flusher.is_level
 
     def delete_topics(self, topics: Iterable[bytes]) -> int:
@@ -527,7 +527,7 @@ class Journal:
     # --- the disk --------------------------------------------------------------------------------------------
 
     def _sync(self) -> None:
-        """Of the log, if it is due."""
+        """Start a sync of the log, if one is due."""
         log = self.log
         if self._syncing or self.failure is not None or log.flushed_offset == self.end:
             return
@@ -555,7 +555,7 @@ class Journal:
         self._moves()
 
     def _flush(self, now_ns: int) -> None:
-        """Of queues, index and checkpoint, if it is due."""
+        """Start a flush of queues, index and checkpoint, if one is due."""
         if self._flushing or self.failure is not None or (
                 now_ns < self._checkpoint_due_ns and not self._flusher.is_due):
             return
@@ -624,7 +624,7 @@ class Journal:
             yield
 
     def _look_at_disk(self, now_ns: int) -> None:
-        """What it is at, and, each ``room_interval_ms``, its room."""
+        """Note how the disk does; each ``room_interval_ms`` look at its free room, too."""
         if now_ns >= self._room_due_ns:
             interval_ns = self.config.room_interval_ms * NS_PER_MS
             self._room_due_ns = now_ns - now_ns % interval_ns + interval_ns
@@ -657,7 +657,7 @@ class Journal:
             self._diagnosis.no_room(self.now_ns())
 
     def _tried(self, began_ns: int, error: OSError | None) -> None:
-        """What the disk made of it, on the loop."""
+        """A try of the disk is over: note its outcome. Runs on the event loop."""
         self._trying = False
         self._jobs_done += 1
         self._diagnosis.tried(

@@ -1,4 +1,4 @@
-"""Marked messages of the confirmed log, on every replica: each is handed on once, in order, from a given offset on.
+"""Noted messages of the confirmed log, on every replica: each is handed on once, in order, from a given offset on.
 
 For what has no queue of its own: committed messages, and those with ``NOTED`` in their system flag. Ordinary messages
 cost nothing. Whoever takes them keeps ``offset`` with what it made of them, and goes on there after a start: what is
@@ -22,7 +22,7 @@ READS_MAX: Final = 16
 
 
 class Confirmed(Protocol):
-    """What it needs of a journal."""
+    """The parts of a journal that ``Noted`` uses."""
 
     @property
     def log(self) -> Log: ...
@@ -37,26 +37,27 @@ class Confirmed(Protocol):
     def was_cut(self) -> Moment[[int]]: ...
 
 
-def is_marked(sys_flag: int) -> bool:
-    """Whether parts hear of a message with this flag."""
+def is_noted(sys_flag: int) -> bool:
+    """Return whether a message with this system flag is noted."""
     return not sys_flag & PREPARED and bool(sys_flag & (COMMIT | NOTED))
 
 
 def shows_all(journal: Confirmed, end: int) -> bool:
-    """Whether consumers see every message of the log below ``end``."""
+    """Return whether consumers see every message of the log below ``end``."""
     seen = journal.visible.offset
     return seen >= end or next(journal.log.scan(seen, end, check_crc=False), None) is None
 
 
 class Noted:
-    """``take`` gets each marked message from ``offset`` on; ``cut`` hears the new end of a log that was cut."""
+    """Hands on noted messages: ``take`` gets each from ``offset`` on; ``cut`` gets the new end of a log that was
+    cut."""
 
     def __init__(self, journal: Confirmed, offset: int, take: Callable[[Outline], None],
                  cut: Callable[[int], None] = lambda end: None) -> None:
         """``cut`` is called at once where the log ends below ``offset``: it was cut while nobody listened."""
         self._log, self._visible, self._take, self._cut_to = journal.log, journal.visible, take, cut
         self._at = offset
-        """What begins below was handed on."""
+        """Everything below this offset was handed on."""
         self._live = self._deaf = False
         """All that is shown was handed on; what was not cannot be read."""
         if offset > journal.log.max_offset:
@@ -81,7 +82,7 @@ class Noted:
             run, self._at = self._log.run(at, self._visible.offset, ask=READ_BYTES)
             self._live = not run
             for found in run:
-                if is_marked(found[4]):
+                if is_noted(found[4]):
                     self._take(found)
         return not self._live
 

@@ -1,4 +1,4 @@
-"""Whether an empty log may begin where its master's does.
+"""Decides whether an empty log may begin where its master's log does.
 
 Not before it is on disk where those queues end that have no message from there on. So whoever has a log was told, and
 nobody enters a SyncStateSet without one. A master that does not offer the answer, as a Java one, is not asked. Pure: it
@@ -12,17 +12,17 @@ import attrs
 
 @attrs.define
 class Beginning:
-    """What one process knows of where its log may begin, while that is empty."""
+    """What one process knows about the place where its log may begin, while that log is empty."""
 
     _master: str = attrs.field(default="", init=False)
     _offers: bool | None = attrs.field(default=None, init=False)
-    """Whether the master may be asked; None: it has not said so yet."""
+    """True: the master may be asked; None: it has not said so yet."""
     _wanted: int | None = attrs.field(default=None, init=False)
-    """Where the log is to begin, and may not yet."""
+    """Offset where the log is to begin, and must not yet."""
     _told: int | None = attrs.field(default=None, init=False)
-    """It may begin there when what was told is on disk."""
+    """Offset where the log may begin once the queue ends that the master told are on disk."""
     _known: int | None = attrs.field(default=None, init=False)
-    """It may begin there."""
+    """Offset where the log may begin."""
 
     def follow(self, master: str) -> None:
         """The words of another master count no more."""
@@ -31,16 +31,16 @@ class Beginning:
             self.forget()
 
     def offered(self, offers: bool) -> bool:
-        """Whether the master may be asked. Returns whether that is news."""
+        """Note whether the master may be asked. Returns whether this is news."""
         before, self._offers = self._offers, offers
         return before is not offers
 
     def is_known(self, offset: int) -> bool:
-        """Whether it is on disk where queues end that have no message in a log from there on."""
+        """Return whether the ends of queues that have no message at or after ``offset`` are on disk."""
         return not offset or offset == self._known
 
     def may(self, offset: int) -> bool:
-        """Whether the log may begin there, now. If not, ask again soon: until then its master is asked."""
+        """Return whether the log may begin there now. If not, ask again soon: until then its master is asked."""
         if self._offers is False or self.is_known(offset):
             return True
         self._wanted = offset
@@ -48,7 +48,7 @@ class Beginning:
 
     @property
     def to_ask(self) -> int | None:
-        """Of which offset the master is to be asked now."""
+        """Offset for which the master is to be asked about queue ends now; None: there is nothing to ask."""
         return self._wanted if self._offers and self._told is None else None
 
     def told(self, offset: int) -> None:
@@ -61,7 +61,7 @@ class Beginning:
         return self._told is not None
 
     def on_disk(self) -> None:
-        """What was told is on disk."""
+        """The queue ends that the master told are on disk."""
         assert self._told is not None, "something was told"
         self._known, self._told, self._wanted = self._told, None, None
 

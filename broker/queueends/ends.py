@@ -38,15 +38,15 @@ class QueueEnds(Body):
 
 
 def ends_after(outlines: Iterable[Outline]) -> Iterator[tuple[Queue, int]]:
-    """Where the queue of each of these messages ends behind it."""
+    """Yield, for each message that stands in a queue, that queue and its end after the message."""
     for _, _, queue_id, queue_offset, sys_flag, _, topic, _ in outlines:
         if in_queue(sys_flag):
             yield (topic, queue_id), queue_offset + 1
 
 
 def ends_before(messages: StoredMessages, log_offset: int, unseen: Mapping[Queue, int] = {}) -> QueueEnds:
-    """Of the queues that ever had a message, and none that stands at ``log_offset`` of the log, or behind. ``unseen``:
-    where those end that have messages in front of it which are in no queue yet."""
+    """Return the ends of queues that once had a message, and have none at or after ``log_offset`` of the log.
+    ``unseen`` has the ends of queues whose messages below ``log_offset`` are not entered yet."""
     found: dict[str, dict[int, int]] = {}
     for (topic, queue_id), end in unseen.items():
         found.setdefault(topic.decode(), {})[queue_id] = end

@@ -98,7 +98,7 @@ class QueueEndsPart(Part):
         self._journal.stir()
 
     def may_begin(self, offset: int) -> bool:
-        """Whether the log, which is empty, may begin there now. If not, ask again soon."""
+        """Return whether the log, which is empty, may begin there now. If not, ask again soon."""
         journal = self._journal
         if not offset and journal.messages.queues():
             journal.truncate(0, everything=True)  # they were begun for a log that never came
@@ -127,7 +127,7 @@ class QueueEndsPart(Part):
             self._bell.ring()
 
     def _to_ask(self) -> int | None:
-        """Where the log begins of which the master is to be asked."""
+        """Return the begin of a log about whose queue ends the master is to be asked; None: there is nothing to ask."""
         if not self._journal.end:
             return self._beginning.to_ask
         return None if self._told else self._journal.begin

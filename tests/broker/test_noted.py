@@ -9,7 +9,7 @@ import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.moments import Moment
-from broker.noted import Noted, is_marked
+from broker.noted import Noted, is_noted
 from broker.store.errors import OffsetGone
 from broker.store.files import MemoryFiles
 from broker.store.log import Log
@@ -47,7 +47,7 @@ class Shown:
 
     def marked(self) -> list[int]:
         """Where they stand, of all that is shown."""
-        return [found[0] for found in self.log.scan(0, self.visible.offset) if is_marked(found[4])]
+        return [found[0] for found in self.log.scan(0, self.visible.offset) if is_noted(found[4])]
 
 
 def opened(files: MemoryFiles) -> Shown:
