@@ -23,6 +23,8 @@ refused.
   earlier requests wait. In the mode that waits for all members, it then has every acknowledged decision.
 - *Different halves of a transaction are recognised.* A half that is put back names the first one, so decisions about
   different halves of one transaction meet.
+- *Nor do a master and its slave*, where slaves may act: only who has the right to deliver decides, and one broker has
+  it at a time (``broker.acting.right``).
 - *An acting slave* may not write to its log. For a commit it first sends the message to another group's master; then it
   keeps the decision in its ``ledger`` on disk; then it answers. The ledger is asked like the table until the master is
   back and has put the mark (``settle``). A crash before the decision is on disk may deliver the message twice.
@@ -144,7 +146,7 @@ class Ending:
     def __init__(self, feed: Feed, log: Log, messages: StoredMessages, puts: Puts, outlet: Outlet, author: Author,
                  rules: Sequence[Rule], why_not: Callable[[], str]) -> None:
         """``outlet`` takes an acting slave's commits. ``rules`` are those of other parts for a delivered message.
-        ``why_not`` returns why an acting slave may not deliver, or "" if it may."""
+        ``why_not`` returns why this broker may not decide, or "" if it may."""
         self.ledger: DecisionLedger | None = None
         """Set in groups where slaves may act."""
         self._outlet = outlet
@@ -170,9 +172,18 @@ class Ending:
 
     def closed(self) -> None:
         self._open = False
+        self._answer_waiting(_slave)
+
+    def right_changed(self) -> None:
+        """``why_not`` may say something else: nobody waits for a right that is lost."""
+        why = self._why_not()
+        if why:
+            self._answer_waiting(lambda request: _no_right(request, why))
+
+    def _answer_waiting(self, answer: Callable[[Command], Command]) -> None:
         while self._waiting:
             connection, request = self._waiting.popleft()
-            connection.reply(request, _slave(request))
+            connection.reply(request, answer(request))
 
     def cut(self, end: int) -> None:
         """The log was cut at ``end``: decisions after it are gone."""
@@ -201,6 +212,9 @@ class Ending:
         decision = _DECISIONS.get(asked.commit_or_rollback)
         if decision is None:
             return response(request)
+        why = self._why_not()
+        if why:
+            return _no_right(request, why)
         if not self._open and not stands_in:
             if len(self._waiting) >= WAITING_MAX:
                 return response(request, ResponseCode.SYSTEM_BUSY,
@@ -274,9 +288,6 @@ class Ending:
                   first: int, decision: str) -> Command | None:
         """Decide on an acting slave: send the message of a commit to another group's master, then keep the decision in
         the ledger, then answer."""
-        why = self._why_not()
-        if why:  # the outlet checks the right again, but only for commits
-            return response(request, ResponseCode.SERVICE_NOT_AVAILABLE, remark=why)
         final = self._ruled(records.final(record, half, self._author.store_host, self._author.standing.role.epoch))
         if isinstance(final, Refusal):
             self.counters.failed += 1
@@ -395,6 +406,10 @@ class Ending:
 def _slave(request: Command) -> Command:
     return response(request, ResponseCode.SLAVE_NOT_AVAILABLE,
                     remark="Message store is slave mode, so end transaction is forbidden.")
+
+
+def _no_right(request: Command, why: str) -> Command:
+    return response(request, ResponseCode.SERVICE_NOT_AVAILABLE, remark=why)
 
 
 def _code(status: PutStatus) -> int:

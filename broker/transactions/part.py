@@ -194,6 +194,9 @@ class TransactionsPart(Part):
         self._resuming.open = False
         self._asking.stop()
 
+    def right_changed(self) -> None:
+        self._ending.right_changed()
+
     def _cut(self, end: int) -> None:
         self._ending.cut(end)
         self._asking.cut(end)
@@ -204,8 +207,9 @@ class TransactionsPart(Part):
 
     def due_ns(self) -> int:
         now_ns = self._now_ns()
-        asks = (self._open or self._acts) and not self._right.why_not(now_ns)
-        if asks != self._asking.started or self._is_opening:
+        has_right = not self._right.why_not(now_ns)
+        asks = (self._open or self._acts) and has_right
+        if asks != self._asking.started or (self._is_opening and has_right):
             return 0
         return self._feed_after_ns if self.feed.behind else self._asking.due_ns()
 
@@ -227,13 +231,14 @@ class TransactionsPart(Part):
         if not self.feed.behind:
             self._ending.shown(self._visible.offset)
             self._asking.shown(self._visible.offset)
-        if self._is_opening and self._knows_all():
+        has_right = not self._right.why_not(now_ns)
+        if self._is_opening and has_right and self._knows_all():
             self._open = self._resuming.open = True
             for each in self.feed.halves:
                 self._topics.expects(each.half.topic, each.half.queue_id, each.half.stored_ms)
             self._ending.opened()
         acts = self._acts
-        asks = (self._open or acts) and not self._right.why_not(now_ns)
+        asks = (self._open or acts) and has_right
         if asks and not self._asking.started:
             self._asking.start(now_ns, in_place=acts)
         elif not asks and self._asking.started:

@@ -7,6 +7,7 @@ from typing import Final
 from tests.harness.planting import Planted
 
 LEDGER: Final = "broker/ledger/part.py"
+ENDING: Final = "broker/transactions/ending.py"
 ACTING: Final = "acting"
 
 PLANTED: Final = (
@@ -18,4 +19,8 @@ PLANTED: Final = (
     Planted("a master takes no offset of a ledger", LEDGER,
             "                self._offsets.table.take(group, topic, thing.queue, entry.value)\n",
             "                pass\n", ("INV_B57", "INV_B58"), ACTING),
+    Planted("a master decides without the right", ENDING,
+            "        if why:\n            return _no_right(",
+            "        if why and stands_in:\n            return _no_right(",
+            ("INV_B59",), ACTING),
 )

@@ -58,7 +58,8 @@ PLANTED: Final = (
             "if status is PutStatus.SLAVE_NOT_AVAILABLE else STORED[status]", "if status in STORED else 1",
             (ENDING + "test_a_decision_that_a_new_master_may_not_have_is_not_answered_as_done",)),
     Planted("a slave rolls back whoever may deliver", BROKER + "ending.py",
-            "        if why:  # the outlet", "        if why and decision is COMMITTED:  # the outlet",
+            "        if why:\n            return _no_right(",
+            "        if why and decision is COMMITTED:\n            return _no_right(",
             (STANDING_IN + "test_without_the_right_to_deliver_nothing_is_decided",)),
     Planted("a slave delivers at once what is delayed", BROKER + "ending.py",
             "        final = self._ruled(records.final(record, half, self._author.store_host, "
