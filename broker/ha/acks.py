@@ -1,4 +1,4 @@
-"""How many replicas must hold a message before its producer hears of it, and the producers that wait.
+"""Counts the replicas that must hold a message before its producer hears of it, and keeps the producers that wait.
 
 Sources: RIP-34 (quorum write and automatic degradation) and ``CommitLog.asyncPutMessage``, ``calcNeedAckNums`` and
 ``GroupTransferService`` of RocketMQ. In a plain group RIP-34 refuses writes when too few replicas are left; RocketMQ
@@ -20,7 +20,7 @@ import attrs
 PutT = TypeVar("PutT")
 _NEVER: Final = 1 << 63
 _Waiting = tuple[int, int, int, PutT]
-"""Where a put ends in the log, its number, its deadline in nanoseconds, and the put."""
+"""One waiting put: its end in the log, its number, its deadline in nanoseconds, and the put itself."""
 
 
 class PutStatus(enum.Enum):
@@ -81,7 +81,7 @@ class QuorumConfig:
 
 @attrs.frozen
 class Mode:
-    """What kind of group this broker's is."""
+    """The kind of group that this broker is in."""
 
     role: BrokerRole = BrokerRole.SYNC_MASTER
     controller: bool = False
@@ -90,7 +90,7 @@ class Mode:
 
 @attrs.frozen
 class Replicas:
-    """What the master knows of its group."""
+    """Numbers of a group's replicas, as the master knows them."""
 
     accepted: int = 1
     """Members of the SyncStateSet that the controller has accepted, never of a proposal (controller mode)."""
@@ -169,24 +169,25 @@ def in_sync_count(config: QuorumConfig, log_end: int, acks: Mapping[int, int | N
 
 
 class Holders(Protocol):
-    """Who holds what; the master's side of replication has it."""
+    """Tells which replicas hold which part of the log; implemented by the master's side of replication."""
 
     def holds_all(self, end: int) -> bool:
-        """Whether every member of the SyncStateSet, and of any that is asked for, holds the log up to ``end``."""
+        """Return whether every member of the SyncStateSet, and of any set that is asked for, holds the log up to
+        ``end``."""
         ...
 
     def holders(self, end: int) -> int:
-        """How many distinct replicas that may count hold the log up to ``end``, this one among them."""
+        """Return how many distinct replicas that may count hold the log up to ``end``, this one among them."""
         ...
 
     def enough(self, least: int) -> bool:
-        """Whether the SyncStateSet that the controllers accepted has ``least`` members, or more where more are demanded
-        now. Who is asked for or about to join does not count."""
+        """Return whether the accepted SyncStateSet has ``least`` members, or more where more are demanded now. A
+        replica that is only asked for or about to join does not count."""
         ...
 
 
 def satisfied(need: Need, end: int, holders: Holders) -> bool:
-    """Whether as many replicas hold the message that ends at ``end`` as it needs, and as many are in sync as it needs.
+    """Return whether enough replicas hold the message that ends at ``end``, and enough are in sync, as ``need`` says.
 
     The demand is that of its put, or that of now where that is higher. A message that waits for nobody is held."""
     if need.acks == ALL:
@@ -275,7 +276,7 @@ class PutQueue(Generic[PutT]):
 
 
 def _held(queue: list[_Waiting[PutT]], need: Need, holders: Holders) -> int:
-    """How many puts from the front are held now: a replica that holds a message holds all before it."""
+    """Return how many puts from the front are held now. A replica that holds a message holds all before it."""
     if not queue or not satisfied(need, queue[0][0], holders):
         return 0
     return bisect_left(queue, True, 1, key=lambda waiting: not satisfied(need, waiting[0], holders))

@@ -60,7 +60,7 @@ class HaConfig:
 
     @property
     def veils(self) -> bool:
-        """Whether a new master hides from consumers what it does not know to be confirmed."""
+        """Whether a new master hides from consumers the messages that it does not know to be confirmed."""
         return self.all_ack_in_sync_state_set and not self.young_master_shows_all
 
     def __attrs_post_init__(self) -> None:

@@ -55,7 +55,7 @@ class CopyingCore(Protocol[MessageT_contra]):
 
     @property
     def copies(self) -> bool:
-        """Whether this replica is far behind, and copies what is old (``Journal.copying``)."""
+        """Whether this replica is far behind, and copies old messages (``Journal.copying``)."""
         ...
 
     def follow(self, address: str | None, now_ns: int) -> Sequence[Output]: ...
@@ -92,7 +92,7 @@ class Copying(ABC, Generic[MessageT]):
         self._followed: str | None = None
         """The address that the core has."""
         self._left = ""
-        """Why the core, or the caller, has ended this connection."""
+        """Reason for which the core, or the caller, has ended this connection."""
         self._left_as_usual = False
         self._hearing = False
         self._gathered = list[bytes | memoryview]()
@@ -100,7 +100,8 @@ class Copying(ABC, Generic[MessageT]):
         self._gathered_at = 0
 
     def follow(self, address: str | None) -> None:
-        """Where the master's HA port is; None while nobody knows. Another's connection ends in this turn."""
+        """Follow the master whose HA port is at ``address``; None: it is unknown. A connection to another address ends
+        in this turn."""
         if address == self.address:
             return
         self.address = address

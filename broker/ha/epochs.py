@@ -1,4 +1,4 @@
-"""Which master wrote which bytes of the commit log, and up to where two logs are the same.
+"""The epochs of a commit log: which master wrote which bytes, and up to where two logs are the same.
 
 A list is a value; what changes it gives a new one. An entry's end is the next one's start and is never stored, so that
 no truncation can leave a stale one behind. Sources: ``EpochFileCache``, ``CheckpointFile`` and ``EpochEntry`` of
@@ -186,7 +186,8 @@ def from_text(text: str) -> EpochList:
 
 @attrs.frozen
 class Loaded:
-    """What the two files hold; ``damaged`` says what was wrong with the first that was passed over, ``""`` if none."""
+    """The content of the two files. ``damaged`` says what was wrong with the first one that was skipped, "" if none
+    was."""
 
     epochs: EpochList
     damaged: str = ""

@@ -1,4 +1,4 @@
-"""What a master knows of its SyncStateSet: who is in, who is asked for, who has caught up, what all of them hold.
+"""A master's SyncStateSet: which replicas are in, asked for or caught up, and what all of them hold.
 
 *The idea.* Whoever may be the next master must hold all that was acknowledged. Only the controllers know who that may
 be, and a master hears of it late. So it counts three sets together. *Accepted* is the controllers' last answer. *Asked*
@@ -56,9 +56,9 @@ class _Slave:
     """Its connection was here and closed."""
     learner: bool = False
     ear: Ear | None = None
-    """What is heard on its present connection."""
+    """The ear of its present connection; it judges whether the slave is silent."""
     ack: int | None = None
-    """What it has acknowledged on its present connection; None: nothing."""
+    """End of the log that the slave has acknowledged on its present connection; None: it has acknowledged nothing."""
     sent_max: int = 0
     """Log end at the oldest send that is not acknowledged yet, else at the last send; ``sent_ns`` is its time. A busy
     master sends more while acknowledgements travel: none would ever be of its last send."""
@@ -66,8 +66,8 @@ class _Slave:
     caught_up_ns: int = 0
     joins_until_ns: int | None = None
     failed: int = 0
-    """How often in a row it was waited for in vain, and when the last time ended. A slave that came up, and was not
-    asked for because no controller answered, is not to blame: that counts as the first time."""
+    """Number of waits in a row that were in vain. ``failed_ns`` is when the last one ended. A slave that caught up, and
+    was not asked for since no controller answered, counts as failed once."""
     failed_ns: int = 0
 
 
@@ -80,11 +80,11 @@ class InSync:
     accepted: frozenset[int]
     accepted_epoch: int
     epoch_start: int
-    """Where the master's own epoch begins in the log."""
+    """Offset where the master's own epoch begins in the log."""
     confirm: int
     log_end: int
     durable_end: int
-    """What this replica itself counts for: the log's end, or what is flushed of it where puts wait for their flush."""
+    """End of what this replica counts for itself: the log's end, or its flushed end where puts wait for their flush."""
     started_ns: int
     least: int = 1
     """``minInSyncReplicas`` as it is in force."""
@@ -92,7 +92,7 @@ class InSync:
     """Sets whose request got no answer, by the latest request for each: there may be one each second for hours."""
     _asked_ns: dict[int, int] = attrs.field(factory=dict, init=False)
     _before_ns: dict[frozenset[int], int] = attrs.field(factory=dict, init=False)
-    """Of such a set that was asked for before in vain: when, the last time."""
+    """For each set that was asked for in vain before: the last time."""
     _was_enough: bool = attrs.field(default=False, init=False)
     _slaves: dict[int, _Slave] = attrs.field(factory=dict, init=False)
     _counted: list[_Slave] | None = attrs.field(default=None, init=False)
@@ -255,7 +255,7 @@ class InSync:
         return True
 
     def holders(self, end: int) -> int:
-        """How many replicas hold the log up to ``end``, this one among them and learners not."""
+        """Return how many replicas hold the log up to ``end``, this one among them, learners not."""
         return (self.durable_end >= end) + sum(
             slave.ack is not None and slave.ack >= end for slave in self._slaves.values() if not slave.learner)
 
@@ -269,7 +269,7 @@ class InSync:
 
     @property
     def acks(self) -> dict[int, int | None]:
-        """What connected slaves have acknowledged, by id; learners are left out."""
+        """Ends of the log that connected slaves have acknowledged, by broker id; learners are left out."""
         return {broker_id: slave.ack for broker_id, slave in self._slaves.items()
                 if slave.connected and not slave.learner}
 
@@ -278,7 +278,8 @@ class InSync:
         return {member: ack for member, ack in self.acks.items() if not self._is_silent(member, now_ns)}
 
     def deadline_after(self, now_ns: int) -> int | None:
-        """When to look again though nothing happens: what is wanted or waited for may change."""
+        """Return when to look again even if nothing happens: a wait, or a member's time to catch up or to say
+        something, ends then."""
         limit = self.config.max_time_not_caught_up_ms * NS_PER_MS
         due = [slave.joins_until_ns for slave in self._slaves.values() if slave.joins_until_ns is not None]
         for slave in map(self._slave, self.accepted - {self.self_id}):
@@ -309,7 +310,7 @@ class InSync:
         return slave is not None and slave.ear is not None and slave.ear.silent(now_ns)
 
     def _falls_silent(self, member: int, now_ns: int) -> bool:
-        """Whether this member is silent within a beat, if it says nothing more."""
+        """Return whether this member becomes silent within one beat if nothing more comes from it."""
         slave = self._slaves.get(member)
         due = None if slave is None or slave.ear is None else slave.ear.deadline_ns
         return due is not None and due <= now_ns + self.config.beat_interval_ms * NS_PER_MS
@@ -328,7 +329,7 @@ class InSync:
             slave.joins_until_ns = now_ns + self.config.admission_ms * NS_PER_MS
 
     def _rests_until_ns(self, slave: _Slave) -> int:
-        """When this slave may be waited for again: one that cannot keep up shall cost producers little.
+        """Return when this slave may be waited for again: one that cannot keep up must cost producers little.
 
         One at the very end of the log, as of a master that must not write without it, rests no longer than after the
         first time.

@@ -31,7 +31,8 @@ class ConfirmMark:
         self._written = 0
 
     def open(self, end: int) -> int:
-        """What is known to be confirmed of a log that ends at ``end``, else 0. Raises ``OSError``."""
+        """Open the mark of a log that ends at ``end``. Returns the offset known to be confirmed, 0 if none. Raises
+        ``OSError``."""
         self._file = self._files.open(self._path, create=True)
         raw = self._file.pread(_BYTES, 0)
         if len(raw) == _BYTES and _SUM.unpack_from(raw, _OFFSET.size)[0] == crc32(raw[:_OFFSET.size]):

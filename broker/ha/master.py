@@ -30,7 +30,7 @@ class LogView(NamedTuple):
     begin: int
     end: int
     last_file: int = 0
-    """Where its last file begins."""
+    """Offset where the log's last file begins."""
     file_bytes: int = END_OFFSET_OPEN
     """A frame ends with its file: a Java slave could not store one that goes on in the next file."""
 
@@ -75,7 +75,7 @@ class _Connection:
     told: Epoch | None = None
     told_confirm: int = -1
     beat_ns: int = _NEVER
-    """When to repeat what was told last, to a slave that beats or has beaten."""
+    """Time to repeat the last words, to a slave that beats or has beaten."""
 
 
 class HaMaster:
@@ -145,7 +145,7 @@ class HaMaster:
         return silent
 
     def standing(self, connection: int) -> Stage:
-        """How far this connection has got, for the choice of which one ends."""
+        """Return how far this connection has got; it decides which connection ends when there is no room."""
         here = self._connections.get(connection)
         if here is None or here.handshake is None:
             return Stage.SILENT
@@ -163,7 +163,7 @@ class HaMaster:
     # --- what to send ----------------------------------------------------------------------------------------
 
     def next_send(self, connection: int, log: LogView, now_ns: int) -> MasterHandshake | SendLog | Idle | Close:
-        """What to write to this connection next. What is answered counts as written: call it when there is room."""
+        """Return what to write to this connection next. It counts as written, so call this only when there is room."""
         here = self._connections[connection]
         heartbeat_ns = here.written_ns + self._config.heartbeat_interval_ms * NS_PER_MS
         if here.handshake is None or (here.answered and here.ack is None):

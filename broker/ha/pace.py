@@ -1,4 +1,4 @@
-"""How many bytes of the log go into the next frame to one slave: batches, larger ones to catch up, and flow control.
+"""Decides how many bytes of the log the next frame to a slave has: batches, larger ones to catch up, and flow control.
 
 Source: ``FlowMonitor`` and ``haTransferBatchSize`` of RocketMQ. Told the time; it knows numbers only.
 """

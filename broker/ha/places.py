@@ -1,4 +1,4 @@
-"""Whose connection ends when the HA port has no place left, so that strangers keep no replica out.
+"""Chooses the connection that ends when the HA port has no place left, so that strangers keep no replica out.
 
 Members of the SyncStateSet have places of their own, and so have replicas that copy: a flood takes neither. Of all
 others the newest is always let in, for a replica says who it is at once and who says nothing can wait for nothing.
@@ -21,7 +21,7 @@ NEIGHBOURS: Final = 8
 
 
 class Stage(enum.IntEnum):
-    """How far a connection has got; the least goes first."""
+    """Stages of a connection; one of the lowest stage ends first."""
 
     SILENT = 0
     SPOKE = 1

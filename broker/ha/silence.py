@@ -1,4 +1,4 @@
-"""Whether the other end of an HA connection beats, and whether it is silent.
+"""Judges whether the other end of an HA connection beats, and whether it is silent.
 
 Who beats repeats itself each ``haBeatIntervalMs``. That is seen, never declared: RocketMQ's peers, and ours of before,
 repeat themselves each ``haSendHeartbeatInterval``, which is too seldom to count, so they are never silent here. Silence
@@ -15,7 +15,7 @@ import attrs
 from broker.ha.config import NS_PER_MS, HaConfig
 
 LOOK_NS: Final = 100 * NS_PER_MS
-"""How often a judge plans to look: the journal's tick."""
+"""Interval at which a judge plans to look: the journal's tick."""
 
 
 @attrs.define
@@ -25,7 +25,7 @@ class Attention:
     config: HaConfig
     _looked_ns: int | None = None
     _resumed_ns: int | None = None
-    """When the judge's last pause ended."""
+    """Time when the judge's last pause ended; None: it has not paused."""
 
     def look(self, now_ns: int) -> None:
         if self._looked_ns is not None and self._paused(now_ns):
@@ -33,11 +33,11 @@ class Attention:
         self._looked_ns = now_ns
 
     def silent(self, heard_ns: int, now_ns: int) -> bool:
-        """Whether a peer that said nothing since then is silent."""
+        """Return whether a peer that said nothing since ``heard_ns`` is silent."""
         return not self._paused(now_ns) and now_ns >= self.silent_ns(heard_ns)
 
     def silent_ns(self, heard_ns: int) -> int:
-        """When a peer that says nothing more since then becomes silent."""
+        """Return when a peer that says nothing after ``heard_ns`` becomes silent."""
         return max(heard_ns, self._resumed_ns or heard_ns) + self.config.silence_ms * NS_PER_MS
 
     @property
@@ -57,15 +57,15 @@ class Attention:
 
 @attrs.define
 class Ear:
-    """What the judge knows of one connection. Set ``heard_ns`` at each word."""
+    """The judge's knowledge of one connection. Set ``heard_ns`` at each word of the peer."""
 
     attention: Attention
     heard_ns: int
     beats: bool = False
     _began_ns: int | None = None
-    """When the peer's first words came, if they were said just then."""
+    """Time of the peer's first words, if they were said just then."""
     _repeated_ns: int | None = None
-    """When the peer repeated itself last, not counting what came right behind."""
+    """Time when the peer repeated itself last. A repetition right after other words does not count."""
     _regularly: int = 0
     """Repetitions in a row at a beat's distance. A single one may have been held up until shortly before the next."""
     _silent_ns: int | None = None
@@ -104,5 +104,5 @@ class Ear:
 
     @property
     def deadline_ns(self) -> int | None:
-        """When the peer becomes silent, if it says nothing more."""
+        """Time when the peer becomes silent if nothing more comes; None: it does not beat."""
         return self.attention.silent_ns(self.heard_ns) if self.beats else None

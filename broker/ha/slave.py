@@ -24,7 +24,7 @@ NEVER: Final = 2**63 - 1
 
 
 class NoEpochs(enum.Enum):
-    """What is assumed of a log without a single epoch."""
+    """The assumption about a log without a single epoch."""
 
     LOST = "lost"
     """The epoch file is gone: nothing is known of the log's bytes, and they are copied anew."""
@@ -52,7 +52,8 @@ class TruncateLog:
     point: int
     everything: bool = False
     below_confirm: bool = False
-    """What was confirmed is cut: after an unclean election, or in a mode that promises nothing. To be announced."""
+    """True: confirmed messages are cut, after an unclean election or in a mode that promises nothing. To be
+    announced."""
 
 
 @attrs.frozen
@@ -78,7 +79,7 @@ class SetConfirm:
 
 @attrs.frozen
 class LogTrusted:
-    """What this replica may have lost with its machine is here again: the log is level with the master's. Note it."""
+    """The log is level with the master's: what this replica may have lost with its machine is here again. Note it."""
 
 
 @attrs.frozen
@@ -106,7 +107,7 @@ class HaSlave:
         self.state = HaState.READY
         self.epochs = epochs.within(log_end)
         self.log_end = log_end
-        """What is stored, and flushed where puts wait for their flush."""
+        """End of what is stored, and flushed where puts wait for their flush."""
         self.confirm = min(confirm, log_end)
         self._config = config
         self._hello = SlaveHandshake(broker_id, sync_from_last_file, learner)
@@ -120,7 +121,7 @@ class HaSlave:
         self._greeted = False
         """The master of this connection has answered."""
         self._asked_ns = 0
-        """When the first acknowledgement left, for which the master waits."""
+        """Time of the first acknowledgement; the master's first words answer it."""
         self._told = False
         """The master has sent bytes of its log, or said that there are none."""
         self._written_ns = 0
@@ -138,11 +139,13 @@ class HaSlave:
         self._master_end = 0
         self._may_begin = may_begin
         self._to_begin: int | None = None
-        """Where the log waits to begin, meanwhile without a connection: bytes would come that nobody may store."""
+        """Offset where the empty log waits to begin. Until then there is no connection, since no bytes could be
+        stored."""
 
     @property
     def copies(self) -> bool:
-        """Whether it is behind what all replicas in sync hold: then it is not one of them, and copies what is old."""
+        """Whether this replica lacks what all replicas in sync hold: then it is not one of them, and copies old
+        messages."""
         return self._confirm_of_master > self._received_end
 
     def master_silent(self, now_ns: int) -> bool:
@@ -154,7 +157,8 @@ class HaSlave:
     # --- connections -----------------------------------------------------------------------------------------
 
     def follow(self, address: str | None, now_ns: int) -> list[Output]:
-        """Where the master's HA port is; None while nobody knows. A new address does not wait."""
+        """Follow the master whose HA port is at ``address``; None: it is unknown. A new address is connected to at
+        once."""
         if address == self._address:
             return []
         self._address = address
@@ -198,7 +202,7 @@ class HaSlave:
 
     @property
     def deadline_ns(self) -> int:
-        """When ``tick`` is next due; ``NEVER`` while only an event can change anything."""
+        """Time when ``tick`` is next due; ``NEVER`` while only an event can change anything."""
         if self.state is HaState.READY:
             return self._connect_ns if self._to_begin is None else 0
         silent = self._ear.heard_ns + self._config.housekeeping_interval_ms * NS_PER_MS
@@ -206,8 +210,8 @@ class HaSlave:
 
     @property
     def _repeat_ns(self) -> int:
-        """When to repeat the last acknowledgement. Who beats does so whatever else it says, and right behind the first:
-        that is how its master knows."""
+        """Time to repeat the last acknowledgement. A slave that beats does so whatever else it says, and right after
+        the first one: its master recognises it by that."""
         config = self._config
         if config.beat_interval_ms:
             return 0 if self._beat_ns is None else self._beat_ns + config.beat_interval_ms * NS_PER_MS

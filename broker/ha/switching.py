@@ -51,7 +51,7 @@ REFUSALS: Final = (RoleRefused, StoreError, DamagedRecord, OSError)
 
 
 class Wait(enum.Enum):
-    """What has to come about before a step goes on. It looks again itself, so it may be woken too early."""
+    """The conditions that a step waits for. The step looks again itself, so it may be woken too early."""
 
     STORED = "the disk has moved on"
     SHOWN = "a moment has passed"
@@ -60,7 +60,7 @@ class Wait(enum.Enum):
 
 @attrs.frozen(eq=False)
 class Work:
-    """What has to be called before a step goes on, on whatever thread. It raises nothing."""
+    """A call that must be made before a step goes on, on any thread. It raises nothing."""
 
     run: Callable[[], None]
 
@@ -132,7 +132,7 @@ class Switching(ABC):
         """Called when the SyncStateSet may have to be changed, when a slave's log is in doubt no longer, and at each
         end and beginning of a role."""
         self.may_begin: Callable[[int], bool] = lambda offset: True
-        """Whether an empty log may begin at that offset now."""
+        """Returns whether an empty log may begin at that offset now."""
         self._journal, self._veil, self._trust = journal, journal.veil, journal.trust
         self._epoch_file, self._config = epoch_file, config
         self._learner, self._from_last_file = learner, sync_from_last_file
@@ -237,7 +237,7 @@ class Switching(ABC):
             yield Wait.SHOWN
 
     def steps(self, role: Become) -> tuple[Step, ...]:
-        """What is to be done, in order. Raises ``RoleRefused``: the role before goes on."""
+        """Return the steps of this role change, in order. Raises ``RoleRefused``: the present role goes on."""
         last, epoch = self.epochs.last, role.epoch
         if self.broker_id is None:
             raise RoleRefused("no controller has given this broker an id yet")
@@ -352,7 +352,8 @@ class Switching(ABC):
         self._tell()
 
     def follow(self, ha_address: str | None) -> None:
-        """Where the master's HA port is, when that becomes known or changes. Nothing while this is no slave."""
+        """Note the address of the master's HA port when it becomes known or changes. Without effect while this is no
+        slave."""
         if self._copying is not None:
             self._copying.follow(ha_address)
 

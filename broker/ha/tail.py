@@ -25,5 +25,5 @@ def cut_unfinished(journal: Journal) -> None:
 
 
 def undispatched(journal: Journal) -> bool:
-    """Whether there is something that consumers may see and do not see yet."""
+    """Return whether consumers may see a message that they do not see yet."""
     return next(journal.log.scan(journal.visible.offset, journal.confirm_offset, check_crc=False), None) is not None

@@ -35,7 +35,7 @@ Become = BecomeMaster | BecomeSlave
 
 
 class Step(enum.Enum):
-    """What is to be done before the next one begins."""
+    """Steps of taking over; each is done before the next one begins."""
 
     LEAVE = "leave the role before: no slave is served and no master followed"
     STORE = "wait until all that was appended is stored, and synced where puts wait for that"

@@ -33,8 +33,8 @@ class WholeRecords:
         return len(self._held)
 
     def take(self, data: bytes | memoryview, offset: int) -> list[bytes | memoryview]:
-        """What is whole now that ``data`` has come, which stands at ``offset`` of the log, behind all that came before.
-        Raises ``HaFrameError``."""
+        """Return the records that ``data`` completes. It stands at ``offset`` of the log, right after all bytes taken
+        before. Raises ``HaFrameError``."""
         whole: list[bytes | memoryview] = []
         at, size = 0, len(data)
         if self._held:
@@ -67,7 +67,7 @@ class WholeRecords:
         return at + more
 
     def _end(self, data: bytes | memoryview, at: int, offset: int) -> int:
-        """Where the last record ends that is whole in ``data``, of those that begin at ``at``."""
+        """Return the end of the last record that is whole in ``data``; the first record begins at ``at``."""
         unpack, record, alike = _FRONT.unpack_from, 0, True
         size = len(data)
         last = size - _FRONT.size
@@ -86,7 +86,8 @@ class WholeRecords:
         return at if at <= size else at - record
 
     def _size(self, data: bytes | bytearray | memoryview, at: int, offset: int) -> int:
-        """Of the record, or blank, whose front is at ``at`` and which stands at ``offset``. Raises ``HaFrameError``."""
+        """Return the size of the record or blank whose front is at ``at``; it stands at ``offset`` of the log. Raises
+        ``HaFrameError``."""
         size, magic = _FRONT.unpack_from(data, at)
         left = self._file_bytes - offset % self._file_bytes
         if magic == MAGIC_BLANK and size == left:
@@ -99,8 +100,8 @@ class WholeRecords:
 
 
 def _alike(data: bytes | memoryview, at: int, size: int, count: int) -> int:
-    """How many of the ``count`` records of ``size`` bytes that fit behind ``at`` have the front of the first of them,
-    one behind the other. One call reads all fronts: a step for each record costs four times as much."""
+    """Return how many of ``count`` records of ``size`` bytes from ``at`` on have the same front as the first, one after
+    the other. One call reads all fronts: a step for each record costs four times as much."""
     fronts = unpack_from(">" + f"q{size - _FRONT.size}x" * count, data, at)
     if fronts.count(fronts[0]) == count:
         return count

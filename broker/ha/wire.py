@@ -129,7 +129,7 @@ class Block:
 
 
 def transfer_header(offset: int, size: int, epoch: Epoch, confirm: int) -> bytes:
-    """What goes before the ``size`` bytes of a ``Transfer``."""
+    """Return the header of a ``Transfer`` of ``size`` bytes."""
     assert 0 <= size <= BODY_BYTES_MAX, "a Java slave has room for no more"
     return TRANSFER.pack(HaState.TRANSFER, size, offset, *epoch, confirm)
 
@@ -186,7 +186,7 @@ class _Pieces:
 
 
 class SlaveMessages:
-    """What a slave sends: handshakes and acknowledgements."""
+    """Decodes the messages of a slave: handshakes and acknowledgements."""
 
     def __init__(self) -> None:
         self._pieces = _Pieces()
@@ -221,8 +221,8 @@ class SlaveMessages:
 
 
 class MasterMessages:
-    """What a master sends: its handshake, then the log. A body is a view of the bytes it came in, and one that comes in
-    several pieces is as many messages."""
+    """Decodes the messages of a master: its handshake, then the log. A body is a view of the bytes it came in; one that
+    comes in several pieces makes as many messages."""
 
     def __init__(self, body_bytes_max: int = BODY_BYTES_MAX) -> None:
         self._body_bytes_max = body_bytes_max
@@ -292,7 +292,7 @@ class MasterMessages:
 
 
 class Reports:
-    """What a slave of the default protocol sends."""
+    """Decodes the reports of a slave of the default protocol."""
 
     def __init__(self) -> None:
         self._pieces = _Pieces()
@@ -314,8 +314,8 @@ class Reports:
 
 
 class Blocks:
-    """What a master of the default protocol sends. A body is a view of the bytes it came in, and one that comes in
-    several pieces is as many blocks."""
+    """Decodes the blocks of a master of the default protocol. A body is a view of the bytes it came in; one that comes
+    in several pieces makes as many blocks."""
 
     def __init__(self, body_bytes_max: int = BODY_BYTES_MAX) -> None:
         self._body_bytes_max = body_bytes_max
@@ -323,7 +323,7 @@ class Blocks:
         self._rest = self._offset = 0
 
     def feed(self, data: bytes | memoryview) -> Iterator[Block]:
-        """What is here now. Raises ``HaFrameError`` behind those before the damage."""
+        """Yield the blocks that ``data`` completes. Raises ``HaFrameError`` after the blocks before the damage."""
         whole = self._pieces.take(data)
         if whole is None:
             return
