@@ -21,7 +21,7 @@ class Carrier:
         self._outputs: deque[Output] = deque()
         self._busy = False
         self._known: tuple[int, ...] | None = None
-        """What replication was last told of its SyncStateSet."""
+        """The SyncStateSet that replication was told last."""
 
     def __call__(self, outputs: Iterable[Output]) -> None:
         self._outputs.extend(outputs)

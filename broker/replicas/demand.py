@@ -1,4 +1,4 @@
-"""What an operator demands of puts while the broker runs, put in force. The shell and the simulation share it.
+"""Puts in force what an operator demands of puts while the broker runs. The shell and the simulation share it.
 
 All of it counts at once, but for a lower ``minInSyncReplicas``, which counts when the gate says so. It knows the gate,
 and neither puts nor replication.
@@ -20,7 +20,7 @@ class Demand:
     def __init__(self, gate: Callable[[], Gate], apply: Callable[[QuorumConfig], None]) -> None:
         self._gate, self._apply = gate, apply
         self._wanted: QuorumConfig | None = None
-        """What the operator demands; None: as it was at the start."""
+        """The operator's demand; None: as it was at the start."""
         self._in_force = 0
 
     def change(self, wanted: QuorumConfig) -> None:

@@ -1,4 +1,5 @@
-"""Who this broker is in its group, on disk: ``cluster#name#id``, and while the id is being applied for, with its code.
+"""This broker's identity in its group, on disk: ``cluster#name#id``, and while the id is being applied for, with its
+check code.
 
 Source: the design "Persistent unique BrokerId" and ``BrokerMetadata`` / ``TempBrokerMetadata`` of RocketMQ. Files are
 values here; whoever writes them does so by a new file, fsync and rename. This module knows two texts and no disk.
@@ -61,7 +62,7 @@ def _fields(text: str, count: int, what: str) -> tuple[list[str], int]:
 
 def load(cluster_name: str, broker_name: str, identity: str | None, application: str | None,
          ) -> Identity | Application | None:
-    """Where registration goes on after a start, from the texts of both files; None for a file that is not there.
+    """Read both files' texts (None: the file is missing), and return where registration goes on after a start.
 
     A finished identity wins over an application: the crash came before that was removed. A damaged application is
     no more than an id lost, and passed over. Raises ``IdentityError`` for a damaged identity, and when either belongs

@@ -1,4 +1,4 @@
-"""Which controller is the active one: all that are configured are asked, and who renews a lease says so itself.
+"""Finds the active controller: all that are configured are asked, and the one that renews a lease says so itself.
 
 It knows what controllers answer, and neither the group nor its roles.
 """
@@ -28,9 +28,9 @@ class LeaderSearch:
         self._retry_ns, self._period_ns = retry_ms * NS_PER_MS, period_ms * NS_PER_MS
         self._looked_ns = 0
         self._renewed_ns = 0
-        """When the heartbeat was sent that the active controller last renewed the lease for."""
+        """Time when the last heartbeat left that the active controller renewed the lease for."""
         self._names: dict[str, str] = {}
-        """What active controllers call themselves -> where it was asked, as configured."""
+        """Address where each active controller was asked, as configured, by the name that it calls itself."""
         self._sure = False
         """The active controller said so itself, and has refused nothing and left nothing unanswered since."""
 
@@ -83,7 +83,7 @@ class LeaderSearch:
         return []
 
     def _lead_by(self, leader: str) -> None:
-        """That controller is the active one now: ask it what the one before was asked.
+        """Treat that controller as the active one from now on: ask it what the one before was asked.
 
         The one before may answer still, or never, as a host that is gone.
         """

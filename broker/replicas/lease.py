@@ -1,4 +1,5 @@
-"""How long a master may go on without hearing from the active controller, and since when its gate may be lower.
+"""Computes how long a master may go on without hearing from the active controller, and since when its gate may be
+lower.
 
 Both follow from answered heartbeats. A lease counts from when the heartbeat was sent, since the controller's own waits
 begin no earlier. Java controllers renew nothing and say nothing of it: with them there is no lease. Where controllers
@@ -42,12 +43,12 @@ class Lease:
 
     @property
     def lasts_ns(self) -> int:
-        """How long it holds, on this clock."""
+        """Length of the lease in nanoseconds of this machine's clock."""
         return self.length_ns * (100 - CLOCK_DRIFT_PERCENT) // 100
 
     @property
     def began(self) -> bool:
-        """Whether the lease was renewed once, or nobody asks for one."""
+        """Whether the lease was renewed at least once, or none is needed."""
         return not self.granted or not self.length_ns or self.until_ns is not None
 
     def holds(self, now_ns: int) -> bool:

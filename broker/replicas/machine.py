@@ -1,4 +1,4 @@
-"""Where this broker stands in its group: states, and a table of what each event makes of them.
+"""The state machine of a broker in its group: states, and a table of the moves that each event makes.
 
 *The idea.* Two tables, whose states stand side by side. ``MOVES`` leads from a broker without an id to a master or a
 slave: an id is applied for, this process is registered with it, and replication takes each role, one at a time, while
@@ -45,7 +45,7 @@ from broker.ha.taking import Become, BecomeMaster, BecomeSlave
 
 
 class State(enum.Enum):
-    """How far a broker has got, in words for the reference."""
+    """States of a broker, from none to a role taken. The values are words for the reference."""
 
     NAMELESS = "it has no id, and asks which one is free"
     APPLYING = "it has applied for an id, and asks whether it may have it"
@@ -62,7 +62,7 @@ class State(enum.Enum):
 
 
 class Retreat(enum.Enum):
-    """How it gives mastership up, beside its state."""
+    """Ways in which a broker gives mastership up, beside its state."""
 
     NONE = "it may be elected, and beats"
     RESIGNING = "it was elected, may lack what others hold, asks for another election, and does not beat"
@@ -71,7 +71,7 @@ class Retreat(enum.Enum):
 
 
 class Event(enum.Enum):
-    """What has happened, and who says so."""
+    """Events that move the machine, and who reports them."""
 
     NUMBERED = "a controller tells an id that is free"
     GRANTED = "a controller grants the id"
@@ -95,7 +95,7 @@ class Event(enum.Enum):
 
 
 class Action(enum.Enum):
-    """What is to be done, in order; the manager makes outputs and due times of them."""
+    """Actions that a move asks for, in order; the manager makes outputs and due times of them."""
 
     WRITE_APPLICATION = "write the application for the id"
     WRITE_IDENTITY = "write the identity, remove the application"
@@ -203,12 +203,12 @@ RETREATS: Final[Mapping[Retreat, Mapping[Event, tuple[Retreat, tuple[Action, ...
     },
     R.HANDING_OVER: {},
 }
-"""What is in no row changes nothing."""
+"""Moves of a retreat. An event without a row changes nothing."""
 assert MOVES.keys() == {*State} and RETREATS.keys() == {*Retreat}, "each has a row"
 
 
 class Writes(enum.Enum):
-    """Of a state: whether writes are open."""
+    """Whether writes are open in a state."""
 
     CLOSED = "no"
     LEASED = "while the lease holds, and it neither hands over nor, where it acknowledges alone, yields"
@@ -236,11 +236,11 @@ class RoleMachine:
         self._alone = alone
         self.retreat = Retreat.NONE
         self.role: Become | None = None
-        """What replication has taken last; None while nothing of it counts any more."""
+        """The role that replication has taken last; None while it counts no more."""
         self.target: Become | None = None
-        """What it is to take."""
+        """The role that replication is to take."""
         self._under_way: Become | None = None
-        """What it is taking now: ``target``, or something that is no longer wanted."""
+        """The role that replication is taking now: ``target``, or one that is no longer wanted."""
         self._stale = False
         """This broker left its group since that began: the same role has to be taken anew."""
 
@@ -336,7 +336,7 @@ class RoleMachine:
 
     @property
     def writes(self) -> Writes:
-        """Whether they may be open."""
+        """Whether writes may be open now."""
         writes = WRITES[self.state]
         assert writes is Writes.CLOSED or self.role is not None, "only a role that was taken opens writes"
         if writes is Writes.LEASED and (self.retreat is Retreat.HANDING_OVER or (self._alone and self.yielding)):

@@ -1,4 +1,4 @@
-"""What the replicas manager asks of its surroundings: requests to send, files to write, roles to take.
+"""Outputs of the replicas manager: requests to send, files to write, roles to take.
 
 Values only. It knows commands and identities, and nothing of how an output is carried out.
 """

@@ -1,4 +1,4 @@
-"""Whom a slave of a silent master reaches: it asks each other member directly, for as long as the silence lasts.
+"""Finds the members that a slave of a silent master reaches: it asks each directly, for as long as the silence lasts.
 
 Members have no link to each other while a master leads. Controllers replace a master that is silent only where enough
 members say of each other that they are there, so nobody is elected whom the others could not follow. Code 61,011 is
@@ -52,7 +52,7 @@ class Probing:
         self._members: dict[int, str] = {}
         self._asked_ns: dict[int, int] = {}
         self._reached_ns: dict[int, int] = {}
-        """When the last question was asked that was answered."""
+        """For each member, the time when the last question left that it answered."""
 
     def judge(self, role: BecomeSlave | None) -> None:
         """This broker has that role, and its master is silent; None: nobody is. With another one all begins anew."""
@@ -101,7 +101,7 @@ class Probing:
                         if member in self._members and now_ns < asked_ns + self._fresh_ns)
 
     def deadline_ns(self, now_ns: int) -> int | None:
-        """When a member is to be asked, or counts as reached no more."""
+        """Return when a member is to be asked next, or counts as reached no more."""
         due = [asked_ns + self._every_ns for asked_ns in self._asked_ns.values()]
         due += [asked_ns + self._fresh_ns for asked_ns in self._reached_ns.values()]
         return min((at_ns for at_ns in due if at_ns > now_ns), default=None)
@@ -117,7 +117,7 @@ class Probing:
         return []
 
     def _answered(self, member: int, asked_ns: int, role: BecomeSlave, answer: Command | None, _: int) -> list[Output]:
-        """That member answered, in the silence of that master."""
+        """Note that a member answered, if the slave still has the role that it had when it asked."""
         if answer is not None and answer.code == ResponseCode.SUCCESS and role == self._role:
             self._reached_ns[member] = max(asked_ns, self._reached_ns.get(member, 0))
         return []

@@ -42,7 +42,7 @@ class RoleTaker(Protocol):
     """To be set before the first role."""
 
     async def become_master(self, role: BecomeMaster) -> InSync:
-        """What it raises is why the role was not taken."""
+        """Become master, or raise the reason why the role was not taken."""
 
     async def become_slave(self, role: BecomeSlave, ha_address: str | None) -> None:
         """As above. ``ha_address``: where the master replicates from, if that is known."""

@@ -1,4 +1,5 @@
-"""When each kind of request to controllers is due, and which one waits for its answer. Knows times and no request."""
+"""Keeps when each kind of request to controllers is due, and which kinds wait for an answer. Knows times and no
+request."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class Timetable:
         self._due[kind] = min(self.at(kind), at_ns)
 
     def next_after(self, now_ns: int) -> int | None:
-        """When the next kind is due, of those that wait for no answer."""
+        """Return when the next kind is due, among those that wait for no answer."""
         return min((at_ns for kind, at_ns in self._due.items() if at_ns > now_ns and not self.waits(kind)),
                    default=None)
 

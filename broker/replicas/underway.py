@@ -16,7 +16,7 @@ from remoting.command import Command, request
 from remoting.header import Header
 
 OnAnswer = Callable[[Command | None, int], list[Output]]
-"""What follows from an answer to the request of that number; None: none came in time."""
+"""Handles the answer to the request of that number; None: none came in time. Returns the outputs that follow."""
 
 
 @attrs.frozen

@@ -1,4 +1,5 @@
-"""When a living master asks for a successor, and for how long: its members are silent, or its disk is in trouble.
+"""Decides when a living master asks for a successor, and for how long: its members are silent, or its disk is in
+trouble.
 
 Before a SyncStateSet shrinks below ``minInSyncReplicas`` the members may say that they reach each other: then one of
 them leads on, and the master would be alone with a group that writes nothing. An attempt ends with a refusal, or when
@@ -43,7 +44,7 @@ class Reason(enum.Enum):
 
 
 class Told(enum.Enum):
-    """What came of a request."""
+    """Answers to a request for a successor."""
 
     WAIT = "members have yet to say whom they reach"
     NOBODY = "nobody may follow"
@@ -53,7 +54,7 @@ class Told(enum.Enum):
 
 @attrs.frozen
 class Sight:
-    """What a master sees of itself and of its members."""
+    """A master's view of itself and of its members."""
 
     shrinks: bool = False
     """The set that it would ask for has too few members, and the accepted one has enough."""
@@ -68,11 +69,11 @@ class Sight:
     leased: bool = False
     """Its lease holds."""
     lease_ns: int = 0
-    """How long a lease lasts."""
+    """Length of a lease in nanoseconds."""
 
 
 def sight_of(held: InSync, lease: Lease, least: int, *, end: int, disk: DiskHealth, alone: bool, now_ns: int) -> Sight:
-    """Of a master that demands ``least`` in sync, and whose log ends at ``end``."""
+    """Return the view of a master that demands ``least`` members in sync, and whose log ends at ``end``."""
     wanted, heard = held.wanted(now_ns) or held.accepted, held.heard(now_ns)
     shrinks = len(wanted) < least <= len(held.accepted)
     lonely = (shrinks or len(held.accepted) < least) and len(heard) + 1 < least
@@ -86,7 +87,8 @@ def sight_of(held: InSync, lease: Lease, least: int, *, end: int, disk: DiskHeal
 
 @attrs.define
 class Yielding:
-    """Of one broker; over all of its masterships, so that a disk that all share does not elect in circles."""
+    """The attempts of one broker to yield, over all of its masterships, so that a disk that all share does not elect in
+    circles."""
 
     wait_ns: int
     """``yieldWaitMs``."""
@@ -95,17 +97,17 @@ class Yielding:
     alone: bool
     """It acknowledges what not all members hold: so it asks only when it writes nothing."""
     reason: Reason | None = None
-    """Why the attempt that is under way was begun."""
+    """The reason of the attempt that is under way; None: there is none."""
     attempt: int = 0
     """Its number; what is said of an earlier one says nothing of it."""
     _until_ns: int | None = None
-    """When its time is over; None: it has not begun to run, as its lease lasts."""
+    """Time when the attempt is over; None: it has not begun to run, since the lease lasts."""
     _began_ns: int = 0
     _ask_ns: int = 0
     _rest_ns: int = REST_LEAST_NS
     _rests_until_ns: int = 0
     _unanswered_ns: list[int] = attrs.field(factory=list)
-    """When requests left that nobody has answered: another one may have been elected, or may be yet."""
+    """Times of requests that nobody has answered: each may have elected a successor, or may do so yet."""
     _may_shrink: bool = False
     """Nobody follows, and the set has had too few members ever since."""
     _grew: bool = False
@@ -119,7 +121,7 @@ class Yielding:
         self._may_shrink = False
 
     def look(self, now_ns: int, sight: Sight) -> bool:
-        """Whether it asks for a successor, and writes nothing where it is alone."""
+        """Return whether the master asks for a successor now. If it is alone, it writes nothing meanwhile."""
         if sight.shrinks and not self._sight.shrinks:
             self._may_shrink, self._grew = False, True
         if self.reason is None:
@@ -134,7 +136,7 @@ class Yielding:
         return self.reason is not None
 
     def asks(self, now_ns: int, sight: Sight) -> bool:
-        """Whether a request leaves now; if so it counts as sent."""
+        """Return whether a request leaves now; if it does, it counts as sent."""
         if self.reason is None or now_ns < self._ask_ns or not self._ready(sight):
             return False
         self._ask_ns = now_ns + (ASK_LEASED_NS if self.alone and sight.leased else ASK_AGAIN_NS)
@@ -142,18 +144,18 @@ class Yielding:
         return True
 
     def told(self, sent_ns: int, said: Told) -> None:
-        """What came of a request that left then."""
+        """Note the outcome of the request that left at ``sent_ns``."""
         if said is not Told.UNKNOWN and sent_ns in self._unanswered_ns:
             self._unanswered_ns.remove(sent_ns)
         if said is Told.NOBODY and sent_ns >= self._began_ns:
             self._until_ns, self._ask_ns = sent_ns, sent_ns + REST_LEAST_NS
 
     def holds_back(self, sight: Sight) -> bool:
-        """Whether the set is not to shrink yet: members may say that they reach each other."""
+        """Return whether the set must not shrink yet, since members may say that they reach each other."""
         return sight.shrinks and sight.too_few and not self._may_shrink
 
     def deadline_ns(self, now_ns: int) -> int | None:
-        """When to look again though nothing happens."""
+        """Return when to look again even if nothing happens."""
         sight = self._sight
         if self.reason is None:
             due = [self._rests_until_ns] if sight.trouble or sight.too_few else []
