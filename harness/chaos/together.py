@@ -32,7 +32,7 @@ _FIGURES: Final = ("faults", "failovers")
 
 
 def is_one(path: Path) -> bool:
-    """Whether a directory is that of a run of groups."""
+    """Return whether a directory is that of a run of groups."""
     return (path / GROUPS).is_dir()
 
 

@@ -1,4 +1,4 @@
-"""What controllers say of broker groups: epochs, masters, SyncStateSets and ids of brokers.
+"""Checks what controllers say of broker groups: epochs, masters, SyncStateSets and ids of brokers.
 
     next-id       ok {"next"}: the id to apply for
     apply-id      {"id", "code"}; where it is refused, as every function: fail {"refused": code, "next"}
@@ -41,7 +41,7 @@ Number = int | None
 
 @attrs.frozen
 class GroupAnswer:
-    """What one answer says of a group. None: it says nothing of that."""
+    """The content of one answer about a group. A field is None where the answer does not tell it."""
 
     by: str
     """The function, and where it stands, in words."""
@@ -102,7 +102,7 @@ class GroupHistory:
     alters: dict[int, list[Alter]] = attrs.field(factory=dict)
     """By the set epoch that they knew."""
     denied: set[int] = attrs.field(factory=set)
-    """Of alters, by the event with which they began: those that surely did not happen."""
+    """Alters that surely did not happen, by the index of the event with which they began."""
     codes: dict[int, tuple[str, str]] = attrs.field(factory=dict)
     """By id: the check code that has it, and who told so."""
     asked_id: int = 0
@@ -116,7 +116,7 @@ class Open:
     event: Event
     floor: Floor
     bound_to: str | None = None
-    """Of apply-id and register: the check code that was known to have the id."""
+    """For apply-id and register: the check code that was known to have the id."""
 
 
 @attrs.define
@@ -235,7 +235,7 @@ class ControllersCheck:
     # --- what is known of a group ----------------------------------------------------------------------------
 
     def _seen(self, asked: Open, event: Event, told: GroupAnswer) -> None:
-        """What was told at some moment between the begin of ``asked`` and ``event``."""
+        """Check what was told between the begin of ``asked`` and ``event``."""
         group = self._group(event)
         self.counts["answers"] += 1
         self.counts["compared"] += asked.floor != Floor()

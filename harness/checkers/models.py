@@ -52,7 +52,7 @@ class Model(Protocol):
         ...
 
     def reads(self, asked: Call) -> bool:
-        """Whether it surely changes nothing. False is always correct, but slower."""
+        """Return whether it surely changes nothing. False is always correct, but slower."""
         ...
 
 
@@ -82,7 +82,7 @@ class Base:
         return found
 
     def reads(self, asked: Call) -> bool:
-        """Whether it surely changes nothing."""
+        """Return whether it surely changes nothing."""
         return self.known(asked) == "read"
 
     def words(self, state: State) -> str:

@@ -109,7 +109,7 @@ class QueueCheck:
     _whole: dict[int, tuple[int, dict[int, int]]] = attrs.field(factory=dict)
     """Key -> the event at which the last whole reading began, and the values it found by place."""
     _taken_most: int | None = 0
-    """How many values receives of unknown outcome may have taken; None: any number."""
+    """Most values that receives of unknown outcome may have taken; None: any number."""
     _held_bytes: int = 0
     _full: bool = False
     counts: Counter[str] = attrs.field(factory=Counter)
@@ -413,7 +413,7 @@ def _delay_ms(value: Any) -> int | None:
 
 
 def _most(asked: Event) -> int | None:
-    """How many values a request may have taken if its answer was lost; None: any number."""
+    """Return the most values that a request may have taken if its answer was lost; None: any number."""
     if asked.f not in TAKES and asked.f != DRAIN:
         return 0
     if asked.f == DRAIN or asked.f == POP:

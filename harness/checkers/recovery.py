@@ -48,7 +48,7 @@ class Recovery:
     accepted: float | None = None
     consumed: float | None = None
     tried: bool = False
-    """Whether a send was answered that began when the fault was over."""
+    """True once a send was answered that began after the fault was over."""
 
     def as_json(self) -> dict[str, Any]:
         """The recovery as an object of ``verdict.json``."""
@@ -197,7 +197,7 @@ class Outage:
     key: Any
     ms: float
     over: bool
-    """Whether it accepted something at the end; else all requests failed so long."""
+    """True: it accepted something at the end; False: requests failed to the end."""
     later: int
     """Faults that began meanwhile."""
 

@@ -64,9 +64,9 @@ SILENT_MS: Final = 1_000
 LOOK_S: Final = 0.1
 LOOK_MS: Final = 300
 ASTRAY: Final = 4
-"""Of so many reads, one is asked of whoever has its turn."""
+"""One of so many reads is asked of the controller whose turn it is."""
 SPARE_MS: Final = 100
-"""Of an operation's time, for its answer."""
+"""Part of an operation's time that is kept for its answer, in milliseconds."""
 _READS: Final = frozenset({NEXT, INFO, SYNC, METADATA})
 _AS_ASKED: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST})
 _UNKNOWN: Final = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.CONTROLLER_NOT_LEADER})
@@ -95,7 +95,7 @@ def command_of(f: str, key: str, value: Mapping[str, Any]) -> Command:
 
 
 def outcome_of(f: str, key: str, value: Mapping[str, Any], answer: Command) -> dict[str, Any]:
-    """What an answer says of an operation. Raises ``HeaderError`` and ``BodyError``."""
+    """Return the outcome of an operation by its answer. Raises ``HeaderError`` and ``BodyError``."""
     code = answer.code
     if code == ResponseCode.SUCCESS or (f == ELECT and code in _AS_ASKED):
         return {"type": "ok", "value": told_by(f, key, value, answer)}
@@ -145,7 +145,7 @@ class ControllerWork:
     controllers: list[str]
     number: int
     active: str | None = None
-    """Who was the active controller when it was last asked."""
+    """Address of the controller that was active when it was last asked."""
     beating: dict[tuple[str, int], str] = attrs.field(factory=dict)
     """Addresses of its brokers, by group and id."""
     resting: dict[tuple[str, int], float] = attrs.field(factory=dict)
@@ -221,7 +221,7 @@ class ControllerWork:
 
 
 async def metadata_of(client: Client, controllers: list[str]) -> dict[str, GetMetadataResponse]:
-    """What each controller that answers says of its group."""
+    """Ask every controller for its group's metadata. Returns the answers by address; those that fail are left out."""
     found: dict[str, GetMetadataResponse] = {}
 
     async def ask(address: str) -> None:

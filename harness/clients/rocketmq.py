@@ -56,7 +56,7 @@ ASK_MS: Final = 1_000
 POLL_MS: Final = 200
 POP_GROUP: Final = "chaos-pop"
 SPARE_MS: Final = 100
-"""Of an operation's time, for its answer."""
+"""Part of an operation's time that is kept for its answer, in milliseconds."""
 REVIVED_MS: Final = 8_000
 """Until what was hidden is seen again, at most, by a broker that is well."""
 LATE_MS: Final = 2_000
@@ -192,7 +192,7 @@ class QueueWork:
 
 
 async def _decided(message: Received) -> Decision:
-    """What becomes of a half stands in it, so that any client of the group can tell."""
+    """Decide a half by its own property, so that any client of the group can tell."""
     return Decision.COMMIT if message.properties[COMMIT] == "True" else Decision.ROLLBACK
 
 

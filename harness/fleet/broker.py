@@ -76,7 +76,7 @@ class BrokerGroup:
     following: dict[int, int] = attrs.field(factory=dict)
     """Master epoch in which a replica caught up, by broker id."""
     missing_since: dict[int, float] = attrs.field(factory=dict)
-    """When a replica left its master, by broker id."""
+    """Time when a replica left its master, by broker id."""
 
     def broker(self, broker_id: int | None) -> SimulatedBroker | None:
         return next((each for each in self.brokers if broker_id is not None and each.broker_id == broker_id), None)

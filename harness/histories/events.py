@@ -79,7 +79,7 @@ NOTHING: Final = "nothing"
 
 
 def place(event: Event) -> str:
-    """Where an event stands, for people."""
+    """Return the place of an event in words."""
     return f"line {event.line}" if event.line else f"event {event.index}"
 
 

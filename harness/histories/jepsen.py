@@ -34,7 +34,7 @@ def parse_text(lines: Iterable[str], keyed: bool | None = None) -> Iterator[Even
 
 
 def is_text(line: str) -> bool:
-    """Whether a line is one of Jepsen's text."""
+    """Return whether a line is one of Jepsen's text."""
     return _LINE.fullmatch(line) is not None
 
 
@@ -99,7 +99,7 @@ def _keyed(events: Iterator[Event], keyed: bool | None) -> Iterator[Event]:
 
 
 def _look_keyed(sample: Sequence[Event]) -> bool:
-    """Whether values are [key value], as all reads begin with [key nil]; without reads they are not."""
+    """Return whether values are [key value], as all reads begin with [key nil]; without reads they are not."""
     asked = [event for event in sample if event.type == INVOKE and event.process not in APART]
     reads = [event.value for event in asked if event.f in _READS]
     return bool(reads) and all(_pair(value) and value[1] is None for value in reads) and all(

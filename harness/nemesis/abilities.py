@@ -25,7 +25,7 @@ class Abilities:
     why_not: Mapping[Ability, str]
 
     def missing(self, fault: FaultKind) -> str:
-        """Why this fault cannot be; empty if it can."""
+        """Return why this fault cannot be; empty if it can."""
         return "; ".join(self.why_not[each] for each in sorted(fault.needs, key=lambda need: need.name)
                          if each in self.why_not)
 

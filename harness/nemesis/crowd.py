@@ -24,7 +24,7 @@ FILES: Final = 32
 
 
 def limit(count: int) -> int:
-    """How many files a process opens that holds so many connections. Raises ``NotHere`` where none may."""
+    """Return how many files a process opens that holds so many connections. Raises ``NotHere`` where none may."""
     needed, most = count + FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if most != resource.RLIM_INFINITY and needed > most:
         raise NotHere(f"a process may open {most} files here, and {count} connections need {needed}")

@@ -186,7 +186,7 @@ def _mount_file(image: Path, size: int, place: Path, *more: str) -> None:
 
 
 def _loops(root: Path) -> bool:
-    """Whether a file can be mounted here."""
+    """Return whether a file can be mounted here."""
     probe = root / "probe"
     try:
         disk = _made(probe / "store", 16 << 20, Kind.LOOP)

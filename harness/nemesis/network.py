@@ -250,6 +250,6 @@ async def _ip(*arguments: str) -> None:
 
 
 async def _answered(wire: trio.Process) -> bool:
-    """Whether the wire confirms what it was told. It does not if it has ended."""
+    """Return whether the wire confirms what it was told. It does not if it has ended."""
     assert wire.stdout is not None
     return bool(await wire.stdout.receive_some(1))

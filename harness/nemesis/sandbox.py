@@ -36,7 +36,7 @@ def inside() -> str:
 
 
 def impossible() -> str:
-    """Why there can be no sandbox here; empty if there can."""
+    """Return why there can be no sandbox here; empty if there can."""
     missing = [name for name in _NEEDED if shutil.which(name) is None]
     if missing:
         return f"{', '.join(missing)} missing"
@@ -45,7 +45,8 @@ def impossible() -> str:
 
 
 def mounts() -> bool:
-    """Whether this program may mount disks that nobody else sees: as root, ``enter`` with ``DISKS`` is possible."""
+    """Return whether this program may mount disks that nobody else sees: as root, ``enter`` with ``DISKS`` is
+    possible."""
     if os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("mount") is None:
         return False
     return subprocess.run(["unshare", *DISKS, "true"], capture_output=True, check=False).returncode == 0

@@ -54,12 +54,12 @@ class Link:
     shape: Shape
     chance: Random
     _free_ns: int = 0
-    """When the last packet has left."""
+    """Time when the last packet has left."""
     _arrived_ns: int = 0
-    """When the last one in order arrives."""
+    """Time when the last one in order arrives."""
 
     def sent(self, now_ns: int, size: int) -> tuple[int, ...]:
-        """When this packet of so many bytes arrives: once, twice, or never."""
+        """Return when this packet of so many bytes arrives: once, twice, or never."""
         shape, draw = self.shape, self.chance.random
         if shape.loss and draw() < shape.loss:
             return ()

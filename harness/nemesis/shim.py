@@ -120,7 +120,7 @@ class Shim:
 
 
 def impossible() -> str:
-    """Why there can be no shim here; empty if there can."""
+    """Return why there can be no shim here; empty if there can."""
     try:
         library(SOURCE)
     except NotHere as error:
@@ -129,7 +129,7 @@ def impossible() -> str:
 
 
 def bypassed(pid: int) -> str:
-    """Why a process, or one that it started, does not notice the shim; empty if all notice it, or none runs."""
+    """Return why a process, or one that it started, does not notice the shim; empty if all notice it, or none runs."""
     for each in _family(pid):
         with suppress(OSError):  # it has just ended
             exe = Path(f"/proc/{each}/exe").resolve()

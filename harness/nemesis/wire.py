@@ -49,7 +49,7 @@ def opened(name: str) -> int:
 
 
 def impossible() -> str:
-    """Why there can be no wire in this network namespace; empty if there can."""
+    """Return why there can be no wire in this network namespace; empty if there can."""
     try:
         os.close(opened(""))
     except OSError as error:

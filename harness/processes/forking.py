@@ -38,7 +38,7 @@ _MESSAGE_MAX: Final = 64 << 10
 
 
 def can_fork(command: Sequence[str]) -> bool:
-    """Whether forks are turned on and the command is our program. Coverage needs a new interpreter."""
+    """Return whether forks are turned on and the command is our program. Coverage needs a new interpreter."""
     return (bool(os.environ.get(FORKS)) and COVERAGE not in os.environ and len(command) > len(_START)
             and [*command[:len(_START)]] == _START and _MODULE.search(command[len(_START)]) is not None)
 

@@ -104,7 +104,7 @@ class Handle:
         raise StartFailed(f"{self.name} was not ready within {timeout_s:.0f} s\n{self.tail()}")
 
     async def is_up(self) -> bool:
-        """Whether it printed that it is ready and its port is open."""
+        """Return whether it printed that it is ready and its port is open."""
         return self.ready_text in self.printed() and await self._listens()
 
     async def _listens(self) -> bool:

@@ -50,7 +50,7 @@ class Ledger:
 
     @property
     def duplicated(self) -> int:
-        """How many deliveries repeated a message."""
+        """Number of deliveries that repeated a message."""
         return sum(self.got.values()) - len(self.got)
 
     @property

@@ -77,7 +77,7 @@ def fresh(root: Path, name: str) -> Path:
 
 
 def goes_on(path: Path) -> bool:
-    """Whether a run holds the lock of this directory."""
+    """Return whether a run holds the lock of this directory."""
     try:
         lock = os.open(path / "lock", os.O_RDWR)
     except OSError:

@@ -126,7 +126,7 @@ class Played:
     kinds: Counter[str] = attrs.field(factory=Counter)
     """How many faults of each name."""
     failovers: int = 0
-    """How often another node led, or acted, than before."""
+    """Number of times that another node led, or acted, than before."""
     skipped: list[str] = attrs.field(factory=list)
     died: list[str] = attrs.field(factory=list)
     """Sentences about nodes that ended by themselves or did not come back, with the last lines of their logs."""
@@ -585,7 +585,7 @@ def _leaves(errors: BaseExceptionGroup[Any]) -> list[BaseException]:
 
 
 def missing(target: Target, schedule: Schedule, root: Path) -> tuple[list[str], dict[str, Any]]:
-    """Why faults of this schedule cannot happen here, each once; and the abilities for ``run.json``."""
+    """Return why faults of this schedule cannot happen here, each once; and the abilities for ``run.json``."""
     able = probe(root)
     found = []
     for name in dict.fromkeys(step.fault for step in schedule.steps):

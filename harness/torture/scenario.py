@@ -113,7 +113,7 @@ class TogetherScenario:
 
 
 def is_together(text: str) -> bool:
-    """Whether a file names scenarios that are played at once. Raises ``FormatError``."""
+    """Return whether a file names scenarios that are played at once. Raises ``FormatError``."""
     return _TOGETHER in table(text)
 
 

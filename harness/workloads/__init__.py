@@ -1,1 +1,1 @@
-"""What clients ask for: generators of operations by name, as checkers know them. Users' own are entry points."""
+"""Workloads: generators of clients' operations, by the names that checkers know. Users' own are entry points."""

@@ -20,7 +20,7 @@ OURS: Final[dict[str, Callable[[Recipe], Workload]]] = {
 
 
 def find(name: str) -> Callable[[Recipe], Workload]:
-    """What makes the workload of this name. Raises ``FormatError``."""
+    """Return the maker of the workload of this name. Raises ``FormatError``."""
     if name in OURS:
         return OURS[name]
     try:

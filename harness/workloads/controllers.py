@@ -1,4 +1,4 @@
-"""What brokers ask of controllers: ids, registrations, elections, changes of the SyncStateSet, and reads of all that.
+"""Brokers' requests to controllers: ids, registrations, elections, changes of the SyncStateSet, and reads of all these.
 
 Each client is one broker in each group, and does to its groups what brokers and operators do, only more often.
 """
@@ -24,15 +24,15 @@ from harness.checkers.controllers import (
 from harness.workloads.workload import LoadOp, LoadOutcome, Recipe
 
 ADDRESS: Final = "10.79.0.{}:10911"
-"""Of the broker that a client is. Nobody is there: controllers are asked, and call nobody."""
+"""Address of the broker that a client plays. Nothing listens there, since controllers call no broker."""
 
 
 @attrs.define
 class Known:
-    """What answers have told of one group, to any client."""
+    """Facts about one group that answers have told to any client."""
 
     ids: dict[int, int] = attrs.field(factory=dict)
-    """Of the brokers that are clients, by client."""
+    """Broker ids of the clients, by client."""
     registered: set[int] = attrs.field(factory=set)
     next_id: int | None = None
     master: int | None = None

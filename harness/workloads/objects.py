@@ -9,7 +9,7 @@ from harness.workloads.workload import LoadOp, LoadOutcome, Recipe
 
 
 class Objects:
-    """What all of these share: named keys, unique values, and a last read of each key."""
+    """The common base of these workloads: named keys, unique values, and a last read of each key."""
 
     reading = "read"
 

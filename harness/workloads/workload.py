@@ -33,7 +33,7 @@ class LoadOutcome(NamedTuple):
 
 @attrs.frozen
 class Recipe:
-    """What a workload is made from. ``args``: further arguments of the scenario."""
+    """The ingredients of a workload. ``args``: further arguments of the scenario."""
 
     clients: int
     keys: int

@@ -20,7 +20,7 @@ from harness.processes.program import Program
 
 SOURCES: Final = Path(__file__).parent / "src"
 ELSEWHERE: Final = "/usr/local/go/bin"
-"""Where Go is, if not on PATH."""
+"""Folder where Go is if it is not on PATH."""
 TIMEOUT_S: Final = 480.0
 
 
@@ -29,7 +29,7 @@ class GoMissing(Exception):
 
 
 def binary_of(sources: Sequence[Path], cache: Path) -> Path:
-    """Where what is built of these is kept: other sources, another name."""
+    """Return the path of the binary that is built of these sources; changed sources give another name."""
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     return cache / f"go-{digest}"
 

@@ -1,4 +1,4 @@
-"""How commands that need Java end. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not run: Java or Maven is missing.
+"""Exit codes of commands that need Java: 0 done, 1 failed, 2 wrong usage, 3 not run: Java or Maven is missing.
 
 It knows errors and words, and no command.
 """

@@ -1,4 +1,4 @@
-"""What can go wrong with Java peers, as types that a scenario tells apart. It knows no process and no file.
+"""Errors of Java peers, as types that a scenario tells apart. It knows no process and no file.
 
     ProcessError
     └── JavaPeerError

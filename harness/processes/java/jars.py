@@ -83,7 +83,7 @@ class Release:
 
 
 def cache_folder() -> Path:
-    """Where releases are kept: ``$QUORATE_CACHE/rocketmq``, else ``~/.cache/quorate/rocketmq``."""
+    """Return the folder of releases: ``$QUORATE_CACHE/rocketmq``, else ``~/.cache/quorate/rocketmq``."""
     chosen = os.environ.get(CACHE_VARIABLE)
     return (Path(chosen) if chosen else Path.home() / ".cache" / "quorate") / "rocketmq"
 
@@ -111,7 +111,7 @@ def pom(version: str, artifacts: Sequence[str] = ARTIFACTS) -> str:
 
 
 def cached(version: str = CURRENT, cache: Path | None = None) -> bool:
-    """Whether ``fetch`` would need no network."""
+    """Return whether ``fetch`` would need no network."""
     return (_folder(version, cache) / "jars" / COMPLETE).exists()
 
 

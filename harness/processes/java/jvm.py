@@ -1,4 +1,4 @@
-"""How a Java virtual machine is run, and the log that its process keeps. It knows options and a file, and no server."""
+"""Runs a Java virtual machine, and names the log that its process keeps. It knows options and a file, and no server."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from harness.processes.handle import POLL_S, READY_S, Handle
 from harness.processes.java.jars import Release
 
 LOG: Final = "peer.log"
-"""Where ``rmq.logback.xml`` puts the log, below ``user.home``."""
+"""Place of the log below ``user.home``, as ``rmq.logback.xml`` sets it."""
 
 
 @frozen
 class JVM:
-    """How a Java virtual machine is run."""
+    """Options of a Java virtual machine."""
 
     heap_mb: int = 128
     heap_first_mb: int | None = None

@@ -28,7 +28,7 @@ class Load(Program):
     """A Java program that makes load; one task at a time may ``ask`` it."""
 
     async def ask(self, command: str, *, timeout_s: float = PATIENCE_S) -> Report:
-        """What one command came to.
+        """Carry out one command and return its report.
 
         Raises:
             StartFailed: it does not run, or the command could not be carried out.

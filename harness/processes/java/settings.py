@@ -110,7 +110,7 @@ def broker(
 
 
 def controlled(controllers: Sequence[str]) -> dict[str, Value]:
-    """What a broker needs on top, to be elected and ruled by ``controllers``."""
+    """Return the settings that a broker needs besides, to be elected and ruled by ``controllers``."""
     return {
         "enableControllerMode": True,
         "controllerAddr": ";".join(controllers),

@@ -37,7 +37,7 @@ class Packages:
 
 
 def folder_of(manifest: bytes, cache: Path) -> Path:
-    """Where the packages of this ``package.json`` are kept: other versions, another folder."""
+    """Return the folder of the packages of this ``package.json``; other versions give another folder."""
     return cache / f"node-{hashlib.sha256(manifest).hexdigest()[:16]}"
 
 

@@ -260,7 +260,8 @@ def names(modes: Mapping[str, str]) -> list[str]:
 
 
 def differing(root: Path, group: str) -> list[str]:
-    """Where the commit logs of a group's replicas differ, up to the shortest. They must be stopped."""
+    """Return the places where the commit logs of a group's replicas differ, up to the shortest. They must be
+    stopped."""
     logs = {number: _log(root / f"{group}-{number}" / "store" / "commitlog") for number in range(REPLICAS)}
     found, least = [], min(len(log.rstrip(b"\0")) for log in logs.values())
     for number, log in logs.items():

@@ -38,7 +38,7 @@ class Judges:
 
     @property
     def counts(self) -> Counter[str]:
-        """How often each thing happened, in all groups together."""
+        """Counts of each thing that happened, in all groups together."""
         return sum((check.counts for check in self.checks.values()), Counter())
 
 

@@ -1,4 +1,4 @@
-"""Which request codes RocketMQ's servers answer, and which ours do: all of them are sent to both, without any field."""
+"""Compares the request codes that RocketMQ's servers answer with ours: all are sent to both, without any field."""
 
 from __future__ import annotations
 

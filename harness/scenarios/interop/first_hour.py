@@ -137,7 +137,7 @@ DAILY = [
 ]
 
 Said = tuple[bool, str]
-"""Whether a command ended well, and what it printed, errors too."""
+"""Result of a command: whether it ended well, and what it printed, errors included."""
 
 
 @scenario("5.5.0", timeout_s=900)

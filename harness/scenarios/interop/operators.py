@@ -118,7 +118,7 @@ async def a_member(stage: Stage, namesrv: str) -> None:
 
 @scenario("5.5.0", timeout_s=400)
 async def both_tools_say_the_same_of_a_consumer(stage: Stage) -> None:
-    """What a Java consumer says of itself through our broker, to both tools: equal after masking numbers."""
+    """Both tools tell the same of a Java consumer through our broker, after numbers are masked."""
     async with our_servers(stage) as (namesrv, _):
         await a_member(stage, namesrv)
 

@@ -66,7 +66,7 @@ async def to_pop(stage: Stage, namesrv: str, topic: str, group: str, *, queues: 
 
 
 def counted(programs: Iterable[Program]) -> Counter[int]:
-    """How often each message was received, by all programs together."""
+    """Return how often each message was received, by all programs together."""
     return Counter(report["sequence"] for program in programs for report in program.reports("received"))
 
 

@@ -19,7 +19,7 @@ import attrs
 
 
 class Excuse(enum.Enum):
-    """Why a new master may lack messages that were acknowledged or shown."""
+    """Reasons why a new master may lack messages that were acknowledged or shown."""
 
     UNCLEAN = "loss by an unclean election"
     POWER = "loss by a power cut, not synced"
@@ -45,7 +45,7 @@ class Loss:
 
 
 def excuse(loss: Loss) -> Excuse | None:
-    """Why this loss is allowed; None: it is not."""
+    """Return the reason that allows this loss; None: it is not allowed."""
     if loss.unclean:
         return Excuse.UNCLEAN
     if not loss.sync_flush and loss.unsafe:

@@ -55,7 +55,7 @@ class BrokerChannel:
     controller: Controller
     names: dict[str, GroupKey] = attrs.field(factory=dict)
     open_here: bool = True
-    """Whether the broker's end is open; ``open_there``: the controller's."""
+    """True while the broker's end is open; ``open_there``: the controller's."""
     open_there: bool = True
 
 

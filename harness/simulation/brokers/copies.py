@@ -83,7 +83,7 @@ class Copies:
             host.unsafe = False
 
     def _level(self, process: BrokerProcess, master: BrokerProcess, offset: int) -> bool:
-        """Whether the slave has acknowledged all of its master's log."""
+        """Return whether the slave has acknowledged all of its master's log."""
         mine, theirs = process.journal, master.journal
         begin = max(mine.begin, theirs.begin)
         return offset >= mine.end >= theirs.end and (
@@ -152,5 +152,5 @@ class Copies:
             self._broken("INV_B10", "confirmed behind the cut", process, journal.confirm_offset, point)
 
     def end_of_run(self, host: Host, end: int) -> int:
-        """Where the log ends after a run: at ``end``, or lower if a cut was under way."""
+        """Return the end of the log after a run: ``end``, or lower if a cut was under way."""
         return min(end, self._cuts_at.pop(host, end))

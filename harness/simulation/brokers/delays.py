@@ -50,7 +50,7 @@ class Sent:
     epoch: int = 0
     """The latest master epoch when it was first seen."""
     copies: int = 0
-    """How often it was delivered."""
+    """Number of deliveries of this message."""
 
 
 class DelayClient(FeatureClient):
@@ -183,7 +183,7 @@ class Delays(Judge):
     # --- the end ---------------------------------------------------------------------------------------------
 
     def waits(self, process: BrokerProcess) -> bool:
-        """Whether a master still has messages to deliver."""
+        """Return whether a master still has messages to deliver."""
         if not self.sent:
             return False
         told, messages = self._told(process), process.journal.messages

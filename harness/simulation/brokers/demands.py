@@ -75,7 +75,7 @@ class Demands:
                                    least, group)
 
     def agreed(self, process: BrokerProcess) -> bool:
-        """Whether the operator's demand is in force."""
+        """Return whether the operator's demand is in force."""
         return process.demanded == process.host.min_in_sync
 
     # --- puts ------------------------------------------------------------------------------------------------

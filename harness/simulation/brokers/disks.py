@@ -34,7 +34,7 @@ class MachineDisk:
         self.late_ns = 0
         self.stalled = self.hangs = self.refuses = False
         self.harms = 0
-        """How many faults it had."""
+        """Number of faults that the disk had."""
         self.well_ns = 0
         """World time since which it is well."""
 

@@ -96,7 +96,7 @@ class Doubts:
 
 
 def _is_whole(body: bytes, offset: int, file_bytes: int) -> bool:
-    """Whether a body has only whole messages, and blanks up to the ends of files."""
+    """Return whether a body has only whole messages, and blanks up to the ends of files."""
     at = 0
     while at < len(body):
         at = outlines(body, offset, at)[1]

@@ -183,7 +183,7 @@ class Features:
         self._copies = {table.code: table.copy for table in self.parts.tables()} | self.parts.copies()
         self.producer = ProducerConnection(process)
         self.opened = 0
-        """How often its writes opened."""
+        """Number of times that writes opened."""
         self._round = 0
         """Number of the role: table copies of an earlier one are ignored."""
         self._wheel = SmallWheel in wanted

@@ -174,11 +174,11 @@ class Group(ABC):
     # --- chance ----------------------------------------------------------------------------------------------
 
     def site(self, what: str) -> bool:
-        """Whether a process dies right before this operation on files."""
+        """Draw whether a process dies right before this operation on files."""
         return not self.healed and self._sites.chance(self.plan.site_chance)
 
     def powerless(self) -> bool:
-        """Whether a crash takes the machine with it."""
+        """Draw whether a crash takes the machine with it."""
         return self._luck.chance(0.5 if "power cut" in self.plan.harms else 0.0)
 
     def survivors(self) -> Callable[[int], int]:
@@ -189,11 +189,11 @@ class Group(ABC):
         return lambda size: self._luck.between(0, size, 0)
 
     def first_found(self) -> bool | None:
-        """What a resumed loop takes first: True: overdue timers; False: arrivals; None: in their order."""
+        """Draw what a resumed loop takes first: True: overdue timers; False: arrivals; None: both in their order."""
         return (None, True, False)[self._resumes.between(0, 2, 0)]
 
     def seen(self) -> bool:
-        """Whether a controller hears that a connection ended."""
+        """Draw whether a controller hears that a connection ended."""
         if self._closes.chance(1 - self.plan.close_seen):
             self.counts["close unseen"] += 1
             return False
@@ -259,7 +259,7 @@ class Group(ABC):
 
     @property
     def able(self) -> int:
-        """How many members can be in sync."""
+        """Number of members that can be in sync."""
         return self.plan.brokers - self.plan.learners
 
     # --- clients ---------------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ class Hindrances:
                 self._replaces(command.term)
 
     def _leads(self, group: BrokerGroup) -> bool:
-        """Whether the master on record is one indeed: a broker that returns to a group without one asks, too."""
+        """Return whether the master on record is one indeed: a broker that returns to a group without one asks, too."""
         host = self._scene.host_of(group.master)
         return host is not None and self._watch.leads_in(host.process) == group.master_epoch
 
@@ -170,5 +170,5 @@ class Hindrances:
 
 
 def is_yield(command: Command) -> bool:
-    """Whether a living master asks for a successor with this command."""
+    """Return whether a living master asks for a successor with this command."""
     return "yieldEpoch" in command.ext

@@ -48,9 +48,9 @@ class Host:
         self.held = 0
         """End of the log that certainly survived the last run."""
         self.boots = 1
-        """How often this machine was started."""
+        """Number of starts of this machine."""
         self.unsafe = False
-        """Whether a power cut took part of its log and it has not caught up since."""
+        """True from a power cut that took part of its log until it has caught up."""
         self._running = False
 
     @property

@@ -44,14 +44,14 @@ class Judge:
         """A record became visible on a broker."""
 
     def waits(self, process: BrokerProcess) -> bool:
-        """Whether this master has work left, once no fault is active."""
+        """Return whether this master has work left, once no fault is active."""
         return False
 
     def settled(self, process: BrokerProcess) -> None:
         """No fault is active, and all work has had its time."""
 
     def _is_new(self, queue_offset: int, outline: Outline) -> bool:
-        """Whether this record is seen for the first time."""
+        """Return whether this record is seen for the first time."""
         offset, _, queue_id, _, _, time_ms, topic, _ = outline
         key = topic, queue_id, queue_offset, offset, time_ms
         if key in self._known:

@@ -33,7 +33,7 @@ SILENCE_MS: Final = 500
 """A peer that sends repeated messages counts as silent after so long."""
 FLUSH_TIMEOUT_MS: Final = 600
 YIELD_WAIT_MS: Final = 250
-"""How long a yielding master waits for members to report whom they reach."""
+"""Time that a yielding master waits for members to report whom they reach."""
 FEATURES: Final = ("delays", "timers", "transactions", "pops")
 """Features of brokers that a seed may have; each is also a profile that always has it."""
 PROFILES: Final = (
@@ -64,7 +64,7 @@ class BrokerPlan:
 
     brokers: int = 3
     learners: int = 0
-    """How many of the brokers are learners: the last ones."""
+    """Number of brokers that are learners: the last ones."""
     duration_ms: int = 15_000
     all_ack: bool = True
     sync_flush: bool = False
@@ -85,7 +85,7 @@ class BrokerPlan:
     index: bool = False
     from_last_file: bool = False
     late_ms: int = 0
-    """When the last machine is started for the first time."""
+    """Time of the first start of the last machine."""
     seldom_ms: int = 0
     """Between two messages to one more queue, the first of which comes at once; 0: there is no such queue."""
     producers: int = 2

@@ -234,7 +234,7 @@ class Pops(Judge):
         chosen.back, chosen.by = _Back.UNKNOWN, self._who(process)
 
     def _over_ms(self, one: Delivery) -> int:
-        """How long its invisible time is over while nothing failed."""
+        """Return for how long its invisible time has been over while nothing failed."""
         now_ms = self._scene.wall_ms
         return now_ms - max(one.visible_ms, now_ms if self._calm_ms is None else self._calm_ms)
 
@@ -403,7 +403,7 @@ class Pops(Judge):
                 if group not in sent.asked and not 0 <= sent.offset < self._skipped[group, sent.queue]]
 
     def waits(self, process: BrokerProcess) -> bool:
-        """Whether messages are left, which consumers take and acknowledge after healing."""
+        """Return whether messages are left, which consumers take and acknowledge after healing."""
         return self.complete and bool(self._left())
 
     def settled(self, process: BrokerProcess) -> None:

@@ -128,7 +128,7 @@ class BrokerProcess:
         self._turn_wanted = False
         self.disk = LateDisk(self)
         self.dialled = 0
-        """How many connections to other brokers' HA ports this run asked for."""
+        """Number of connections to other brokers' HA ports that this run asked for."""
         plan = self.scene.plan
         kind = FlushDiskType.SYNC_FLUSH if plan.sync_flush else FlushDiskType.ASYNC_FLUSH
         self.journal: Turns = Turns(

@@ -34,7 +34,7 @@ class QueueEndsAsked:
             self._beginning.forget()
 
     def may_begin(self, offset: int) -> bool:
-        """Whether the empty log may begin at ``offset`` now."""
+        """Return whether the empty log may begin at ``offset`` now."""
         journal = self.process.journal
         if not offset and journal.messages.queues():
             journal.truncate(0, everything=True)

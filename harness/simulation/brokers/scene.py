@@ -58,7 +58,7 @@ SETTLE_MS: Final = 20_000
 DELIVER_MS: Final = 20_000
 """Extra time to settle if messages may still have to be delivered."""
 ACTING_CHANCE: Final = 0.08
-"""Of the seeds of ``swarm``: their groups have no controllers."""
+"""Share of the seeds of ``swarm`` whose groups have no controllers."""
 LEVEL_MS: Final = 1_000
 """Extra time to see a master level between two puts, if it retries unacknowledged puts for ever."""
 
@@ -210,7 +210,7 @@ class BrokerScene(Group):
             self.watch.settled()
 
     def _stranded(self) -> bool:
-        """Whether a replica ends before the master's log begins, so that only an operator can help.
+        """Return whether a replica ends before the master's log begins, so that only an operator can help.
 
         With ``syncFromLastFile`` this happens after a power cut. The slave does not remove its store by itself, since
         bytes before the master's begin may exist nowhere else, and no operator does it here.

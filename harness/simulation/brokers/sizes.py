@@ -1,4 +1,4 @@
-"""What a broker keeps for others and of them, while any of them stands still: INV_B54, for ``BrokerWatch``.
+"""Bounds what a broker keeps for others, and about them, while any of them stands still: INV_B54, for ``BrokerWatch``.
 
 Asked at each tick of each process: of the controllers that answer nothing, of slaves that acknowledge nothing and come
 again, and of a disk that does not end what it was given.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from remoting.record import Message
 
 KEPT: Final = ("a set asked for again in vain", "a put waits for who stands still")
-"""What has to be kept for a while: in each campaign."""
+"""Situations that every campaign must meet: something has to be kept for a while."""
 LATE_NS: Final = 150 * MS
 """A tick comes so late, in a loop that runs."""
 

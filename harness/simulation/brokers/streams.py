@@ -37,7 +37,7 @@ class End:
     """Called when sent bytes have arrived."""
     in_flight: int = 0
     spoken_ns: int | None = None
-    """When the latest bytes of the other end reached this machine; the process may not have read them yet."""
+    """Time when the latest bytes of the other end reached this machine; the process may not have read them yet."""
     _arrived: int = 0
     _sent: int = 0
     _received: int = 0

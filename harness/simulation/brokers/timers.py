@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from harness.simulation.brokers.watch import BrokerWatch
 
 BORN: Final = "BORN_TIMESTAMP"
-"""When a recall was made."""
+"""Property with the time when a recall was made."""
 TOPIC: Final = TIMER_TOPIC
 RAW_TOPIC: Final = TOPIC.encode()
 WHEEL_TOPIC: Final = TIMER.encode()
@@ -70,7 +70,7 @@ class Timer:
     recalled: bool = False
     """A recall was acknowledged in time."""
     copies: int = 0
-    """How often it was delivered."""
+    """Number of deliveries of this timer."""
 
 
 class TimerClient(FeatureClient):
@@ -207,7 +207,7 @@ class Timers(Judge):
     # --- the end ---------------------------------------------------------------------------------------------
 
     def waits(self, process: BrokerProcess) -> bool:
-        """Whether deliveries are missing; after an allowed loss, whether some may still be due."""
+        """Return whether deliveries are missing; after an allowed loss, whether some may still be due."""
         if self.complete:
             return bool(self._missing())
         return bool(self.sent) and self._scene.wall_ms < max(sent.due_ms for sent in self.sent) + 3_000

@@ -58,7 +58,7 @@ class Transaction:
     """Outcome of the put of its half message; None: unknown."""
     said: set[int] = attrs.field(factory=set)
     seen: int = 0
-    """How many of its half messages were seen."""
+    """Number of its half messages that were seen."""
     epoch: int = 0
     """The latest master epoch when the first of them was seen."""
     done: set[int] = attrs.field(factory=set)
@@ -236,7 +236,7 @@ class Transactions(Judge):
     # --- the end ---------------------------------------------------------------------------------------------
 
     def waits(self, process: BrokerProcess) -> bool:
-        """Whether a transaction is still open; its producer answers every check."""
+        """Return whether a transaction is still open; its producer answers every check."""
         return self.complete and any(begun.open for begun in self.begun)
 
     def settled(self, process: BrokerProcess) -> None:

@@ -98,7 +98,7 @@ class BrokerWatch:
         self._acker: Host | None = None
         self._latest = 0
         self._again = False
-        """Whether the latest master went on with an epoch that it had led before."""
+        """True: the latest master went on with an epoch that it had led before."""
         self._adopted: dict[Host, tuple[int, object]] = {}
         self._learned: dict[BrokerProcess, int] = {}
         self._renewed: dict[BrokerProcess, int] = {}
@@ -554,7 +554,7 @@ class BrokerWatch:
     # --- the end ---------------------------------------------------------------------------------------------
 
     def agreed(self) -> bool:
-        """Whether every broker has the role that the controllers gave it."""
+        """Return whether every broker has the role that the controllers gave it."""
         group = self.scene.group()
         if group is None or (master := self.scene.host_of(group.master)) is None or master.process is None:
             return False
@@ -568,7 +568,7 @@ class BrokerWatch:
         return True
 
     def level(self) -> bool:
-        """Whether all replicas hold the master's whole log and are in sync."""
+        """Return whether all replicas hold the master's whole log and are in sync."""
         group = self.scene.group()
         if not self.agreed() or group is None:
             return False
@@ -590,7 +590,7 @@ class BrokerWatch:
         return None if host is None else host.process
 
     def idle(self) -> bool:
-        """Whether the master has delivered all that is due."""
+        """Return whether the master has delivered all that is due."""
         master = self._master()
         return master is not None and not any(judge.waits(master) for judge in self.judges)
 

@@ -46,13 +46,13 @@ class Hindered:
         self._watch, self._scene = watch, watch.scene
         self._renewed: dict[tuple[ControllerProcess, GroupKey, int], int] = {}
         self._times: dict[tuple[ControllerProcess, int, GroupKey], list[int]] = {}
-        """When living masters were replaced, by controller, its number of activation and group."""
+        """Times when living masters were replaced, by controller, its number of activation, and group."""
         self._paused: dict[ControllerProcess, int] = {}
         self._resumed: dict[ControllerProcess, int] = {}
         self._commands: set[tuple[object, ...]] = set()
 
     def replaced(self, command: ElectMaster, epoch: int) -> bool:
-        """Whether this command was proposed to replace a living master of that epoch."""
+        """Return whether this command was proposed to replace a living master of that epoch."""
         return _named(command, epoch) in self._commands
 
     def waits_ms(self, process: ControllerProcess, key: GroupKey) -> float:

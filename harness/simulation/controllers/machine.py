@@ -35,7 +35,7 @@ class Machine:
         self.channels: dict[str, Channel] = {}
         self._channels_made = 0
         self.trouble = False
-        """Whether its brokers report that its disk takes no writes."""
+        """True while its brokers report that its disk takes no writes."""
         self._sent = 0
         """Requests of all lives so far: the watch orders heartbeats by it."""
 

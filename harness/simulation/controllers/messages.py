@@ -39,9 +39,9 @@ class Channel:
     heard: set[int] = attrs.field(factory=set)
     """At the controller: requests that arrived. A duplicate is dropped, since this is a TCP connection."""
     open_here: bool = True
-    """Whether the host's end is open."""
+    """True while the host's end is open."""
     open_there: bool = True
-    """Whether the controller's end is open."""
+    """True while the controller's end is open."""
 
     @property
     def kind(self) -> str:

@@ -88,7 +88,7 @@ class ControllerPlan(Plan):
         return attrs.evolve(super().config(), snapshot_log_bytes=self.snapshot_bytes, snapshot_tail_entries=4)
 
     def waits_for(self, fleet: BrokerPlan) -> bool:
-        """Whether controllers wait for leases that brokers hold."""
+        """Return whether controllers wait for leases that brokers hold."""
         return self.settings.wait_master_lease and bool(fleet.lease_ms)
 
     @property

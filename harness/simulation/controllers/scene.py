@@ -52,7 +52,7 @@ FAULTS: Final = (
 """Faults and events that must have happened at least once in a campaign."""
 SETTLE_MS: Final = 30_000
 COPIES_MAX: Final = 4
-"""How many copied disks one seed may have."""
+"""Most copied disks that one seed may have."""
 LOOK_MS: Final = 50
 BREAK_MS: Final = 10
 """Time in which controllers may see that channels broke, before messages are cut."""
@@ -261,7 +261,7 @@ class ControllerScene(Scene):
                 self.reset(channel)
 
     def _seen(self) -> bool:
-        """Whether a controller hears of a close."""
+        """Draw whether a controller hears of a close."""
         if self._closes.chance(1 - self.plan.close_seen):
             self.counts["close unseen"] += 1
             return False

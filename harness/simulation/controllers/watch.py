@@ -151,7 +151,7 @@ class ControllerWatch:
             default=None)
 
     def hears(self, process: ControllerProcess, key: GroupKey, broker_id: int) -> bool:
-        """Whether a heartbeat of this broker came over a connection that is still open."""
+        """Return whether a heartbeat of this broker came over a connection that is still open."""
         heard = self.heard_of(process, key, broker_id)
         return heard is not None and heard.channel.open_here and heard.channel.open_there
 

@@ -170,7 +170,7 @@ class SimpleBroker:
     deaf: bool = False
     """Leaves notifications unanswered."""
     renewed: list[bool] = attrs.field(factory=list)
-    """Whether each answered heartbeat renewed the lease."""
+    """For each answered heartbeat, whether it renewed the lease."""
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _client: Client | None = None
 

@@ -1,4 +1,4 @@
-"""Who delays messages, decides transactions and commits offsets, at whoever name servers list as the master.
+"""Clients that delay messages, decide transactions and commit offsets, at the master that name servers list.
 
 They know what they were told, and judge nothing.
 """
@@ -69,7 +69,7 @@ class Decided:
     status: PutStatus | None = None
     said: set[int] = attrs.field(factory=set)
     done: set[int] = attrs.field(factory=set)
-    """What brokers said that it is decided as."""
+    """The decisions that brokers report, as system flags."""
     in_place: bool = False
     """A slave said so first."""
     finals: int = 0
@@ -266,4 +266,4 @@ class OffsetClient(Client):
 
 
 def _nothing(command: Command) -> None:
-    """What its broker answers it hears elsewhere."""
+    """Ignore the request: the client learns the outcome elsewhere."""

@@ -90,5 +90,5 @@ class ActingGroup(Group):
         return self.town.machine_at(address)
 
     def guess_master(self, tried: int) -> int:
-        """Where a master is: nobody else takes messages."""
+        """Return the place of the master: always 0, since no other member takes messages."""
         return 0

@@ -30,7 +30,8 @@ class LockClients:
         self._until: dict[tuple[int, int], int] = {}
         """By client and queue: until when it believes that it holds it, for certain."""
         self._given_back: Counter[tuple[int, int]] = Counter()
-        """How often it gave it back: an answer to what it asked before counts no more."""
+        """By client and queue: how often the client gave the queue back. An answer to an earlier question counts no
+        more."""
         self._lasts_ns = HELD_MS * MS * (MILLION - 2 * town.plan.drift_ppm) // MILLION
         town.after(town.plan.act_ns, self._act)
 

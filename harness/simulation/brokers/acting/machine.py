@@ -86,7 +86,7 @@ GROUPS: Final = ("G", "p")
 
 @attrs.frozen(kw_only=True)
 class MemberShared(Shared):
-    """What parts share, with the run that they are of."""
+    """The facilities that parts share, with the run that they belong to."""
 
     process: MemberProcess
 
@@ -98,7 +98,7 @@ class MemberShared(Shared):
 
 @attrs.frozen(eq=False)
 class _Delivering:
-    """Where what is due goes, watched. Implements ``broker.puts.Outlet``."""
+    """An outlet for due messages that is watched. Implements ``broker.puts.Outlet``."""
 
     process: MemberProcess
     outlet: Outlet

@@ -1,4 +1,4 @@
-"""What one seed of groups without controllers is about.
+"""Draws what one seed of groups without controllers is about.
 
 The boring values are a calm master with one slave, three name servers, and another group whose master takes what
 escapes.
@@ -48,7 +48,7 @@ class ActingPlan(BrokerPlan):
     strict: bool = False
     """``lockInStrictMode`` of groups with more than two members."""
     stays_away: bool = False
-    """When all else is healed the master is away, and comes back later."""
+    """True: when all else is healed the master is away, and comes back later."""
     act_ns: int = 60 * MS
     notices: bool = True
     """``notifyMinBrokerIdChanged`` of all name servers."""
@@ -56,7 +56,7 @@ class ActingPlan(BrokerPlan):
 
     @property
     def drift_ppm(self) -> int:
-        """How far the fastest clock runs ahead of the slowest."""
+        """Difference between the fastest and the slowest clock, in parts per million."""
         rates = (*self.rates_ppm, *self.server_rates_ppm, MILLION)
         return max(rates) - min(rates)
 

@@ -136,11 +136,12 @@ class ActingScene:
         return process.host.scene.watch
 
     def seen(self) -> bool:
-        """Whether a name server hears that a connection ended."""
+        """Draw whether a name server learns that a connection ended."""
         return not self._closes.chance(1 - self.plan.close_seen)
 
     def listed(self, group: ActingGroup) -> MemberHost | None:
-        """Whom clients take for its master, by the route that one of the name servers gives now."""
+        """Return the member that clients take for the group's master, by the route that one of the name servers gives
+        now."""
         up = [server for server in self.servers if server.core is not None and server.paused is None]
         if not up:
             return None

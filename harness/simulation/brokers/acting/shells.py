@@ -1,4 +1,4 @@
-"""What is repeated of shells that await more than requests, files and time; each says of which it is.
+"""Simulated twins of shells that await more than requests, files and time. Each names the shell it stands for.
 
 All that a shell decides, asks and answers is the shipped code: these are its loops, nurseries and scopes.
 """
@@ -85,7 +85,7 @@ class LateTable(TableFile):
 
 
 class LateLedgerFile(LedgerFile):
-    """Of ``broker.ledger.file``: its task, which writes nothing when it ends."""
+    """Twin of ``broker.ledger.file``: its task, which writes nothing when it ends."""
 
     process: MemberProcess
 
@@ -138,7 +138,7 @@ class SimulatedLedger(LedgerPart):
 
 
 class SimulatedLevelling(Levelling):
-    """Of ``broker.preonline.levelling``: how it sleeps, and the connection that copies the end of a log."""
+    """Twin of ``broker.preonline.levelling``: how it sleeps, and the connection that copies the end of a log."""
 
     process: MemberProcess
 
@@ -164,7 +164,7 @@ class SimulatedLevelling(Levelling):
 
 
 class SimulatedRegistration(Registration):
-    """Of ``broker.registration``: the loops that register and send heartbeats."""
+    """Twin of ``broker.registration``: the loops that register and send heartbeats."""
 
     process: MemberProcess
 
@@ -244,7 +244,7 @@ class SimulatedCopies(TableCopies):
 
 
 class SimulatedEscape(EscapePart):
-    """Of ``broker.escape.part``: queues are sent one after the other."""
+    """Twin of ``broker.escape.part``: queues are sent one after the other."""
 
     process: MemberProcess
 
@@ -260,7 +260,7 @@ class SimulatedEscape(EscapePart):
 
 
 class SimulatedLocks(LocksPart):
-    """Of ``broker.locks.part``: members are asked one after the other, and told in tasks of their own."""
+    """Twin of ``broker.locks.part``: members are asked one after the other, and told in tasks of their own."""
 
     process: MemberProcess
 
@@ -281,7 +281,7 @@ class SimulatedLocks(LocksPart):
 
 
 class SimulatedFellows:
-    """Of ``broker.fellows``: who lives is as fresh as what this member knows. Implements ``Fellows``."""
+    """Twin of ``broker.fellows``: a fellow counts as alive as this member knows it. Implements ``Fellows``."""
 
     def __init__(self, process: MemberProcess) -> None:
         self._process = process

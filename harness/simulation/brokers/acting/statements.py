@@ -1,4 +1,4 @@
-"""What must hold in groups without controllers, one sentence for each property. Who asks them is ``watch``."""
+"""Properties of groups without controllers, one sentence each. ``watch`` checks them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Wait:
 
 
 class Tasks:
-    """Of one run. ``start_soon`` as a nursery has it."""
+    """The tasks of one run. ``start_soon`` works as a nursery's."""
 
     def __init__(self, process: BrokerProcess) -> None:
         self._process = process

@@ -1,4 +1,4 @@
-"""What is asked of groups without controllers: INV_B36 to INV_B38, INV_B55, INV_B57 to INV_B60.
+"""Checks the properties of groups without controllers: INV_B36 to INV_B38, INV_B55, INV_B57 to INV_B60.
 
 It reads what brokers hold from journals and disks, and what clients were told from the clients.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from harness.simulation.brokers.process import BrokerProcess
 
 UNANSWERED_NS: Final = 4 * TIMEOUT_MS * MS
-"""What was asked so long ago, and not answered, is carried out no more."""
+"""A request that is unanswered for so long is not carried out any more."""
 
 
 class ActingRuns(Runs):
@@ -88,7 +88,7 @@ class Offsets:
                 break
 
     def comes_back(self, master: MemberProcess, read: set[MemberHost]) -> None:
-        """Of offsets that a slave answered for, whose ledger this master read."""
+        """Check offsets that a slave served while it acted, once this master has read that slave's ledger."""
         table, now = master.parts[OffsetsPart].table, self._now()
         for queue, (offset, process, alone) in self._told.items():
             if process.is_master or not alone or process.host not in read or (
@@ -103,13 +103,13 @@ class Offsets:
 
 @attrs.define
 class _Known:
-    """What a slave's ledger had when it was handed over."""
+    """Contents of a slave's ledger when it was handed over."""
 
     things: dict[Thing, tuple[Mark, int]]
 
 
 class ActingWatch(BrokerWatch):
-    """Of one group; what controllers decide is asked of nobody here."""
+    """The watch of one group. It asks nothing of controllers, since there are none."""
 
     scene: ActingGroup
 
@@ -127,7 +127,7 @@ class ActingWatch(BrokerWatch):
     # --- what ``BrokerWatch`` asks of groups with controllers ---------------------------------------------------
 
     def puts(self, process: BrokerProcess, messages: Sequence[Message]) -> None:
-        """What is put is looked at where it arrives."""
+        """Hear of a put. Messages are checked where they arrive instead."""
 
     def put(self, process: BrokerProcess, call: Callable[[], None]) -> None:
         """INV_B60: only a master that leads writes."""
@@ -201,7 +201,8 @@ class ActingWatch(BrokerWatch):
 
     @staticmethod
     def _timers_of(master: MemberProcess) -> int:
-        """What it takes for delivered, as soon as its wheel has all that its queue has."""
+        """Return the time up to which the master takes timers for delivered. It counts once the wheel has all of the
+        queue."""
         part = master.parts[TimersPart]
         return max(part.done_before_ms, part._passed_ms)
 
@@ -226,7 +227,7 @@ class ActingWatch(BrokerWatch):
 
 
 class MessageJudge:
-    """Of messages and transactions, wherever they arrive."""
+    """Judges messages and transactions, at whatever broker they arrive."""
 
     def __init__(self, town: ActingScene) -> None:
         self._town = town
@@ -329,7 +330,7 @@ class MessageJudge:
     # --- the end -----------------------------------------------------------------------------------------------
 
     def undelivered(self, process: MemberProcess) -> list[Delayed]:
-        """Of what this member holds: what waits and was delivered nowhere."""
+        """Return the delayed messages that this member holds and that were delivered nowhere."""
         name = process.host.name
         return [sent for sent in self._town.delayed if name in sent.held_by and not sent.copies and not sent.late]
 

@@ -31,7 +31,7 @@ class ServerLink:
     process: MemberProcess
     server: ServerHost
     life: int = 0
-    """Of the name server; 0: nothing has reached it yet."""
+    """Number of the name server's life; 0: nothing has reached it yet."""
     open_here: bool = True
     open_there: bool = True
 
@@ -41,7 +41,7 @@ class ServerLink:
 
 
 class Requester:
-    """Who asked, as a broker's handlers know it."""
+    """The sender of a request, as a broker's handlers know it."""
 
     congested = False
 
