@@ -54,6 +54,8 @@ class Caller:
 def networks_of(given: Iterable[str | Network]) -> tuple[Network, ...]:
     """Networks from ``10.0.0.0/24`` and the like; a single address is one, too. Raises ``ConfigError``."""
     found = []
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigError("networks", given, "must be a list of networks, such as ['10.0.0.0/24']")
     for each in given:
         try:
             found.append(ip_network(str(each).strip()))
@@ -64,7 +66,12 @@ def networks_of(given: Iterable[str | Network]) -> tuple[Network, ...]:
 
 
 def _names(given: Iterable[str]) -> frozenset[str]:
-    return frozenset(given)
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigError("admins", given, "must be a list of names, such as ['ops']")
+    names = frozenset(given)
+    if not all(isinstance(name, str) for name in names):
+        raise ConfigError("admins", given, "must be a list of names, which are text")
+    return names
 
 
 @attrs.frozen(kw_only=True)
@@ -79,6 +86,10 @@ class Access:
     """Nodes come from here or from the loopback; none named: from anywhere."""
     client_proposals: bool = True
     """Whether clients may propose commands; ``False``: the node's own process alone does."""
+
+    def __attrs_post_init__(self) -> None:
+        if type(self.client_proposals) is not bool:
+            raise ConfigError("client_proposals", self.client_proposals, "must be True or False")
 
     def change_refused(self, caller: Caller, members: Collection[str]) -> str | None:
         """Why this client may not change the group; None: it may."""

@@ -12,11 +12,11 @@ from collections.abc import Callable
 import attrs
 from trio.lowlevel import Task, current_task, wait_task_rescheduled
 
+from raft import arguments
 from raft.alarms import Alarms, first_due
 from raft.config import MS, Config, Read
 from raft.errors import Busy, RaftError, Rejected, RejectReason
 from raft.messages import ReadReady
-from raft.pending import positive_ns
 from raft.wakeup import Bell, abandon, fail, wake
 
 
@@ -68,7 +68,7 @@ class Barriers:
 
     async def wait(self, level: Read, timeout_ms: int | None) -> None:
         """Join the gathering barrier of this level; see ``Node.read_barrier``."""
-        timeout_ns = None if timeout_ms is None else positive_ns(timeout_ms)
+        timeout_ns = None if timeout_ms is None else arguments.timeout(timeout_ms) * MS
         if self._refusal is not None:
             raise self._refusal()
         barrier = self._gathering.get(level)

@@ -8,7 +8,7 @@ doing it twice is harmless. A shell around ``clientwire``; it knows addresses an
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random, SystemRandom
 from typing import Any, Final, Generic, TypeAlias, TypedDict, Unpack, cast, overload
@@ -17,6 +17,7 @@ import attrs
 import trio
 from trio.abc import Stream
 
+from raft import arguments
 from raft.clientwire import (
     ANSWER_BYTES_MAX,
     LENGTH_BYTES,
@@ -46,6 +47,7 @@ from raft.errors import (
 from raft.groups import DEFAULT_GROUP, group_number
 from raft.handshake import STREAM_ERRORS, Connector, connect_tcp, greet, split_address, start_tls
 from raft.hello import Hello, Lane
+from raft.membership import Desired, illegal
 from raft.statemachine import (
     AnswerT_co,
     CodedMachine,
@@ -73,6 +75,8 @@ PAUSE_MAX_MS: Final = 100
 READ_PATIENCE_MS: Final = 2_000
 """A read, which is free to be repeated, is asked elsewhere after this long without an answer; then after twice as long,
 and so on: what takes its time everywhere is answered too."""
+TIMEOUT_MS_MAX: Final = 0xFFFF_FFFF
+"""What a request can say; a client that waits longer waits by itself."""
 NO_END_MS: Final = 1 << 62
 """Nobody else is asked for a snapshot: the one that was asked is writing it."""
 REQUESTS_MAX: Final = 1_024
@@ -131,12 +135,21 @@ async def connect(
     the group's state machine, for its types and its codec, the only part of it that is called here. ``timeout_ms`` is
     the default of every request, retries included. Raises ``ConfigError`` for a bad address or timeout.
     """
-    if not addresses:
-        raise ConfigError("addresses", addresses, "must name at least one node")
-    for address in addresses:
+    if isinstance(addresses, (str, bytes)) or not isinstance(addresses, Iterable):
+        raise ConfigError("addresses", addresses, "must be a list of host:port")
+    known = tuple(addresses)
+    if not known:
+        raise ConfigError("addresses", known, "must name at least one node")
+    for address in known:
         split_address(address)
-    if timeout_ms < 1:
-        raise ConfigError("timeout_ms", timeout_ms, "must be above 0")
+    if type(timeout_ms) is not int or timeout_ms < 1:
+        raise ConfigError("timeout_ms", timeout_ms, "must be a whole number above 0")
+    if machine is not None and not callable(getattr(machine, "apply", getattr(machine, "apply_entries", None))):
+        raise UsageError(f"machine={machine!r:.80}: must be the class of the group's state machine")
+    arguments.a_name("cluster", cluster)
+    arguments.functions(dial=dial)
+    if not isinstance(tls, ssl.SSLContext):
+        arguments.kinds(tls=(tls, TLSConfig))
     hello = Hello(cluster=cluster, node="", incarnation=b"", lane=Lane.CLIENT)
     contexts = Contexts(tls) if isinstance(tls, TLSConfig) else tls
 
@@ -156,7 +169,7 @@ async def connect(
     async with trio.open_nursery() as nursery:
         try:
             codec = codec_of(machine)
-            yield Client(tuple(addresses), group_number(group), timeout_ms, open_stream, nursery,
+            yield Client(known, group_number(group), timeout_ms, open_stream, nursery,
                          None if codec is None else codec.encode)
         except BaseException as error:  # noqa: BLE001  # raised again below
             failure = error
@@ -202,17 +215,16 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         self, commands: Sequence[CommandT_contra], *, timeout_ms: int | None = None
     ) -> list[ResultT_co]:
         """Many commands in order; all results, or one error for the whole call. Not atomic."""
-        if not commands:
+        data = [self._encoded(command) for command in arguments.listed(commands)]
+        if not data:
             await trio.lowlevel.checkpoint()
             return []
-        data = list(map(self._encoded, commands))
         results = await self._write(Request(0, Op.PROPOSE_MANY, self._group, commands=data), timeout_ms)
         assert isinstance(results, list)
         return results
 
     def _encoded(self, command: Any) -> bytes:
-        data: bytes = command if self._encode is None else self._encode(command)
-        return data
+        return arguments.data("a command", command if self._encode is None else self._encode(command))
 
     async def query(
         self, data: bytes, *, level: Read = Read.INDEX, address: str | None = None, timeout_ms: int | None = None
@@ -221,7 +233,8 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
 
         Asks the leader, or the node at ``address``, which may be a follower; repeated until time is up.
         """
-        request = Request(0, Op.QUERY, self._group, level=level, commands=(data,))
+        request = Request(0, Op.QUERY, self._group, level=arguments.freshness(level),
+                          commands=(arguments.data("what is asked", data),))
         return cast("AnswerT_co", await self._read(request, address, timeout_ms))
 
     # --- the group
@@ -243,6 +256,8 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
 
     async def transfer_leadership(self, target: str | None = None, *, timeout_ms: int | None = None) -> None:
         """Hand leadership to the voter ``target``, or to the best placed one; returns when it leads."""
+        if target is not None:
+            arguments.a_name("target", target)
         await self._write(Request(0, Op.TRANSFER, self._group, target=target), timeout_ms)
         self.leader_address = None
 
@@ -251,7 +266,11 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         priorities: Mapping[str, int] | None = None, timeout_ms: int = RECONFIGURE_TIMEOUT_MS,
     ) -> None:
         """Move the group to this membership (id to address). Asking twice is harmless: it names a goal, not a step."""
-        plan = MembershipPlan(voters, learners or {}, priorities)
+        ranks = None if priorities is None else arguments.copied("priorities", priorities)
+        plan = MembershipPlan(
+            arguments.copied("voters", voters), arguments.copied("learners", learners or {}), ranks)
+        if why := illegal(Desired(plan.voters, plan.learners, ranks or {})):
+            raise Rejected(RejectReason.ILLEGAL_CHANGE, why)
         await self._write(Request(0, Op.RECONFIGURE, self._group, plan=plan), timeout_ms)
 
     async def take_snapshot(self, address: str | None = None, *, timeout_ms: int | None = None) -> int:
@@ -263,6 +282,7 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
     async def accept_loss(self, address: str, *, timeout_ms: int | None = None) -> bool:
         """Let the node at ``address`` vote and count again although it lost what it had acknowledged; see
         ``Node.accept_loss``. False: it had lost nothing."""
+        split_address(address)  # of no other node, whatever was given
         return bool(await self._read(Request(0, Op.ACCEPT_LOSS, self._group), address, timeout_ms))
 
     # --- asking until it is answered
@@ -282,7 +302,8 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
     async def _ask(
         self, request: Request, address: str | None, timeout_ms: int | None, *, repeatable: bool, anybody: bool = False
     ) -> Any:
-        deadline = trio.current_time() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1e3
+        deadline = trio.current_time() + (
+            self._timeout_ms if timeout_ms is None else arguments.timeout(timeout_ms)) / 1e3
         attempts, sender, patience_ms = 0, "", READ_PATIENCE_MS if request.op is not Op.SNAPSHOT else NO_END_MS
         while True:
             where = address or self.leader_address or self.addresses[self._turn % len(self.addresses)]
@@ -408,7 +429,8 @@ class _Link:
                         if not self._open:
                             await self._connect()
             self._number = number = (self._number + 1) & 0xFFFF_FFFF
-            request.id, request.timeout_ms = number, max(1, int((deadline - trio.current_time()) * 1e3))
+            request.id, request.timeout_ms = number, min(
+                TIMEOUT_MS_MAX, max(1, int((deadline - trio.current_time()) * 1e3)))
             data = encode_request(request)
             size = len(data) - LENGTH_BYTES
             if 0 < self._request_bytes_max < size:

@@ -125,6 +125,11 @@ class Config:
             value = getattr(self, field.name)
             if str(field.type) == "int" and (type(value) is not int or value < 0):
                 raise ConfigError(field.name, value, "must be a whole number, 0 or more")
+        for name, kind in (("rules", Rules), ("sync", Sync), ("dledger", DLedgerTimers)):
+            self._require(name, isinstance(getattr(self, name), kind), f"must be a raft.{kind.__name__}")
+        leaders: object = self.preferred_leaders
+        self._require("preferred_leaders", isinstance(leaders, tuple) and all(type(name) is str for name in leaders),
+                      "must be a tuple of node ids")
         for name in ("election_timeout_ms", "heartbeat_interval_ms", "propose_timeout_ms", "frame_entries_max",
                      "entry_bytes_max", "inflight_messages_max", "snapshot_chunk_bytes", "apply_slice_ms",
                      "uncommitted_frames_target", "proposals_pending_max", "reads_pending_max", "transfer_timeout_ms",
@@ -148,7 +153,8 @@ class Config:
                       f"must hold two of message_bytes_max={self.message_bytes_max}")
         timers = self.dledger
         for field in attrs.fields(DLedgerTimers):
-            self._require(f"dledger.{field.name}", getattr(timers, field.name) > 0, "must be above 0")
+            value = getattr(timers, field.name)
+            self._require(f"dledger.{field.name}", type(value) is int and value > 0, "must be above 0")
         self._require("dledger.max_vote_interval_ms", timers.min_vote_interval_ms < timers.max_vote_interval_ms,
                       "must be above min_vote_interval_ms")
         self._require("dledger.max_take_leadership_vote_interval_ms",

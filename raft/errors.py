@@ -3,7 +3,7 @@
     RaftError
     ├── LocalError                you, the caller, broke a rule: fix the program or the configuration
     │   ├── ConfigError           a configuration field; says field, value and rule
-    │   └── UsageError            a call in the wrong order or state
+    │   └── UsageError            a call in the wrong order or state, or with what it does not take
     ├── RemoteError               a peer or client sent what it must not; only that connection suffers
     │   ├── MalformedMessage      bytes that do not decode, or exceed a limit
     │   └── HandshakeRefused      a hello that does not fit: cluster, node, version, rules, certificate
@@ -46,7 +46,7 @@ class ConfigError(LocalError):
 
 
 class UsageError(LocalError):
-    """A call in the wrong order or state."""
+    """A call in the wrong order or state, or with an argument that it does not take."""
 
 
 class RemoteError(RaftError):

@@ -39,8 +39,8 @@ class Origin:
 def group_number(name: str) -> int:
     """The id that frames and messages carry: 1 for ``DEFAULT_GROUP``, else 64 bits of the name's SHA-256."""
     try:
-        size = len(name.encode())
-    except UnicodeEncodeError:  # of a command line that was not UTF-8
+        size = len(str.encode(name))
+    except (UnicodeEncodeError, TypeError):  # of a command line that was not UTF-8; no text
         size = 0
     if not 0 < size <= NAME_BYTES_MAX:
         raise UsageError(f"a group's name is 1 to {NAME_BYTES_MAX} bytes of UTF-8, not {name!r}")

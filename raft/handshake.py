@@ -42,7 +42,10 @@ _NOTSENT_BYTES: Final = 1 << 20
 
 def split_address(address: str) -> tuple[str, int]:
     """``host:port`` or ``[v6]:port`` as a pair; raises ``ConfigError``."""
-    host, colon, port = address.rpartition(":")
+    try:
+        host, colon, port = str.rpartition(address, ":")
+    except TypeError:
+        raise ConfigError("address", address, "must be host:port, as text") from None
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 <= int(port) < 65536:
         raise ConfigError("address", address, "must be host:port")
     if host.startswith("[") and host.endswith("]"):

@@ -21,6 +21,7 @@ import attrs
 import trio
 from trio.abc import Listener
 
+from raft import arguments
 from raft.access import Access, Caller
 from raft.clientserver import ServedNode, serve_client
 from raft.clientwire import request_bytes_max
@@ -28,11 +29,11 @@ from raft.config import MS, NEVER, Config
 from raft.driver import Driver
 from raft.errors import ConfigError, DamagedLog, DiskFull, StorageError, UsageError, WrongDirectory
 from raft.groups import DEFAULT_GROUP, Origin, group_number, read_origin, removed_groups, write_origin
-from raft.handshake import Connector, connect_tcp
+from raft.handshake import Connector, connect_tcp, split_address
 from raft.hello import Hello, Lane
 from raft.identities import GUESTS_MAX
 from raft.lives import RANDOM_BITS, Lives
-from raft.membership import Member, Membership
+from raft.membership import Desired, Member, Membership, illegal
 from raft.messages import PeerMessage, Recovered, Write
 from raft.node import Node
 from raft.pending import Ticket
@@ -47,6 +48,7 @@ from raft.statemachine import (
     CodedMachine,
     CommandT,
     EntryMachine,
+    Machine,
     ResultT_co,
     StateMachine,
 )
@@ -259,6 +261,13 @@ class Host:
 
         Raises ``UsageError``, ``ConfigError``, ``WrongDirectory``, ``DamagedLog``.
         """
+        peers = arguments.addresses("peers", peers)
+        arguments.kinds(config=(config, Config), bootstrap=(bootstrap, bool), join=(join, bool))
+        if bootstrap and join:
+            raise UsageError("bootstrap makes a new group, join enters an existing one: not both")
+        Machine(state_machine)  # raises before a group begins whose machine is none
+        if trace is not None:
+            arguments.functions(trace=trace)
         for field in ("rules", "election_timeout_ms"):
             if config is not None and getattr(config, field) != getattr(self.config, field):
                 raise ConfigError(field, getattr(config, field), f"must be the host's, {getattr(self.config, field)}")
@@ -439,11 +448,11 @@ class Host:
         recovered = self._recovered.get(number, Recovered())
         if recovered.last_index or recovered.hard_state.term or recovered.snapshot:
             raise DamagedLog(f"group-{number:016x}", 0, "this group has a log here, but how it began is missing")
-        if bootstrap and join:
-            raise UsageError("bootstrap makes a new group, join enters an existing one: not both")
         if bootstrap:
             if self.node_id not in peers:
                 raise UsageError(f"peers must name all first voters: {self.node_id!r} is not in {sorted(peers)}")
+            if why := illegal(Desired(peers, NOBODY)):
+                raise UsageError(f"peers are the first voters: {why}")
             members = {peer: Member(address) for peer, address in peers.items()}
             origin = Origin(name, Membership(voters=tuple(peers), members=members))
         elif join:
@@ -690,20 +699,28 @@ async def open_host(
 
     Raises ``WrongDirectory``, ``DamagedLog``, ``ConfigError``, ``OSError`` (the port).
     """
+    arguments.kinds(
+        address=(address, str), listeners=(listeners, Sequence), config=(config, Config), tls=(tls, TLSConfig),
+        limits=(limits, TransportLimits), rng=(rng, Random), access=(access, Access), create=(create, bool))
+    arguments.functions(wall_ms=wall_ms, connect=connect, storage=storage, clock=clock or monotonic_ns)
+    if listen is not None:
+        split_address(listen)
+    node_id, cluster = arguments.a_name("node_id", node_id), arguments.a_name("cluster", cluster)
+    directory, listeners = arguments.directory(data_dir), list(listeners)
     config, rng, clock = config or Config(), rng or Random(SystemRandom().getrandbits(128)), clock or monotonic_ns
     inline = files is not None
     run_blocking = _threads(inline)
     address = _known(address) or _known(listen or "")
-    files = files if files is not None else DirectoryFiles(Path(data_dir))
+    files = files if files is not None else DirectoryFiles(Path(directory))
     identity, kept, recovered, lives = await _open_storage(
-        os.fspath(data_dir), files, cluster, node_id, create, config, rng, inline, storage, run_blocking)
+        directory, files, cluster, node_id, create, config, rng, inline, storage, run_blocking)
     host = Host(identity=identity, files=files, storage=kept, recovered=recovered, config=config, rng=rng,
                 clock=clock, wall_ms=wall_ms, inline=inline, run_blocking=run_blocking, lives=lives, access=access)
     failure: BaseException | None = None
     try:
         async with trio.open_nursery() as nursery:
             try:
-                await host.start(nursery, listen, address, list(listeners), tls, limits, connect)
+                await host.start(nursery, listen, address, listeners, tls, limits, connect)
                 yield host
                 await host.stop()
             except BaseException as error:
@@ -761,6 +778,7 @@ async def open_node(
 
     An empty directory starts only with ``bootstrap`` or ``join``.
     """
+    node_id, peers = arguments.a_name("node_id", node_id), arguments.addresses("peers", peers)
     if listen is None and not listeners and connect is not connect_tcp and (join or len(peers) > 1):
         raise UsageError("say where to listen: with connect= give listen or listeners as well, or no peer reaches this "
                          "node")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 
 import trio
 
+from raft import arguments
 from raft.config import MS, Config, Read
 from raft.errors import Rejected, RejectReason
 from raft.events import Subscription
@@ -62,8 +63,8 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
 
         Not atomic: after ``Unknown`` some may have taken effect. ``NotLeader`` and ``Rejected`` mean that none did.
         """
-        data: Any = commands if self._encode is None else list(map(self._encode, commands))
-        return self._proposals.propose_many(data, timeout_ms)
+        data = arguments.listed(commands)
+        return self._proposals.propose_many(data if self._encode is None else list(map(self._encode, data)), timeout_ms)
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -75,7 +76,9 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         out), ``Faulted``.
         """
         driver = self._driver
-        if level is Read.UNSAFE:
+        if timeout_ms is not None:
+            arguments.timeout(timeout_ms)
+        if arguments.freshness(level) is Read.UNSAFE:
             await trio.lowlevel.checkpoint()
             driver.check_open()
         else:
@@ -94,7 +97,8 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         """
         driver = self._driver
         ask = query_of(driver.state_machine)
-        timeout_ms = driver.config.propose_timeout_ms if timeout_ms is None else timeout_ms
+        arguments.data("what is asked", data)
+        timeout_ms = driver.config.propose_timeout_ms if timeout_ms is None else arguments.timeout(timeout_ms)
         asked_ns = driver.clock()
         await self.read_barrier(level, timeout_ms=timeout_ms)
         left_ms = max(1, timeout_ms - (driver.clock() - asked_ns) // MS)
@@ -109,7 +113,7 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
 
         Raises ``NotLeader``, ``Rejected`` (it does not lead), ``Unknown`` (this node stepped down, no new leader seen).
         """
-        await self._driver.hand_over(target)
+        await self._driver.hand_over(target if target is None else arguments.a_name("target", target))
 
     async def reconfigure(
         self, voters: Mapping[str, str], learners: Mapping[str, str] | None = None, *,
@@ -120,11 +124,13 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         New voters are caught up as learners first. Asking for what is there already is no change. Raises
         ``NotLeader``, ``Rejected`` (illegal, another change runs, or somebody did not catch up), ``Unknown``.
         """
-        driver, others = self._driver, learners or {}
+        driver = self._driver
+        wanted, others = arguments.copied("voters", voters), arguments.copied("learners", learners or {})
+        ranks = None if priorities is None else arguments.copied("priorities", priorities)
 
         def ask(ticket: int) -> None:
-            driver.replica.leading(driver.clock()).changes.begin(ticket, voters, others, priorities)
-            driver.peers.learn({**voters, **others})
+            driver.replica.leading(driver.clock()).changes.begin(ticket, wanted, others, ranks)
+            driver.peers.learn({**wanted, **others})
 
         await driver.request(ask)
 

@@ -40,9 +40,10 @@ from typing import Any, Generic, TypeAlias
 import attrs
 from trio.lowlevel import Task, checkpoint, current_task, reschedule, wait_task_rescheduled
 
+from raft import arguments
 from raft.alarms import Alarms, first_due
 from raft.config import MS, Config
-from raft.errors import Busy, RaftError, Rejected, RejectReason, Unknown, UsageError
+from raft.errors import Busy, RaftError, Rejected, RejectReason, Unknown
 from raft.frame import HEADER_BYTES, Frame
 from raft.statemachine import ResultT_co
 from raft.wakeup import WOKEN, Bell, abandon, fail
@@ -198,8 +199,8 @@ class Proposals:
         """See ``Node.propose``. The hot path: everything unusual is in ``_enter``."""
         batch = self._batch
         position = len(batch.commands)
-        room = batch.room - len(command)
-        if room < 0 or position >= batch.capacity or timeout_ms is not None or type(command) is not bytes:
+        if (timeout_ms is not None or type(command) is not bytes or position >= batch.capacity
+                or (room := batch.room - len(command)) < 0):
             batch, position = await self._enter((command,), timeout_ms)
             return batch.result(position)
         batch.room = room
@@ -245,7 +246,7 @@ class Proposals:
     async def _enter(self, commands: Sequence[bytes], timeout_ms: int | None) -> tuple[Batch, int]:
         """Join a batch, waiting for room if need be, and then for its fate."""
         size = self._check(commands)
-        timeout_ns = None if timeout_ms is None else positive_ns(timeout_ms)
+        timeout_ns = None if timeout_ms is None else arguments.timeout(timeout_ms) * MS
         task = current_task()
         batch = self._find_room(len(commands), size) if not self._waiting_for_room else None
         if batch is not None:
@@ -281,8 +282,7 @@ class Proposals:
         if self._refusal is not None:
             raise self._refusal()
         for command in commands:
-            if not isinstance(command, bytes):
-                raise UsageError(f"a command is bytes, not {type(command).__name__}")
+            arguments.data("a command", command)
         longest = max(map(len, commands))
         if longest > self._config.entry_bytes_max:
             raise Rejected(RejectReason.TOO_LARGE, f"{longest} bytes; at most {self._config.entry_bytes_max}")
@@ -526,13 +526,6 @@ class Proposals:
         else:
             self._ready.remove(batch)
             self._resolve(batch, _withdrawn)
-
-
-def positive_ns(timeout_ms: int) -> int:
-    """Raises ``UsageError`` for a timeout that is none."""
-    if timeout_ms <= 0:
-        raise UsageError(f"timeout_ms={timeout_ms}: must be above 0")
-    return timeout_ms * MS
 
 
 def _overwritten(first: int, last: int) -> RaftError:

@@ -174,20 +174,24 @@ class Machine:
         apply: Any = getattr(inner, "apply", None)
 
         def by_entries(commands: list[bytes], term: int, first: int, time_ms: int) -> list[object]:
-            return _one_each("apply_entries", entries(Entries(commands, term, first, time_ms)), commands)
+            given = len(commands)  # before the machine has the list, which it may use up
+            return _one_each("apply_entries", entries(Entries(commands, term, first, time_ms)), given)
 
         def by_batch(commands: list[bytes], term: int, first: int, time_ms: int) -> list[object]:
-            return _one_each("apply_batch", batch(commands), commands)
+            given = len(commands)
+            return _one_each("apply_batch", batch(commands), given)
 
         def one_by_one(commands: list[bytes], term: int, first: int, time_ms: int) -> list[object]:
             return [apply(command) for command in commands]
 
         def coded_batch(commands: list[bytes], term: int, first: int, time_ms: int) -> list[object]:
-            return _one_each("apply_batch", batch(list(map(decode, commands))), commands)
+            return _one_each("apply_batch", batch(list(map(decode, commands))), len(commands))
 
         def coded(commands: list[bytes], term: int, first: int, time_ms: int) -> list[object]:
             return [apply(decode(command)) for command in commands]
 
+        if isinstance(inner, type):
+            raise UsageError(f"a state machine is an object, and this is its class: {inner.__name__}; make one of it")
         if callable(entries):
             if codec is not None:
                 raise UsageError(f"{type(inner).__name__} has a codec, and apply_entries, which is given bytes")
@@ -237,9 +241,9 @@ class Machine:
             inner.restore(b"".join(chunks))
 
 
-def _one_each(name: str, results: Sequence[object], commands: list[bytes]) -> list[object]:
-    if len(results) != len(commands):
-        raise UsageError(f"{name} returned {len(results)} results for {len(commands)} commands")
+def _one_each(name: str, results: Sequence[object], given: int) -> list[object]:
+    if len(results) != given:
+        raise UsageError(f"{name} returned {len(results)} results for {given} commands")
     return results if isinstance(results, list) else list(results)
 
 

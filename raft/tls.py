@@ -44,7 +44,7 @@ class Contexts:
         self._seen = self._stamp()
         try:
             self._server, self._client = self._load()
-        except (OSError, ssl.SSLError, ValueError) as error:
+        except (OSError, ssl.SSLError, ValueError, TypeError) as error:
             files = (config.cert, config.key, config.ca)
             raise ConfigError("tls", files, f"must be usable PEM files: {error}") from error
 
