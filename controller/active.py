@@ -1,4 +1,4 @@
-"""What the active controller does by itself: it looks at each group where something happened, and proposes what lacks.
+"""The active controller's own work: it looks at each group where something happened, and proposes what is missing.
 
 An event only marks a group. ``_wanted`` then decides from the group as it is, whatever the event was (this is called
 level-triggered). So an election that was lost on the way, overtaken or never answered is proposed again, and a group
@@ -46,18 +46,19 @@ class Groups(Protocol):
 
 @attrs.frozen
 class ElectionSettings:
-    """How this controller elects. Its commands carry this, so all controllers decide alike."""
+    """Settings of elections. Commands carry them, so all controllers decide alike."""
 
     unclean: bool = False
     policy: str = "default"
     preferred: Mapping[GroupKey, int] = attrs.field(factory=dict)
     wait_master_lease: bool = False
-    """When a master's connection closes, wait for the end of the lease that it announced."""
+    """True: when a master's connection closes, wait for the end of the lease that it announced."""
 
 
 @attrs.define
 class Todo:
-    """What is to be done. The shell reports each command to ``answered``, each notification to ``notifications``."""
+    """Commands to propose and notifications to send. The shell reports each command to ``answered``, each notification
+    to ``notifications``."""
 
     commands: list[AnyCommand] = attrs.field(factory=list)
     notifications: list[Notification] = attrs.field(factory=list)
@@ -83,7 +84,7 @@ class ActiveController:
         """Groups with an election that may be in the log or not, and the later command that will tell."""
         self._later: list[tuple[int, GroupKey]] = []
         self._due: int | None = None
-        """What ``next_deadline`` said at the last ``poll``."""
+        """Deadline that ``next_deadline`` gave at the last ``poll``."""
         self._replaced: list[tuple[GroupKey, int, str]] = []
 
     # --- inputs ----------------------------------------------------------------------------------------------
@@ -196,7 +197,7 @@ class ActiveController:
                 self._changed(now, keys)
 
     def poll(self, now: int) -> Todo:
-        """What is to be done now."""
+        """Return the commands and notifications that are due now."""
         todo = Todo()
         if not self.active:
             return todo
@@ -232,7 +233,7 @@ class ActiveController:
         return due is not None and (self._due is None or due < self._due)
 
     def next_deadline(self) -> int | None:
-        """When to call ``poll`` though nothing happens: perhaps too early, never too late."""
+        """Return when to call ``poll`` even if nothing happens: perhaps too early, never too late."""
         if not self.active:
             return None
         soonest = self.liveness.next_deadline()
@@ -245,7 +246,8 @@ class ActiveController:
     # --- questions -------------------------------------------------------------------------------------------
 
     def observe(self, now: int, key: GroupKey) -> Observation:
-        """Who of this group is alive, for a command about it. So is a master while its lease is waited for."""
+        """Return which brokers of this group are alive, for a command about it. A master counts as alive while its
+        lease is waited for."""
         group = self._metadata.groups.get(key)
         master = group.leader if group is not None else None
         observation = self.liveness.observe(now, key, master)
@@ -256,7 +258,7 @@ class ActiveController:
         return observation
 
     def candidates(self, key: GroupKey, observation: Observation) -> tuple[Observation, str]:
-        """Which brokers an election may choose from, and by which policy.
+        """Return the brokers that an election may choose from, and the policy to choose by.
 
         A replica whose machine went down has a log *in doubt*: it may lack what it acknowledged, until it is level
         with a master. It is left out while an electable broker without doubt is here, or is away and may come back.
@@ -335,7 +337,7 @@ class ActiveController:
         return list(self._yielding.explain(now, self._metadata.groups)) if self.active else []
 
     def owed(self, now: int) -> int:
-        """How many living brokers the active controller has not yet told of their master."""
+        """Return how many living brokers the active controller has not yet told of their master."""
         alive = self.liveness.life
         return sum(alive(now, *each) is Life.ALIVE for each in self.notifications) if self.active else 0
 
@@ -403,12 +405,13 @@ class ActiveController:
             observation=Observation(found.among))
 
     def _somebody(self, group: BrokerGroup, observation: Observation) -> bool:
-        """Whether an election could succeed. One that cannot would write nothing, and cost a round."""
+        """Return whether an election could succeed. One that cannot would write nothing, and cost a round."""
         among = group.replicas.keys() if self.settings.unclean else group.electable
         return any(broker_id in among and not replica.learner for broker_id, replica in observation.live.items())
 
     def _lease_until(self, now: int, key: GroupKey, master: int) -> int | None:
-        """When the lease ends that an election must wait for, since the master's connection closed; None: at once."""
+        """Return the end of the lease that an election must wait for, since the master's connection closed; None: it
+        need not wait."""
         if not self.settings.wait_master_lease or self.liveness.life(now, key, master) is not Life.CLOSED:
             return None
         until = self.liveness.lease_until(key, master)

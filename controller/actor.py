@@ -72,7 +72,7 @@ class Actor:
         """To be proposed in the next turn."""
         self._unlogged: list[Elected | NotElected] = []
         self._armed: float = math.inf
-        """When ``act`` looks again although nothing happens."""
+        """Time when ``act`` looks again even if nothing happens."""
 
     # --- events ----------------------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class Actor:
                 self.bell.ring()
 
     async def _caught_up(self, term: int) -> bool:
-        """Whether this node leads ``term`` and has applied all that earlier leaders committed.
+        """Return whether this node leads ``term`` and has applied all that earlier leaders committed.
 
         While it leads, a barrier that was not confirmed in time is asked for again: this leadership has no other event.
         """

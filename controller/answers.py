@@ -45,7 +45,7 @@ EMPTY: dict[int, Callable[[], Header]] = {RequestCode.CONTROLLER_ALTER_SYNC_STAT
 
 
 def answer(to: Command, outcome: Outcome) -> Command:
-    """What a command came to."""
+    """Return the response for the outcome of a command."""
     code, remark = outcome.code, outcome.remark or None
     match outcome:
         case Altered():

@@ -58,7 +58,7 @@ election asked for again when something changes, so there is nothing to scan and
 ALWAYS_BLACKLISTED = (
     "configBlackList", "configStorePath", "rocketmqHome",
     "adminNetworks", "adminCertificates", "controllerNetworks", "checkNodeId")
-"""What tells who may change something is not for who asks to."""
+"""Keys that no request may change, since they decide who may change something."""
 DLEDGER, JRAFT = "DLedger", "jRaft"
 _PEER = re.compile(r"(?P<id>[^-\s]+)-(?P<address>(?:\[[^]\s]+\]|[^]\s,;:/[]+):[^:]*)")
 
@@ -150,7 +150,7 @@ class ControllerConfig(MetricsKeys, TLSKeys):
 
     @property
     def peers_key(self) -> str:
-        """Which key ``peers`` come from."""
+        """Name of the key that ``peers`` come from."""
         return "jRaftControllerRPCAddr" if self.controller_type == JRAFT else "controllerDLegerPeers"
 
     @property
@@ -161,7 +161,7 @@ class ControllerConfig(MetricsKeys, TLSKeys):
 
     @property
     def address(self) -> str:
-        """Where the others and the brokers reach this controller."""
+        """Address where the other controllers and the brokers reach this one."""
         return self.peers[self.self_id]
 
     @property
@@ -185,7 +185,7 @@ class ControllerConfig(MetricsKeys, TLSKeys):
 
     @property
     def access(self) -> Access:
-        """Who may change the controller group, and whose raft is let in. Raises ``ConfigError``."""
+        """Rules on who may change the controller group, and whose raft is let in. Raises ``ConfigError``."""
         networks = []
         for name, text in (("adminNetworks", self.admin_networks), ("controllerNetworks", self.controller_networks)):
             try:
@@ -251,7 +251,7 @@ def live_keys() -> frozenset[str]:
 
 
 def check(config: ControllerConfig) -> None:
-    """What must hold between the keys before a controller can start. Raises ``ConfigError``."""
+    """Check the rules between keys that a controller needs to start. Raises ``ConfigError``."""
     group_key = "jRaftGroupId" if config.controller_type == JRAFT else "controllerDLegerGroup"
     try:
         group_number(config.group if config.group.strip() else "")

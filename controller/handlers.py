@@ -1,4 +1,4 @@
-"""What a controller answers, code by code: the shell between remoting, the raft node and the cores.
+"""Answers a controller's requests, code by code: the shell between remoting, the raft node and the cores.
 
 Codes 904, 1005, 1009 and 1010 are answered by every controller from its own view, the rest by the active one alone,
 which others name in their NOT_LEADER. A request that would change nothing is answered after a read barrier, without an
@@ -61,18 +61,18 @@ READS_FORMAT = "readsFormat"
 FORMAT_IN_USE = "formatInUse"
 """Ext field of 1005, ours: the format that commands and snapshots of this group are written in, as far as it knows."""
 CONFIG_BYTES_MAX = 1 << 16
-"""Of the body of 1009."""
+"""Largest body of a 1009."""
 ASKED_NAMES_MAX = 10_000
-"""Of one 1006."""
+"""Most names in one 1006."""
 _BY_ADMIN = frozenset({
     RequestCode.CLEAN_BROKER_DATA, RequestCode.UPDATE_CONTROLLER_CONFIG, OwnCode.IMPORT_METADATA,
     OwnCode.CHANGE_CONTROLLER_GROUP})
-"""What operators do is written down, refused or not."""
+"""Requests of operators that are logged, whether refused or not."""
 
 
 @attrs.define(eq=False)
 class Controller:
-    """What the handlers work on; made by ``controller.server``."""
+    """The state that handlers work on; made by ``controller.server``."""
 
     node: Node
     machine: MetadataMachine
@@ -150,7 +150,8 @@ class Controller:
         return written_down(connection, request, self._change_config(connection, request))
 
     def _change_config(self, connection: Connection, request: Command) -> Command:
-        """What a running controller cannot follow is written down for its next start."""
+        """Change the configuration. Keys that a running controller cannot follow are written to its file for the next
+        start."""
         return change_config(
             connection, request, self.config, bytes_max=CONFIG_BYTES_MAX, barred=self.config.black_list,
             live=live_keys(), made=self._made, text=to_properties, files=self.files, path=self.config_path,
@@ -251,7 +252,7 @@ class Controller:
         return response(request, remark=peers_text(self.node.membership))
 
     def _stranger(self, connection: Connection) -> str | None:
-        """Why who is at the other end may not change the controller group; a PROXY header does not count."""
+        """Return why the caller may not change the controller group; None: it may. A PROXY header does not count."""
         return self.config.access.change_refused(
             caller_of(connection.stream), self.node.membership.members)
 
@@ -276,7 +277,7 @@ class Controller:
 
     @property
     def _reads_now(self) -> bool:
-        """Whether a read barrier would let everybody through at once."""
+        """Whether a read barrier would let every read through at once."""
         return (self.read_level is Read.LEASE and self.node.applied_index >= self.node.commit_index
                 and self.node.holds_lease)
 
@@ -287,7 +288,7 @@ class Controller:
     # --- the table -------------------------------------------------------------------------------------------
 
     def handlers(self) -> Mapping[int, Callable[[Connection, Command], Any]]:
-        """What serves each code of a request."""
+        """Return the function that serves each request code."""
         code = RequestCode
         return {
             code.BROKER_HEARTBEAT: readable(self.heartbeat),
@@ -390,7 +391,7 @@ def names_of(connection: Connection) -> dict[str, GroupKey]:
 
 
 def election_settings(config: ControllerConfig) -> ElectionSettings:
-    """What of the configuration elections are decided by."""
+    """Return the settings of elections from the configuration."""
     return ElectionSettings(
         unclean=config.enable_elect_unclean_master, policy=config.elect_policy,
         preferred={GroupKey(*key): broker_id for key, broker_id in config.preferred.items()},

@@ -1,4 +1,5 @@
-"""Which brokers live, as this controller saw it itself: heartbeats (code 904) and the connections that carried them.
+"""Keeps which brokers live, as this controller saw it itself: heartbeats (code 904) and the connections that carried
+them.
 
 *The idea.* There are two signs of death. A connection that *closes* is a sign at once, for every controller, active or
 not. *Silence* is a sign only to a controller that listened, so it is judged one timeout after the later of the last
@@ -63,7 +64,7 @@ AHEAD_NS = 100 * MS
 
 
 class Life(Enum):
-    """Whether a broker lives, as far as this controller knows."""
+    """The states of a broker, as far as this controller knows."""
 
     ALIVE = "alive"
     CLOSED = "closed"
@@ -76,7 +77,7 @@ class Life(Enum):
 
 @attrs.define(frozen=True)
 class Heartbeat:
-    """What one heartbeat tells. ``timeout_ms`` None: the controller's default."""
+    """The content of one heartbeat. ``timeout_ms`` None: the controller's default."""
 
     key: GroupKey
     broker_id: int
@@ -96,7 +97,7 @@ class Heartbeat:
     """Members that it reaches, while it does not hear its master."""
     disk_trouble: bool = False
     interval_ms: int | None = None
-    """How often it beats. None: it does not say so, and would not tell of a silent master."""
+    """Interval of its heartbeats. None: the broker does not announce it, and would not tell of a silent master."""
 
 
 @attrs.define(eq=False)
@@ -111,7 +112,7 @@ class _Broker:
     closed: bool = False
     silent: bool = False
     renewed_ns: int | None = None
-    """When this controller last renewed its lease as a master."""
+    """Time when this controller last renewed its lease as a master."""
     opened: int = 0
     """Number of its connection: a later one has a higher number."""
     left: set[object] = attrs.field(factory=set)
@@ -297,7 +298,7 @@ class Liveness:
     # --- questions -------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> int | None:
-        """When to call ``expire``: perhaps too early, never too late."""
+        """Return when to call ``expire``: perhaps too early, never too late."""
         return self._queue[0][0] if self._queue and self.active_since is not None else None
 
     def life(self, now: int, key: GroupKey, broker_id: int) -> Life:
@@ -311,7 +312,7 @@ class Liveness:
         return Life.ALIVE if broker.beat is not None and broker.heard_ns + broker.timeout_ns >= now else Life.UNKNOWN
 
     def dead(self, now: int, key: GroupKey, broker_id: int) -> bool:
-        """Whether it is judged dead: its connection closed, or it was silent for its timeout."""
+        """Return whether it is judged dead: its connection closed, or it was silent for its timeout."""
         return self.life(now, key, broker_id) in (Life.CLOSED, Life.SILENT)
 
     def beat(self, key: GroupKey, broker_id: int) -> Heartbeat | None:
@@ -320,7 +321,7 @@ class Liveness:
         return broker.beat if broker is not None else None
 
     def heard_ns(self, key: GroupKey, broker_id: int) -> int | None:
-        """When its latest heartbeat came, in this clock."""
+        """Return when its latest heartbeat came, by this controller's clock."""
         broker = self._find(key, broker_id)
         return broker.heard_ns if broker is not None and broker.beat is not None else None
 
@@ -332,7 +333,7 @@ class Liveness:
         return [each.beat for each in latest if each.beat is not None and each.heard_ns + each.timeout_ns >= now]
 
     def observe(self, now: int, key: GroupKey, master: int | None) -> Observation:
-        """Who of this group is alive, for a command to decide from.
+        """Return which brokers of this group are alive, for a command to decide from.
 
         A master that is not judged dead is taken to be alive: a change of the active controller alone must not depose
         it.
@@ -348,7 +349,7 @@ class Liveness:
         return Observation(live)
 
     def lease_until(self, key: GroupKey, broker_id: int) -> int | None:
-        """When the last lease of this master ends, whichever controller gave it; None: it has no lease.
+        """Return when the last lease of this master ends, whichever controller gave it; None: it has no lease.
 
         Another controller may have renewed it until this one became active. A lease longer than the heartbeat's
         timeout is cut to that: silence would be judged by then.

@@ -47,11 +47,11 @@ class ControllerMetrics(Page):
         return chain(super().families(), self._raft.collect())
 
     def unhealthy(self) -> str:
-        """Why this controller's raft node does nothing any more; ""."""
+        """Return why this controller's raft node does nothing any more; "" if it works."""
         return self._raft.unhealthy()
 
     def unready(self) -> str:
-        """Why brokers are not answered, or not told who is active; ""."""
+        """Return why brokers are not answered, or not told which controller is active; "" if they are."""
         if self._stopping():
             return "the controller stops"
         if why := self._raft.unready():

@@ -1,4 +1,4 @@
-"""Who must still be told of an election (code 1008), and when to try again.
+"""Keeps which brokers must still be told of an election (code 1008), and when to try again.
 
 One entry per broker at most: a newer master epoch of its group replaces the older one. An entry goes when the broker
 answered, when a newer one came, or when the broker is no member any longer. While a broker is dead nothing is sent to
@@ -27,7 +27,7 @@ FIRST_RETRY_MS = 200
 LAST_RETRY_MS = 5_000
 """A broker polls that often by itself (``syncBrokerMetadataPeriod``)."""
 UNTOLD_MS = 60_000
-"""What was elected longer ago than this, a new active controller takes to be known by those polls."""
+"""A new active controller takes an election that is older than this to be known, by the brokers' polls."""
 
 
 @attrs.define(frozen=True)
@@ -50,7 +50,7 @@ class _Owed:
 
 
 class Notifications:
-    """What is owed to whom."""
+    """The notifications that are owed to brokers."""
 
     def __init__(self) -> None:
         self._owed: dict[tuple[GroupKey, int], _Owed] = {}
@@ -92,7 +92,7 @@ class Notifications:
             self._at(owed, now + wait_ms * MS)
 
     def due(self, now: int, reachable: Callable[[GroupKey, int], str | None]) -> list[Notification]:
-        """What is to be sent now; each is under way until ``acknowledged`` or ``failed`` is reported.
+        """Return the notifications to send now. Each is under way until ``acknowledged`` or ``failed`` is reported.
 
         ``reachable`` gives the address of a broker that is alive, and None for one that is not: what is owed to that
         one sleeps until ``came_alive``.
@@ -123,7 +123,7 @@ class Notifications:
         self._queue.clear()
 
     def next_deadline(self) -> int | None:
-        """When ``due`` is to be called; maybe early."""
+        """Return when ``due`` is to be called; perhaps too early."""
         return self._queue[0][0] if self._queue else None
 
     def __len__(self) -> int:

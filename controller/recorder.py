@@ -1,4 +1,4 @@
-"""What a controller counts as it happens: requests, commands through raft, elections, and how long they took.
+"""Counts what a controller does, as it happens: requests, commands through raft, elections, and their durations.
 
 Plain numbers; who shows them is ``controller.metrics``' business.
 """
@@ -20,7 +20,7 @@ _STATUS: Final = {True: "success", False: "failed"}
 
 @attrs.define(eq=False)
 class Recorder:
-    """What is counted as it happens; bind its methods to the server."""
+    """The counters. Bind their methods to the server."""
 
     requests: dict[tuple[str, str], int] = attrs.field(factory=dict)
     request_latency: dict[str, Latency] = attrs.field(factory=dict)

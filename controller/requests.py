@@ -47,7 +47,8 @@ from remoting.headers.controller import (
 
 @attrs.frozen
 class Seen:
-    """What this controller holds at the moment it takes a request. ``names``: the groups this connection spoke for."""
+    """This controller's state at the time when it takes a request. ``names``: the groups that this connection spoke
+    for."""
 
     now: int
     machine: MetadataMachine

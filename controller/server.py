@@ -154,18 +154,20 @@ def raft_tls(config: ControllerConfig) -> TLSConfig | None:
 
 
 def _peers_tls(config: ControllerConfig) -> TLSContext | None:
-    """Where raft speaks to the others under TLS, so does whoever asks them anything: they may take nothing else."""
+    """Return the TLS context for asking peers. Where raft speaks TLS, questions do as well: peers may take nothing
+    else."""
     tls = raft_tls(config)
     return None if tls is None else client_context(ca=tls.ca, cert=tls.cert, key=tls.key)
 
 
 def _formatted(data_dir: Path, files: RaftFiles | None) -> bool:
-    """Whether raft has been here before."""
+    """Return whether the directory has been used by raft before."""
     return NAME in files.list("") if files is not None else (data_dir / NAME).exists()
 
 
 async def _begun_elsewhere(config: ControllerConfig, clients: Sequence[Client]) -> bool:
-    """Whether the group has committed something already: then an empty directory joins it and begins no second one.
+    """Return whether the group has committed something already: then an empty directory joins it and begins no second
+    one.
 
     Each is asked by the first of ``clients`` that gets an answer: TLS comes to a group one controller after another.
     Raises ``ConfigError`` for a peer that is none: its group would not take this controller, nor this one it.
@@ -196,7 +198,7 @@ async def _begun_elsewhere(config: ControllerConfig, clients: Sequence[Client]) 
 
 
 def disagreement(config: ControllerConfig, node: str, answer: Command) -> str | None:
-    """Why whoever gave this answer to 1005 cannot be the peer ``node`` of a new controller; None if it can."""
+    """Return why the sender of this answer to 1005 cannot be the peer ``node`` of a new controller; None if it can."""
     if answer.code not in (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
         return None  # it has its own troubles
     if COMMITTED not in answer.ext:

@@ -1,4 +1,4 @@
-"""Who follows a master that lives and is of no use: its members do not hear it, or its disk takes nothing.
+"""Decides who follows a master that lives and is of no use: its members do not hear it, or its disk takes no writes.
 
 *The evidence.* A master is **silent** for a member that says so of its present epoch in a heartbeat no older than two
 of its intervals. Members who all say so and reach each other, by probes of their own, could go on without it, if they
@@ -58,7 +58,7 @@ from controller.metadata.outcomes import Refused
 from remoting.codes import ResponseCode
 
 SILENCE, DISK = "silence", "disk"
-"""Why a master asks for a successor."""
+"""Reasons for which a master asks for a successor."""
 LOOK_NS = 100 * MS
 """Between two looks at a group whose master is silent for somebody, and how late one may be."""
 ASK_HOLDS_NS = 1_000 * MS
@@ -72,7 +72,7 @@ FIRST_WAIT_NS = 1_000 * MS
 WAIT_MOST_NS = 60_000 * MS
 QUIET_NS = 300_000 * MS
 CLIQUE_FROM_MOST = 16
-"""Of more members, those with the longest logs."""
+"""Most members of a clique that are looked at; of more, those with the longest logs."""
 
 
 @attrs.frozen
@@ -99,7 +99,7 @@ class Successors:
 
     among: Mapping[int, LiveReplica]
     left: frozenset[int]
-    """Who could go on, and who with them."""
+    """The members that could go on without the master, and those that would follow them."""
     by_length: bool
     """The longest log, whatever the policy."""
     why: str
@@ -113,7 +113,7 @@ class _Case:
     since: int
     """This controller has looked when it meant to since then."""
     look: int
-    """When it is to look next."""
+    """Time of the next look."""
 
 
 @attrs.define
@@ -122,9 +122,9 @@ class _Ill:
 
     epoch: int
     since: int
-    """When it asked first."""
+    """Time of its first request."""
     asked: int
-    """When it asked last."""
+    """Time of its last request."""
 
 
 @attrs.define
@@ -134,7 +134,7 @@ class _Backoff:
 
 
 class Yielding:
-    """Of the active controller: what it keeps of such masters beside ``Liveness``."""
+    """The active controller's memory of such masters, beside ``Liveness``."""
 
     def __init__(self, liveness: Liveness) -> None:
         self._liveness = liveness
@@ -147,7 +147,7 @@ class Yielding:
     # --- inputs ----------------------------------------------------------------------------------------------
 
     def accuses(self, group: BrokerGroup, beat: Heartbeat) -> bool:
-        """Whether a member says by this heartbeat that the present master is silent."""
+        """Return whether a member says by this heartbeat that the present master is silent."""
         return (beat.silent_epoch is not None and beat.silent_epoch == group.master_epoch
                 and group.leader not in (None, beat.broker_id) and beat.broker_id in group.electable)
 
@@ -225,7 +225,7 @@ class Yielding:
         return found if isinstance(found, Successors) and len(found.left) > len(hear_it) else look
 
     def holds_back(self, now: int, key: GroupKey, group: BrokerGroup) -> bool:
-        """Whether the lease of this group's master is not to be renewed, as it asked to be replaced."""
+        """Return whether the lease of this group's master is not to be renewed, as it asked to be replaced."""
         until, epoch = self._asks.get(key, (now, 0))
         return now < until and epoch == group.master_epoch
 
@@ -314,18 +314,19 @@ class Yielding:
         return live
 
     def _all_ours(self, now: int, key: GroupKey, group: BrokerGroup) -> bool:
-        """Whether every member that is heard is of a release that tells of silence."""
+        """Return whether every member that is heard is of a release that tells of silence."""
         return all((beat := self._liveness.beat(key, each)) is not None and beat.interval_ms is not None
                    for each in group.replicas
                    if each == group.leader or self._liveness.life(now, key, each) is Life.ALIVE)
 
     def _missed(self, key: GroupKey, leader: int, master: Heartbeat) -> int:
-        """When this controller itself has not heard the master for long enough."""
+        """Return when this controller itself has not heard the master for long enough."""
         heard = self._liveness.heard_ns(key, leader) or 0
         return max(heard, self._liveness.active_since or 0) + _missing(master) + 1
 
     def _listens(self, now: int, key: GroupKey, epoch: int) -> tuple[bool, int]:
-        """Whether this controller looked when it meant to for long enough, and when it is to look next."""
+        """Return whether this controller has looked as often as it meant to, for long enough, and when it is to look
+        next."""
         case = self._cases.get(key)
         if case is None or case.epoch != epoch or now > case.look + LOOK_NS:
             case = self._cases[key] = _Case(epoch, now, now + LOOK_NS)
@@ -334,7 +335,7 @@ class Yielding:
         return now - case.since >= LOOK_NS, case.look
 
     def _ill_since(self, now: int, key: GroupKey, epoch: int) -> int:
-        """When this master began to ask because of its disk, and has gone on since."""
+        """Return since when this master has been asking because of its disk."""
         ill = self._ill.get(key)
         if ill is None or ill.epoch != epoch or now - ill.asked > ASK_HOLDS_NS:
             ill = self._ill[key] = _Ill(epoch, now, now)
@@ -349,7 +350,7 @@ class Yielding:
     # --- words -----------------------------------------------------------------------------------------------
 
     def explain(self, now: int, groups: Mapping[GroupKey, BrokerGroup]) -> Iterator[str]:
-        """What is the matter with each group, in sentences."""
+        """Yield sentences about groups that have trouble."""
         for key, group in groups.items():
             troubled = [each for each in group.replicas if (beat := self._liveness.beat(key, each)) is not None
                         and beat.disk_trouble and self._liveness.life(now, key, each) is Life.ALIVE]
@@ -372,12 +373,12 @@ class Yielding:
 
 
 def _asks_all(beat: Heartbeat | None) -> bool:
-    """Whether it acknowledges only what all in sync hold."""
+    """Return whether it acknowledges only what all in sync hold."""
     return beat is not None and beat.all_ack_in_sync_state_set
 
 
 def _demanded(beat: Heartbeat) -> int:
-    """How many must be in sync for this master to acknowledge."""
+    """Return how many members must be in sync for this master to acknowledge."""
     return max(beat.replica.min_in_sync_replicas or 1, 1)
 
 

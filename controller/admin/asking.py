@@ -33,7 +33,7 @@ class Admin:
         return checked(await self.client.call(address, request(code, header, body), timeout_ms), address)
 
     async def controller(self, addresses: Sequence[str]) -> GetMetadataResponse:
-        """What the first controller that answers says of its group."""
+        """Return the metadata of the controller group from the first controller that answers."""
         return GetMetadataResponse.from_ext((await self._first(
             addresses, RequestCode.CONTROLLER_GET_METADATA_INFO)).ext)
 

@@ -181,7 +181,7 @@ def _left(folder: Path, client: str, info: ConsumerRunningInfo) -> Path:
 async def running_info(
     admin: Admin, group: str, client: str, broker: str | None = None, stacks: bool = False,
 ) -> ConsumerRunningInfo:
-    """What one member says of itself, asked by way of the broker that it is connected to."""
+    """Return the state of one member, asked by way of the broker that it is connected to."""
     failure: RemotingError | None = None
     for found in [Found("", broker)] if broker else await of_topic(admin, RETRY_PREFIX + group):
         try:

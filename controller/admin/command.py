@@ -1,4 +1,4 @@
-"""What a command of ``mqadmin`` is: its arguments, what it asks of a running system, what it prints.
+"""The commands of ``mqadmin``: each has arguments, asks a running system, and prints what it found.
 
 A command returns one value with two faces, lines as the original prints them and data for ``--json``; one that goes
 through much, or goes on until it is interrupted, yields several. Commands register themselves by decorator. Knows
@@ -19,7 +19,7 @@ from controller.admin.asking import Admin, split_addresses
 
 @attrs.frozen
 class Said:
-    """What a command found out."""
+    """The findings of a command."""
 
     lines: Sequence[str]
     data: Any
@@ -90,7 +90,7 @@ def _register(
 
 
 def no_arguments(_: argparse.ArgumentParser) -> None:
-    """Of a command that has only what all have."""
+    """Add nothing: the command has only the arguments that all have."""
 
 
 def controller_argument(

@@ -85,7 +85,7 @@ async def update_group(admin: Admin, options: argparse.Namespace) -> Said:
 
 
 def policy_words(policy: dict[str, Any]) -> str:
-    """How long a group waits before the next try, as the original prints it."""
+    """Return the retry policy of a group as the original prints it."""
     return "GroupRetryPolicy{" + ", ".join(f"{key}={in_java(policy.get(key))}" for key in (
         "type", "exponentialRetryPolicy", "customizedRetryPolicy")) + "}"
 
@@ -136,7 +136,7 @@ async def progress(admin: Admin, options: argparse.Namespace) -> Said:
 
 
 async def _clients(admin: Admin, group: str) -> dict[MessageQueue, str]:
-    """Which client has each queue, as far as the group's members say."""
+    """Return the client that has each queue, as far as the group's members tell."""
     found: dict[MessageQueue, str] = {}
     for member in (await _members(admin, group)).connection_set:
         for broker in await of_topic(admin, RETRY_PREFIX + group):
@@ -154,7 +154,7 @@ async def _clients(admin: Admin, group: str) -> dict[MessageQueue, str]:
 async def consume_stats(
     admin: Admin, group: str, topic: str | None = None, cluster: str | None = None,
 ) -> tuple[dict[MessageQueue, OffsetWrapper], float]:
-    """Where a group is in each of its queues, and messages per second."""
+    """Return a group's position in each of its queues, and its messages per second."""
     table: dict[MessageQueue, OffsetWrapper] = {}
     tps = 0.0
     for broker in await of_topic(admin, cluster or RETRY_PREFIX + group):
@@ -252,8 +252,8 @@ async def reset_offsets(
     admin: Admin, routed: str, topic: str, group: str, time_ms: int, *, force: bool, broker: str | None = None,
     queue_id: int = -1, offset: int | None = None,
 ) -> list[tuple[MessageQueue, int]]:
-    """Where the queues are afterwards; at one broker, or at all that have the topic ``routed``. A negative time is the
-    end."""
+    """Reset offsets at one broker, or at all that have the topic ``routed``, and return the queues' new offsets. A
+    negative time means the end."""
     found: dict[MessageQueue, int] = {}
     for each in [Found("", broker)] if broker is not None else await of_topic(admin, routed):
         answer = await admin.ask(each.address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetRequest(

@@ -29,7 +29,7 @@ KEPT_KEYS: Final = (
     "brokerClusterName", "brokerId", "brokerName", "brokerRole", "fileReservedTime", "filterServerNums",
     "flushDiskType", "maxMessageSize", "messageDelayLevel", "msgTraceTopicName", "slaveReadEnable", "traceOn",
     "traceTopicEnable", "useTLS", "autoCreateTopicEnable", "autoCreateSubscriptionGroup")
-"""Of a broker's configuration."""
+"""Keys of a broker's configuration that are exported."""
 SYSTEM_GROUPS: Final = frozenset((
     "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "__MONITOR_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY",
     "CID_ONSAPI_PULL", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS", "DEFAULT_CONSUMER"))
@@ -120,7 +120,7 @@ async def export_metadata(admin: Admin, options: argparse.Namespace) -> Said:
 
 
 def _sum(whole: dict[str, Any], found: Mapping[str, Any], *counts: str) -> None:
-    """What several brokers have; their counts are added up."""
+    """Merge the entries of several brokers; their counts are added up."""
     for name, each in found.items():
         before = whole.get(name, {})
         whole[name] = each | {key: int(each.get(key, 0)) + int(before.get(key, 0)) for key in counts}

@@ -1,4 +1,4 @@
-"""Where brokers are, as the name server has it: masters of a cluster, whom to ask about a topic.
+"""Finds brokers by the name server: the masters of a cluster, or whom to ask about a topic.
 
 Raises ``AdminError`` where the name server knows nothing of the kind, and ``RemotingError``.
 """
@@ -36,14 +36,14 @@ async def of_cluster(admin: Admin, cluster: str, *, slaves: bool = False) -> lis
 
 
 async def asked_brokers(admin: Admin, options: argparse.Namespace, *, slaves: bool = False) -> list[Found]:
-    """Of ``broker_address_or_cluster``: the broker named, or those of the cluster."""
+    """Return the brokers that ``broker_address_or_cluster`` means: the one named, or those of the cluster."""
     if options.brokerAddr:
         return [Found("", options.brokerAddr)]
     return await of_cluster(admin, options.clusterName, slaves=slaves)
 
 
 NO_MASTER = "NO_MASTER"
-"""What the original shows as the master of slaves that have none."""
+"""Text that the original prints as the master of slaves that have none."""
 
 
 async def titled(admin: Admin, options: argparse.Namespace) -> list[tuple[str, str]]:
@@ -70,7 +70,8 @@ async def replicas(admin: Admin, cluster: str) -> list[tuple[str, dict[int, str]
 
 
 async def of_topic(admin: Admin, topic: str, *, cluster: str | None = None) -> list[Found]:
-    """Of each group with queues of the topic, or of those of one cluster, its master, or whoever there is."""
+    """Return one broker of each group with queues of the topic, in one cluster or all: the master, or a slave if there
+    is none."""
     route = await admin.route(topic)
     return [Found(group.broker_name, whom(group))
             for group in sorted(route.broker_datas, key=lambda each: each.broker_name)
@@ -108,7 +109,7 @@ def stamp(time_ms: int) -> str:
 
 
 def first_number(stats: Mapping[str, str], key: str) -> float:
-    """Of a value of code 28, which may be several numbers or words; 0 where there is none."""
+    """Return the first number in a value of code 28, which may be several numbers or words; 0 where there is none."""
     try:
         return float((stats.get(key) or "0").split()[0])
     except (ValueError, IndexError):

@@ -31,10 +31,10 @@ from remoting.record import decode, decode_all, parse_message_id, unpacked_host
 
 MASTER_ID: Final = 0
 BODIES: Final = Path("/tmp/rocketmq/msgbodys")
-"""Where the original leaves the bodies of what it shows."""
+"""Folder where the original leaves the bodies of messages that it shows."""
 UNIQUE_MOST: Final = 32
 UNIQUE_AGE_MS: Final = 3 * 24 * 3_600_000
-"""How old a message that is looked for by a unique id in place of its own may be."""
+"""Greatest age of a message that is looked for by another unique id than its own."""
 _FILE_NAME: Final = re.compile(r"\w[\w.-]{0,120}")
 FOREVER: Final = 2**63 - 1
 
@@ -43,7 +43,8 @@ FOREVER: Final = 2**63 - 1
 
 
 async def by_key(admin: Admin, header: QueryMessageRequest, cluster: str | None = None) -> list[Stored]:
-    """What the brokers with the topic have, each the newest first. Raises ``AdminError`` without any."""
+    """Return the messages with a key at all brokers of the topic, the newest first at each. Raises ``AdminError`` if
+    none has any."""
     found: list[Stored] = []
     failure: RemotingError | None = None
     for broker in await of_topic(admin, header.topic, cluster=cluster):
@@ -141,7 +142,7 @@ KINDS: Final[dict[int, str]] = {
 
 @attrs.frozen
 class Track:
-    """What became of a message in one group, as far as its offsets tell."""
+    """The state of a message in one group, as far as the group's offsets tell."""
 
     group: str
     kind: str = "UNKNOWN"
@@ -182,7 +183,7 @@ async def _track(admin: Admin, stored: Stored, group: str) -> Track:
 
 
 async def _consumed(admin: Admin, stored: Stored, group: str) -> bool:
-    """Whether the group is beyond it in its queue, at the broker that stored it."""
+    """Return whether the group has passed the message in its queue, at the broker that stored it."""
     table, _ = await consume_stats(admin, group)
     groups = (await admin.clusters()).broker_addr_table
     return any(

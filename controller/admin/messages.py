@@ -36,7 +36,7 @@ STATUSES: Final = {
     ResponseCode.SUCCESS: "SEND_OK", ResponseCode.FLUSH_DISK_TIMEOUT: "FLUSH_DISK_TIMEOUT",
     ResponseCode.FLUSH_SLAVE_TIMEOUT: "FLUSH_SLAVE_TIMEOUT",
     ResponseCode.SLAVE_NOT_AVAILABLE: "SLAVE_NOT_AVAILABLE"}
-"""What is stored; by ``SendStatus``."""
+"""Codes of answers to sends that stored the message, with their ``SendStatus``."""
 
 
 def _send_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +74,7 @@ async def send_message(admin: Admin, options: argparse.Namespace) -> Said:
 
 @attrs.frozen
 class Sent:
-    """Where a message is stored now."""
+    """Place of a message that was just stored."""
 
     broker: str
     address: str

@@ -69,7 +69,7 @@ STATUSES: Final[dict[int, str]] = {
 
 @attrs.frozen
 class Pulled:
-    """What one pull brought. ``following`` is the offset to go on from."""
+    """The result of one pull. ``following`` is the offset to go on from."""
 
     status: str
     following: int
@@ -112,7 +112,7 @@ async def bounds(admin: Admin, queue: Queue, begin: str | None, end: str | None)
 async def pull(
     admin: Admin, queue: Queue, offset: int, most: int = BATCH, tags: str = ALL, group: str = TOOLS_GROUP,
 ) -> Pulled:
-    """What stands at an offset and behind, ``most`` at most. Raises ``RemotingError``."""
+    """Pull at most ``most`` messages from an offset on. Raises ``RemotingError``."""
     header = PullMessageRequest(
         group, queue.name.topic, queue.name.queue_id, offset, most, SUBSCRIPTION, subscription=tags,
         expression_type="TAG")
@@ -381,7 +381,7 @@ _PARTS: Final = {"Pub": 12, "SubAfter": 6}
 
 
 def traces_in(stored: Stored, message_id: str) -> list[Traced]:
-    """What a trace message says of one message; fields as ``TraceDataEncoder`` writes them."""
+    """Return what a trace message tells of one message; its fields are as ``TraceDataEncoder`` writes them."""
     host = join_address(*unpacked_host(stored.record.message.born_host)).rpartition(":")[0]
     found: list[Traced] = []
     for line in stored.text("UTF-8").split("\x02"):

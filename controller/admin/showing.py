@@ -1,4 +1,4 @@
-"""How the original prints what several commands show: configurations, queues, messages. Pure words."""
+"""Formats what several commands print as the original does: configurations, queues, messages. Pure words."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from remoting.compression import expand
 from remoting.record import Record, decode_properties, unpacked_host
 
 BODY_BYTES_MAX: Final = 64 << 20
-"""Of a compressed body, when it is expanded."""
+"""Largest size of a compressed body after it was expanded."""
 
 
 @attrs.frozen

@@ -26,7 +26,7 @@ from remoting.headers.topics import CreateTopicRequest
 
 AUTO_CREATE_TOPIC: Final = "TBW102"
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
-"""Of the name servers' tables: where the queues of ordered topics are."""
+"""Namespace of the name servers' tables that says where the queues of ordered topics are."""
 
 
 def _route_arguments(parser: argparse.ArgumentParser) -> None:

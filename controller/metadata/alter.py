@@ -51,7 +51,7 @@ def _accepted(group: BrokerGroup, command: AlterSyncStateSet, *, changed: bool) 
 
 
 def _fence(group: BrokerGroup, command: AlterSyncStateSet) -> Refused | None:
-    """Why the sender does not speak for the group as it is now."""
+    """Return why the sender does not speak for the group as it is now."""
     if group.removed:
         return Refused(code=ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED,
                        remark=f"no broker group {command.key} is registered")
@@ -70,7 +70,7 @@ def _fence(group: BrokerGroup, command: AlterSyncStateSet) -> Refused | None:
 
 
 def _unfit(group: BrokerGroup, command: AlterSyncStateSet) -> Refused | None:
-    """Why this cannot be the set."""
+    """Return why this cannot be the set; None if it can."""
     assert command.broker_id == group.leader == group.master, "nobody but the leader passes the fence"
     for broker_id in sorted(command.sync_state_set):
         replica = group.replicas.get(broker_id)

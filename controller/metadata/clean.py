@@ -84,7 +84,7 @@ def _asked(group: BrokerGroup, command: CleanBrokerData) -> frozenset[int]:
 
 
 def _problem(group: BrokerGroup, command: CleanBrokerData) -> str | None:
-    """Why this must not be done; None if it may."""
+    """Return why this must not be done; None if it may."""
     key = command.key
     if group.removed:
         return f"no broker group {key} is registered"

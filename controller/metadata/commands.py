@@ -1,4 +1,4 @@
-"""What may be asked of the replicated metadata: one frozen class per command.
+"""Commands on the replicated metadata: one frozen class each.
 
 Each carries the ``term`` of the leader that proposed it, and takes effect only when it is applied in that term. Each
 that depends on who is alive carries the ``Observation`` that its proposer made: nobody looks around while applying.
@@ -22,7 +22,7 @@ UNKNOWN_OFFSET: Final = -1
 
 @attrs.frozen
 class LiveReplica:
-    """What the proposing controller last heard (904) from a broker that it takes to be alive."""
+    """The last report (904) of a broker that the proposing controller takes to be alive."""
 
     epoch: int = -1
     max_offset: int = UNKNOWN_OFFSET
@@ -32,19 +32,19 @@ class LiveReplica:
     min_in_sync_replicas: int | None = None
     """As announced; None from a broker that does not, such as every Java broker."""
     life: int | None = None
-    """Of the process that was heard, where it told one. This and the next: since format 2."""
+    """Life of the process that was heard, if it told one. This and the next field: since format 2."""
     address: str | None = None
-    """Of the process that was heard; None where it is not known, as of a master that is presumed alive."""
+    """Address of the process that was heard; None where it is not known, as for a master that is presumed alive."""
 
 
 @attrs.frozen
 class Observation:
-    """Who of one group was alive, by broker id, when the command was proposed. May name brokers that are no members."""
+    """The brokers of one group that were alive when the command was proposed, by broker id. Some may be no members."""
 
     live: Mapping[int, LiveReplica] = attrs.field(factory=dict)
 
     def sees(self, broker_id: int, replica: Replica | None) -> bool:
-        """Whether that member was alive: it, and not another process with its id."""
+        """Return whether that member was alive: it, and not another process with its id."""
         seen = self.live.get(broker_id)
         if seen is None or replica is None:
             return False
@@ -53,7 +53,7 @@ class Observation:
 
 @attrs.frozen(kw_only=True)
 class Command:
-    """What every command of the log has."""
+    """The base of every command of the log."""
 
     term: int
     """Raft term of the leader that proposed it."""
@@ -65,7 +65,7 @@ class AlterSyncStateSet(Command):
 
     key: GroupKey
     broker_id: int
-    """Who asks; must be the master."""
+    """The broker that asks; it must be the master."""
     master_epoch: int
     sync_state_set: frozenset[int]
     sync_state_set_epoch: int
@@ -77,7 +77,7 @@ class AlterSyncStateSet(Command):
 
 
 class Trigger(enum.IntEnum):
-    """Who asks for an election."""
+    """Origins of a request for an election."""
 
     BROKER = 1
     """A broker for itself: it found no master."""
@@ -125,7 +125,7 @@ class RegisterBroker(Command):
     address: str
     learner: bool = False
     life: int | None = None
-    """Of the process that asks. This and what follows: since format 2."""
+    """Life of the process that asks. This and what follows: since format 2."""
     running: bool = False
     """It was registered already, by a controller that did not know lives, and has its role."""
     instead_of: tuple[str, int | None] | None = None

@@ -1,4 +1,4 @@
-"""Who may be elected beside the SyncStateSet, for how long, and why that loses nothing.
+"""Decides who may be elected beside the SyncStateSet, for how long, and why that loses nothing.
 
 *The gap it closes* (discussed at apache/rocketmq#4330). An election leaves SyncStateSet = {new master}. If that one
 dies before anybody has caught up with it, nobody is electable, although the former members hold all that was ever
@@ -58,18 +58,18 @@ ALL_ACK_FROM = 2
 
 
 def announces_gate(replica: LiveReplica, in_sync: int) -> bool:
-    """Whether this broker, were it master with so many in sync, would acknowledge nothing."""
+    """Return whether this broker would acknowledge nothing as a master with ``in_sync`` members in sync."""
     return replica.min_in_sync_replicas is not None and in_sync < replica.min_in_sync_replicas
 
 
 def after_election(before: BrokerGroup, master: int, replica: LiveReplica) -> frozenset[int]:
-    """Who is eligible beside the new master alone."""
+    """Return the members that are eligible beside the new master alone."""
     assert not (replica.learner or before.replicas[master].learner), "a learner is never elected"
     return before.electable - {master} if announces_gate(replica, 1) else frozenset()
 
 
 def after_alter(before: BrokerGroup, command: AlterSyncStateSet, in_use: int) -> frozenset[int]:
-    """Who is eligible beside the set that its master reports."""
+    """Return the members that are eligible beside the set that its master reports."""
     assert command.sync_state_set != before.sync_state_set, "an alter to the accepted set ends nothing"
     assert before.leader in command.sync_state_set, "no master acknowledges without itself"
     least = command.least if in_use >= ALL_ACK_FROM else None

@@ -1,4 +1,4 @@
-"""What changed, for metrics, traces and analysis: typed values, derived from a group before and after.
+"""Changes of a group, for metrics, traces and analysis: typed values, derived from the group before and after.
 
 Derived and not reported, so that no decision can forget to report one and every controller sees the same. Nothing here
 decides, computes state or does I/O.
@@ -29,7 +29,7 @@ class Applied:
 
 @attrs.frozen
 class Change:
-    """What every change has in common."""
+    """The fields that every change has."""
 
     term: int
     key: GroupKey

@@ -1,4 +1,5 @@
-"""What is kept of a broker group: frozen values, so that a snapshot or a reader holds one moment without copying.
+"""The state that is kept of a broker group: frozen values, so that snapshots and readers hold one version without
+copying.
 
 A change makes a new ``BrokerGroup``; nobody changes one in place, its mappings included.
 This module decides nothing and knows no commands.
@@ -15,7 +16,7 @@ FIRST_BROKER_ID: Final = 1
 
 
 class GroupKey(NamedTuple):
-    """What names a broker group. Java keys by ``name`` alone, so there two clusters with one broker name collide."""
+    """The name of a broker group. Java keys by ``name`` alone, so there two clusters with one broker name collide."""
 
     cluster: str
     name: str
@@ -38,7 +39,8 @@ class Replica:
     """Number of its process's life, as it registered; None of one that told none, such as every Java broker."""
 
     def is_process(self, address: str, life: int | None) -> bool:
-        """Whether a process that tells this address and life is the one on record; without a life the address says."""
+        """Return whether a process with this address and life is the one on record. Without a life on record the
+        address decides."""
         return address == self.address if self.life is None else life == self.life
 
 
@@ -74,7 +76,7 @@ class BrokerGroup:
 
     @property
     def electable(self) -> frozenset[int]:
-        """Who a clean election may choose from."""
+        """The members that a clean election may choose from."""
         return self.sync_state_set | self.eligible
 
     def address_of(self, broker_id: int | None) -> str | None:

@@ -42,7 +42,7 @@ CHECK_CODE_CHARS_MAX: Final = 512
 REPLICAS_MAX: Final = 1_000
 """Members of one group at a time. Cleaned ones do not count: brokers that lose their ids again and again use up ids."""
 BROKER_ID_MAX: Final = 2**53
-"""What every reader of JSON keeps exact."""
+"""Largest number that every reader of JSON keeps exact."""
 
 
 def apply_broker_id(group: BrokerGroup, command: ApplyBrokerId) -> tuple[Outcome, BrokerGroup]:
@@ -114,7 +114,7 @@ def register(group: BrokerGroup, command: RegisterBroker, in_use: int) -> tuple[
 
 
 def displaces(known: Replica, command: RegisterBroker) -> bool:
-    """Whether this is another process than the one on record, and that was not judged dead."""
+    """Return whether this is another process than the one on record, and that one was not judged dead."""
     return not known.is_process(command.address, command.life) and command.instead_of != (known.address, known.life)
 
 
@@ -127,17 +127,17 @@ def not_dead(known: Replica, command: RegisterBroker) -> Refused:
 
 
 def address_in(check_code: str) -> str:
-    """What stands before the first ``;``: the address that the broker had when it made the code up."""
+    """Return the text before the first ``;``: the address that the broker had when it made the code up."""
     return check_code.partition(";")[0]
 
 
 def key_problem(key: GroupKey) -> str | None:
-    """Why no group can be called that; None if one can."""
+    """Return why no group can have this key; None if one can."""
     return name_problem("cluster name", key.cluster) or name_problem("broker name", key.name)
 
 
 def name_problem(what: str, name: str) -> str | None:
-    """Why nothing can be called that; None if something can."""
+    """Return why this cannot be a name; None if it can."""
     if not name.strip():
         return f"the {what} is missing or blank"
     if len(name) > NAME_CHARS_MAX:
@@ -148,7 +148,7 @@ def name_problem(what: str, name: str) -> str | None:
 
 
 def check_code_problem(check_code: str) -> str | None:
-    """Why this cannot be a check code; None if it can. ``#`` would split it in the broker's file."""
+    """Return why this cannot be a check code; None if it can. ``#`` would split it in the broker's file."""
     if len(check_code) > CHECK_CODE_CHARS_MAX:
         return f"the register check code has {len(check_code)} characters; at most {CHECK_CODE_CHARS_MAX} are allowed"
     if "#" in check_code or not check_code.isprintable():
@@ -160,7 +160,7 @@ def check_code_problem(check_code: str) -> str | None:
 
 
 def address_problem(address: str) -> str | None:
-    """Why nobody can be reached there; None if somebody may be."""
+    """Return why this cannot be a broker's address; None if it can."""
     if not address or len(address) > NAME_CHARS_MAX or not address.isprintable() or " " in address:
         return f"{address[:NAME_CHARS_MAX]!r} is no broker address like host:port"
     return None

@@ -46,7 +46,7 @@ def import_groups(
 
 
 def _problem(item: ImportedGroup) -> str | None:
-    """Why no controller can have such a group; None if one can."""
+    """Return why no controller can have such a group; None if one can."""
     wrong = key_problem(item.key)
     if wrong:
         return wrong
@@ -69,7 +69,7 @@ def _problem(item: ImportedGroup) -> str | None:
 
 
 def _clash(item: ImportedGroup, here: BrokerGroup) -> str | None:
-    """Why it cannot come beside what is here; None if it can."""
+    """Return why the group cannot come beside what is here; None if it can."""
     if here.removed:
         if item.master_epoch < here.master_epoch or item.sync_state_set_epoch < here.sync_state_set_epoch:
             return (f"a group of that name was removed here at master epoch {here.master_epoch} and SyncStateSet epoch "

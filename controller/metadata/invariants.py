@@ -1,4 +1,4 @@
-"""What must always hold of the replicated metadata, as code: one function per property, asked after every command.
+"""Invariants of the replicated metadata, as code: one function per property, asked after every command.
 
 A ``Checker`` is an observer of a machine. It keeps what no group remembers: who was master in which epoch, and to which
 check code each id was ever bound. ``counts`` says how often each property was asked about something; one that was never
@@ -43,14 +43,14 @@ class Step:
 
 @attrs.define(eq=False)
 class History:
-    """What groups were before, by their keys."""
+    """The past of groups that no group itself remembers, by their keys."""
 
     masters: dict[tuple[GroupKey, int], int | None] = attrs.field(factory=dict)
-    """Who was master in which epoch; None: nobody, and nobody may be."""
+    """Master of each epoch; None: nobody was, and nobody may be."""
     codes: dict[tuple[GroupKey, int], str | None] = attrs.field(factory=dict)
     """To which check code an id is bound for ever."""
     lives: dict[tuple[GroupKey, int], int] = attrs.field(factory=dict)
-    """Which life of its master led an epoch."""
+    """Life of the master that led an epoch."""
 
     def remember(self, step: Step) -> None:
         """After the properties were asked."""
@@ -64,7 +64,7 @@ class History:
 
 
 def alive(group: BrokerGroup, broker_id: int | None, command: AlterSyncStateSet | ElectMaster) -> bool:
-    """Whether a member was seen alive, and not another process with its id."""
+    """Return whether a member was seen alive, and not another process with its id."""
     if broker_id is None or broker_id not in group.replicas or broker_id not in command.observation.live:
         return False
     replica, seen = group.replicas[broker_id], command.observation.live[broker_id]

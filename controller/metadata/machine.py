@@ -143,7 +143,7 @@ class MetadataMachine:
     # --- deciding --------------------------------------------------------------------------------------------
 
     def preview(self, command: AnyCommand) -> Outcome:
-        """What the command would come to now, changing nothing.
+        """Return the outcome that the command would have now, and change nothing.
 
         When the outcome is not ``changed`` it needs no entry in the log: it may be answered after a read barrier.
         Raises ``FormatTooNew`` for a ``RaiseFormat`` that this node could not follow.
@@ -214,7 +214,7 @@ class MetadataMachine:
 
 
 def follows(before: BrokerGroup, after: BrokerGroup) -> bool:
-    """What holds of a group after each command that changes it. Always true: a broken rule raises."""
+    """Check what holds of a group after each command that changes it. Returns True; a broken rule raises."""
     members = after.replicas.keys()
     assert after.sync_state_set <= members and after.eligible <= members, "who may be elected is a member"
     assert after.master is None or after.master in after.sync_state_set, "a master is in sync with itself"

@@ -1,4 +1,4 @@
-"""What came of a command: one frozen value per kind of answer, with its response code.
+"""Outcomes of commands: one frozen value per kind of answer, with its response code.
 
 A shell turns it into header, body, notification and counter; nothing has to be looked up again. ``changed`` says
 whether applying the command changed the replicated state. This module decides nothing.
@@ -16,7 +16,7 @@ from remoting.codes import ResponseCode
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What every outcome has in common."""
+    """The fields that every outcome has."""
 
     code: ResponseCode = ResponseCode.SUCCESS
     remark: str = ""
@@ -60,7 +60,7 @@ class _WithMaster(Outcome):
     master: int
     address: str
     life: int | None = None
-    """Of the master's process, where one is on record."""
+    """Life of the master's process, if one is on record."""
     master_epoch: int
     sync_state_set: frozenset[int]
     sync_state_set_epoch: int
@@ -74,7 +74,7 @@ class Elected(_WithMaster):
 
     changed: bool = True
     previous: int | None
-    """Who was master right before; None if nobody was."""
+    """Master right before; None if there was none."""
     clean: bool
     """It was electable: in the former SyncStateSet or eligible beside it, or this is the group's first master."""
 

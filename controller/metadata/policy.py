@@ -1,4 +1,4 @@
-"""Which of several electable brokers becomes master: a small interface, chosen by name.
+"""Policies that choose the master among several electable brokers: a small interface, chosen by name.
 
 A policy sees only brokers that may win (alive, no learners, in the pool that the election draws from), so it can
 choose badly but not wrongly. Numbers are compared at full width: Java subtracts offsets as 32-bit integers and elects

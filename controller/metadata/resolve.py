@@ -1,4 +1,4 @@
-"""Which group a request means that names a broker but no cluster, as codes 1001, 1004 and 1006 do.
+"""Finds the group that a request means which names a broker but no cluster, as codes 1001, 1004 and 1006 do.
 
 Java keys groups by broker name alone. Here two clusters may use one name, so a name is taken for, in this order: the
 group in the cluster that the request gives, the group that the connection registered as, the only group of that name.

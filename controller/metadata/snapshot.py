@@ -35,7 +35,7 @@ BLOCK_GROUPS: Final = 256
 BLOCK_REPLICAS: Final = 4_096
 """A block with so many takes no further group."""
 BLOCK_BYTES_MAX: Final = 64 << 20
-"""What the largest groups that there can be need; a length beyond is damage."""
+"""Largest block that groups can need; a greater length is damage."""
 _MAGIC: Final = "quorate-metadata"
 _LENGTH: Final = struct.Struct(">I")
 
@@ -45,7 +45,7 @@ class UnreadableSnapshot(ValueError):
 
 
 class Sink(Protocol):
-    """Where the bytes go, in pieces of any size."""
+    """Takes the bytes, in pieces of any size."""
 
     def write(self, data: bytes) -> None: ...
 

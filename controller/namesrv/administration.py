@@ -49,7 +49,7 @@ class Administration:
         self.config, self.kv, self.tables, self.outbox, self._changed = config, kv, tables, outbox, changed
 
     def handlers(self) -> dict[int, Handler]:
-        """What serves each code of a request."""
+        """Return the function that serves each request code."""
         return {
             RequestCode.PUT_KV_CONFIG: self._put_kv,
             RequestCode.GET_KV_CONFIG: self._get_kv,

@@ -68,7 +68,7 @@ parser = partial(
 
 @attrs.frozen
 class Configured:
-    """What is to be run."""
+    """The configuration of a name server to run."""
 
     namesrv: NamesrvConfig
     controller: controllers.ControllerConfig | None

@@ -1,4 +1,4 @@
-"""What a name server counts, for whoever exports it. Plain numbers that only grow; levels are read off the tables.
+"""Counters of a name server, for any exporter. Plain numbers that only grow; levels are read off the tables.
 
 Knows no exporter and no format.
 """

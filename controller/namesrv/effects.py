@@ -1,4 +1,4 @@
-"""What a name server's core wants done besides answering: notices, files, connections, and events worth telling.
+"""Effects that a name server's core asks for besides answers: notices, files, connections, and events worth telling.
 
 Values only; ``server`` carries them out.
 """
@@ -60,7 +60,7 @@ class BrokerLeft:
     reason: str
     orderly: bool
     replicas_left: int
-    """Of its group; without any, its topics went too."""
+    """Replicas that its group has left; without any, its topics went too."""
 
 
 @attrs.frozen

@@ -17,7 +17,7 @@ from remoting.errors import BodyError
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """Namespace of ordered topics; its values are ``broker:queues;…``."""
 BYTES_MAX = 16 << 20
-"""Of all names, keys and values together."""
+"""Largest size of all names, keys and values together."""
 
 
 class KVTableFull(Exception):

@@ -1,4 +1,5 @@
-"""Who is registered: brokers come (103), say that they live (904, 322), leave (104), lose their channel, fall silent.
+"""Keeps which brokers are registered: they come (103), say that they live (904, 322), leave (104), lose their channel,
+fall silent.
 
 A registration is decided before anything changes; Java changes its tables on the way to a refusal. Whatever ends a
 replica takes all of it out of the tables within the same call, so no route shows it afterwards. What stays is decided
@@ -29,7 +30,7 @@ from remoting.bodies.namesrv import DataVersion, QueueData, TopicConfig, TopicQu
 
 MS = 1_000_000
 DEFAULT_TIMEOUT_MS = 120_000
-"""How long a broker that announces no timeout may be silent."""
+"""Time that a broker may be silent if it announces no timeout."""
 PARDON_NS = 5_000 * MS
 """After that, silence is judged anew from here."""
 TIMEOUT_MS_MAX = 1 << 40
@@ -37,7 +38,7 @@ TIMEOUT_MS_MAX = 1 << 40
 
 @attrs.frozen(kw_only=True)
 class Registration:
-    """What a broker says of itself. ``acting_master`` None: a broker from before slave acting master."""
+    """A broker's registration. ``acting_master`` None: a broker from before slave acting master."""
 
     cluster: str
     address: str
@@ -247,7 +248,7 @@ class Registry:
         return attrs.evolve(left, close=tuple(each for each in connections if not self.tables.carried_by(each)))
 
     def next_deadline(self) -> int | None:
-        """When ``expire`` is to be called; maybe early. None: nobody is registered."""
+        """Return when ``expire`` is to be called; perhaps too early. None: nobody is registered."""
         return self._silence[0][0] if self._silence else None
 
     def _await_silence(self, replica: RegisteredBroker) -> None:

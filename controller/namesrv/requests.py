@@ -90,7 +90,7 @@ class NameServer:
         return self.registry.config
 
     def _changed(self, config: NamesrvConfig, topic: str | None) -> None:
-        """What routes show changed, of one topic or of all."""
+        """Follow a change of what routes show, of one topic or of all."""
         self.registry.config = self.routes.config = config
         self.routes.forget(topic)
 
@@ -129,7 +129,7 @@ class NameServer:
         self._departed(departed, "silent for its timeout", orderly=False)
 
     def next_deadline(self) -> int | None:
-        """When ``expire`` is to be called next."""
+        """Return when ``expire`` is to be called next."""
         return self.registry.next_deadline()
 
     def _departed(self, departed: Departed, reason: str, *, orderly: bool) -> None:
@@ -203,7 +203,7 @@ class NameServer:
         return response(command, body=GetBrokerMemberGroupResponseBody(members).to_json())
 
     def unready(self, now: int) -> str:
-        """Why routes are not answered; ""."""
+        """Return why routes are not answered; "" if they are."""
         return "" if now >= self._ready_ns else WAITS
 
     # --- routes ----------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class NameServer:
 
 
 def _check_names(header: RegisterBrokerRequest, wrapper: TopicConfigSerializeWrapper) -> None:
-    """What is kept for long must make sense. Raises ``HeaderError`` and ``BodyError``."""
+    """Check names that are kept for long. Raises ``HeaderError`` and ``BodyError``."""
     if header.broker_id < 0:
         raise HeaderError(type(header).__name__, "brokerId", f"= {header.broker_id}: must not be negative")
     for field, text in (

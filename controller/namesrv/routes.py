@@ -78,7 +78,7 @@ class Routes:
 
 
 def acts(group: Group, perm: int) -> bool:
-    """Whether the group's smallest slave is shown as its master: it has none, allows it, and takes no writes."""
+    """Return whether the group's smallest slave is shown as its master: it has none, allows it, and takes no writes."""
     return group.acting_master and group.master is None and not perm & WRITE
 
 

@@ -56,7 +56,7 @@ _LOGGED: Final = {
     RequestCode.ADD_WRITE_PERM_OF_BROKER, RequestCode.REGISTER_TOPIC_IN_NAMESRV, RequestCode.DELETE_TOPIC_IN_NAMESRV,
     RequestCode.UPDATE_NAMESRV_CONFIG, RequestCode.UNREGISTER_BROKER,
 }
-"""What operators and leaving brokers do is written down."""
+"""Requests of operators and leaving brokers that are logged."""
 
 
 @attrs.frozen
@@ -152,7 +152,7 @@ class _Shell:
         """Brokers whose connections this end closes are no news, for people or for the others of their groups."""
 
     def unready(self) -> str:
-        """Why routes are not answered now; ""."""
+        """Return why routes are not answered now; "" if they are."""
         return "the name server stops" if self.stopping else self._core.unready(self._clock())
 
     def handle(self, connection: Connection, command: Command) -> Command:
@@ -189,7 +189,7 @@ class _Shell:
     # --- effects ---------------------------------------------------------------------------------------------
 
     def _carry_out(self) -> str | None:
-        """What could not be written to disk, in words."""
+        """Carry out the core's effects. Returns what could not be written to disk, in words; None: all was."""
         failure = None
         outbox = self._core.outbox
         while outbox:  # closing a connection adds to it

@@ -1,4 +1,4 @@
-"""What is registered: broker groups and their replicas, the queues each group gives each topic, and encoded answers.
+"""Tables of registered broker groups and replicas, the queues that each group gives each topic, and encoded answers.
 
 State and its indices, no decisions. A ``RegisteredBroker`` is a row of Java's address table and of its live table in
 one, so neither can outlive the other: Java's ``RouteInfoManager`` keeps the live row for ever when a broker's address
@@ -45,7 +45,7 @@ class RegisteredBroker:
     queued_ns: int = -1
     """Deadline under which it stands in the queue of the silent; -1: none."""
     settled: tuple[object, ...] | None = None
-    """What its latest registration looked like, and the ``revision`` of its group after it."""
+    """Content of its latest registration, and the ``revision`` of its group after it."""
 
 
 @attrs.define(eq=False)
@@ -54,13 +54,13 @@ class Group:
 
     name: str
     cluster: str
-    """Of the replica that registered last."""
+    """Cluster of the replica that registered last."""
     acting_master: bool = False
     """Its smallest slave stands in for a master that is gone (``enableSlaveActingMaster``)."""
     zone: str | None = None
     replicas: dict[int, RegisteredBroker] = attrs.field(factory=dict)
     queues: dict[str, QueueData] = attrs.field(factory=dict)
-    """What each queue is like, by topic."""
+    """Numbers and permissions of its queues, by topic."""
     bereft: bool = False
     """Its master vanished without a farewell, and none has registered since."""
     revision: int = 0
@@ -89,7 +89,7 @@ class Tables:
     topics: dict[str, dict[str, QueueData]] = attrs.field(factory=dict)
     """By topic, then by group. The same objects as in ``Group.queues``."""
     mappings: dict[str, dict[str, TopicQueueMappingInfo]] = attrs.field(factory=dict)
-    """Of static topics: by topic, then by the group that has it."""
+    """Mappings of static topics: by topic, then by the group that has it."""
     answers: dict[str, dict[object, bytes]] = attrs.field(factory=dict)
     """Encoded routes, by topic and kind: ``routes`` fills it."""
     rows: int = 0
@@ -166,7 +166,7 @@ class Tables:
             self.answers.pop(topic, None)
 
     def drop_queue(self, topic: str, group: Group) -> bool:
-        """Whether the group had this topic."""
+        """Remove a group's queues of the topic. Returns whether it had any."""
         if group.queues.pop(topic, None) is None:
             return False
         self.rows -= 1
@@ -187,13 +187,13 @@ class Tables:
         return len(group.queues)
 
     def put_mapping(self, topic: str, group: Group, mapping: TopicQueueMappingInfo) -> None:
-        """Of a topic that the group has."""
+        """Set the mapping of a topic that the group has."""
         if topic in group.queues:
             self.mappings.setdefault(topic, {})[group.name] = mapping
             self.answers.pop(topic, None)
 
     def full(self, *, replicas: int = 0, rows: int = 0) -> bool:
-        """Whether so many more would be too many."""
+        """Return whether the tables lack room for so many more replicas and rows."""
         return len(self.live) + replicas > REPLICAS_MAX or self.rows + rows > ROWS_MAX
 
     # --- answers ---------------------------------------------------------------------------------------------

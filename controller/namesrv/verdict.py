@@ -1,4 +1,4 @@
-"""What may become of a registration. A word list that the rules, the counters and the answers share."""
+"""Verdicts on a registration. The rules, the counters and the answers share these words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Verdict(Enum):
-    """What became of a registration."""
+    """Outcomes of a request to register a broker."""
 
     ACCEPTED = "accepted"
     OUTRANKED = "outranked"
