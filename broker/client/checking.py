@@ -1,4 +1,4 @@
-"""Whether brokers take a consumer's expressions over properties, asked before it joins: code 46, as Java does.
+"""Asks brokers whether they take a consumer's expressions over properties, before it joins: code 46, as Java does.
 
 It knows one question and its answer, and nothing of reading.
 """

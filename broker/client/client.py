@@ -109,7 +109,7 @@ class Client:
 
     @property
     def id(self) -> str:
-        """How brokers and the other members of its groups know this client."""
+        """Name by which brokers and the other members of its groups know this client."""
         return self._session.client_id
 
     async def aclose(self) -> None:
@@ -286,7 +286,7 @@ class Client:
         return await self._queries.search_offset(queue, int(time.timestamp() * 1e3), upper=upper)
 
     async def earliest_time_ms(self, queue: MessageQueue) -> int:
-        """When the first message that is kept was stored; -1 without one."""
+        """Return the store time of the first message that is kept, in milliseconds; -1 if there is none."""
         return await self._queries.earliest_time(queue)
 
     async def create_topic(self, topic: str, queues: int = 8) -> None:

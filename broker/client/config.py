@@ -1,4 +1,4 @@
-"""What a user may tune, validated: frozen values with RocketMQ's defaults where it has them.
+"""The settings that a user may tune, validated: frozen values with RocketMQ's defaults where it has them.
 
 Milliseconds and bytes, as names say. Knows numbers only. Source: ``ClientConfig``, ``DefaultMQProducer`` and
 ``DefaultMQPushConsumer`` of RocketMQ 5.5.0.
@@ -38,10 +38,10 @@ def _limit(default: int, least: int | None = None) -> Any:
 
 @attrs.frozen(kw_only=True)
 class ClientSettings:
-    """Of a client and of what it sends. Raises ``ValueError`` naming the field and the rule."""
+    """Settings of a client and of its sends. Raises ``ValueError`` naming the field and the rule."""
 
     send_timeout_ms: int = _limit(3_000)
-    """Of a send with all its attempts, unless the call says otherwise."""
+    """Time-out of a send with all its attempts, unless the call says otherwise."""
     retries: int = _limit(2, 0)
     """Further attempts after one whose outcome is unknown, or that a broker refused where another may not. An attempt
     that certainly stored nothing because a broker is away is repeated until the deadline, and not counted."""
@@ -49,17 +49,17 @@ class ClientSettings:
     """Send again when the outcome is unknown. As in Java: the message may then be stored twice, with one
     ``message_id``. Without it such a send ends in ``SendUnknown``."""
     sparing: Sparing = Sparing()
-    """Which brokers are passed over, and how long, for having failed or been slow."""
+    """Rules for sparing brokers that have failed or been slow: which, and how long."""
     compress_from_bytes: int = _limit(4_096, 0)
     """Bodies above it are compressed."""
     compression: Compression = Compression.ZLIB
     compression_level: int = 5
     message_bytes_max: int = _limit(4 << 20)
-    """Of a body, before it is compressed."""
+    """Largest body of a message before it is compressed."""
     batch_bytes_max: int = _limit(1 << 20)
     """A batch that is larger goes in several requests."""
     expanded_bytes_max: int = _limit(64 << 20)
-    """Of a received body after it was expanded."""
+    """Largest body of a received message after it was expanded."""
     in_flight_bytes_max: int = _limit(32 << 20)
     """Bodies of sends that wait for their answer; further sends wait their turn."""
     default_topic: str = "TBW102"
@@ -68,7 +68,7 @@ class ClientSettings:
     route_poll_ms: int = _limit(30_000)
     heartbeat_ms: int = _limit(30_000)
     route_timeout_ms: int = _limit(3_000)
-    """Of one question to one name server."""
+    """Time-out of one question to one name server."""
     route_pause_min_ms: int = _limit(2)
     route_pause_max_ms: int = _limit(50)
     """Between questions for a route that is needed and not right yet; the pause doubles from the least to the most."""
@@ -85,14 +85,14 @@ class ClientSettings:
 
 @attrs.frozen(kw_only=True)
 class ConsumerSettings:
-    """Of one consumer. Raises ``ValueError`` naming the field and the rule."""
+    """Settings of one consumer. Raises ``ValueError`` naming the field and the rule."""
 
     pull_batch: int = _limit(32)
     """Messages that one pull asks for; brokers give 32 at most by default."""
     suspend_ms: int = _limit(15_000)
-    """How long a broker may hold a pull that finds nothing."""
+    """Time that a broker may hold a pull that finds nothing."""
     pull_timeout_ms: int = _limit(30_000)
-    """How long a pull may take, ``suspend_ms`` included."""
+    """Time-out of a pull, ``suspend_ms`` included."""
     flow: FlowLimits = FlowLimits()
     reconsume_times_max: int = _limit(-1, -1)
     """Beyond it a message goes to the dead letters. −1: 16, and without end in an ordered subscription."""
@@ -101,13 +101,13 @@ class ConsumerSettings:
     consume_timeout_ms: int = _limit(15 * 60_000)
     """A message that is neither acknowledged nor given back for so long is given back for you."""
     commit_ms: int = _limit(5_000)
-    """How often positions are told to the brokers, or written to the file of a broadcast."""
+    """Interval at which positions are told to the brokers, or written to the file of a broadcast."""
     rebalance_ms: int = _limit(20_000)
-    """How often the queues are shared out anew when nothing asks for it."""
+    """Interval at which the queues are shared out anew when nothing asks for it."""
     member_grace_ms: int = _limit(2_000)
     """A member of the group that a broker no longer knows is waited for so long before others take its queues."""
     lock_ms: int = _limit(20_000)
-    """How often the locks of an ordered subscription are renewed."""
+    """Interval at which the locks of an ordered subscription are renewed."""
     lock_lives_ms: int = _limit(30_000)
     """A lock that was not renewed for so long is not relied on."""
     retry_pause_ms: int = _limit(200)
@@ -119,7 +119,7 @@ class ConsumerSettings:
     allocate: Allocate = averagely
     """All members of a group need the same."""
     offsets_dir: Path = attrs.field(factory=lambda: Path.home() / ".rocketmq_offsets")
-    """Where a broadcast keeps its positions: they belong to this machine, not to the group."""
+    """Folder where a broadcast keeps its positions: they belong to this machine, not to the group."""
 
     def __attrs_post_init__(self) -> None:
         if self.suspend_ms >= self.pull_timeout_ms:

@@ -186,7 +186,7 @@ class Consumer:
                 await self._bell.wait()
 
     async def _rebalance(self) -> bool:
-        """Whether this client has now what it should have."""
+        """Share the queues out anew. Returns whether this client now has what it should have."""
         balanced = True
         for subscription in self.subscriptions.values():
             try:
@@ -225,7 +225,7 @@ class Consumer:
         return leaving == lost and new <= self.shares.keys()
 
     async def _take_all(self, queues: list[MessageQueue], subscription: SubscriptionData) -> None:
-        """Of one broker, as far as it gives them."""
+        """Take queues of one broker, as far as it gives their locks."""
         asked_at = math.inf
         if self._locking:
             asked_at = trio.current_time()
@@ -239,8 +239,8 @@ class Consumer:
                     return
 
     def _may_come_back(self, topic: str, members: Iterable[str]) -> bool:
-        """Whether somebody is missing, and only just: a new master hears of its consumers one after the other. Whoever
-        took the others' queues meanwhile would read what they have read."""
+        """Return whether a member is missing, and only since a moment ago: a new master hears of its consumers one
+        after the other. Another member that took their queues meanwhile would read the same messages again."""
         now, known = trio.current_time(), self._seen.get(topic, set())
         if known <= set(members):
             self._missed_at.pop(topic, None)

@@ -1,4 +1,4 @@
-"""What became of the transactions of one client: who decides, what brokers that ask are told, what contradicts.
+"""The decisions about one client's transactions: who made them, what brokers that ask are told, what contradicts.
 
 Sans-IO and without a clock. A transaction is known by its message id, whatever becomes of its half at the brokers.
 """
@@ -16,7 +16,7 @@ KEPT: Final = 10_000
 
 
 class Decision(Enum):
-    """What is to become of a transaction's message; values are those of the wire."""
+    """Decisions about a transaction's message; values are those of the wire."""
 
     COMMIT = COMMIT
     """Consumers get it."""
@@ -40,7 +40,7 @@ class Decisions:
         self._busy.add(message_id)
 
     def decide(self, message_id: str, decision: Decision) -> bool:
-        """Whether that is new. Raises ``Contradicted`` where the other decision was made."""
+        """Note a decision. Returns whether it is new. Raises ``Contradicted`` where the other decision was made."""
         assert decision is not Decision.UNDECIDED
         before = self.of(message_id)
         if before is None:
@@ -52,7 +52,7 @@ class Decisions:
         return before is None
 
     def busy(self, message_id: str) -> bool:
-        """Whether its body, or its decision, is on its way."""
+        """Return whether the transaction's body, or its decision, is on its way."""
         return message_id in self._busy
 
     def of(self, message_id: str) -> Decision | None:
@@ -69,7 +69,7 @@ class Decisions:
         self._busy.discard(message_id)
 
     def told(self, message_id: str, by: object = None) -> Decision | None:
-        """What a broker is told that asks over the connection ``by``; None: the checker is asked.
+        """Return what a broker is told that asks over the connection ``by``; None: the checker is asked.
 
         Nothing, while the body or its decision is on its way, and over the connection where a commit was confirmed:
         Java's broker asks for some seconds after it was told, and would deliver twice. Another life of a master may

@@ -1,4 +1,4 @@
-"""What can go wrong for a user of the client, as types that a caller must handle.
+"""Errors that a user of the client may meet, as types that a caller must handle.
 
     ClientError
     ├── MessageIllegal       a message that no broker would take; nothing was sent
@@ -110,4 +110,4 @@ class SendUnknown(_NotSent):
         super().__init__(why, code, sent)
         self.message_id = message_id
         self.place = place
-        """Where a broker has it that did not get it confirmed; None: no broker said so."""
+        """Place of the message at a broker that did not get it confirmed; None: no broker named one."""

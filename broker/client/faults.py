@@ -1,4 +1,4 @@
-"""Which brokers to spare for a while: those that failed, and those that are slow.
+"""Spares brokers for a while: those that failed, and those that are slow.
 
 A table of numbers; time is passed in. Source: ``MQFaultStrategy`` and ``LatencyFaultToleranceImpl`` of RocketMQ 5.5.0,
 where this is off by default and an answer's failure counts as ten seconds.

@@ -19,13 +19,13 @@ _VERSION: Final = "v1"
 
 @attrs.frozen
 class RecallHandle:
-    """Which message, and whose: the handle in its parts, and as it was given."""
+    """A recall handle: the broker and the message that it names, and the text as it was given."""
 
     text: str
     topic: str
     broker: str
     due_ms: int
-    """When it is delivered, by the broker's clock."""
+    """Time when the message is delivered, by the broker's clock."""
     message_id: str
 
 

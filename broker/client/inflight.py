@@ -75,7 +75,7 @@ class InFlight(Generic[Item]):
         return True
 
     def holds(self, offset: int, item: Item) -> bool:
-        """Whether this very one is here and unsettled."""
+        """Return whether this very item is in flight and unsettled."""
         found = self._items.get(offset)
         return found is not None and found[1] is item
 
@@ -90,7 +90,7 @@ class InFlight(Generic[Item]):
         return self._order[0] if self._order else self.next_offset
 
     def full(self, limits: FlowLimits, *, ordered: bool = False) -> bool:
-        """Whether pulling should pause. In order the span does not matter: there it is the number."""
+        """Return whether pulling must pause. In order, the number of messages counts instead of the span."""
         if not self._items:
             return False
         return (len(self._items) > limits.messages or self.size_bytes > limits.size_bytes

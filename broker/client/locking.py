@@ -63,7 +63,7 @@ class QueueLocks:
                 nursery.start_soon(tell, broker, theirs)
 
     async def unlock_others(self, topic: str, kept: Collection[MessageQueue]) -> None:
-        """Of that topic, what was asked for and is not wanted any more."""
+        """Unlock the queues of that topic that were asked for and are not among ``kept``."""
         await self.unlock([queue for queue in self._perhaps if queue.topic == topic and queue not in kept])
 
     async def unlock_all(self) -> None:

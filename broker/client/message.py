@@ -80,7 +80,7 @@ def check_group(group: str) -> None:
 
 @attrs.frozen
 class Message:
-    """What to send. ``body`` is opaque and has one byte at least.
+    """A message to send. ``body`` is opaque and has one byte at least.
 
     ``keys`` find it again (``query``), ``tag`` lets consumers choose. ``flag`` is the user's own number.
     ``wait_stored=False``: the broker need not wait for its replicas.
@@ -102,13 +102,13 @@ class Message:
 
     @property
     def delayed(self) -> bool:
-        """Whether it is to wait at the broker; who asks for no time at all is not told apart."""
+        """Whether the message is to wait at the broker. A wait of no time counts as none."""
         return bool(self.delay_level) or self.delay is not None or self.deliver_at is not None
 
 
 @attrs.frozen
 class Sent:
-    """Where a message is stored. ``message_id`` is the client's; ``offset_message_id`` names the broker and its log.
+    """Place of a stored message. ``message_id`` is the client's; ``offset_message_id`` names the broker and its log.
 
     Of a message that waits for its time the place is the one where it waits, and ``recall_handle`` takes it back.
     """
@@ -122,7 +122,7 @@ class Sent:
 
 @attrs.frozen
 class Encoded:
-    """What the wire carries of a message, whichever queue it goes to."""
+    """The encoded parts of a message that are the same for every queue."""
 
     message_id: str
     body: bytes
@@ -206,7 +206,7 @@ def encode(
 
 
 class Origin(Protocol):
-    """Where a message came from, and who wants to know what became of it."""
+    """The consumer that a message came from, which learns whether it was settled."""
 
     @property
     def dropped(self) -> bool:
@@ -217,8 +217,7 @@ class Origin(Protocol):
 
 
 class MessageView:
-    """What a message from a broker says. Properties, and bodies that are compressed, are read when they are asked for.
-    """
+    """A message from a broker. Properties, and bodies that are compressed, are decoded when they are asked for."""
 
     __slots__ = ("_body", "_body_bytes_max", "_properties", "queue", "reconsume_times", "record")
 
@@ -226,9 +225,9 @@ class MessageView:
         self.record = record
         """All that the broker keeps of it."""
         self.queue = queue
-        """Where it was read. Of a repeated delivery that is a queue of the group's retry topic."""
+        """Queue where it was read. A repeated delivery has a queue of the group's retry topic."""
         self.reconsume_times = record.message.reconsume_times
-        """How often it was given back before."""
+        """Number of times that it was given back before."""
         self._body_bytes_max = body_bytes_max
         self._properties: dict[str, str] | None = None
         self._body: bytes | None = None
@@ -309,13 +308,13 @@ class Received(MessageView):
     def __init__(self, record: Record, queue: MessageQueue, body_bytes_max: int, origin: Origin | None = None) -> None:
         super().__init__(record, queue, body_bytes_max)
         self.taken_at: float | None = None
-        """When it was delivered, by trio's clock."""
+        """Time of its delivery, by trio's clock."""
         self._settled = False
         self._origin = origin
 
     @property
     def settled(self) -> bool:
-        """Whether it was acknowledged or given back; or it no longer matters, as its queue went to another consumer."""
+        """Whether it was acknowledged or given back, or no longer matters, since its queue went to another consumer."""
         return self._settled or (self._origin is not None and self._origin.dropped)
 
     def again(self) -> Received:

@@ -1,4 +1,4 @@
-"""What a user of a consumer holds: messages, one after the other, for one task or for many.
+"""Hands a consumer's messages to its user, one after the other, to one task or to many.
 
 It keeps what is ready and hands it out; where it comes from is the consumer's business.
 """
@@ -83,7 +83,7 @@ class Messages:
             await self._lot.park()
 
     def close(self) -> None:
-        """What is ready is forgotten; who waits learns that no more will come."""
+        """Forget what is ready; waiting callers learn that no more will come."""
         self.closed = True
         self._ready.clear()
         self._lot.unpark_all()

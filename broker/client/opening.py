@@ -31,7 +31,8 @@ class KeptBlock(Generic[_T]):
         self._failure: BaseException | None = None
 
     async def open(self) -> _T:
-        """What the block is about. Raises what entering it raises; cancelled, it has been left again."""
+        """Enter the block and return its value. Raises what entering it raises; if cancelled, the block has been left
+        again."""
         trio.lowlevel.spawn_system_task(self._run, name=f"{self._block!r}")
         await self._until(self._entered)
         if not self._value:
@@ -81,7 +82,7 @@ class KeptBlock(Generic[_T]):
 
 
 class CanClose(Protocol):
-    """What knows the task that keeps it open."""
+    """An object that knows the task which keeps it open."""
 
     kept: KeptBlock[Any] | None
 

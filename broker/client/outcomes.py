@@ -1,4 +1,4 @@
-"""What an attempt to send came to, and what follows: a table over answers and errors.
+"""Classifies the outcome of an attempt to send, and says what follows: a table over answers and errors.
 
 Pure functions. Three things matter of a failure: whether the message may be stored all the same, whether another
 attempt makes sense, and whether the same broker may simply be asked again until the deadline. Source:
@@ -18,7 +18,7 @@ from remoting.errors import ConnectFailed, NotEncodable, RemotingError
 
 
 class Next(Enum):
-    """What to do after a failure."""
+    """The step that follows a failed attempt to send."""
 
     STOP = "no attempt could do better"
     RETRY = "another attempt, of the number allowed"
@@ -66,12 +66,12 @@ BY_REMARK: Final[dict[str, Failure]] = {
     "accurate timer message is not enabled": _REFUSED,
     "timer message is under flow control": attrs.evolve(_ELSEWHERE, broker_is_well=True),
 }
-"""How remarks begin with which a broker answers SYSTEM_ERROR before it keeps anything: the wire has no code for these.
-"""
+"""Beginnings of remarks with which a broker answers SYSTEM_ERROR before it keeps anything: the wire has no code for
+these."""
 
 
 def of_answer(code: int, remark: str | None) -> Failure:
-    """Of an answer other than SUCCESS."""
+    """Classify an answer other than SUCCESS."""
     if code == ResponseCode.SYSTEM_ERROR and remark is not None:
         for beginning, failure in BY_REMARK.items():
             if remark.startswith(beginning):
@@ -80,7 +80,7 @@ def of_answer(code: int, remark: str | None) -> Failure:
 
 
 def of_error(error: RemotingError) -> Failure:
-    """Of a call that brought no answer."""
+    """Classify a call that brought no answer."""
     if isinstance(error, ConnectFailed):
         return _PASSES
     if isinstance(error, NotEncodable):
@@ -92,7 +92,7 @@ def of_error(error: RemotingError) -> Failure:
 
 
 class Heard(Enum):
-    """What an answer to END_TRANSACTION (37) means."""
+    """Meanings of an answer to END_TRANSACTION (37)."""
 
     CONFIRMED = "the broker has it"
     AGAIN = "it was not heard: again until the deadline, with a fresh route"
@@ -120,14 +120,14 @@ HEARD_BY_REMARK: Final[dict[str, Heard]] = {
     "The transaction state table offset wrong": Heard.REFUSED,
     "The commit log offset wrong": Heard.REFUSED,
 }
-"""How remarks begin with which a broker answers SYSTEM_ERROR and has done nothing."""
+"""Beginnings of remarks with which a broker answers SYSTEM_ERROR and has done nothing."""
 DECIDED_BEFORE: Final = " was decided before"
 """In the remark of a broker of this project that has the other decision, and answers ILLEGAL_OPERATION. Java's has no
 memory of decisions, and answers so to what comes too late."""
 
 
 def of_decision(code: int, remark: str | None) -> Heard:
-    """Of a broker's answer to the decision of a transaction."""
+    """Classify a broker's answer to the decision of a transaction."""
     if code == ResponseCode.ILLEGAL_OPERATION and DECIDED_BEFORE in (remark or ""):
         return Heard.CONTRADICTED
     if code == ResponseCode.SYSTEM_ERROR and remark is not None:

@@ -65,7 +65,7 @@ _POP_CK: Final = b"POP_CK\x01"
 
 
 class Answering(Protocol):
-    """Whom a message tells what became of it."""
+    """The consumer that a message tells how it was settled."""
 
     @property
     def group(self) -> str: ...
@@ -83,9 +83,9 @@ class Popped(MessageView):
                  popper: Answering) -> None:
         super().__init__(record, queue, body_bytes_max)
         self.receipt = receipt
-        """What the broker knows this delivery by."""
+        """Receipt by which the broker knows this delivery."""
         self.visible_at = visible_at
-        """When it comes back unless something is said of it, by trio's clock."""
+        """Time when the message comes back unless it is settled or extended, by trio's clock."""
         self.settled = False
         """It was acknowledged, given back, or is too late for either."""
         self._popper = popper
@@ -104,7 +104,7 @@ class Popped(MessageView):
 
     @property
     def expired(self) -> bool:
-        """Whether others may have it by now."""
+        """Whether other consumers may have it by now."""
         return trio.current_time() >= self.visible_at
 
     async def ack(self) -> None:
@@ -170,7 +170,7 @@ class _Source:
     room: trio.Event = attrs.field(factory=trio.Event)
     failures: int = 0
     attempt_id: str = ""
-    """Of a pop in order whose answer did not come: with the same one it gets the same messages."""
+    """Id of a pop in order whose answer did not come: the same id gets the same messages."""
 
 
 class Popper:
@@ -248,7 +248,7 @@ class Popper:
         return found
 
     def _here(self) -> bool:
-        """Whether one is ready; those that are too late go."""
+        """Return whether a message is ready; those that have expired are dropped."""
         while self._ready:
             message = self._ready[0]
             if not (message.settled or message.expired):
@@ -261,14 +261,15 @@ class Popper:
     # --- what becomes of a message ---------------------------------------------------------------------------
 
     async def ack(self, message: Popped) -> None:
-        """What ``Popped.ack`` does, which see."""
+        """Acknowledge a message; see ``Popped.ack``."""
         await self._tell(message, "ack", RequestCode.ACK_MESSAGE, AckMessageRequest(
             self.group, message.stands_in, message.queue.queue_id, message.receipt.encode(), message.queue_offset))
         self._settled(message)
         self._next_of(message)
 
     async def change(self, message: Popped, invisible_ms: int, *, suspend: bool = False) -> None:
-        """What ``Popped.extend`` does. ``suspend``: when it comes again it was not given back."""
+        """Change the time of a message; see ``Popped.extend``. ``suspend``: its next delivery does not count as given
+        back."""
         offset, receipt = message.queue_offset, message.receipt
         answer = await self._tell(message, "change of the time", RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
                                   ChangeInvisibleTimeRequest(
@@ -285,7 +286,7 @@ class Popper:
         message.visible_at = trio.current_time() + invisible_ms / 1e3
 
     async def give_back(self, message: Popped, pause_ms: int | None) -> None:
-        """What ``Popped.retry_later`` does, which see."""
+        """Give a message back; see ``Popped.retry_later``."""
         times = message.reconsume_times
         if times >= self._returns.times_max and await self._returns.give_back(message, _DEAD_LETTERS):
             await self.ack(message)
@@ -456,7 +457,7 @@ class Popper:
             self._put(found)
 
     def _times(self, message: Popped, counts: OrderCounts) -> int:
-        """How often it was given before: in order the broker counts deliveries."""
+        """Return how often the message was delivered before: in order the broker counts deliveries."""
         receipt = message.receipt
         return counts.of(receipt.retry_flag, receipt.queue_id, message.queue_offset) or message.reconsume_times
 
@@ -492,7 +493,8 @@ class Popper:
 
 
 def _receipt(record: Record, header: PopMessageResponse, starts: Mapping[tuple[int, int], int], broker: str) -> Receipt:
-    """What the record says, else what the answer says of its queue. Raises ``HeaderError``."""
+    """Return the receipt that the record has, else the one that the answer gives for its queue. Raises
+    ``HeaderError``."""
     message, offset = record.message, record.queue_offset
     written = codec.value_behind(message.properties, _POP_CK)
     if written is not None:

@@ -1,4 +1,4 @@
-"""Where a group is in each queue: told to the broker, or, of a broadcast, kept in a file of this machine.
+"""Keeps a group's position in each queue: at the broker, or, for a broadcast, in a file of this machine.
 
 Shells of a few lines each. The file is Java's, at its place. Source: ``RemoteBrokerOffsetStore``,
 ``LocalFileOffsetStore`` and ``RebalancePushImpl.computePullFromWhere`` of RocketMQ 5.5.0.
@@ -36,8 +36,8 @@ class Start(Enum):
 
 
 class Positions(Protocol):
-    """Where a group is; -1 for a queue that it has no position in. ``write`` returns the queues whose position it could
-    tell; with ``confirmed`` it waits for the answers."""
+    """The positions of a group; -1 for a queue without one. ``write`` returns the queues whose position it could tell;
+    with ``confirmed`` it waits for the answers."""
 
     async def read(self, queue: MessageQueue) -> int: ...
     async def write(self, offsets: dict[MessageQueue, int], *, confirmed: bool) -> set[MessageQueue]: ...
@@ -61,7 +61,8 @@ class BrokerPositions:
             raise
 
     async def write(self, offsets: dict[MessageQueue, int], *, confirmed: bool) -> set[MessageQueue]:
-        """What cannot be told is logged. No broker waits for the answer of another.
+        """Write positions, and return the queues that were told; failures are logged. No broker waits for the answer of
+        another.
 
         The first of a broker's queues of a topic is told alone, and its answer awaited: of a group's first two
         positions in a topic that come at once, a Java broker says yes to both and may keep one
@@ -70,7 +71,7 @@ class BrokerPositions:
         told = set[MessageQueue]()
 
         async def tell(queue: MessageQueue, wait: bool) -> bool:
-            """Whether its broker can be reached."""
+            """Tell one position. Returns whether the queue's broker could be reached."""
             try:
                 await self._tell(queue, offsets[queue], wait)
             except (ClientError, RemotingError) as error:
@@ -152,7 +153,7 @@ class FilePositions:
 async def first_offset(
     positions: Positions, queries: Queries, queue: MessageQueue, start: Start | dt.datetime,
 ) -> int:
-    """Where to begin reading ``queue``. Raises ``ClientError``."""
+    """Return the offset where reading ``queue`` begins. Raises ``ClientError``."""
     offset = await positions.read(queue)
     if offset >= 0:
         return offset

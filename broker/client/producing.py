@@ -38,7 +38,7 @@ _ONEWAY_TURN: Final = 32
 """One-way messages in one turn of the loop."""
 
 _LOOKS: Final = 5
-"""Of a send that hangs, while an answer is waited for as long as for the first look."""
+"""Looks after a send that hangs, in as much time as passed before the first look."""
 
 _Asked = tuple[float, tuple[str, str, str]]
 """Since when; of which topic, which group, and at which address."""
@@ -304,11 +304,11 @@ class Producer:
             await trio.sleep(patience_s / _LOOKS if hung else patience_s)
 
     def _hanging(self, since: float) -> set[tuple[str, str, str]]:
-        """Whom sends wait for that were under way then."""
+        """Return the brokers that sends have been waiting for since then."""
         return {where for _, where in takewhile(lambda asked: asked[0] <= since, self._under_way.values())}
 
     def _followed(self, topic: str, broker: str, address: str) -> bool:
-        """Whether the group has another master than that one."""
+        """Return whether the group has another master than that one."""
         route = self._session.routes.cached(topic)
         return route is not None and route.master(broker) not in (None, address)
 
@@ -343,7 +343,7 @@ class Producer:
         return queue, route.master(queue.broker_name)
 
     def _others(self, route: Route, last: str | None) -> bool:
-        """Whether another group than the last could take it now."""
+        """Return whether another group than the last could take the message now."""
         spared = self._session.faults.spared(self._now() * 1e3)
         return any(queue.broker_name != last and queue.broker_name not in spared for queue in route.sendable)
 
@@ -401,7 +401,7 @@ def _sent(message_id: str, queue: MessageQueue, answer: Command) -> Sent:
 
 
 def _place(message_id: str, queue: MessageQueue, answer: Command) -> Sent | None:
-    """Where an answer says that the message is; None: nowhere."""
+    """Return the place that an answer gives for the message; None: it gives none."""
     ext = answer.ext
     try:
         number = int(ext["queueId"])

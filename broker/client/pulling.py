@@ -129,7 +129,7 @@ class Puller:
         await self._positions.write({queue: self.position(queue) for queue in self._sources}, confirmed=True)
 
     async def committed(self, queue: MessageQueue) -> int:
-        """Where the group is, as the broker says; -1: nowhere yet."""
+        """Return the group's position as the broker has it; -1: it has none."""
         return await self._positions.read(queue)
 
     def _read(self, queue: MessageQueue, expression: str, offset: int) -> None:

@@ -37,11 +37,11 @@ class Queries:
         return list((await self._session.routes.get(topic)).readable)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Where the next message will be."""
+        """Return the offset that the next message will have."""
         return await self._offset(RequestCode.GET_MAX_OFFSET, queue, QueueRequest(queue.topic, queue.queue_id))
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Of the first message that is kept."""
+        """Return the offset of the first message that is kept."""
         return await self._offset(RequestCode.GET_MIN_OFFSET, queue, QueueRequest(queue.topic, queue.queue_id))
 
     async def search_offset(self, queue: MessageQueue, time_ms: int, *, upper: bool = False) -> int:

@@ -48,6 +48,7 @@ async def _ask(session: Session, handle: RecallHandle) -> str:
 
 
 def _passes(refused: Refused) -> bool:
-    """Whether it is a failover that refuses: a slave does, who is no master yet, and who has not heard of the topic."""
+    """Return whether a failover explains the refusal: a slave refuses, a broker that is not master yet, or one that has
+    not heard of the topic."""
     return (refused.code in (ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.TOPIC_NOT_EXIST)
             or of_answer(refused.code, refused.remark).next is Next.WAIT)

@@ -34,7 +34,7 @@ REQUEST_TIMEOUT_MS: Final = 3_000
 
 @attrs.frozen
 class Reply:
-    """What came back. ``properties`` are all of the reply's, the user's own among them."""
+    """A reply. ``properties`` are all of the reply's, the user's own among them."""
 
     body: bytes
     properties: Mapping[str, str]
@@ -42,7 +42,7 @@ class Reply:
     born_host: str
     """``host:port`` of who replied, as the broker saw it."""
     store_time_ms: int
-    """When it reached the broker, by the broker's wall clock."""
+    """Time when it reached the broker, by the broker's wall clock."""
 
 
 @attrs.define(eq=False)

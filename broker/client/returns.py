@@ -31,7 +31,7 @@ logger = logging.getLogger("broker.client")
 
 _BODY_FLAGS: Final = COMPRESSED | 7 << COMPRESSION_SHIFT
 _FIRST_LEVEL: Final = 3
-"""Of the delay after a first failure; each further one has the next."""
+"""Delay level after a first failure; each further failure has the next."""
 _DROPPED: Final = (DELAY, RECONSUME_TIMES, MAX_RECONSUME_TIMES, "TRAN_MSG", "POP_CK", "1ST_POP_TIME")
 
 
@@ -42,7 +42,7 @@ class Returns:
         self._session, self._producer, self._group, self.times_max = session, producer, group, times_max
 
     async def give_back(self, message: MessageView, level: int) -> bool:
-        """Whether a broker has it now."""
+        """Give a message back. Returns whether a broker has it now."""
         session, queue = self._session, message.queue
         try:
             address, _ = await session.address(queue.topic, queue.broker_name)

@@ -19,7 +19,7 @@ MASTER: Final = 0
 READ: Final = 4
 WRITE: Final = 2
 _QUEUES_MAX: Final = 1 << 16
-"""Of one topic, whatever a name server says."""
+"""Most queues of one topic that are believed, whatever a name server says."""
 
 
 def words(queue: MessageQueue) -> str:
@@ -29,7 +29,7 @@ def words(queue: MessageQueue) -> str:
 
 @attrs.frozen
 class Route:
-    """What one answer of a name server means to clients."""
+    """One answer of a name server, as clients read it."""
 
     topic: str
     brokers: Mapping[str, Mapping[int, str]]

@@ -28,7 +28,7 @@ logger = logging.getLogger("broker.client")
 OnChange = Callable[[Route | None, Route], None]
 """The route before, if there was one, and now."""
 _MISSING_POLL_MS: Final = 5_000
-"""How often a topic is asked for that nobody has, or that is yet to be made."""
+"""Interval at which a topic is asked for that no broker has, or that is yet to be made."""
 _CALM_S: Final = 1.0
 """After so long without a question the next one comes without a pause."""
 
@@ -151,7 +151,7 @@ class Routes:
         entry.made_up, entry.failure = made_up, None
 
     async def _answer(self, topic: str) -> TopicRouteData | None:
-        """What a name server says; None: none has that topic. Raises ``NoNameServer``."""
+        """Ask the name servers for a topic; None: none has it. Raises ``NoNameServer``."""
         failures: list[str] = []
         for address in list(self._name_servers):
             command = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest(topic, True))

@@ -1,4 +1,4 @@
-"""What operators ask a consumer through its broker: how it is doing, and to handle one message while they watch.
+"""Answers operators who ask a consumer through its broker how it does, or to handle one message while they watch.
 
 Bodies in the shape of ``ConsumerRunningInfo`` and ``ConsumeMessageDirectlyResult`` of RocketMQ 5.5.0.
 """

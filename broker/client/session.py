@@ -1,4 +1,4 @@
-"""What the parts of one client share: connections, routes, who it is, its heartbeats, and answers to its brokers.
+"""The facilities that the parts of one client share: connections, routes, its identity, heartbeats, answers to brokers.
 
 A shell. It knows which consumers there are, and what a broker may ask of them; sending and consuming are others'.
 """
@@ -33,7 +33,7 @@ from remoting.record import Record
 logger = logging.getLogger("broker.client")
 
 CALL_TIMEOUT_MS: Final = 3_000
-"""Of what is neither a send nor a pull."""
+"""Time-out of calls that are neither sends nor pulls."""
 _Header = TypeVar("_Header", bound=Header)
 
 
@@ -52,14 +52,14 @@ class SessionMember(Protocol):
 
 
 class AnswersChecks(Protocol):
-    """Who answers brokers that ask what became of a transaction."""
+    """Answers brokers that ask for the outcome of a transaction."""
 
     def check(self, connection: Connection, header: CheckTransactionStateRequest, record: Record) -> None: ...
     def broken(self) -> None: ...
 
 
 class TakesReplies(Protocol):
-    """Who waits for replies to what this client asked."""
+    """Takes replies to this client's requests."""
 
     def take(self, header: ReplyMessageRequest, body: bytes) -> None: ...
 
@@ -111,7 +111,7 @@ class Session:
             self.asked.broken()
 
     async def address(self, topic: str, broker: str, broker_id: int = MASTER) -> tuple[str, int]:
-        """Of that member of a group, else of its master, else of any, with its id. Raises ``Unreachable``."""
+        """Return address and id of that member of a group, else of its master, else of any. Raises ``Unreachable``."""
         route = self.routes.cached(topic) or await self.routes.get(topic)
         found = route.address(broker, broker_id)
         if found is None:
@@ -174,7 +174,7 @@ class Session:
 
     @property
     def greeted_all(self) -> bool:
-        """Whether each group that is known has a master, and that one knows this client."""
+        """Whether each known group has a master, and that master knows this client."""
         return all(address in self.greeted for route in self.routes
                    for address in (route.master(name) or "" for name in route.brokers))
 

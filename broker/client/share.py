@@ -29,7 +29,7 @@ _TIMED_OUT_LEVEL: Final = 3
 
 @attrs.frozen
 class Consumption:
-    """What the shares of one consumer have in common."""
+    """State that the shares of one consumer have in common."""
 
     session: Session
     group: str
@@ -55,7 +55,7 @@ class Share:
 
     @property
     def may_leave(self) -> bool:
-        """Whether nobody is at work on a message that another member must not get meanwhile."""
+        """Whether no task works on a message that another member must not get meanwhile."""
         return True
 
     def drop(self) -> None:

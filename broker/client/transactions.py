@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("broker.client")
 
 Checker = Callable[[Received], Awaitable[Decision]]
-"""What became of the local transaction of that message; may raise, which is as if it did not know."""
+"""Tells the outcome of that message's local transaction. May raise, which counts as not knowing it."""
 
 CHECKS_MOST: Final = 2_000
 """Transactions that wait for the checker; brokers ask again for those above."""
@@ -50,7 +50,7 @@ _Asker = tuple[Connection, CheckTransactionStateRequest]
 
 
 class Outcome(Enum):
-    """What came of telling the decision."""
+    """Outcomes of telling a decision."""
 
     CONFIRMED = "the broker has it"
     LEFT_TO_CHECK = "the broker asks for it, and will be told the same"
@@ -87,8 +87,8 @@ class Transaction:
         self._transactions.decide(self, Decision.ROLLBACK)
 
     def leave(self) -> None:
-        """Whether the local transaction happened is not known, as when a commit of a database timed out: the checker
-        is asked later. Raises ``Contradicted`` after a decision."""
+        """Leave the transaction open, since it is not known whether the local one happened (a commit of a database
+        timed out): the checker is asked later. Raises ``Contradicted`` after a decision."""
         if self.decision is not Decision.UNDECIDED:
             raise Contradicted(self.message_id, f"left after {self.decision.name}")
         self._left = True
@@ -126,11 +126,12 @@ class Transactions:
         self._session, self._producer, self._checker, self._nursery = session, producer, checker, nursery
         self._decisions = Decisions()
         self._moved: dict[str, CheckTransactionStateRequest] = {}
-        """Where the half is since the broker asked last; of those whose block or decision is under way."""
+        """Place of the half as a broker that asked told it last; only for transactions whose block or decision is under
+        way."""
         self._telling: dict[Transaction, trio.CancelScope] = {}
         self._closing = False
         self._asking: dict[str, _Asker] = {}
-        """Who asked last, by transaction, for those at the checker."""
+        """The last broker that asked, by transaction, for those at the checker."""
         self._limit = trio.CapacityLimiter(checks_at_once)
         self._broken = Bell()
 
@@ -194,7 +195,7 @@ class Transactions:
             self._tell_soon(transaction)
 
     def decide(self, transaction: Transaction, decision: Decision) -> None:
-        """What a block says, or its end. Raises ``Contradicted``."""
+        """Note the decision that a block, or its end, makes. Raises ``Contradicted``."""
         new = self._decisions.decide(transaction.message_id, decision)
         if new:
             transaction.decision = decision

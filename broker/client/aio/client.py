@@ -1,4 +1,4 @@
-"""What ``connect`` gives on asyncio: each method is that of trio's client, called through the guest.
+"""The client on asyncio, as ``connect`` gives it: each method is that of trio's client, called through the guest.
 
 Nothing is decided here, and nothing sent. A method is one line, with the types and the words of the original. What
 waits for nothing, an acknowledgement for one, is called as it is: both loops are of one thread.

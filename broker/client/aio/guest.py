@@ -49,7 +49,7 @@ class Guest:
 
     @staticmethod
     async def enter() -> Guest:
-        """That of the running loop; it is begun if there is none."""
+        """Return the guest of the running loop; it is begun if there is none."""
         loop = asyncio.get_running_loop()
         while (guest := _GUESTS.get(loop)) is not None and guest._leaving.is_set():
             await guest._ended()
