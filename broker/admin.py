@@ -1,4 +1,5 @@
-"""What operators ask of a whole broker: configuration, state, replication (codes 25, 26, 28, 907, 908, 1007).
+"""Answers operators' requests about a whole broker: configuration, state, replication (codes 25, 26, 28, 907, 908,
+1007).
 
 Source: ``AdminBrokerProcessor`` of RocketMQ 5.5.0. Unlike there a key that nobody knows, or a value that the broker
 could not start with, is refused in words. Knows what is asked, and gets the answers from functions.
@@ -33,7 +34,7 @@ logger = logging.getLogger("broker.admin")
 
 CONFIG_BYTES_MAX: Final = 1 << 20
 TABLES: Final = ("topics", "subscriptiongroups", "consumeroffsets")
-"""That 355 knows, in any case."""
+"""Names of the tables that request 355 takes, in upper or lower case."""
 NOT_OFFERED: Final[dict[int, str]] = {
     RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS:
         "consume queues are files in this broker: there are none in RocksDB to compare them with",

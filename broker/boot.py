@@ -1,4 +1,4 @@
-"""Whether the machine has gone down since: which boot of it this is."""
+"""Reads which boot of its machine this is: another one means that the machine has gone down since."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ async def _serve(
     config: BrokerConfig, tls: TLSContext | None, listeners: Sequence[trio.SocketListener],
     ha_listeners: Sequence[trio.SocketListener],
 ) -> bool:
-    """Whether mastership was handed over at the end."""
+    """Run the broker to its end. Returns whether mastership was handed over."""
     root = config.store_path_root_dir
     world = World(
         DiskFiles(), store_files(config), tls=tls, client_tls=client_tls_of(config), disk_used=lambda: _used(root),
@@ -256,7 +256,8 @@ async def client_ports(stack: AsyncExitStack, config: BrokerConfig) -> list[trio
 
 
 def is_guarded(config: BrokerConfig) -> bool:
-    """Whether somebody holds its clients' ports beyond its death: only controllers name another master."""
+    """Return whether a guardian holds the clients' ports beyond this broker's death. Without controllers nobody names
+    another master, so there is none."""
     return config.enable_controller_mode and config.enable_guardian
 
 
@@ -296,7 +297,7 @@ def stand_in(
     config: BrokerConfig, tls: TLSContext | None, client: Client, sockets: list[socket.socket], *,
     reopen: Callable[[], Awaitable[list[socket.socket]]] | None = None,
 ) -> StandIn:
-    """Who answers for this broker while it is down, with its certificate."""
+    """Return the stand-in that answers while this broker is down, with its certificate."""
     listed = Listed(config.name_servers, config.broker_cluster_name, config.address, partial(last_epoch, config))
     return StandIn(
         sockets=sockets, forwarder=Forwarder(tls=client_tls_of(config), codes=passed_on()),
@@ -322,7 +323,7 @@ async def free_ports(config: BrokerConfig) -> list[socket.socket]:
 
 
 def last_epoch(config: BrokerConfig) -> int | None:
-    """Of the broker that is down, as its files say; None: they do not."""
+    """Return the last epoch of the broker that is down, from its files; None: they do not tell it."""
     try:
         found = EpochFile(store_files(config)).read()
     except OSError:

@@ -37,7 +37,8 @@ BLACKLISTED: Final = (
     "configBlackList", "brokerConfigPath", "storePathRootDir", "storePathCommitLog", "readOnlyCommitLogStorePaths",
     "storePathEpochFile", "storePathBrokerIdentity", "storePathDLedgerCommitLog", "bindAddress", "listenPort",
     "haListenPort", "brokerIP1", "brokerIP2")
-"""What opens another store at the next start, or none finds the broker by, unless the file says otherwise."""
+"""Keys that requests may not change unless the file allows it: another value would have the next start open another
+store, or hide the broker from clients."""
 ALWAYS_BLACKLISTED: Final = ("configBlackList", "brokerConfigPath", "configStorePath", "rocketmqHome")
 MASTER_ID: Final = 0
 _PORTS: Final = 65_535
@@ -267,7 +268,7 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys, ActingKeys):
     without_meaning: Mapping[str, str] = attrs.field(factory=dict)
     """Given keys of ``IDLE``, as written."""
     resolved_ip: str = ""
-    """Of ``broker_ip1``, where that is a host name."""
+    """IP address of ``broker_ip1``, if that is a host name."""
 
     metrics_export_batch_max_data_points: int = key(
         POINTS_OF_A_REQUEST, "points of one request of a report, which may have several", least=1, most=1_000_000)
@@ -280,7 +281,7 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys, ActingKeys):
 
     @property
     def address(self) -> str:
-        """Where clients and controllers reach this broker."""
+        """Address where clients and controllers reach this broker: ``host:port``."""
         return join_address(self.broker_ip1, self.listen_port)
 
     @property
@@ -328,7 +329,7 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys, ActingKeys):
 
     @property
     def log_paths(self) -> tuple[str, ...]:
-        """Of ``storePathCommitLog``; () for the default."""
+        """Paths of ``storePathCommitLog``; () for the default."""
         return _paths(self.store_path_commit_log)
 
     @property
@@ -431,7 +432,7 @@ def pick(
 
 
 def check(config: BrokerConfig) -> None:
-    """What must hold between the keys before a broker can start. Raises ``ConfigError``."""
+    """Check the rules between keys that a broker needs to start. Raises ``ConfigError``."""
     for name in ("broker_cluster_name", "broker_name"):
         text = getattr(config, name)
         if not text.strip() or any(mark in text for mark in "#\r\n"):

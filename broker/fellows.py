@@ -16,7 +16,7 @@ FRESH_S: Final = 1.0
 
 
 class Fellows(Protocol):
-    """What a part needs of them."""
+    """The questions that a part asks its fellows."""
 
     async def living(self) -> Mapping[int, str]:
         """Addresses of clients by broker id, without this broker."""

@@ -1,4 +1,4 @@
-"""Where slaves reach a master: the address of its replication port, asked for, told and overheard (code 906).
+"""Keeps the address of a master's replication port, which slaves ask for, are told and overhear (code 906).
 
 Controllers tell a broker who its master is, not where that one replicates from. A slave asks the master until it says;
 a new master tells the brokers of its group by itself; name servers answer registrations with it as well. Source:
@@ -32,12 +32,12 @@ _ASK_PAUSE_MOST_S = 1.0
 
 @attrs.frozen
 class MasterAddress:
-    """What a master tells of itself."""
+    """A master's facts about itself, as it tells its slaves."""
 
     address: str
     ha_address: str
     flushed_offset: int = 0
-    """Where its log ended when it started: Java's ``brokerInitMaxOffset``."""
+    """End of its log when it started: Java's ``brokerInitMaxOffset``."""
 
 
 class HaAddresses(Part):

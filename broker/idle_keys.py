@@ -163,7 +163,7 @@ INSTEAD: Final[Mapping[str, str]] = {
     "popConsumerKVServiceInit": "POP keeps its records in the log, where replicas have them",
     "useTLS": "tls.enable is for TLS to others",
 }
-"""What is offered in the place of such a key."""
+"""For such a key, what is offered in its place."""
 
 FEATURES: Final[Mapping[str, Missing]] = {
     "disappearTimeAfterStart": Missing("to register later than it starts", "-1"),

@@ -26,12 +26,13 @@ class BrokerMetrics(Page):
         self._running = running
 
     def unhealthy(self) -> str:
-        """Why this process stores nothing any more; ""."""
+        """Return why this process stores nothing any more; "" if it stores."""
         failure = self._running.journal.failure
         return "" if failure is None else f"the store has failed: {failure}"
 
     def unready(self) -> str:
-        """Why clients are not served: no role yet, a master whose writes are closed, the end; ""."""
+        """Return why clients are not served (no role yet, a master whose writes are closed, the end); "" if they
+        are."""
         running = self._running
         if running.stopping:
             return "the broker stops"

@@ -19,13 +19,13 @@ WATCH: Final = "watch"
 
 @attrs.frozen
 class Order:
-    """Who is told, one after the other."""
+    """The listeners of a moment, in the order of their calls."""
 
     when: str
     places: Mapping[str, str]
     """Each with what is done there."""
     why: str
-    """Why in this order."""
+    """Reason for this order."""
 
 
 ORDERS: Final[Mapping[str, Order]] = {

@@ -1,4 +1,4 @@
-"""Who the name servers are, where the configuration gives a name of theirs in the DNS, or a server that knows them.
+"""Finds the name servers, if the configuration gives a DNS name of theirs, or a server that knows them.
 
 They are asked for again at intervals, as Java does; while nobody answers, those that were found last are kept. It knows
 addresses; who registers with whom is the registration's business.
@@ -64,7 +64,7 @@ class NameServersPart(Part):
 
 
 def lookups(config: BrokerConfig, found: Callable[[Sequence[str]], None]) -> Iterator[NameServersPart]:
-    """What is to be asked, as the keys say; nothing where ``namesrvAddr`` says it all."""
+    """Yield the look-ups that the keys ask for; none if ``namesrvAddr`` has addresses."""
     if config.namesrv_addr:
         if config.fetch_name_srv_addr_by_dns_lookup:
             yield NameServersPart(partial(by_dns, config.namesrv_addr.strip()), config.update_name_server_addr_period,
@@ -87,7 +87,7 @@ async def by_dns(domain: str) -> list[str]:
 
 
 async def by_address_server(url: str) -> list[str]:
-    """What it answers: ``host:port;host:port`` in the first line. Raises ``OSError``, ``ValueError``,
+    """Ask the address server. It answers ``host:port;host:port`` in its first line. Raises ``OSError``, ``ValueError``,
     ``HTTPException``."""
     text = await trio.to_thread.run_sync(_get, url, abandon_on_cancel=True)
     addresses = [item.strip() for item in text.strip().partition("\n")[0].split(";") if item.strip()]

@@ -38,7 +38,7 @@ is what members ask each other, 61,021 asks for filters, 61,041 and on are the a
 
 
 class QueuesOf(Protocol):
-    """What name servers say of topics."""
+    """Tells the queues of topics, as name servers list them."""
 
     async def __call__(self, topic: str) -> Sequence[MessageQueue] | None:
         """Queues that can be read, on all brokers; None if there is no route."""
@@ -46,7 +46,7 @@ class QueuesOf(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Shared:
-    """What the parts of one broker share."""
+    """The facilities that all parts of one broker share."""
 
     config: BrokerConfig
     """As at the start; ``Part.configure`` tells of changes."""
@@ -60,7 +60,7 @@ class Shared:
     """The monotonic clock, in nanoseconds."""
     wall_ms: Callable[[], int]
     run_sync: RunSync
-    """Where tables are written."""
+    """Runs the writing of tables, off the event loop."""
     queues_of: QueuesOf
     fellows: Fellows = attrs.field(factory=Alone)
     """The other brokers of the group."""
@@ -73,17 +73,17 @@ class Shared:
     log_used: Callable[[], Mapping[str, float]] = dict
     """The same of the log's, by directory, where those are others."""
     group: Group = attrs.field(factory=Group)
-    """Who lives in it, where slaves may act for the master."""
+    """The members of the group that live, where slaves may act for the master."""
     right: Right = attrs.field(factory=Always)
     """To deliver what is due, beside the role."""
     deliver_to: Outlet | None = None
-    """Where what is due goes, if not to ``puts``."""
+    """The outlet for due messages, if it is not ``puts``."""
     abroad: Abroad = attrs.field(factory=Nowhere)
     """The masters of other groups."""
 
     @property
     def outlet(self) -> Outlet:
-        """Where what is due goes."""
+        """The outlet for due messages."""
         return self.puts if self.deliver_to is None else self.deliver_to
 
     @property
@@ -102,7 +102,7 @@ class Table:
 
     file: TableFile
     code: int
-    """Of the request that is answered with the whole table."""
+    """Code of the request that is answered with the whole table."""
     copy: Callable[[bytes], None]
     """Become what the master has: the body of that answer. Raises ``BodyError``."""
     join: Callable[[bytes], None] | None = None
@@ -131,18 +131,18 @@ class Part:
         return ()
 
     def copies(self) -> Mapping[int, Callable[[bytes], None]]:
-        """What a slave asks of its master besides tables, such as how far it is: by code, who takes the body, or raises
-        ``BodyError``. A master that answers with an error has nothing to tell."""
+        """Return what a slave asks of its master besides tables, such as how far it is: by code, a function that takes
+        the body, or raises ``BodyError``. A master that answers with an error has nothing to tell."""
         return {}
 
     def joins(self) -> Mapping[int, Callable[[bytes], None]]:
-        """What a master that comes back asks of each member besides tables: by code, who takes the body, or raises
-        ``BodyError``. A member that answers with an error has nothing to tell."""
+        """Return what a master that comes back asks of each member besides tables: by code, a function that takes the
+        body, or raises ``BodyError``. A member that answers with an error has nothing to tell."""
         return {}
 
     def rules(self) -> Sequence[Rule]:
-        """What it makes of a message on its way in, behind the rules that every broker has. It stands before the part
-        that takes messages."""
+        """Return the part's rules for messages on their way in. They come after the rules that every broker has, and
+        before the part that takes messages."""
         return ()
 
     def runtime_info(self) -> Mapping[str, str]:
@@ -191,9 +191,9 @@ class Part:
     # --- what it does by itself ------------------------------------------------------------------------------
 
     def due_ns(self) -> int:
-        """When ``tick`` is to be called next; monotonic. 0: at once. It is asked whenever any part ticks, and when
-        ``Journal.stir`` was called: who is due earlier than it said calls that. A broker in which nothing is due
-        sleeps, so only what is under way says 0."""
+        """Return when ``tick`` is to be called next, in nanoseconds of the monotonic clock; 0: at once. It is asked
+        whenever any part ticks, and when ``Journal.stir`` was called: a part that is due earlier than it said calls
+        that. A broker in which nothing is due sleeps, so only a part with work under way says 0."""
         return NEVER
 
     def tick(self, now_ns: int) -> None:
@@ -312,7 +312,7 @@ class Parts:
         return {code: copy for part in self for code, copy in part.copies().items()}
 
     def all_joins(self) -> dict[int, Callable[[bytes], None]]:
-        """Of tables, too. Topics and groups come first, as parts do."""
+        """Return the ``joins`` of all parts and tables together. Topics and groups come first, as parts do."""
         return {code: join for part in self for code, join in (
             *((table.code, table.join) for table in part.tables()), *part.joins().items()) if join is not None}
 

@@ -1,4 +1,4 @@
-"""Which parts a broker has. Each line of ``PARTS`` is one; a new part is a folder of its own and a line here."""
+"""The parts of a broker. Each line of ``PARTS`` is one; a new part is a folder of its own and a line here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a configuration puts a store on the disks of this machine. It makes nothing and locks nothing."""
+"""Finds the paths of a store on the disks of this machine, by the configuration. It makes nothing and locks nothing."""
 
 from __future__ import annotations
 

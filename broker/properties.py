@@ -14,7 +14,7 @@ DELAY: Final = "DELAY"
 """The delay level."""
 REAL_TOPIC: Final = "REAL_TOPIC"
 REAL_QID: Final = "REAL_QID"
-"""Where a message is meant for that waits elsewhere."""
+"""The queue that a diverted message is meant for."""
 TIMERS: Final = frozenset({"TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC"})
 TIMER_OUT_MS: Final = "TIMER_OUT_MS"
 TIMER_DONE: Final = "__QUORATE_TIMER"
@@ -29,9 +29,10 @@ TRAN_MSG: Final = "TRAN_MSG"
 POP_CK: Final = "POP_CK"
 FIRST_POP_TIME: Final = "1ST_POP_TIME"
 ORIGIN_GROUP: Final = "ORIGIN_GROUP"
-"""Of a message that came back: the group that popped it."""
+"""For a message that came back: the group that popped it."""
 POP_REVIVED: Final = "__QUORATE_REVIVED"
-"""Ours: the same: revive queue, place of the checkpoint there, and offset of the message that it was made of."""
+"""Ours, for a message that came back: revive queue, place of the checkpoint there, and offset of the message that it
+was made of."""
 INNER_NUM: Final = "INNER_NUM"
 LITE_TOPIC: Final = "__LITE_TOPIC"
 
@@ -67,6 +68,7 @@ def write(values: Mapping[str, str]) -> bytes:
 
 
 def waits(values: Mapping[str, str]) -> bool:
-    """Whether its sender wants to hear that it is stored as the broker is configured to store."""
+    """Return whether the sender wants to hear only when the message is stored as safely as the broker is configured to
+    store."""
     wait = values.get("WAIT")
     return not wait or wait.lower() == "true"

@@ -76,7 +76,7 @@ class _Waiting:
         self.done, self.puts, self.need, self.began_ns = done, puts, need, began_ns
         self.end = puts[-1].offset + puts[-1].size
         self.status = PutStatus.PUT_OK
-        """How its flush ended. How its acknowledgements ended counts more."""
+        """Outcome of its flush. A bad outcome of its acknowledgements counts more."""
 
     def finish(self, status: PutStatus = PutStatus.PUT_OK, remark: str = "") -> None:
         try:
@@ -94,7 +94,7 @@ def _always(now_ns: int) -> bool:
 
 
 class Outlet(Protocol):
-    """Where a part puts what it delivers by itself."""
+    """The way for a part to put what it delivers by itself."""
 
     def put(self, messages: Sequence[Message], done: Done) -> None:
         """All of ``messages``, one at least; ``done`` is called once, perhaps before this returns."""
@@ -144,7 +144,7 @@ class Puts:
 
     @property
     def closed(self) -> str:
-        """Why no puts are taken now; "" while puts are taken."""
+        """Reason why no puts are taken now; "" while puts are taken."""
         if not self.serving:
             return self._reason
         return "" if self._may(self._journal.now_ns()) else LEASE_OVER
@@ -230,7 +230,7 @@ class Puts:
     # --- what releases it ------------------------------------------------------------------------------------
 
     def _disk_is_busy(self) -> str:
-        """Why the disk takes no more puts that wait for a sync; "" while it does."""
+        """Return why the disk takes no more puts that wait for a sync; "" while it takes them."""
         waiting = self._unflushed
         if not waiting or not self._journal.sync_flush:
             return ""

@@ -1,4 +1,4 @@
-"""How fast a counter rose lately, as Java writes it. Pure: it is told the time."""
+"""Measures how fast a counter rose lately, as Java writes it. Pure: it is told the time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _SPANS_S: Final = (10, 60, 600)
 
 @attrs.define
 class Rate:
-    """Of a counter that only rises, over the latest ten seconds, minute and ten minutes."""
+    """The rates of a counter that only rises, over the latest ten seconds, minute and ten minutes."""
 
     read: Callable[[], int]
     due_ns: int = 0
-    """When to ``sample`` next."""
+    """Time of the next ``sample``."""
     _samples: deque[tuple[int, int]] = attrs.field(factory=lambda: deque(maxlen=_SPANS_S[-1] + 1))
 
     def sample(self, now_ns: int) -> None:

@@ -76,7 +76,8 @@ class RegistrationConfig:
 async def ask_members(
     client: Client, name_server: str, cluster_name: str, broker_name: str, timeout_ms: int,
 ) -> dict[int, str]:
-    """Who is in a group, as one name server says: broker ids and addresses. Raises ``RemotingError``, ``BodyError``."""
+    """Ask one name server for the members of a group: addresses by broker id. Raises ``RemotingError``,
+    ``BodyError``."""
     header = GetBrokerMemberGroupRequest(cluster_name, broker_name)
     answer = checked(await client.call(name_server, request(RequestCode.GET_BROKER_MEMBER_GROUP, header), timeout_ms))
     group = GetBrokerMemberGroupResponseBody.from_json(answer.body).broker_member_group
@@ -294,7 +295,8 @@ class Registration(Part):
         return True
 
     async def ask_all(self) -> dict[int, str] | None:
-        """Who lives in the group, as any name server says; None: none answers."""
+        """Ask the name servers for the members of the group that live: addresses by broker id. None: no server
+        answers."""
         found, answered = dict[int, str](), False
         for server in list(self._servers):
             try:
@@ -366,13 +368,13 @@ class NameServer:
     """Cancels the tasks that look after it."""
     bell: Bell = attrs.field(factory=Bell)
     changed: bool = False
-    """What it was last told is old."""
+    """True: what it was told last is outdated."""
     taken: bool = False
     connection: Connection | None = None
     is_old: bool = False
     """It is of a RocketMQ before 5, and knows neither heartbeats nor groups; 105 and 322 serve instead."""
     beaten_ns: int | None = None
-    """When the last heartbeat left that it answered; counted where slaves may act."""
+    """Time when the last heartbeat left that it answered; kept only where slaves may act."""
     _problem: str | None = None
 
     def tell(self) -> None:

@@ -38,7 +38,7 @@ logger = logging.getLogger("broker")
 
 
 class Roles(Protocol):
-    """What every kind of group offers to the rest of the broker."""
+    """The operations that every kind of group offers to the rest of the broker."""
 
     async def run(self, listeners: Sequence[Listener[Stream]], *, task_status: trio.TaskStatus[None]) -> None:
         """Replicate, until cancelled; closes the listeners, which are the HA port's."""
@@ -56,7 +56,7 @@ class Roles(Protocol):
         """None: no controller rules this group."""
 
     def configure(self, quorum: QuorumConfig, *, sync_flush_timeout_ms: int) -> None:
-        """How many replicas puts need, from now on."""
+        """Set how many replicas puts need from now on."""
 
     async def stop(self) -> None:
         """Writes close for good; a master lets another one take over where it can."""
@@ -176,16 +176,17 @@ class PlainSlaveRole(Bearer):
 
     @property
     def hears_master(self) -> bool:
-        """Whether there is a connection to its replication port."""
+        """Whether there is a connection to the master's replication port."""
         return self._replication.connected
 
     def members_changed(self, members: Members) -> None:
-        """Where slaves may act: nothing is copied from a master that is away, which may come back with less."""
+        """Follow a change of members. Where slaves may act, nothing is copied from a master that is away: it may come
+        back with less."""
         self._members = members
         self._fit(listed=self._standing.role.listed)
 
     def _fit(self, *, listed: bool) -> None:
-        """Who acts is for clients, and so not isolated."""
+        """Set the role to what the members make of it. A slave that acts serves clients, so it is not isolated."""
         now, members = self._standing.role, self._members
         role = attrs.evolve(now, listed=listed)
         if self._may_act and members.ids:
@@ -233,7 +234,7 @@ class ControlledRole(Bearer):
         self._ha_addresses, self._replication, self._forwarder = ha_addresses, replication, forwarder
         self._forward_ms, self._hand_over_ms = forward_ms, hand_over_ms
         self._forwarding: trio.CancelScope | None = None
-        """Of the wait after which requests go on no more."""
+        """Scope of the wait after which requests are forwarded no more."""
         self._told: MasterAddress | None = None
         """The latest that anybody said of a master."""
         self._finding = trio.CancelScope()
@@ -282,7 +283,7 @@ class ControlledRole(Bearer):
         return self._ha_address(role)
 
     def _ha_address(self, role: BecomeSlave) -> str | None:
-        """What was said of that master last."""
+        """Return the HA address that was told last for that master."""
         return self._told.ha_address if self._told is not None and self._told.address == role.master_address else None
 
     def taken(self, role: Become) -> None:

@@ -28,13 +28,13 @@ class Draft:
     properties: dict[str, str]
     sys_flag: int = 0
     write_queues: int = 0
-    """Of the topic that it was sent to."""
+    """Number of write queues of the topic that the message was sent to."""
     retry_of: str | None = None
     """The group whose retry topic it was sent to."""
     reconsume_times: int = 0
     max_reconsume_times: int | None = None
     version: int = 0
-    """Of the client that sent it."""
+    """Version of the client that sent it, as the wire has it."""
     level: int = 0
     """The delay level that is asked for, once it was read."""
     dead: bool = False
@@ -51,7 +51,7 @@ class Refusal:
     remark: str
 
     def answer(self, request: Command) -> Command:
-        """What is said to whoever sent the request."""
+        """Return the response to the sender's request."""
         return response(request, self.code, remark=self.remark)
 
 

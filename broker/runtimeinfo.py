@@ -21,7 +21,8 @@ VERSION_NAME: Final = "V5_5_0"
 DISTRIBUTION: Final = " ".join(f"[{span}]:0" for span in (
     "<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s", "1~2s", "2~3s", "3~4s", "4~5s",
     "5~10s", "10s~"))
-"""Of times of puts, as Java's says it after its first minute: exporters cannot read the `null` of that minute."""
+"""Distribution of put times as Java writes it after its first minute: exporters cannot read the `null` of that
+minute."""
 UNMEASURED: Final[Mapping[str, str]] = {
     "putMessageEntireTimeMax": "0", "getMessageEntireTimeMax": "0", "putMessageDistributeTime": DISTRIBUTION,
     "dispatchMaxBuffer": "0", "startAcceptSendRequestTimeStamp": "0", "remainTransientStoreBufferNumbs": str(2**31 - 1),

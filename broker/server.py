@@ -90,7 +90,7 @@ async def _in_thread(work: Callable[[], None]) -> None:
 
 @attrs.frozen
 class World:
-    """What a broker has of the world; the defaults are this machine's."""
+    """The broker's access to the world; the defaults are this machine's."""
 
     files: Files
     """For small files outside the store: the identity, the configuration."""
@@ -106,17 +106,17 @@ class World:
     client_tls: TLSContext | None = None
     """For connections to others."""
     disk: Disk | None = None
-    """Where syncs run; a thread if none is given."""
+    """Runs syncs; None: a thread of its own."""
     run_sync: RunSync = _in_thread
-    """Where tables are written."""
+    """Runs the writing of tables."""
     disk_used: Callable[[], float] = lambda: 0.0
     """Share of the store's disk that is in use, 0 to 1."""
     log_used: Callable[[], Mapping[str, float]] = dict
     """The same of the log's, by directory; {} where that is in the store's."""
     boot: str = attrs.field(factory=boot_id)
-    """Of the machine: another one after each time that it went down; "" if that is not known."""
+    """The machine's boot: another text after each time that the machine went down; "" if that is not known."""
     ram_bytes: int = 1 << 62
-    """Of the whole machine: messages that lie far behind the end of the log, by this measure, count as on the disk."""
+    """Memory of the whole machine, in bytes. By this measure messages far behind the log's end count as on the disk."""
 
 
 @attrs.frozen
@@ -328,7 +328,7 @@ class Broker:
                 yield self.escape
 
     def _escape(self) -> EscapePart | None:
-        """Of a slave that may act."""
+        """Return the part for escapes if this is a slave that may act."""
         config = self.config
         if not config.slaves_may_act or config.role is not BrokerRole.SLAVE:
             return None
@@ -351,7 +351,7 @@ class Broker:
         return isinstance(self.roles, PlainSlaveRole) and self.roles.hears_master
 
     def _least_epoch(self) -> int | None:
-        """Of whoever can be master in this broker's place, as far as it knows."""
+        """Return the lowest epoch that a master in this broker's place can have, as far as this broker knows."""
         role, epochs = self.standing.role, self.roles.epochs()
         if role.leads:
             return role.epoch + 1
@@ -392,7 +392,7 @@ class Broker:
             info.ha_client_runtime_info, master_flush_offset=self._flusher.master_flushed_offset))
 
     def _follow(self, config: BrokerConfig) -> None:
-        """What of a changed configuration needs no new start."""
+        """Apply what a changed configuration changes without a restart."""
         self.parts.configure(config)
         self.journal.retention = pick(config, RetentionConfig)
         self.roles.configure(
@@ -440,7 +440,7 @@ class Broker:
 
     @asynccontextmanager
     async def _failing(self, nursery: trio.Nursery) -> AsyncGenerator[None, None]:
-        """When the disk fails, so does the nursery; one that has ended takes no more."""
+        """Within this block a failed store fails the nursery; after the block nothing is started in it any more."""
         def fail(error: StoreFailed) -> None:
             nursery.start_soon(_fail, error)
 
@@ -456,7 +456,7 @@ class Broker:
 
     @property
     def _counts_members(self) -> bool:
-        """Whether anybody here wants to know who lives in the group."""
+        """Whether any part of this broker wants to know the living members of the group."""
         config = self.config
         return config.enable_controller_mode or (
             config.role is not BrokerRole.SLAVE and not config.slaves_may_act)  # who may act asks all of them

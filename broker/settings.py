@@ -1,4 +1,4 @@
-"""What store, journal and replication are told of the configuration, where ``pick`` alone does not make it. Pure."""
+"""Makes the settings of store, journal and replication from the configuration, where ``pick`` alone does not. Pure."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def quorum(config: BrokerConfig) -> QuorumConfig:
 
 
 def mode(config: BrokerConfig) -> Mode:
-    """Of the group, with this broker as its master."""
+    """Return the mode of the group, with this broker as its master."""
     role = BrokerRole.SYNC_MASTER if config.enable_controller_mode else config.role
     return Mode(role, config.enable_controller_mode, config.enable_slave_acting_master)
 
 
 def is_leased(config: BrokerConfig) -> bool:
-    """Whether name servers say who delivers what is due; else the role alone does, as in Java."""
+    """Return whether name servers decide which broker delivers what is due; else the role alone does, as in Java."""
     finds = (config.name_servers or config.fetch_name_srv_addr_by_dns_lookup
              or config.fetch_namesrv_addr_by_address_server)
     return config.slaves_may_act and config.total_replicas > 1 and bool(finds)
@@ -80,7 +80,7 @@ def right(config: BrokerConfig, hears_master: Callable[[], bool], hands_over: Ca
 
 
 def acting_remarks(config: BrokerConfig) -> Iterator[str]:
-    """What an operator may not expect of ``enableSlaveActingMaster``."""
+    """Yield warnings about what ``enableSlaveActingMaster`` does not do with this configuration."""
     if not config.enable_slave_acting_master:
         return
     if config.enable_controller_mode:
@@ -94,7 +94,7 @@ def acting_remarks(config: BrokerConfig) -> Iterator[str]:
 
 
 def check_parts(config: BrokerConfig) -> None:
-    """Whether a broker could be made of it. Raises ``ConfigError``."""
+    """Check that a broker could be made of the configuration. Raises ``ConfigError``."""
     for made in (store, journal, replication, quorum, *((manager,) if config.enable_controller_mode else ())):
         made(config)
 

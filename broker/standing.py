@@ -1,4 +1,4 @@
-"""What a broker is at present, for parts that answer as who they are. Whoever changes the role sets it.
+"""The present role of a broker, for parts that answer by it. Only the code that changes the role sets it.
 
 It is read at each request, and knows nothing of how roles come about.
 """
@@ -12,20 +12,20 @@ import attrs
 MASTER_ID: Final = 0
 
 REJECTED: Final = "[REJECTREQUEST]system busy, start flow control for a while"
-"""What a slave answers, with code 2, to requests that only a master carries out."""
+"""A slave's answer, with code 2, to requests that only a master carries out."""
 
 COMES_BACK: Final = "the master of this group comes back: ask it"
-"""What a slave answers that learns nothing more in its place."""
+"""Answer of an acting slave that learns nothing more, since its master comes back."""
 
 
 @attrs.frozen
 class Role:
-    """What a broker does for its group. Who needs to know one of these things asks for it, and for no name."""
+    """The tasks of a broker in its group now. A part asks for one of these tasks, and never for a role's name."""
 
     broker_id: int
     """As name servers and clients know it: the master's is ``MASTER_ID``."""
     epoch: int
-    """Of the mastership that it is part of; 0 while there is none, and where no controller counts them."""
+    """Epoch of the mastership that the role is part of; 0: there is none, or no controller counts them."""
     leads: bool
     """It is the group's master: tables begin here, and others copy them and the log."""
     takes_puts: bool
@@ -33,11 +33,11 @@ class Role:
     serves_pulls: bool
     """Whatever ``slaveReadEnable`` says."""
     delivers: bool
-    """What is delayed and due is delivered here."""
+    """True: this broker delivers messages that were delayed and are due."""
     listed: bool = True
     """Name servers tell clients of this broker."""
     master_address: str = ""
-    """Of a slave that knows it: whose tables it copies."""
+    """For a slave: address of the master whose tables it copies, if known."""
     acts: bool = False
     """It stands in for a master that is away. It writes nothing to its log: what is due goes to other masters."""
 
@@ -63,10 +63,10 @@ class Role:
 
 @attrs.define(eq=False)
 class Standing:
-    """Who this broker is, and its role now."""
+    """This broker's identity, and its role now."""
 
     cluster_name: str
     broker_name: str
     address: str
-    """Of clients: ``host:port``."""
+    """Address for clients: ``host:port``."""
     role: Role = attrs.field(factory=Role.master)

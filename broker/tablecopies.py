@@ -80,7 +80,7 @@ class TableCopies(Part):
         self.follow(role.master_address or None)
 
     def follow(self, master_address: str | None) -> None:
-        """What is under way from another master is dropped."""
+        """Follow that master. A copy that is under way from another one is dropped."""
         if master_address != self._master:
             self._master = master_address
             self._scope.cancel()

@@ -1,4 +1,4 @@
-"""What a new master holds and does not show yet, as it may be gone with it: consumers wait, and keep their places.
+"""Hides what a new master holds and might lose again: consumers wait, and keep their places.
 
 A queue that looks shorter than it was would have them go back, or lose their place. It knows an offset of the log, and
 neither who lifts it nor who waits.
