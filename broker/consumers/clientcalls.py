@@ -1,4 +1,4 @@
-"""What administrators ask of a client, passed on to it: codes 307, 309, 223 (221 to the client) and pushes of 220.
+"""Passes administrators' requests on to a client: codes 307, 309, 223 (221 to the client) and pushes of 220.
 
 Source: ``AdminBrokerProcessor.callConsumer`` and ``Broker2Client`` of RocketMQ 5.5.0.
 """
@@ -134,7 +134,7 @@ class ClientCalls:
         return None
 
     def is_subscribed(self, group: str, topic: str) -> bool:
-        """Whether the group subscribes to the topic."""
+        """Return whether the group subscribes to the topic."""
         return self._consumers.is_subscribed(group, topic)
 
     def _members(self, group: str) -> list[Member]:

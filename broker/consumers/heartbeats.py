@@ -76,7 +76,7 @@ class Heartbeats:
         return response(command, header=HeartbeatResponse(is_sub_change=changed))
 
     def _made(self, consumer: ConsumerData) -> bool:
-        """Whether the group is here; with the topic for what it will fail to consume."""
+        """Return whether the group is here; with the topic for what it will fail to consume."""
         name = consumer.group_name
         if not self._standing.role.takes_puts:
             return True

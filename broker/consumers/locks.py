@@ -23,14 +23,14 @@ class _Held:
     holder: str
     deadline_ns: int
     grant: int
-    """Which grant it was: another one each time, renewals too."""
+    """Number of the grant; each grant has another one, renewals too."""
     copied: bool
     """Another broker of the group granted it, and said so."""
 
 
 @attrs.frozen
 class Granted:
-    """What a request came to: each queue that the client holds now, with the number of its grant."""
+    """The outcome of a request: each queue that the client holds now, with the number of its grant."""
 
     grants: Mapping[MessageQueue, int]
     fresh: frozenset[MessageQueue]
@@ -45,7 +45,7 @@ class Locks:
         self._now_ns = now_ns
         self._groups: dict[str, dict[MessageQueue, _Held]] = {}
         self._count = 0
-        """Of all queues of all groups."""
+        """Number of queues that are held, in all groups."""
         self._grant = first_grant
         self.silent_until_ns = 0
         """Until then only locks that are held here are renewed: a former life may have granted the others."""
@@ -111,7 +111,7 @@ class Locks:
             del self._groups[group]
 
     def held_by_group(self, group: str) -> bool:
-        """Whether any of its members holds any queue: it consumes in order."""
+        """Return whether any of its members holds any queue: it consumes in order."""
         held, now_ns = self._groups.get(group), self._now_ns()
         return held is not None and any(each.deadline_ns >= now_ns for each in held.values())
 

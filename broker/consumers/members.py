@@ -1,4 +1,4 @@
-"""Which clients are there: consumers and producers by group and connection, and what each consumer group wants.
+"""Keeps the connected clients: consumers and producers by group and connection, and what each consumer group wants.
 
 A client is there from its first heartbeat until it says goodbye, its connection closes, or it is silent for too long.
 It does no I/O: ``on_change`` tells whoever tells the others. Times are monotonic, in nanoseconds.
@@ -36,7 +36,7 @@ class ClientsConfig:
 
     channel_expired_timeout: int = 120_000
     subscription_expired_timeout: int = 600_000
-    """What pulls brought with them is known for so long."""
+    """Time for which a subscription that came with a pull is remembered, in milliseconds."""
     notify_consumer_ids_changed_enable: bool = True
     scan_interval_ms: int = 10_000
     """Ours: how often silence is looked for."""
@@ -67,7 +67,7 @@ class ConsumerGroup:
         self.subscriptions: dict[str, Subscribed] = {}
         self.members: dict[Connection, Member] = {}
         self.fingerprint: int | None = None
-        """Of the heartbeat that brought the subscriptions."""
+        """Fingerprint of the heartbeat that brought the subscriptions."""
 
     @property
     def broadcasting(self) -> bool:
@@ -166,7 +166,7 @@ class Consumers:
         self._pulled[group, topic] = wanted, now_ns
 
     def find(self, group: str, topic: str) -> Subscribed | None:
-        """What the group wants of the topic, as its members or its pulls say."""
+        """Return what the group wants of the topic, by its members or its pulls; None: it does not want it."""
         found = self.groups.get(group)
         wanted = found.subscriptions.get(topic) if found is not None else None
         if wanted is None and (group, topic) in self._pulled:
@@ -174,7 +174,7 @@ class Consumers:
         return wanted
 
     def is_subscribed(self, group: str, topic: str) -> bool:
-        """Whether its members, if there are any, want messages of the topic."""
+        """Return whether its members, if there are any, want messages of the topic."""
         found = self.groups.get(group)
         return found is None or not found.subscriptions or self.find(group, topic) is not None
 

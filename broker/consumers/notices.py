@@ -1,4 +1,4 @@
-"""Which members are to be told that their group changed (40), and when: each once, and not while it sends heartbeats.
+"""Decides when members are told that their group changed (40): each once, and not while it sends heartbeats.
 
 A Java client that is told in the middle of its heartbeats to all brokers raises its subscription's version, has no
 heartbeat free to say so, and is refused every pull for 30 s. So a member hears of a change, its own ones too, when its
@@ -25,7 +25,7 @@ class Notices:
 
     def __init__(self) -> None:
         self._since: dict[ConsumerGroup, dict[Connection, int]] = {}
-        """When the first change was of which a member of the group does not know."""
+        """Time of the first change that a member of the group does not know."""
 
     def changed(self, group: ConsumerGroup, now_ns: int) -> None:
         """All who are members now are to be told, once, of this and of what was not told before."""
@@ -38,11 +38,11 @@ class Notices:
 
     @property
     def due_ns(self) -> int | None:
-        """When ``take`` has something next."""
+        """Time when ``take`` has something next."""
         return min((due_ns for _, _, due_ns in self._due()), default=None)
 
     def take(self, now_ns: int) -> list[tuple[ConsumerGroup, Member]]:
-        """Whom to tell now, by the groups' names."""
+        """Return the members to tell now, with their groups' names."""
         found = [(group, member) for group, member, due_ns in self._due() if due_ns <= now_ns]
         for group, member in found:
             waiting = self._since[group]

@@ -1,4 +1,4 @@
-"""What a group wants of a topic, ready for reading a queue: the codes of tags, a filter over properties, or everything.
+"""A group's wish for a topic, ready for reading a queue: the codes of tags, a filter over properties, or everything.
 
 Pure. Expressions over properties are known as such; ``broker.filters`` reads them.
 Source: ``FilterAPI``, ``ExpressionType`` and ``ExpressionMessageFilter`` of RocketMQ 5.5.0.
@@ -25,7 +25,7 @@ class SubscriptionIllegal(ValueError):
 
 
 class Filter(Protocol):
-    """What a group's expression says of a message's properties."""
+    """A filter over a message's properties, made of a group's expression."""
 
     @property
     def cost(self) -> int:
@@ -33,7 +33,7 @@ class Filter(Protocol):
         ...
 
     def matches(self, properties: bytes) -> bool:
-        """Whether a message with these properties, as they stand in the log, is wanted."""
+        """Return whether a message with these properties, as they stand in the log, is wanted."""
         ...
 
 
@@ -54,7 +54,7 @@ class Subscribed:
 
 
 def subscribed(data: SubscriptionData) -> Subscribed:
-    """Of a heartbeat. Codes are the client's, or made of its tags where it sent none."""
+    """Read the subscription of a heartbeat. Codes are the client's, or made of its tags where it sent none."""
     by_tag = is_by_tag(data.expression_type)
     if not by_tag or data.class_filter_mode or data.sub_string in (None, "", ALL):
         return Subscribed(data, None, by_tag)
@@ -66,7 +66,7 @@ def subscribed(data: SubscriptionData) -> Subscribed:
 
 
 def parse(topic: str, expression: str | None, kind: str | None) -> Subscribed:
-    """Of a pull that brings its own. Raises ``SubscriptionIllegal``."""
+    """Read the subscription that a pull brings. Raises ``SubscriptionIllegal``."""
     if len(expression or "") + len(kind or "") > _REMEMBERED_MAX:
         return _parse(topic, expression, kind)
     return _parsed(topic, expression, kind)
@@ -88,10 +88,10 @@ _parsed = lru_cache(4_096)(_parse)
 
 
 def is_by_tag(kind: str | None) -> bool:
-    """Whether an expression of this kind names tags; so does one of no kind."""
+    """Return whether an expression of this kind names tags; so does one of no kind."""
     return kind is None or kind in ("", TAG)
 
 
 def no_property_filter(kind: str | None) -> str:
-    """What a client is told that wants to filter by properties."""
+    """Return the refusal for a client that wants to filter by properties."""
     return f"The broker does not support consumer to filter message by {kind}"

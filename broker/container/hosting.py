@@ -1,4 +1,5 @@
-"""Which brokers a container has, how each is started, and which it refuses. Values and decisions: no process.
+"""The brokers of a container: which it has, how each is started, and which it refuses. Values and decisions: no
+process.
 
 Source: ``BrokerContainerProcessor`` and ``BrokerContainer`` of RocketMQ 5.5.0, from which the refusals' texts are.
 """

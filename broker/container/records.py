@@ -22,12 +22,12 @@ class Record:
     broker: str
     pid: int
     born: str
-    """When the process began, as ``remoting.daemon.identity.born`` says."""
+    """Start time of the process, as ``remoting.daemon.identity.born`` gives it."""
     boot: str
     """The boot of the machine, as ``broker.boot.boot_id`` says."""
 
     def means(self, born: str, boot: str) -> bool:
-        """Whether a process with this pid, start time and boot is the recorded one."""
+        """Return whether a process with this pid, start time and boot is the recorded one."""
         return bool(self.born and self.boot) and (self.born, self.boot) == (born, boot)
 
     def to_json(self) -> bytes:
@@ -49,5 +49,5 @@ class Record:
 
 
 def file_name(broker: str) -> str:
-    """Of its record; any name of a broker makes one."""
+    """Return the file name of a broker's record; it exists for every name."""
     return f"{quote(broker, safe=' ')}.json"

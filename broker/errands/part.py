@@ -91,7 +91,7 @@ class ErrandsPart(Part):
         """Brokers that could not be read from, until they are asked again."""
         self._under_way = self._turn = 0
         self._why = ""
-        """Why the last records were not stored; "" if they were."""
+        """Reason why the last records were not stored; "" if they were."""
         self._nursery: trio.Nursery | None = None
 
     def metrics(self, page: Page) -> Iterable[Metric]:
@@ -317,8 +317,8 @@ class ErrandsPart(Part):
                                  if record.queue_offset in wanted and record.message.topic == topic.encode()}
 
     async def _is_master(self, address: str) -> bool:
-        """Whether it is a master, not an acting slave that is listed with id 0: a slave's log may begin later. Brokers
-        that do not know the request have no acting slaves. Raises ``RemotingError``, ``BodyError``."""
+        """Return whether it is a master, not an acting slave that is listed with id 0: a slave's log may begin later.
+        Brokers that do not know the request have no acting slaves. Raises ``RemotingError``, ``BodyError``."""
         answer = await self._client.call(address, Command(RequestCode.GET_BROKER_HA_STATUS), READ_TIMEOUT_MS)
         if answer.code == ResponseCode.SUCCESS:
             return HARuntimeInfo.from_json(answer.body).master

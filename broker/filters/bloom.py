@@ -1,4 +1,4 @@
-"""Which bits of Java's Bloom filter belong to a group and its topic: a Java broker drops a file that has others.
+"""Computes the bits of Java's Bloom filter for a group and its topic: a Java broker drops a file that has others.
 
 Nothing here filters by them. Source: ``BloomFilter`` of RocketMQ 5.5.0, ``murmur3_128`` of Guava.
 """
@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Final
 
 BITS: Final = 112
-"""Of ``maxErrorRateOfBloomFilter`` 20 and ``expectConsumerNumUseFilter`` 32, the defaults."""
+"""Bits of the filter for ``maxErrorRateOfBloomFilter`` 20 and ``expectConsumerNumUseFilter`` 32, the defaults."""
 _HASHES: Final = 3
 _MASK: Final = (1 << 64) - 1
 _C1: Final = 0x87C37B91114253D5

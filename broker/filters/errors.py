@@ -1,4 +1,4 @@
-"""What is wrong with an expression, and where. It knows no expression."""
+"""Errors of an expression: what is wrong, and where. It knows no expression."""
 
 from __future__ import annotations
 

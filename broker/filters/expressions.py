@@ -29,7 +29,7 @@ _SEARCHED_MAX: Final = 4
 
 
 class Expression:
-    """Of one text. ``names``: properties that it names; ``cost``: to evaluate it, 1 for a short one."""
+    """A compiled expression. ``names``: properties that it names; ``cost``: of its evaluation, 1 for a short one."""
 
     __slots__ = ("_markers", "_run", "cost", "depth", "names", "text")
 
@@ -49,7 +49,7 @@ class Expression:
         return value
 
     def matches(self, properties: bytes) -> bool:
-        """Whether a message with these properties is wanted: what is unknown or cannot be read is not."""
+        """Return whether a message with these properties is wanted: what is unknown or cannot be read is not."""
         if len(self._markers) > _SEARCHED_MAX:
             values = decode_properties(properties)
             found = [values.get(name) for name in self.names]

@@ -1,4 +1,4 @@
-"""What the words of an expression come to: functions of a message's properties, made once and called for each message.
+"""Compiles the words of an expression to functions of a message's properties, made once and called for each message.
 
 Each node knows what its value will be, so how two are compared is settled when it is made. Values are True, False,
 None where that is not known, text and numbers. ``Unreadable``: a property is not what it is compared with.
@@ -17,13 +17,13 @@ import attrs
 from broker.filters.numbers import order, parse_double, parse_int, parse_long
 
 Values = Sequence[str | None]
-"""Of the properties that an expression names, in that order; None where a message has none."""
+"""Values of the properties that an expression names, in that order; None where a message has none."""
 Run = Callable[[Values], Any]
 Unreadable = ValueError
 
 
 class Type(enum.Enum):
-    """What a value is, if it is not None."""
+    """Types of a value that is not None."""
 
     TEXT = "a text"
     INT = "a number of 32 bits"
@@ -50,7 +50,7 @@ class Node:
     literal: bool = False
     value: Any = None
     place: int | None = None
-    """Of a property: its place among the values."""
+    """For a property: its place among the values."""
     is_truth: bool = False
     """Java's ``BooleanExpression``: it may stand beside AND and OR."""
 
@@ -209,7 +209,7 @@ def _never(left_run: Run, right_run: Run) -> Run:
 
 
 def _readers(left: Type, right: Type) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """How the values of two types are made comparable."""
+    """Return functions that make the values of two types comparable."""
     if left is right:
         return _AS_IT_IS, _AS_IT_IS
     if left is Type.TEXT:
@@ -229,6 +229,6 @@ def _fail(_: bool) -> bool:
 
 
 def before(left: Node, right: Node) -> bool:
-    """Whether the number of one literal is at most that of another."""
+    """Return whether the number of one literal is at most that of another."""
     read_left, read_right = _readers(left.type, right.type)
     return bool(read_left(left.value) <= read_right(right.value))

@@ -1,4 +1,4 @@
-"""Which filters groups have registered by their heartbeats: ``config/consumerFilter.json``, as Java writes it.
+"""The filters that groups have registered by heartbeats: ``config/consumerFilter.json``, as Java writes it.
 
 What a group no longer wants is dead, and still there for a day. It does no I/O. Replicas copy the table, and hear most
 heartbeats themselves: whose version is higher has the newer one.
@@ -39,7 +39,7 @@ class BloomFilterData(Body):
 
 @body
 class FilterData(Body):
-    """What a group wants of a topic, and since when; times in milliseconds. ``dead_time`` 0: it lives."""
+    """A group's filter for a topic, and since when it has it; times in milliseconds. ``dead_time`` 0: it lives."""
 
     topic: str
     consumer_group: str
@@ -69,7 +69,7 @@ class ConsumerFilters(Body):
 
 @attrs.frozen(kw_only=True)
 class FilterKeys:
-    """What of the broker's configuration belongs to filters."""
+    """The keys of the broker's configuration that belong to filters."""
 
     enable_property_filter: bool = key(False, "consumers may filter by properties, with SQL92", live=True)
     filter_support_retry: bool = key(
@@ -111,7 +111,7 @@ class Filters:
         return None if found is None else found.get(topic)
 
     def has(self, group: str) -> bool:
-        """Whether it has a filter for any topic."""
+        """Return whether it has a filter for any topic."""
         return group in self._groups
 
     # --- heartbeats --------------------------------------------------------------------------------------------
@@ -196,7 +196,8 @@ class Filters:
                 yield (group, topic), found
 
     def _put(self, group: str, topic: str, registered: Registered) -> None:
-        """Where there is no room, for the dead ones too, it is not kept: pulls are told that there is none."""
+        """Keep a filter. Where there is no room even without the dead ones, it is dropped: pulls are told that there is
+        none."""
         self._remove(group, topic)
         if not self._has_room(registered):
             self._forget(key for key, found in self._items() if found.dead_ms)

@@ -1,4 +1,4 @@
-"""What administrators and slaves ask of the consumer groups: codes 200, 225, 207, 352, 201 and 353.
+"""Answers administrators and slaves about consumer groups: codes 200, 225, 207, 352, 201 and 353.
 
 A group that was made or deleted is on disk when the answer goes. Codes and words are Java's.
 Source: ``AdminBrokerProcessor`` of RocketMQ 5.5.0.

@@ -32,7 +32,7 @@ class GroupsConfig:
     auto_create_subscription_group: bool = True
     """A heartbeat or a pull of an unknown group makes it."""
     enable_create_sys_group: bool = True
-    """That holds for the system's groups in any case."""
+    """True: the system's own groups are made at first use even if ``auto_create_subscription_group`` is false."""
     enable_split_metadata: bool = True
     split_metadata_size: int = 2_000
     clients_groups_max: int = 100_000

@@ -49,7 +49,7 @@ class Overload(Late):
         self._else_s = self._busy_s = math.inf
         self._throws_out = False
         self._busy_from = self._busy_until = -math.inf
-        """When the last slow write exceeded its limit, and when it ended."""
+        """Begin and end of the last slow write, from when it exceeded its limit."""
         self._patience_s = math.inf
 
     def configure(self, keys: OverloadKeys) -> None:

@@ -84,7 +84,7 @@ class MasterCore:
     # --- sending ---------------------------------------------------------------------------------------------
 
     def next_send(self, connection: int, log: LogView, now_ns: int) -> SendBlock | Idle | Close:
-        """What to write to this connection next. The result counts as written, so call it when there is room."""
+        """Return what to write to this connection next. It counts as written, so call this only when there is room."""
         here = self._slaves[connection]
         heartbeat_ns = here.written_ns + self._config.heartbeat_interval_ms * NS_PER_MS
         if here.ack is None:

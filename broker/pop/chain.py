@@ -52,8 +52,8 @@ class Checkpoints:
         return sum(len(queue.links) for queue in self._queues.values())
 
     def where(self, key: Key, committed: int) -> tuple[int, int]:
-        """Where the next checkpoint begins, and where the next POP reads: the latter skips what filters left out.
-        ``committed``: the group's offset."""
+        """Return where the next checkpoint begins, and where the next POP reads: the latter skips what filters left
+        out. ``committed``: the group's offset."""
         queue = self._queues.get(key)
         return (committed, committed) if queue is None else (queue.links[-1].end, queue.looked)
 

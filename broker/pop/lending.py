@@ -82,7 +82,7 @@ class Lending:
 
     @property
     def why_not(self) -> str:
-        """Why this broker may neither give messages nor note acknowledgements as an acting slave; "": it may."""
+        """Reason why this broker may neither give messages nor note acknowledgements as an acting slave; "": it may."""
         if not self.is_open:
             return NOT_HERE
         return COMES_BACK if self._offsets.frozen else self._no_right()

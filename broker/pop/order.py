@@ -48,7 +48,7 @@ class OrderInfo(Body):
     counts: dict[Int64, Int32] | None = wire_name("oc", default=None)
     """By offset, how often it was given before; missing ones never were."""
     last_ms: Int64 = wire_name("l", default=0)
-    """When the batch was given, ms."""
+    """Time when the batch was given, in milliseconds."""
     bits: Int64 = wire_name("cm", default=0)
     """Bit i is set when message i of the batch is acknowledged."""
     attempt_id: str | None = wire_name("a", default=None)
@@ -146,7 +146,7 @@ def given(offsets: Sequence[int], pop_time_ms: int, invisible_ms: int, attempt_i
 
 
 class Ignored(enum.Enum):
-    """Why an acknowledgement or a change of the time changes no state."""
+    """Reasons why an acknowledgement or a change of the time changes no state."""
 
     DONE = "in front of the group's offset"
     LATE = "acknowledged before, or the batch was given again since, or another master gave it"

@@ -123,7 +123,7 @@ class PopPart(Part):
 
     @property
     def waiting_for(self) -> str:
-        """Why this broker gives no messages by POP; "" if it does."""
+        """Reason why this broker gives no messages by POP; "" if it does."""
         if not self.popping.config.timer_wheel_enable:
             return "timerWheelEnable is false"
         if self.lending.is_open:

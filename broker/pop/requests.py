@@ -101,7 +101,7 @@ class _Taken:
     rest: int
     """Messages that the queues still have."""
     failure: str = ""
-    """Why a queue could not be read."""
+    """Reason why a queue could not be read."""
 
 
 class Popping:

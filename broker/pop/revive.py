@@ -79,7 +79,7 @@ class _Early:
     pin: int | None
     """The first of their records in the queue."""
     read_ms: int
-    """When the last of them was read, so it was due by then."""
+    """Time when the last of them was read, so it was due by then."""
     offsets: set[int] = attrs.field(factory=set)
     loose: list[Loose] = attrs.field(factory=list)
     dropped: bool = False

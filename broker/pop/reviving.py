@@ -122,7 +122,7 @@ class ReviveConfig:
 
 
 class Fate(enum.Enum):
-    """Why a message does not come back now."""
+    """Reasons why a message does not come back now."""
 
     GONE = "deleted with its topic, which was created again"
     MISSING = "not here: deleted as old, or with its topic"
@@ -192,7 +192,7 @@ class Reviving:
         self._under_way = self._fetches = 0
         self._working = self._fetching = False
         self._why = ""
-        """Why the last put was not stored."""
+        """Reason why the last put was not stored."""
 
     # --- roles -----------------------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class Reviving:
 
     @property
     def waits_for(self) -> str:
-        """Why messages that are due do not come back yet; "" if they do."""
+        """Reason why messages that are due do not come back yet; "" if they do."""
         if not self._queues:
             return "this broker brings nothing back: it follows a master, or its writes are not open"
         if not self.hears_all:

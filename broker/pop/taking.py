@@ -1,4 +1,4 @@
-"""Which queues one POP looks at, in which order, and how its answer describes the messages.
+"""Chooses the queues that one POP looks at and their order, and describes the messages in its answer.
 
 A queue id of -1 means all queues of the topic. Revived messages are in the group's retry topic, under an old (v1) or a
 new (v2) kind of name. One POP reads only one of the two, since the client tells their queues apart by ids alone.
@@ -76,7 +76,7 @@ class Haul:
 
     visit: Visit
     begin: int
-    """Where the stretch begins; messages from here on that are missing were filtered out."""
+    """Begin of the stretch; messages from here on that are missing were filtered out."""
     offsets: list[int]
     looked: int
     data: bytes

@@ -87,7 +87,7 @@ class Levelling(Part):
         """``collect`` is a master's last step: it reads these members' ledgers, and ends their acting."""
         self.phase = Phase.ASKING
         self.problem = ""
-        """Why the last attempt failed."""
+        """Reason why the last attempt failed."""
         self._client, self._journal, self._ha, self._connector = client, journal, ha, connector
         self._broker_id, self._address, self._ask_members = broker_id, address, members
         self._collect = collect

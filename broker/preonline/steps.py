@@ -26,7 +26,7 @@ class Phase(enum.Enum):
 
 @attrs.frozen
 class LogEnds:
-    """Where a member's log begins and ends; it may begin after 0, since old files are deleted."""
+    """Begin and end of a member's log. It may begin after 0, since old files are deleted."""
 
     begin: int
     end: int
@@ -38,7 +38,7 @@ class Tail:
 
     member: int
     begin: int
-    """Where the member's log begins; an empty log begins there too."""
+    """Begin of the member's log; an empty log begins there too."""
     end: int
 
 

@@ -28,9 +28,9 @@ class TailCore:
         self.end = end
         self.done = end >= until
         self.refused = ""
-        """Why this cannot be copied."""
+        """Reason why the log's end cannot be copied."""
         self.moved_ns = 0
-        """When the last byte was received."""
+        """Time when the last byte was received."""
         self._config, self._known, self._begin, self._until = config, known, begin, until
         self._address: str | None = None
         self._connected = False

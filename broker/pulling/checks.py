@@ -1,4 +1,4 @@
-"""Whether a pull may read, in the order in which a Java broker finds out, and what it wants to read.
+"""Checks whether a pull may read, in the order in which a Java broker finds out, and what it wants to read.
 
 Source: ``PullMessageProcessor.processRequest`` of RocketMQ 5.5.0.
 """
@@ -40,7 +40,7 @@ class PullConfig:
     lite_pull_message_enable: bool = True
     long_polling_enable: bool = True
     short_polling_time_mills: int = 1_000
-    """How long a pull is held without long polling."""
+    """Time that a pull is held without long polling."""
     slave_read_enable: bool = False
     disable_consume_if_consumer_read_slowly: bool = False
     consumer_fallbehind_threshold: int = 16 << 30
@@ -129,7 +129,7 @@ def _filtered(asked: PullMessageRequest, wanted: Subscribed, filters: Filters) -
 
 def _registered(asked: PullMessageRequest, group: SubscriptionGroup, groups: GroupTable,
                 consumers: Consumers) -> PullRefusal | Subscribed:
-    """What the group's heartbeats say that it wants of the topic."""
+    """Return what the group's heartbeats say that it wants of the topic, or why the pull is refused."""
     name = asked.consumer_group
     online = consumers.groups.get(name)
     if online is None:

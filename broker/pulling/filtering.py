@@ -1,4 +1,4 @@
-"""What one pull finds whose filter looks at properties: as ``reading``, but each message's properties are read.
+"""Reads for a pull whose filter looks at properties: as ``reading``, but each message's properties are read.
 
 One pull looks at so much and no more, and the next goes on behind.
 Source: ``DefaultMessageStore.getMessage``, ``ExpressionForRetryMessageFilter`` of RocketMQ 5.5.0.
@@ -29,7 +29,8 @@ _RETRY_TOPIC: Final = b"RETRY_TOPIC\x01"
 
 
 class RetryFilter:
-    """Of a group's retry topic: the filter that the group has for the topic which a message came from first."""
+    """The filter for a group's retry topic: it applies the group's filter for the topic that a message came from
+    first."""
 
     cost: Final = 4
 
@@ -97,7 +98,7 @@ class _Scan:
         self._log, self._start, self._block, self._ask = log, 0, b"", _BLOCK_BYTES_MIN
 
     def find(self, where: int, size: int) -> int:
-        """Where in ``block`` the record of this size begins. Raises ``DamagedRecord``, ``OffsetGone``."""
+        """Return where in ``block`` the record of this size begins. Raises ``DamagedRecord``, ``OffsetGone``."""
         if not RECORD_BYTES_MIN <= size <= self._log.file_bytes:
             raise DamagedRecord(where, f"none has {size} bytes")
         at = where - self._start

@@ -57,7 +57,7 @@ class Holding:
         self._attempt, self._sweep_interval_ms = again, sweep_interval_ms
         self._held: dict[Key, dict[Held, None]] = {}
         self._names: dict[tuple[bytes, int], Key] = {}
-        """Of queues that somebody waits for, as the store names them."""
+        """Keys of queues that a pull waits for, by the store's names."""
         self._deadlines, self._again = Deadlines(), Again()
         self._count = self._bytes = 0
 
@@ -131,7 +131,7 @@ class Holding:
             task_status.started()
 
     async def _sweep(self) -> None:
-        """Who waits in front of messages that it does not want is told to go on behind them."""
+        """Answer pulls that wait in front of messages which they do not want, so that they go on behind them."""
         while True:
             await trio.sleep(self._sweep_interval_ms / 1e3)
             for waiting in list(self._held.values()):

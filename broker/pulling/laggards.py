@@ -13,7 +13,7 @@ LOOK_INTERVAL_NS: Final = 180 * 1_000_000_000
 
 
 class Laggards:
-    """What was read since the last look."""
+    """The lag of consumer groups in what they read since the last look."""
 
     def __init__(self) -> None:
         self._behind: dict[tuple[str, str, int], int] = {}

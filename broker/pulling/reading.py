@@ -1,4 +1,4 @@
-"""What one pull finds in a queue: records as they stand in the log, and where the next pull goes on.
+"""Reads a queue for one pull: returns records as they stand in the log, and where the next pull goes on.
 
 Entries of the queue are filtered by the codes of tags alone; the client looks at the tags themselves. Records that
 lie near each other are read at once. It knows the store, and neither clients nor codes of answers.
@@ -76,7 +76,7 @@ class Found:
 
 
 def out_of_range(queue: ConsumeQueue | None, offset: int) -> tuple[Status, int] | None:
-    """What is wrong with an offset, and the one that is meant instead; None if a message is there."""
+    """Return what is wrong with an offset, and the one to use instead; None if a message is there."""
     if queue is None:
         return Status.NO_MATCHED_LOGIC_QUEUE, 0
     least, most = queue.min_offset, queue.max_offset
@@ -163,7 +163,7 @@ def _choose(entries: bytes, log_min: int, codes: Container[int] | None, most: in
 
 
 def damaged(topic: bytes, queue_id: int, offset: int, damage: DamagedRecord | OffsetGone) -> DamagedRecord:
-    """What is said of a queue that points at no messages."""
+    """Return the error for a queue that points at no messages."""
     return DamagedRecord(
         damage.offset,
         f"queue {queue_id} of {topic.decode()} is damaged at place {offset} or behind ({damage})")

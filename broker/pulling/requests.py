@@ -55,7 +55,8 @@ _BEYOND: Final = frozenset({
 
 
 def code_of(status: Status, offset: int) -> ResponseCode:
-    """Of the answer; a queue without messages is at its end for who begins, and was another one for who does not."""
+    """Return the code of the answer. A queue without messages is at its end for a new reader (offset 0); for another
+    reader it has moved."""
     if status is Status.NO_MATCHED_LOGIC_QUEUE or status is Status.NO_MESSAGE_IN_QUEUE:
         return ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
     return _CODES[status]

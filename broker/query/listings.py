@@ -1,4 +1,4 @@
-"""Who is here, for clients and administrators: codes 38, 203, 204, 328, 300, 343 and 345.
+"""Lists clients for clients and administrators: codes 38, 203, 204, 328, 300, 343 and 345.
 
 Codes and words are Java's. Source: ``ConsumerManageProcessor``, ``AdminBrokerProcessor`` of RocketMQ 5.5.0.
 """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TAG: Final = "T"
 ANSWER_BYTES_MAX: Final = 8 << 20
-"""Of the records in one answer; the first one comes in any case."""
+"""Most bytes of records in one answer; the first record comes in any case."""
 
 
 @attrs.frozen

@@ -68,14 +68,14 @@ class QueriesPart(Part):
         self._stats.sample()
 
     def _counted(self) -> tuple[Counted, ...]:
-        """What others count, by name and key."""
+        """Return the counters that other parts keep, by name and key."""
         return (
             (TOPIC_PUT_SIZE, self._sent.topic_bytes), (SNDBCK_PUT_NUMS, self._sent.sent_back_of),
             (BROKER_CK_NUMS, {self._cluster: self._pop.stored_checkpoints}),
             (BROKER_ACK_NUMS, {self._cluster: self._pop.stored_acks}))
 
     def _put_by_topic(self) -> dict[str, int]:
-        """How many messages each topic has ever had."""
+        """Return how many messages each topic has ever had."""
         found: dict[str, int] = {}
         for topic, queue_id in self._messages.queues():
             name = topic.decode()

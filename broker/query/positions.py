@@ -21,11 +21,12 @@ from remoting.headers.queries import QueryConsumeQueueRequest
 
 UPPER: Final = "upper"
 ENTRIES_MAX: Final = 1_000
-"""Of one answer to 321."""
+"""Most entries in one answer to 321."""
 
 
 class PositionRequests:
-    """What a new master does not show yet is waited for; the end that is told then is that of what is seen."""
+    """Answers requests for offsets. They wait while a new master shows less than it holds; the end that is told then is
+    that of what is shown."""
 
     def __init__(self, messages: StoredMessages, consumers: Consumers, veil: Veil) -> None:
         self._messages, self._consumers, self._veil = messages, consumers, veil

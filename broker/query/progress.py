@@ -1,4 +1,4 @@
-"""How full topics are and how far groups have come: codes 202, 208, 303, 317 and 315.
+"""Tells how full topics are and how far groups have come: codes 202, 208, 303, 317 and 315.
 
 Codes and words are Java's. Source: ``AdminBrokerProcessor`` of RocketMQ 5.5.0.
 """

@@ -1,4 +1,4 @@
-"""What passed in the last minute, hour and day: counters by name and key, sampled at intervals.
+"""Statistics of the last minute, hour and day: counters by name and key, sampled at intervals.
 
 Counting costs two additions; spans are made of samples of the counters. It does no I/O and has no clock.
 Source: ``BrokerStatsManager`` and ``StatsItem`` of RocketMQ 5.5.0.
@@ -46,7 +46,7 @@ _HOUR: Final = 7
 _DAY_EVERY: Final = 360
 _DAY: Final = 25
 _IDLE_SAMPLES: Final = 24 * _DAY_EVERY
-"""What was not counted for a day is forgotten."""
+"""Samples of a day: a counter that did not rise for so many is forgotten."""
 
 Sample = tuple[int, int, int]
 """Time in nanoseconds, sum, how many times."""

@@ -1,4 +1,5 @@
-"""Which requests are a client's, and which a broker sends to its clients. Everything else is about one very broker."""
+"""The request codes of clients, and those that a broker sends to its clients. All others concern one particular
+broker."""
 
 from __future__ import annotations
 

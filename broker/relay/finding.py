@@ -1,4 +1,4 @@
-"""Who is master of a broker group, asked of its controllers, else of the brokers that name servers list.
+"""Finds the master of a broker group: asks its controllers, else the brokers that name servers list.
 
 Controllers know. Where none answers, a broker is believed that says itself that it is master, and of an epoch that this
 one could not have missed: one that was deposed without hearing of it says the same of an older epoch. This module knows
@@ -26,7 +26,7 @@ ASK_TIMEOUT_MS = 500
 
 @attrs.frozen
 class Master:
-    """Where the master of ``epoch`` serves its clients."""
+    """The master of ``epoch``, at the address where it serves clients."""
 
     address: str
     epoch: int
@@ -34,7 +34,7 @@ class Master:
 
 @attrs.frozen
 class Listed:
-    """Where to look for members of a group when no controller answers."""
+    """The places to look for members of a group when no controller answers."""
 
     name_servers: Sequence[str]
     cluster_name: str
@@ -102,7 +102,7 @@ class MasterFinder:
         return ()
 
     async def _itself(self, address: str) -> Master | None:
-        """What that broker says of itself; None unless it says that it is this group's master."""
+        """Ask that broker whether it is this group's master; None: it does not say so."""
         try:
             answer = checked(await self.client.call(
                 address, request(RequestCode.GET_BROKER_EPOCH_CACHE), ASK_TIMEOUT_MS))

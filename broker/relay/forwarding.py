@@ -65,7 +65,7 @@ class Forwarder:
     ) -> None:
         """``codes``: requests that go on."""
         self.target: str | None = None
-        """Where requests go; None: nowhere yet."""
+        """Address that requests are forwarded to; None: it is not known yet."""
         self.forwarded = 0
         """Requests that went on."""
         self.held_bytes = 0
@@ -81,7 +81,7 @@ class Forwarder:
 
     @property
     def on(self) -> bool:
-        """Whether requests go on. Then ``target`` may still be unknown."""
+        """Whether requests are forwarded. Even then ``target`` may be unknown."""
         return self._on
 
     def begin(self, target: str | None = None) -> None:
@@ -272,7 +272,7 @@ def _refusal(command: Command) -> Command:
 
 
 def _of_slave(result: Command | RemotingError) -> bool:
-    """Whether a slave refused: then nothing was done."""
+    """Return whether a slave refused: then nothing was done."""
     return isinstance(result, Command) and result.code == ResponseCode.SYSTEM_BUSY and result.remark == REJECTED
 
 

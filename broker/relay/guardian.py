@@ -67,7 +67,7 @@ class Child(Protocol):
 
 
 class Launch(Protocol):
-    """How a broker's process is started, and what becomes of it when whoever started it leaves."""
+    """Starts a broker's process, and knows what becomes of it when the starter leaves."""
 
     def __call__(self, ready: int, sockets: Sequence[int]) -> AbstractAsyncContextManager[Child]:
         """Start a broker that gets these file descriptors. See ``told``. Raises ``OSError``."""
@@ -106,9 +106,9 @@ class GuardianConfig:
 
     own_address: str
     forward_ms: int = 60_000
-    """How long a client that came through the guardian is served by it after the child is back."""
+    """Time for which the guardian goes on serving its clients after the broker is back."""
     stop_forward_ms: int = 35_000
-    """How long clients are served after a stop that handed mastership over; 0: not at all."""
+    """Time for which clients are served after a stop that handed mastership over; 0: they are not."""
     linger_path: Path | None = None
     """File that says so for as long as that lasts, so that another broker may have the port: see ``send_away``."""
 

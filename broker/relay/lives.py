@@ -1,4 +1,4 @@
-"""Whether and when a broker's process that ended is started again. A decision: no process, no clock."""
+"""Decides whether and when a broker's process that ended is started again. No process, no clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where clients go that reach a broker which cannot serve them, while nobody tells it who can.
+"""Finds the master for clients that reach a broker which cannot serve them, while nobody tells it who can.
 
 A master whose lease is over, and a broker that has no role, look for the group's master by themselves: out of reach of
 the controllers there may be one. They pass clients on to it, and to nobody else, until they serve again or are told

@@ -29,7 +29,7 @@ class Absent:
         self._young_until_ns = now_ns + YOUNG_NS
 
     def patience_ns(self, now_ns: int, ttl_ms: int) -> int:
-        """How long a reply may wait for an unknown client; ``ttl_ms``: how long the client waits."""
+        """Return how long a reply may wait for an unknown client; ``ttl_ms``: how long the client waits."""
         if now_ns >= self._young_until_ns or self._count >= WAITING_MAX:
             return 0
         return max(0, min(ttl_ms * NS_PER_MS, WAIT_MOST_NS))

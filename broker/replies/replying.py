@@ -93,7 +93,7 @@ class Replies:
         return answer
 
     async def _refused(self, asked: SendRequest, connection: Connection, command: Command) -> Refusal | None:
-        """Why the reply is refused; None: it is not, its topic is on disk, and its queue is chosen."""
+        """Return why the reply is refused. None: it is not, its topic is on disk, and its queue is chosen."""
         targets = self._sending.targets
         while not isinstance(found := targets.known.get(asked.topic) or targets.find(asked), Target):
             if isinstance(found, Refusal):

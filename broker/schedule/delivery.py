@@ -138,7 +138,7 @@ class DelayedDelivery:
     # --- working ---------------------------------------------------------------------------------------------
 
     def due_ns(self) -> int:
-        """When ``tick`` is due, if no more messages come."""
+        """Return when ``tick`` is due if no more messages come."""
         machine = self.machine
         due_ns = machine.due_ns(self._now_ns(), self._wall_ms(), self._queues)
         return due_ns if machine.moves == self._saved_moves or not machine.started else min(due_ns, self._save_at_ns)

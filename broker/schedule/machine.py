@@ -1,4 +1,4 @@
-"""When which delayed messages are delivered: one position per level, moved only by what was stored.
+"""Decides when delayed messages are delivered: one position per level, moved only by what was stored.
 
 A core: it is given the time and a view of the queues, and answers with what to deliver; whoever does that tells how
 it went. A level has one delivery under way at most, and keeps its order. A delivery that failed is made again from the
@@ -27,7 +27,7 @@ PAUSE_AFTER_FAULT_MS: Final = 10_000
 TOGETHER_MAX: Final = 32
 """Messages of one delivery."""
 PASSED_BY_MAX: Final = 1_000
-"""Of one level. With more it stands still."""
+"""Most messages of one level that are passed over; with more the level stands still."""
 VERSION_STEP: Final = 200
 """Positions moved for one step of the version, unless ``delayOffsetUpdateVersionStep`` says otherwise."""
 
@@ -40,7 +40,7 @@ class DelayQueues(Protocol):
         ...
 
     def due_times_ms(self, level: int, offset: int, count: int) -> Sequence[int]:
-        """When each message from ``offset`` on is due, up to ``count`` of them; [] at the end."""
+        """Return when each message from ``offset`` on is due, up to ``count`` of them; [] at the end."""
         ...
 
 
@@ -52,7 +52,7 @@ class Delivery:
     begin: int
     end: int
     run: int
-    """Of ``start``: what a former one ordered counts no more."""
+    """Number of the ``start`` that it belongs to: a delivery of a former one counts no more."""
 
 
 @attrs.define
@@ -81,7 +81,7 @@ class Machine:
         self._version = DataVersion()
         self.started = False
         self.moves = 0
-        """How often a position changed: who sees another number writes ``offsets`` to disk."""
+        """Number of changes of positions. If it has changed, ``offsets`` must be written to disk."""
         self.state_version = 0
         self.version_step = VERSION_STEP
         """Positions moved for one step of the version."""
@@ -153,11 +153,11 @@ class Machine:
                 self._move(level, end, wall_ms)
 
     def stop(self) -> None:
-        """What is under way may end as it likes: it counts no more."""
+        """Stop delivering. Deliveries under way may end as they like; they count no more."""
         self.started = False
 
     def poll(self, now_ns: int, wall_ms: int, queues: DelayQueues) -> list[Delivery]:
-        """What is due now, by the wall clock; each is to be answered by ``done`` or ``failed``."""
+        """Return the deliveries that are due by the wall clock. Each must be answered by ``done`` or ``failed``."""
         if not self.started:
             return []
         found = []
@@ -171,7 +171,7 @@ class Machine:
         return found
 
     def due_ns(self, now_ns: int, wall_ms: int, queues: DelayQueues) -> int:
-        """When ``poll`` finds something, unless more comes into the queues, or an answer, before."""
+        """Return when ``poll`` finds something, unless messages or answers come before."""
         return min((self._due_ns(number, level, now_ns, wall_ms, queues) for number, level in self._levels.items()
                     if not level.under_way), default=NEVER) if self.started else NEVER
 

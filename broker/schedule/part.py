@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True, slots=False)
 class DelayKeys:
-    """What of the broker's configuration belongs to it."""
+    """The keys of the broker's configuration that belong to it."""
 
     delay_offset_update_version_step: int = key(
         VERSION_STEP, "so many moves of positions move the version of delayOffset.json", least=1, most=2**31 - 1,

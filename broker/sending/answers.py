@@ -1,4 +1,4 @@
-"""How each status of a put is answered, as one table; and the answers to sends, counted.
+"""Answers to puts by their status, as one table; and counters of the answers to sends.
 
 Codes and words are Java's; behind them stands what this broker knows of the reason.
 Source: ``SendMessageProcessor.handlePutMessageResult`` of RocketMQ 5.5.0.
@@ -86,13 +86,13 @@ class Counters:
 
     messages: int = 0
     bytes: int = 0
-    """Of records."""
+    """Bytes of the records that were stored."""
     refused: int = 0
     """Sends without a message stored."""
     dead_letters: int = 0
     sent_back: int = 0
     topic_bytes: dict[str, int] = attrs.field(factory=dict)
-    """Of records, by the topic that was asked for."""
+    """Bytes of records by the topic that was asked for."""
     sent_back_of: dict[str, int] = attrs.field(factory=dict)
     """By ``topic@group``."""
 
@@ -113,7 +113,7 @@ class Answers:
 
     def of_put(self, request: Command, result: PutResult, topic: str, queue_id: int, uniq_key: str | None,
                more: Mapping[str, str] | None = None) -> Command:
-        """What became of it; ``queue_id`` is the one that was asked for or chosen, wherever the message waits.
+        """Return the answer to a put. ``queue_id`` is the one that was asked for or chosen, wherever the message waits.
         ``more`` are fields that rules gave."""
         status, puts, remark = result
         code = _SUCCESS if status is _PUT_OK else STORED.get(status)

@@ -38,7 +38,8 @@ SPECIAL = PREPARED | INNER_BATCH
 
 
 def of_sends(dead_letters: DeadLetters, own: Own, unserved: Unserved, *of_parts: Rule) -> Chain:
-    """Of one message that a producer sends, or a consumer for a retry. ``of_parts``: what other parts make of it."""
+    """Return the rules for one message that a producer sends, or a consumer for a retry. ``of_parts``: rules of other
+    parts."""
     return Chain(
         rule(dead_letters.dead_letters),
         rule(own.own_properties, *own.values, POP_CK),
@@ -51,8 +52,8 @@ def of_sends(dead_letters: DeadLetters, own: Own, unserved: Unserved, *of_parts:
 
 
 def of_batches(unserved: Unserved, *of_parts: Rule) -> Chain:
-    """Of a batch, as the properties of its request say; the rules only refuse, and who sends refuses what one diverts:
-    Java takes a batch with a timer, and never delivers it. Its messages stay as they came."""
+    """Return the rules for a batch, by the properties of its request. Rules only refuse here, and the sender refuses
+    what one diverts: Java takes a batch with a timer, and never delivers it. The messages stay as they came."""
     return Chain(
         rule(topic_is_short),
         rule(no_retry_topic),
@@ -64,7 +65,7 @@ def of_batches(unserved: Unserved, *of_parts: Rule) -> Chain:
 
 
 def of_given_back(*of_parts: Rule) -> Chain:
-    """Of a message that a consumer gives back: it was stored before, and passed the other rules then."""
+    """Return the rules for a message that a consumer gives back: it passed the other rules when it was stored first."""
     return Chain(*of_parts)
 
 
@@ -73,7 +74,7 @@ def of_given_back(*of_parts: Rule) -> Chain:
 
 @attrs.frozen
 class DeadLetters:
-    """Which messages of retry topics are tried no more."""
+    """Sends messages of retry topics to the dead letters when they were tried too often."""
 
     topics: TopicTable
     groups: Groups
@@ -147,7 +148,7 @@ def priority(draft: Draft) -> None:
 
 @attrs.frozen
 class Unserved:
-    """What senders may ask for and nothing here serves."""
+    """Refuses what senders may ask for and no part serves."""
 
     config: SendingConfig
 
@@ -172,7 +173,7 @@ class Unserved:
         return self._illegal("A batch cannot be delayed.")
 
     def body(self, body: bytes, sys_flag: int) -> Refusal | None:
-        """Why no consumer could ever see a message with this body and these flags, or that it is too large."""
+        """Return why no consumer could ever see a message with this body and these flags, or that it is too large."""
         if not body:
             return self._illegal("It has no body.")
         if sys_flag & INNER_BATCH:

@@ -1,4 +1,4 @@
-"""What sends need of the broker's other parts, as protocols. It knows none of those parts."""
+"""The protocols of other parts that sends use. It knows none of those parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Groups(Protocol):
 
 
 class GroupLocks(Protocol):
-    """Which client holds which queue, for ordered consumption."""
+    """Tells which client holds which queue, for ordered consumption."""
 
     def held_by_group(self, group: str) -> bool: ...
 

@@ -1,4 +1,4 @@
-"""How often a message may be tried. It knows a group and its client's word, and not the message."""
+"""Computes how often a message may be tried, by its group and its client. It does not know the message."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ MAX_RECONSUME_TIMES_VERSION: Final = 121
 
 
 def retries_max(group: SubscriptionGroup, version: int, asked: int | None) -> int:
-    """What the group says, or a client that is new enough to say it itself."""
+    """Return the group's limit, or the client's own, if the client is new enough to tell one."""
     return group.retry_max_times if asked is None or version < MAX_RECONSUME_TIMES_VERSION else asked

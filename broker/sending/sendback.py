@@ -33,7 +33,7 @@ from remoting.headers.sending import ConsumerSendMsgBackRequest
 from remoting.record import Record, decode_properties, message_id
 
 _TIMES_MAX: Final = 2**31 - 1
-"""What a record has room for; senders may claim any."""
+"""Largest number of tries that a record has room for; senders may claim any."""
 
 
 class SendBack:
@@ -110,7 +110,7 @@ class SendBack:
 
 
 def next_try(record: Record, topic: str, queue_id: int, level: int, dead: bool) -> Draft:
-    """What ``record`` holds, as it is to be tried again, or ``dead``; ``level`` 0: the more tries, the later."""
+    """Return the draft of the next try of ``record``, or of its dead letter. ``level`` 0: the more tries, the later."""
     message = record.message
     values = decode_properties(message.properties)
     values.setdefault("RETRY_TOPIC", message.topic.decode(errors="replace"))

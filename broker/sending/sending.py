@@ -81,7 +81,7 @@ class Sending:
 
     @property
     def rejects(self) -> bool:
-        """Whether this broker takes nothing from clients, because it follows another one."""
+        """Whether this broker takes nothing from clients, since it follows a master."""
         return not self.config.enable_slave_acting_master and not self._takes_puts()
 
     def handlers(self) -> dict[int, Handler]:

@@ -24,10 +24,10 @@ class Target:
     write_queues: int
     sys_flag: int
     group: str | None
-    """Whose retry topic it is."""
+    """The group that this is the retry topic of; None: it is none."""
 
     def has_no(self, queue_id: int, topic: str, peer: str) -> Refusal | None:
-        """Why a message cannot go to this queue; below 0 any queue will do."""
+        """Return why a message cannot go to this queue; below 0 any queue will do."""
         if queue_id >= self.queues:
             return Refusal(ResponseCode.INVALID_PARAMETER, (
                 f"request queueId[{queue_id}] is illegal, topic {topic} has {self.queues} queues Producer: {peer}"))

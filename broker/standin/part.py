@@ -61,7 +61,7 @@ class ActingPart(Part):
 
     @property
     def waits_for(self) -> str:
-        """Why this broker delivers no due messages; "" if it does."""
+        """Reason why this broker delivers no due messages; "" if it does."""
         if not self._standing.role.delivers:
             return "this broker follows its master, or is not the first slave"
         return self._right.why_not(self._now_ns())
@@ -89,7 +89,7 @@ class ActingPart(Part):
         self._look()
 
     def due_ns(self) -> int:
-        """When ``tick`` is due: the right begins and ends with time alone."""
+        """Return when ``tick`` is due: the right begins and ends with time alone."""
         now_ns = self._now_ns()
         return 0 if self._is_another(self._right.why_not(now_ns)) else self._right.changes_ns(now_ns)
 

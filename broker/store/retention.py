@@ -1,4 +1,4 @@
-"""Decides which files of the log are old enough to delete, and when the disk is too full to write.
+"""Decides which files of the log are old enough to delete, and when the disk is too full to write: decisions only.
 
 Time, hour and room are numbers that are given. A file is as old as the first message behind it, not as the time that
 the system last wrote it, so a copied store keeps its messages as long as the original does.
