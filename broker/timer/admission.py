@@ -59,7 +59,7 @@ class Timers:
                 "timer message illegal, the delay time should not be bigger than the max delay "
                 f"{keys.timer_max_delay_sec * 1_000}ms; or if set del msg, the delay time should be bigger than the "
                 "current time"))
-        out_ms = moment_ms(asked_ms, keys.timer_precision_ms)
+        out_ms = slot_begin_ms(asked_ms, keys.timer_precision_ms)
         if self._is_full(out_ms):
             most = keys.timer_congest_num_each_slot
             return Refusal(ResponseCode.SYSTEM_ERROR, (
@@ -84,7 +84,7 @@ class Timers:
         return count > most and (count >= 2 * most or self._chance() < (count - most) / most)
 
 
-def moment_ms(asked_ms: int, precision_ms: int) -> int:
+def slot_begin_ms(asked_ms: int, precision_ms: int) -> int:
     """Begin of the last slot before ``asked_ms``. A slot is delivered when it is over."""
     return (asked_ms - 1) // precision_ms * precision_ms
 

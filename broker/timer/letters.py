@@ -29,7 +29,7 @@ _QUEUE_ID_MAX: Final = 2**31 - 1
 _OUT_MS_MAX: Final = 2**62
 _ROLLS_MAX: Final = 2**31 - 1
 Key = tuple[str, str, int]
-"""Topic, unique id and moment of a timer: a marker with the same takes it back."""
+"""Topic, unique id and slot of a timer: a marker with the same takes it back."""
 
 
 @attrs.frozen

@@ -163,35 +163,35 @@ class TimerStore:
         """Compare a sample of slots and units; returns what is wrong, or ""."""
         log, wheel = self._log, self._wheel
         step = max(1, wheel.pending_slots // _CHECKED)
-        for moment in islice(wheel.all_pending(), 0, None, step):
-            at = wheel.last(moment)
-            if not log.holds(at) or not self._is_of(log.read(at), at, moment):
-                return self._mismatch(moment, at)
+        for slot in islice(wheel.all_pending(), 0, None, step):
+            at = wheel.last(slot)
+            if not log.holds(at) or not self._is_of(log.read(at), at, slot):
+                return self._mismatch(slot, at)
         for at in log.some(_CHECKED, claimed):
             fields = log.read(at)
             if not units.is_whole(fields, at):
                 return f"{FOLDER} is damaged at {at}"
-            moment = (fields[3] + fields[4]) // self.precision_ms
-            if moment >= wheel.begin and wheel.last(moment) < at:
-                return self._mismatch(moment, at)
+            slot = (fields[3] + fields[4]) // self.precision_ms
+            if slot >= wheel.begin and wheel.last(slot) < at:
+                return self._mismatch(slot, at)
         return ""
 
-    def _mismatch(self, moment: int, at: int) -> str:
+    def _mismatch(self, slot: int, at: int) -> str:
         return (f"{WHEEL_PATH} and {FOLDER} do not belong together, or are of another precision than "
-                f"{self.precision_ms} ms: see slot {moment} and the unit at {at}")
+                f"{self.precision_ms} ms: see slot {slot} and the unit at {at}")
 
-    def _is_of(self, fields: units.Fields, at: int, moment: int) -> bool:
-        return units.is_whole(fields, at) and (fields[3] + fields[4]) // self.precision_ms == moment
+    def _is_of(self, fields: units.Fields, at: int, slot: int) -> bool:
+        return units.is_whole(fields, at) and (fields[3] + fields[4]) // self.precision_ms == slot
 
     def _replay(self, begin: int) -> str:
         """Add units from ``begin`` on that the wheel on disk lacks; returns what is wrong, or ""."""
         log, wheel = self._log, self._wheel
         for at, fields in log.scan(begin):
-            moment = (fields[3] + fields[4]) // self.precision_ms
-            if moment >= wheel.begin + wheel.slots:
+            slot = (fields[3] + fields[4]) // self.precision_ms
+            if slot >= wheel.begin + wheel.slots:
                 return f"{FOLDER}: the unit at {at} is of {fields[3] + fields[4]} ms, beyond the wheel"
-            if moment >= wheel.begin and wheel.last(moment) < at:
-                wheel.add(moment, at, units.counted(fields[2]))
+            if slot >= wheel.begin and wheel.last(slot) < at:
+                wheel.add(slot, at, units.counted(fields[2]))
         last = log.last()
         self._last_offset = log.read(last)[5] if last >= 0 else -1
         self._oldest = max(self._oldest, log.begin)
@@ -252,8 +252,8 @@ class TimerStore:
 
     def count(self, slot_ms: int) -> int:
         """Waiting messages minus markers of one slot."""
-        moment = slot_ms // self.precision_ms
-        return self._wheel.get(moment).count if moment >= self._wheel.begin else 0
+        slot = slot_ms // self.precision_ms
+        return self._wheel.get(slot).count if slot >= self._wheel.begin else 0
 
     def count_between(self, from_ms: int, to_ms: int) -> int:
         """Waiting messages minus markers of the slots in ``from_ms`` to ``to_ms`` (exclusive)."""
@@ -261,8 +261,8 @@ class TimerStore:
 
     def next_slot(self, from_ms: int = 0) -> int | None:
         """The first slot from ``from_ms`` on that has units, in ms; None: there is none."""
-        moment = self._wheel.next(from_ms // self.precision_ms)
-        return None if moment is None else moment * self.precision_ms
+        slot = self._wheel.next(from_ms // self.precision_ms)
+        return None if slot is None else slot * self.precision_ms
 
     def is_done(self, place: int, slot_ms: int) -> bool:
         """Whether the message at this place of the queue, due in this slot, was done before the queue was enqueued
@@ -279,18 +279,18 @@ class TimerStore:
         """
         if unit.offset <= self._last_offset:
             return False
-        wheel, moment = self._wheel, slot_ms // self.precision_ms
-        if moment < wheel.begin:
-            moment = wheel.begin
-            slot_ms = moment * self.precision_ms
-        elif moment >= wheel.begin + wheel.slots:
+        wheel, slot = self._wheel, slot_ms // self.precision_ms
+        if slot < wheel.begin:
+            slot = wheel.begin
+            slot_ms = slot * self.precision_ms
+        elif slot >= wheel.begin + wheel.slots:
             raise ValueError(f"slot {slot_ms} is beyond the wheel, which ends at {self.end_ms}")
-        if moment == wheel.begin:
-            self._late[moment] = min(unit.offset, self._late.get(moment, unit.offset))
-        raw = units.pack(wheel.last(moment), unit, slot_ms, write_time_ms)
+        if slot == wheel.begin:
+            self._late[slot] = min(unit.offset, self._late.get(slot, unit.offset))
+        raw = units.pack(wheel.last(slot), unit, slot_ms, write_time_ms)
         at = self._log.make_room()
         self._log.append(raw, at)
-        wheel.add(moment, at, units.counted(unit.kind))
+        wheel.add(slot, at, units.counted(unit.kind))
         self._last_offset = unit.offset
         return True
 
@@ -305,8 +305,8 @@ class TimerStore:
         back to the oldest unit; so each takes a few milliseconds. It must not be continued after ``cut`` or ``anew``.
         Raises ``TimersDamaged``."""
         places = array("q")
-        moment = slot_ms // self.precision_ms
-        for found in self._walk(moment, after):
+        slot = slot_ms // self.precision_ms
+        for found in self._walk(slot, after):
             places.extend(found)
             yield []
         places.reverse()
@@ -314,23 +314,23 @@ class TimerStore:
             batch = [units.unit_of(fields, at) for at, fields in self._units(places[begin : begin + most])]
             yield [unit for unit in batch if not unit.kind & MOVED]
 
-    def _walk(self, moment: int, after: int) -> Iterator[list[int]]:
+    def _walk(self, slot: int, after: int) -> Iterator[list[int]]:
         """Places of a slot's units, the last one first, in lists."""
-        log, at, many = self._log, self._wheel.last(moment), 16
+        log, at, many = self._log, self._wheel.last(slot), 16
         found: list[int] = []
         while at > after and at >= log.begin:
             if not log.holds(at):
-                raise TimersDamaged(f"slot {moment} leads to {at}, where no unit can stand")
+                raise TimersDamaged(f"slot {slot} leads to {at}, where no unit can stand")
             data, begin = log.before(at, many)
             here = len(found)
             while at >= begin and at > after:
                 fields = units.UNIT.unpack_from(data, at - begin)
-                if not self._is_of(fields, at, moment):
-                    raise TimersDamaged(f"slot {moment} leads to {at}, where no unit of it stands")
+                if not self._is_of(fields, at, slot):
+                    raise TimersDamaged(f"slot {slot} leads to {at}, where no unit of it stands")
                 found.append(at)
                 at = fields[1]
                 if at >= begin and (at - begin) % units.UNIT_BYTES:
-                    raise TimersDamaged(f"slot {moment} leads to {at}, where no unit can stand")
+                    raise TimersDamaged(f"slot {slot} leads to {at}, where no unit can stand")
             many = min(_WALK, 4 * many) if len(found) - here > 1 else 16
             if len(found) >= _WALK:
                 yield found
@@ -419,9 +419,9 @@ class TimerStore:
         wheel, least = self._wheel, 1 << 62
         for at, fields in self._log.backward(end):
             least = min(least, fields[5])
-            moment = (fields[3] + fields[4]) // self.precision_ms
-            if wheel.last(moment) == at:
-                wheel.lower(moment, fields[1], units.counted(fields[2]))
+            slot = (fields[3] + fields[4]) // self.precision_ms
+            if wheel.last(slot) == at:
+                wheel.lower(slot, fields[1], units.counted(fields[2]))
         return least
 
     def oldest_offset(self, most: int = 4_096) -> int | None:
@@ -498,7 +498,7 @@ class TimerStore:
             return self._flush
         self._is_quiet = True
         begin = self._wheel.begin
-        self._late = {moment: offset for moment, offset in self._late.items() if moment >= begin}
+        self._late = {slot: offset for slot, offset in self._late.items() if slot >= begin}
         self._settles = self.read_time_ms, min([self._last_offset + 1, *self._late.values()])
         files, folders = self._log.to_sync()
         is_needed = self._wheel.is_unflushed or (log_end > 0 and not self._wheel.exists)

@@ -1,6 +1,6 @@
-"""Formats of the timer log and the timer wheel: a unit for each waiting message, a slot for each moment.
+"""Formats of the timer log and the timer wheel: a unit for each waiting message, one record for each slot.
 
-A unit says where its message stands in the commit log. A slot points to the last unit of its moment, and each unit to
+A unit says where its message stands in the commit log. A slot points to its last unit, and each unit to
 the one before. It knows bytes and no file. Source: ``TimerLog``, ``Slot`` of RocketMQ 5.5.0.
 """
 

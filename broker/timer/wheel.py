@@ -1,7 +1,7 @@
-"""The timer wheel: for each moment, the places of its first and last unit in the timer log, and how many wait.
+"""The timer wheel: for each slot, the places of its first and last unit in the timer log, and how many wait.
 
-It is one file, in RocketMQ's format. A moment is a time divided by the precision. Its slot has the number moment modulo
-the number of slots, and stores the moment, so a slot from an earlier turn of the wheel counts as empty. Pages are read
+It is one file, in RocketMQ's format. A slot's number is its time divided by the precision. It stands at that number
+modulo the size of the wheel, and stores it, so a slot from an earlier turn of the wheel counts as empty. Pages are read
 on demand, kept while they hold pending slots, and written at a flush. One byte per slot says whether it is pending, so
 the next pending slot is found quickly. It knows neither units nor clocks. Source: ``TimerWheel`` of RocketMQ 5.5.0.
 """
@@ -27,19 +27,19 @@ _WRITE_PAGES: Final = 256
 
 @attrs.frozen
 class Slot:
-    """The slot of one moment. Positions are of the timer log."""
+    """The content of a slot. Positions are of the timer log."""
 
     first: int = NONE
     last: int = NONE
     count: int = 0
-    """Messages minus markers of the moment."""
+    """Messages minus markers of the slot."""
 
 
 EMPTY: Final = Slot()
 
 
 class Wheel:
-    """The file and its pending slots. Call ``open`` first. ``moment`` is a time in units of the precision."""
+    """The file and its pending slots. Call ``open`` first. ``slot`` is a number: a time in units of the precision."""
 
     def __init__(self, files: Files, *, slots: int = SLOTS, path: str = PATH) -> None:
         self._files, self._path, self.slots = files, path, slots
@@ -54,7 +54,7 @@ class Wheel:
         """1 for each pending slot."""
         self.pending_slots = 0
         self.begin = 0
-        """Moments before this one are done."""
+        """Slots before this one are done."""
         self.count = 0
         """Messages minus markers of all pending slots."""
 
@@ -65,7 +65,7 @@ class Wheel:
         return self._file is not None
 
     def open(self, begin: int, log_begin: int, log_end: int) -> str:
-        """Read which slots are pending, from moment ``begin`` on. Units lie in ``log_begin`` to ``log_end``; a slot
+        """Read which slots are pending, from slot ``begin`` on. Units lie in ``log_begin`` to ``log_end``; a slot
         whose units are all before has only moved ones. Returns what is wrong with the file, or ""; a missing file is
         not wrong."""
         self.begin = begin
@@ -77,10 +77,10 @@ class Wheel:
         if size != wanted:
             return f"{self._path} has {size} bytes, not {wanted}"
         for number, page in self._stored_pages():
-            for at, (moment, first, last, count, _) in enumerate(SLOT.iter_unpack(page), number * _PAGE_SLOTS):
-                if moment >= begin and last >= log_begin:
-                    if moment >= begin + self.slots or moment % self.slots != at or not 0 <= first <= last < log_end:
-                        return f"{self._path}: slot {at} says moment {moment}, units {first} to {last}"
+            for at, (slot, first, last, count, _) in enumerate(SLOT.iter_unpack(page), number * _PAGE_SLOTS):
+                if slot >= begin and last >= log_begin:
+                    if slot >= begin + self.slots or slot % self.slots != at or not 0 <= first <= last < log_end:
+                        return f"{self._path}: place {at} has slot {slot}, units {first} to {last}"
                     self._mark(at, count)
         return ""
 
@@ -114,59 +114,59 @@ class Wheel:
 
     # --- slots -----------------------------------------------------------------------------------------------
 
-    def get(self, moment: int) -> Slot:
-        page, inside = self._page(moment)
+    def get(self, slot: int) -> Slot:
+        page, inside = self._page(slot)
         of, first, last, count, _ = SLOT.unpack_from(page, inside)
-        return Slot(first, last, count) if of == moment and last >= 0 else EMPTY
+        return Slot(first, last, count) if of == slot and last >= 0 else EMPTY
 
-    def last(self, moment: int) -> int:
-        """Position of the moment's last unit; ``NONE``: it has none."""
-        page, inside = self._page(moment)
+    def last(self, slot: int) -> int:
+        """Position of the slot's last unit; ``NONE``: it has none."""
+        page, inside = self._page(slot)
         of, _, last, _, _ = SLOT.unpack_from(page, inside)
-        return last if of == moment else NONE
+        return last if of == slot else NONE
 
-    def add(self, moment: int, at: int, counted: int) -> None:
-        """Append the unit at ``at`` of the timer log to the slot of a moment that is not done."""
-        number, inside = divmod(moment % self.slots, _PAGE_SLOTS)
+    def add(self, slot: int, at: int, counted: int) -> None:
+        """Append the unit at ``at`` of the timer log to a slot that is not done."""
+        number, inside = divmod(slot % self.slots, _PAGE_SLOTS)
         page = self._pages.get(number)
         if page is None:
             page = self._load(number)
         inside *= SLOT_BYTES
         of, first, last, count, _ = SLOT.unpack_from(page, inside)
-        if of != moment or last < 0 or not self._pending[moment % self.slots]:
+        if of != slot or last < 0 or not self._pending[slot % self.slots]:
             first, count = at, 0
-        SLOT.pack_into(page, inside, moment, first, at, count + counted, 0)
+        SLOT.pack_into(page, inside, slot, first, at, count + counted, 0)
         self._dirty.add(number)
-        self._mark(moment % self.slots, counted)
+        self._mark(slot % self.slots, counted)
 
-    def lower(self, moment: int, last: int, counted: int) -> None:
-        """Remove the moment's last unit, which added ``counted``: ``last`` is the last one now, or ``NONE``."""
-        page, inside = self._page(moment)
+    def lower(self, slot: int, last: int, counted: int) -> None:
+        """Remove the slot's last unit, which added ``counted``: ``last`` is the last one now, or ``NONE``."""
+        page, inside = self._page(slot)
         of, first, _, count, _ = SLOT.unpack_from(page, inside)
-        if of != moment:
+        if of != slot:
             return
         if last < first or last < 0:
             page[inside : inside + SLOT_BYTES] = bytes(SLOT_BYTES)
         else:
-            SLOT.pack_into(page, inside, moment, first, last, count - counted, 0)
-        self._dirty.add(moment % self.slots // _PAGE_SLOTS)
-        if moment >= self.begin:
+            SLOT.pack_into(page, inside, slot, first, last, count - counted, 0)
+        self._dirty.add(slot % self.slots // _PAGE_SLOTS)
+        if slot >= self.begin:
             self.count -= counted
             if last < first or last < 0:
-                self._unmark(moment % self.slots)
+                self._unmark(slot % self.slots)
 
-    def uncount(self, moment: int, counted: int) -> None:
-        """A unit of the moment, which added ``counted``, is void now."""
-        page, inside = self._page(moment)
+    def uncount(self, slot: int, counted: int) -> None:
+        """A unit of the slot, which added ``counted``, is void now."""
+        page, inside = self._page(slot)
         of, first, last, count, _ = SLOT.unpack_from(page, inside)
-        if of == moment:
-            SLOT.pack_into(page, inside, moment, first, last, count - counted, 0)
-            self._dirty.add(moment % self.slots // _PAGE_SLOTS)
-            if moment >= self.begin:
+        if of == slot:
+            SLOT.pack_into(page, inside, slot, first, last, count - counted, 0)
+            self._dirty.add(slot % self.slots // _PAGE_SLOTS)
+            if slot >= self.begin:
                 self.count -= counted
 
-    def _page(self, moment: int) -> tuple[bytearray, int]:
-        number, at = divmod(moment % self.slots, _PAGE_SLOTS)
+    def _page(self, slot: int) -> tuple[bytearray, int]:
+        number, at = divmod(slot % self.slots, _PAGE_SLOTS)
         page = self._pages.get(number)
         return self._load(number) if page is None else page, at * SLOT_BYTES
 
@@ -187,10 +187,10 @@ class Wheel:
             self._pending[at] = 0
             self.pending_slots -= 1
 
-    # --- moments ---------------------------------------------------------------------------------------------
+    # --- slots -----------------------------------------------------------------------------------------------
 
     def next(self, first: int = 0) -> int | None:
-        """The first pending moment from ``first`` on; None: there is none."""
+        """The first pending slot from ``first`` on; None: there is none."""
         if not self.pending_slots or first >= self.begin + self.slots:
             return None
         here = self.begin % self.slots
@@ -204,21 +204,21 @@ class Wheel:
         return base + self.slots + found if found >= 0 else None
 
     def count_between(self, first: int, end: int) -> int:
-        """Sum of the counts of moments in ``first`` to ``end`` (exclusive)."""
-        total, moment, end = 0, max(first, self.begin), min(end, self.begin + self.slots)
-        while moment < end:
-            at = moment % self.slots
-            many = min(end - moment, _PAGE_SLOTS - at % _PAGE_SLOTS, self.slots - at)
+        """Sum of the counts of slots in ``first`` to ``end`` (exclusive)."""
+        total, slot, end = 0, max(first, self.begin), min(end, self.begin + self.slots)
+        while slot < end:
+            at = slot % self.slots
+            many = min(end - slot, _PAGE_SLOTS - at % _PAGE_SLOTS, self.slots - at)
             if self._pending.find(1, at, at + many) >= 0:
-                page, inside = self._page(moment)
+                page, inside = self._page(slot)
                 slots = SLOT.iter_unpack(memoryview(page)[inside : inside + many * SLOT_BYTES])
                 total += sum(count for pending, (_, _, _, count, _) in zip(
                     self._pending[at : at + many], slots, strict=True) if pending)
-            moment += many
+            slot += many
         return total
 
     def all_pending(self) -> Iterator[int]:
-        """All pending moments in ascending order."""
+        """All pending slots in ascending order."""
         here = self.begin % self.slots
         for low, high, front in ((here, self.slots, 0), (0, here, self.slots)):
             at = self._pending.find(1, low, high)
@@ -227,10 +227,10 @@ class Wheel:
                 at = self._pending.find(1, at + 1, high)
 
     def pass_to(self, begin: int) -> None:
-        """Moments before ``begin`` are done now."""
-        while (moment := self.next()) is not None and moment < begin:
-            self.count -= self.get(moment).count
-            self._unmark(moment % self.slots)
+        """Slots before ``begin`` are done now."""
+        while (slot := self.next()) is not None and slot < begin:
+            self.count -= self.get(slot).count
+            self._unmark(slot % self.slots)
         if begin > self.begin:
             page = self.begin % self.slots // _PAGE_SLOTS
             self.begin = begin

@@ -1,4 +1,4 @@
-"""Which messages wait for a moment, which one, and which are refused."""
+"""Which messages wait for a slot, which one, and which are refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from broker.rules import Chain, Diverted, Draft, Refusal
-from broker.timer.admission import ADDED_BYTES, Timers, moment_ms
+from broker.timer.admission import ADDED_BYTES, Timers, slot_begin_ms
 from broker.timer.handles import Handle
 from broker.timer.keys import WINDOW_MOST, TimerKeys
 from broker.timer.letters import Letter
@@ -31,7 +31,7 @@ def verdict(sent: Draft, **options: Any) -> object:
     return timers(**options).timers(sent)
 
 
-@pytest.mark.parametrize(("sent", "moment"), [
+@pytest.mark.parametrize(("sent", "slot_ms"), [
     ({"TIMER_DELIVER_MS": NOW_MS + 5_300}, 1_700_000_005_000),
     ({"TIMER_DELIVER_MS": 1_700_000_006_000}, 1_700_000_005_000),
     ({"TIMER_DELAY_MS": 1}, 1_700_000_000_000),
@@ -39,14 +39,14 @@ def verdict(sent: Draft, **options: Any) -> object:
     ({"TIMER_DELAY_SEC": 3, "TIMER_DELAY_MS": 9_000, "TIMER_DELIVER_MS": "x"}, 1_700_000_003_000),
     ({"TIMER_DELAY_MS": 9_000, "TIMER_DELIVER_MS": "x"}, 1_700_000_009_000),
 ])
-def test_a_timer_waits_for_the_moment_before_its_time(sent: dict[str, Any], moment: int) -> None:
+def test_a_timer_waits_for_the_slot_before_its_time(sent: dict[str, Any], slot_ms: int) -> None:
     """Seconds win over milliseconds, and those over a time."""
     waiting = draft(**sent)
     assert Chain(timers().rule).stops(waiting) is None
     assert (waiting.topic, waiting.queue_id) == ("rmq_sys_wheel_timer", 0)
     values = waiting.properties
-    assert (values["TIMER_OUT_MS"], values["REAL_TOPIC"], values["REAL_QID"]) == (str(moment), "T1", "3")
-    assert waiting.answered == {"recallHandle": Handle("T1", "brk", moment + 1, "U1").encode()}
+    assert (values["TIMER_OUT_MS"], values["REAL_TOPIC"], values["REAL_QID"]) == (str(slot_ms), "T1", "3")
+    assert waiting.answered == {"recallHandle": Handle("T1", "brk", slot_ms + 1, "U1").encode()}
 
 
 @pytest.mark.parametrize("sent", [
@@ -90,15 +90,15 @@ def test_without_a_wheel_timers_are_refused() -> None:
 
 @pytest.mark.parametrize(("count", "chance", "refused"), [
     (100, 0.0, False), (150, 0.49, True), (150, 0.51, False), (200, 0.999, True), (199, 0.999, False)])
-def test_a_full_moment_refuses_some_and_then_all(count: int, chance: float, refused: bool) -> None:
+def test_a_full_slot_refuses_some_and_then_all(count: int, chance: float, refused: bool) -> None:
     found = verdict(draft(TIMER_DELAY_SEC=1), count=count, chance=chance, timer_congest_num_each_slot=100)
     assert isinstance(found, Refusal) is refused
     if isinstance(found, Refusal):
         assert (found.code, found.remark[:35]) == (1, "timer message is under flow control")
 
 
-def test_a_moment_is_of_the_precision() -> None:
-    assert (moment_ms(5_300, 100), moment_ms(5_301, 100), moment_ms(5_000, 1_000)) == (5_200, 5_300, 4_000)
+def test_a_slot_is_as_long_as_the_precision() -> None:
+    assert (slot_begin_ms(5_300, 100), slot_begin_ms(5_301, 100), slot_begin_ms(5_000, 1_000)) == (5_200, 5_300, 4_000)
 
 
 def test_what_could_never_be_delivered_is_refused() -> None:

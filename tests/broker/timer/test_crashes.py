@@ -90,12 +90,12 @@ class Replica:
         assert begin <= self.begin, "it never claims more than was done"
         self.enqueue()
         found: dict[int, int] = {}
-        for moment in store._wheel.all_pending():
-            units = list(store.slot(moment * 1_000))
+        for slot in store._wheel.all_pending():
+            units = list(store.slot(slot * 1_000))
             assert [unit.offset for unit in units] == sorted(unit.offset for unit in units)
             for unit in units:
                 assert unit.offset not in found, "once"
-                found[unit.offset] = moment
+                found[unit.offset] = slot
         known = {message.offset: message for message in self.queue}
         assert found.keys() <= known.keys(), "nothing that the log does not hold"
         for message in self.queue:
@@ -103,7 +103,7 @@ class Replica:
                 assert message.offset in found, message
             if message.offset in found and message.slot >= self.begin:
                 assert found[message.offset] == message.slot
-        assert sum(store._wheel.get(moment).count for moment in store._wheel.all_pending()) == store.pending
+        assert sum(store._wheel.get(slot).count for slot in store._wheel.all_pending()) == store.pending
         if not any(message.moved for message in self.queue):
             assert store.pending == len(found)
         for message in self.queue:
@@ -208,8 +208,8 @@ def test_what_waits_survives_a_stop_before_any_operation(seed: int) -> None:
                 message.moved = False
         replica.start()
         if moved:
-            again = {unit.offset for moment in replica.store._wheel.all_pending()
-                     for unit in replica.store.slot(moment * 1_000)} & moved
+            again = {unit.offset for slot in replica.store._wheel.all_pending()
+                     for unit in replica.store.slot(slot * 1_000)} & moved
             for message in replica.queue:
                 message.moved = message.offset in moved - again
         replica.check()

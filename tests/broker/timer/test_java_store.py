@@ -91,7 +91,7 @@ async def test_java_delivers_what_waits_in_our_wheel_and_ours_finds_what_is_left
         assert timers.queue_offset == SOON + LATE
         assert timers.read_time_ms > began_ms + SOON_MS, "it passed the slots of those that it delivered"
         waiting = [store.log.record(unit.offset).message.body.split()[0]
-                   for moment in timers._wheel.all_pending() for unit in timers.slot(moment * 1_000)]
+                   for slot in timers._wheel.all_pending() for unit in timers.slot(slot * 1_000)]
         assert waiting == [b"%d" % number for number in range(SOON, SOON + LATE)]
         timers.close()
         store.close()

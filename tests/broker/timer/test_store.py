@@ -75,7 +75,7 @@ def test_one_that_is_late_waits_in_the_first_slot_that_is_not_done() -> None:
     assert [(unit.offset, unit.slot_ms) for unit in store.slot(at(5))] == [(100, at(5)), (200, at(5))]
 
 
-def test_what_waits_between_two_moments_is_counted_around_the_end_of_the_wheel() -> None:
+def test_what_waits_between_two_slots_is_counted_around_the_end_of_the_wheel() -> None:
     store = opened(MemoryFiles(), begin=at(100))
     due = [100, 101, 101, 127, 128, 159, 160, 161, 200, 259]
     for number, second in enumerate(due):

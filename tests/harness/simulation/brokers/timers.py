@@ -45,7 +45,7 @@ PLANTED: Final = (
             ("tests/broker/timer/test_machine.py::test_a_marker_rolls_as_its_message_does",)),
     # --- which messages
     Planted("an exact time is delivered a second too late", ADMISSION, "(asked_ms - 1) // precision_ms",
-            "asked_ms // precision_ms", (ADMITTED + "test_a_moment_is_of_the_precision",)),
+            "asked_ms // precision_ms", (ADMITTED + "test_a_slot_is_as_long_as_the_precision",)),
     Planted("nothing is too far away", ADMISSION, "not 0 < asked_ms - now_ms <= keys.timer_max_delay_sec * 1_000",
             "not 0 < asked_ms - now_ms", (ADMITTED + "test_absurd_times_are_illegal",)),
     Planted("what grows too long later is admitted", ADMISSION, "size + ADDED_BYTES > PROPERTIES_BYTES_MAX",
@@ -85,7 +85,7 @@ PLANTED: Final = (
     Planted("what was delivered is forgotten before it is in the wheel", DELIVERED, " and order[0][1] < below", "",
             (KNOWN + "test_it_is_forgotten_when_the_slots_of_its_time_are_done",)),
     Planted("what came late to the wheel is forgotten before its slot is done", TIMER + "store.py",
-            "        if moment == wheel.begin:\n", "        if False:\n", (SETTLED,)),
+            "        if slot == wheel.begin:\n", "        if False:\n", (SETTLED,)),
     Planted("what was delivered is forgotten before the disk says that its slot is done", TIMER + "store.py",
             "        self._settles = self.read_time_ms", "        self.settled = self._settles = self.read_time_ms",
             (SETTLED,)),
