@@ -58,6 +58,7 @@ from raft.storage.interface import Files, Storage
 from raft.storage.lives import begin_life, write_lives
 from raft.storage.place import SEGMENTS, MakeStorage, Place, check_kind, note_kind, was_opened
 from raft.storage.segment import SegmentStorage
+from raft.storage.trouble import in_words
 from raft.storage.writer import InlineWriter, LogWriter, WriterEvents
 from raft.surroundings import Clock, RunBlocking, System
 from raft.tls import TLSConfig
@@ -67,8 +68,7 @@ from raft.transport import Transport, TransportLimits
 logger = logging.getLogger("raft.host")
 T = TypeVar("T")
 THREADS_MAX = 40
-"""Worker threads of one host at one time, and those of its clients' queries. Its own: the program's may all wait for
-what the host is to do in one."""
+"""Worker threads of a host at one time, and of its clients' queries: its own, since the program's may wait for it."""
 NOBODY: Mapping[str, str] = {}
 
 
@@ -273,7 +273,7 @@ class Host:
                 raise ConfigError(field, getattr(config, field), f"must be the host's, {getattr(self.config, field)}")
         number = group_number(name)
         if number in self._taken:
-            raise UsageError(f"group {name!r} is open already")
+            raise UsageError(f"group {name!r} is open already, or was left half closed: then open the host again")
         self._taken.add(number)
         try:
             return await self._open(number, name, state_machine, peers, bootstrap, join, config or self.config, trace)
@@ -319,7 +319,7 @@ class Host:
         ``UsageError``: it is not open.
         """
         number = await self._leave(name)
-        self._recovered[number] = await self._run_blocking(self.storage.recovered, number)
+        self._recovered[number] = await self._run_blocking(in_words(self.storage.recovered), number)
         self._taken.discard(number)
 
     async def _leave(self, name: str) -> int:
@@ -348,22 +348,24 @@ class Host:
         First take this node out of the membership, unless the whole group is to go: it will never vote again, for the
         name is not taken again here. A removal that is interrupted is finished when the host is opened again.
 
-        Raises ``UsageError`` (it never began here), ``DiskFull``, ``WriteFailed``.
+        Raises ``UsageError`` (it never began here), ``StorageError`` (an open one stays closed, if it still began).
         """
         number = group_number(name)
-        origin: Origin | None = await self._run_blocking(read_origin, self._files, number)
+        origin: Origin | None = await self._run_blocking(in_words(read_origin), self._files, number)
         if origin is None or origin.name != name:
             raise UsageError(f"group {name!r} has not begun in this directory")
-        if number in self.drivers:
+        if left := number in self.drivers:
             await self._leave(name)  # and nothing is read of it, for that may be what is damaged
         elif number in self._taken:
             raise UsageError(f"group {name!r} is being opened or removed")
         self._taken.add(number)
         try:
-            await self._run_blocking(write_origin, self._files, number, attrs.evolve(origin, removed=True))
+            await self._run_blocking(in_words(write_origin), self._files, number, attrs.evolve(origin, removed=True))
+            left = False
             await self._forget(number)
         finally:
-            self._taken.discard(number)
+            if not left:  # else it is closed, and what it has is not read here: it must not begin with nothing
+                self._taken.discard(number)
 
     async def _forget(self, number: int) -> None:
         """Empty the group's log, and when that is durable, destroy its snapshots, without which it could not open."""
@@ -381,7 +383,7 @@ class Host:
             if self._disk_failure is not None:
                 raise self._disk_failure
             raise DiskFull("no room to say that the group is removed; opening the host again finishes it")
-        await self._run_blocking(self.storage.drop_snapshots, number)
+        await self._run_blocking(in_words(self.storage.drop_snapshots), number)
 
     # --- life ------------------------------------------------------------------------------------------------
 
@@ -437,7 +439,7 @@ class Host:
 
     async def _origin(self, number: int, name: str, peers: Mapping[str, str], bootstrap: bool, join: bool) -> Origin:
         """How the group began here; begins it if told so."""
-        origin: Origin | None = await self._run_blocking(read_origin, self._files, number)
+        origin: Origin | None = await self._run_blocking(in_words(read_origin), self._files, number)
         if origin is not None:
             if origin.name != name:
                 raise UsageError(f"groups {name!r} and {origin.name!r} have the same number; choose another name")
@@ -459,7 +461,7 @@ class Host:
             origin = Origin(name, Membership())
         else:
             raise WrongDirectory(f"group {name!r} has not begun in this directory. {START_WORDS}")
-        await self._run_blocking(write_origin, self._files, number, origin)
+        await self._run_blocking(in_words(write_origin), self._files, number, origin)
         return origin
 
     # --- who is where ----------------------------------------------------------------------------------------
@@ -677,7 +679,7 @@ async def _open_storage(
             files.unlock()
             raise
 
-    opened: tuple[Identity, Storage, dict[int, Recovered], Lives] = await run_blocking(work)
+    opened: tuple[Identity, Storage, dict[int, Recovered], Lives] = await run_blocking(in_words(work, directory))
     return opened
 
 
@@ -697,7 +699,8 @@ async def open_host(
     with ``files`` no threads are used. ``access`` says who may change the groups, and who is let in as a node; None:
     everybody who can connect. ``storage`` makes what keeps the log, at every opening the same kind.
 
-    Raises ``WrongDirectory``, ``DamagedLog``, ``ConfigError``, ``OSError`` (the port).
+    Raises ``WrongDirectory``, ``DamagedLog``, any other ``StorageError`` (the directory), ``LocalError`` (an argument),
+    ``OSError`` (the port).
     """
     arguments.kinds(
         address=(address, str), listeners=(listeners, Sequence), config=(config, Config), tls=(tls, TLSConfig),

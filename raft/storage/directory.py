@@ -7,6 +7,7 @@ are refused in words, because what their sync promises is not known to this libr
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import sys
@@ -181,7 +182,10 @@ class ReadOnlyFiles(DirectoryFiles):
 def _make_directory(path: Path, mode: int) -> None:
     """And all that are missing above it. Each name is on disk before the next one is made: also that of the last one
     that was there, since a process may have been killed right after it made it."""
-    there, missing = path.resolve(), list[Path]()
+    try:
+        there, missing = path.resolve(), list[Path]()
+    except RuntimeError as error:  # of Python before 3.13; the system would say so
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
     while not there.is_dir():
         missing.append(there)
         there = there.parent

@@ -12,7 +12,7 @@ from raft.errors import MalformedMessage
 from raft.lives import Lives
 from raft.storage.interface import Files
 from raft.storage.smallfile import read_small, write_small
-from raft.storage.spares import FULL
+from raft.storage.trouble import FULL
 
 logger = logging.getLogger("raft.storage")
 NAME: Final = "lives"

@@ -17,7 +17,7 @@ from raft.messages import WHOLE, HardState, Lapse
 from raft.storage.blocks import Position
 from raft.storage.catalog import Catalog
 from raft.storage.interface import File, Files
-from raft.storage.spares import FULL
+from raft.storage.trouble import FULL
 
 NAME: Final = "mark"
 SLOT_BYTES: Final = 512

@@ -22,7 +22,7 @@ from raft.errors import DamagedLog, DiskFull, MalformedMessage, StorageError, Us
 from raft.messages import SnapshotMeta
 from raft.snapshotmeta import META_BYTES_MAX, decode_meta, encode_meta
 from raft.storage.interface import File, Files
-from raft.storage.spares import FULL
+from raft.storage.trouble import FULL
 
 DIRECTORY: Final = "snapshots"
 CHUNK_BYTES: Final = 1 << 20

@@ -6,7 +6,6 @@ here. Knows names and sizes; never looks into a segment. Safe to call from a sec
 
 from __future__ import annotations
 
-import errno
 import re
 import threading
 from typing import Final
@@ -14,12 +13,12 @@ from typing import Final
 from raft.errors import DiskFull
 from raft.storage.interface import Files
 from raft.storage.recovery import LOG_DIR
+from raft.storage.trouble import FULL
 
 _PREFIX: Final = "spare-"
 _KEPT: Final = 2
 _ZEROS: Final = bytes(1 << 20)
 _SYNC_EVERY: Final = 4 << 20
-FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class SparePool:
