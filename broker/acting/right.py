@@ -40,10 +40,10 @@ class Right(Protocol):
         was sent that it answered before; None: there is none."""
 
     def why_not(self, now_ns: int) -> str:
-        """Why this broker may not deliver; "": it may."""
+        """Return why this broker may not deliver; "": it may."""
 
     def changes_ns(self, now_ns: int) -> int:
-        """When the result of ``why_not`` may change, if nothing is heard before."""
+        """Return when the result of ``why_not`` may change, if nothing is heard before."""
 
 
 class Always:
@@ -154,7 +154,8 @@ class ActingRight(_Counting):
         self.why_not(now_ns)
 
     def changes_ns(self, now_ns: int) -> int:
-        """When ``why_not`` may change: at once while the master is heard, since no event tells the end of that."""
+        """Return when ``why_not`` may change: at once while the master is heard, since no event tells the end of
+        that."""
         if self._since_ns is not None and now_ns < self._since_ns + self._timeout_ns:
             return now_ns
         return super().changes_ns(now_ns)

@@ -87,7 +87,7 @@ class EscapePart(Part):
         self._refused: dict[str, float] = {}
         self._under_way = self._bytes = 0
         self._why = ""
-        """Why the last message was not taken; "" once a put is stored."""
+        """Reason why the last message was not taken; "" once a put is stored."""
         self._nursery: trio.Nursery | None = None
 
     def configure(self, config: BrokerConfig) -> None:

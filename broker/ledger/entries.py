@@ -60,7 +60,7 @@ FIRST: Final = Mark()
 
 
 class Thing(NamedTuple):
-    """What an entry is about; its last entry counts."""
+    """The subject of an entry; the last entry about it counts."""
 
     kind: int
     name: str

@@ -1,4 +1,5 @@
-"""How far each consumer group is in each queue; how that is asked for, moved and kept. It knows numbers, no message."""
+"""The position of each consumer group in each queue: how it is asked for, moved and kept. It knows numbers, no
+message."""
 
 from broker.offsets.table import OffsetsConfig, OffsetTable
 

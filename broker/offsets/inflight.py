@@ -1,4 +1,5 @@
-"""How many messages each group has out: popped, and neither acknowledged nor come back, as far as this process knows.
+"""Counts the messages that each group has out: popped, and neither acknowledged nor come back, as far as this process
+knows.
 
 A core. What was popped before this process began is not among them, and what comes of it counts for nothing.
 Source: ``PopInflightMessageCounter`` of RocketMQ 5.5.0.
@@ -12,7 +13,7 @@ from typing import Final
 import attrs
 
 PAIRS_MAX: Final = 1_000
-"""Of groups and topics; those beyond are not counted."""
+"""Most pairs of group and topic that are counted."""
 
 
 @attrs.define

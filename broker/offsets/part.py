@@ -57,7 +57,7 @@ class OffsetsPart(Part):
         return (Table(self._file, RequestCode.GET_ALL_CONSUMER_OFFSET, self.table.copy, self._join),)
 
     def _join(self, answer: bytes) -> None:
-        """What was read here ends where the queue does. Raises ``BodyError``."""
+        """Join the offsets of another broker. None is taken beyond the end of its queue here. Raises ``BodyError``."""
         self.table.join(answer, lambda topic, queue_id: self._messages.max_offset(topic.encode(), queue_id))
 
     def metrics(self, page: Page) -> Iterator[Metric]:

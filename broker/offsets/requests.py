@@ -1,4 +1,4 @@
-"""What consumers, slaves and administrators ask of the offsets: codes 14, 15, 43, 222, 314 and 308.
+"""Answers requests of consumers, slaves and administrators for offsets: codes 14, 15, 43, 222, 314 and 308.
 
 Codes and words are Java's. Differences: a group that never said where it is begins at 0 in a queue without messages; a
 queue id that no queue of the topic can have is refused; 314 clones what it was asked to clone also where no topic is
@@ -30,7 +30,7 @@ NOT_FOUND: Final = 2**63 - 1
 
 
 class Subscribers(Protocol):
-    """What is known of the members of groups."""
+    """Tells what the members of groups subscribe to."""
 
     def is_subscribed(self, group: str, topic: str) -> bool:
         """Whether its members, if there are any, want messages of the topic."""
@@ -171,7 +171,7 @@ class OffsetRequests:
         return response(request, body=ResetOffsetBody(offsets).to_json())
 
     def _at(self, topic: str, queue_id: int, time_ms: int) -> int:
-        """Of the first message of that time or later; negative: behind the last one."""
+        """Return the offset of the first message of that time or later; a negative time gives the queue's end."""
         if time_ms < 0:
             return self._messages.max_offset(topic.encode(), queue_id)
         return self._messages.offset_by_time(topic.encode(), queue_id, time_ms)

@@ -143,7 +143,7 @@ class OffsetTable:
         return bool(self._resets) and queue_id in self._resets.get(f"{topic}@{group}", _NONE)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where a pull is to go on; asked once, it is done."""
+        """Return where a reset has a pull go on, once; None: there is no reset."""
         if not self._resets:
             return None
         key = f"{topic}@{group}"

@@ -137,7 +137,7 @@ class ManagerConfig:
 
 @attrs.frozen
 class LogState:
-    """What a broker tells of its log, and of the disk below it."""
+    """A broker's report of its log, and of the disk below it."""
 
     epoch: int = -1
     max_offset: int = 0
@@ -151,7 +151,7 @@ class LogState:
 
 @attrs.frozen
 class _Troubles:
-    """What a heartbeat says of other brokers, and of the disk."""
+    """A heartbeat's report of other brokers, and of the disk."""
 
     silent_epoch: int | None = None
     reaches: str = ""
@@ -206,7 +206,7 @@ class ReplicasManager:
         self._doubt_epoch: int | None = None
         """The group's, as the active controller said after it was told: later elections know of the doubt."""
         self._successors: list[int] = []
-        """Whom it has yet to ask for, of a controller that would not have it resign."""
+        """Members that it has yet to ask for as successors, at a controller that would not have it resign."""
         self._writing = False
         self._heard = False
         self._seen = 0
@@ -303,7 +303,7 @@ class ReplicasManager:
         return outputs
 
     def next_deadline(self, now_ns: int) -> int | None:
-        """When to tick next though nothing happens. What is overdue after a ``tick`` waits for an event."""
+        """Return when to tick next even if nothing happens. Work that is overdue waits for an event."""
         in_sync = None if self.in_sync is None else self.in_sync.deadline_after(now_ns)
         return min((at_ns for at_ns in (self._times.next_after(now_ns), self.lease.until_ns, in_sync,
                                         self._yielding.deadline_ns(now_ns), self._probing.deadline_ns(now_ns))
@@ -311,12 +311,12 @@ class ReplicasManager:
 
     @property
     def role(self) -> Become | None:
-        """What replication has taken last, and still counts."""
+        """The role that replication has taken last, if it still counts."""
         return self.machine.role
 
     @property
     def leader(self) -> str | None:
-        """Where the active controller is asked."""
+        """Address where the active controller is asked."""
         return self._search.address
 
     @property
@@ -334,7 +334,7 @@ class ReplicasManager:
         return self.machine.state in REGISTERED
 
     def _act(self, actions: Iterable[Action]) -> list[Output]:
-        """What the machine says, in its order."""
+        """Carry out the machine's actions, in order; return the outputs."""
         outputs: list[Output] = []
         for action in actions:
             match action:
@@ -444,7 +444,7 @@ class ReplicasManager:
     # --- heartbeats, elections, polls ------------------------------------------------------------------------
 
     def _announced(self) -> _Announced:
-        """How this broker acknowledges, for controllers that ask; Java's do not."""
+        """Return how this broker acknowledges, for controllers that ask; Java's do not."""
         config = self._config
         return {
             "master_lease_ms": config.master_lease_ms or None,
@@ -610,7 +610,7 @@ class ReplicasManager:
 
     def _hear_of(self, master: int | None, address: str | None, epoch: int | None, life: int | None,
                  members: frozenset[int], members_epoch: int) -> list[Output]:
-        """Who is master, by the active controller's answer to a request of this broker."""
+        """Learn who is master by the active controller's answer to a request of this broker."""
         if self._another(master, address, life):
             return self._give_way(epoch or 0)
         return self._master_is(master, address, epoch, members, members_epoch)
@@ -642,7 +642,7 @@ class ReplicasManager:
         return [] if self.broker_id is None else self._probing.look(now_ns, self.leader, self.broker_id)
 
     def _look(self, now_ns: int) -> tuple[Sight, list[Output]]:
-        """What a master sees of itself, and whether it yields. Java's controllers elect nobody while a master lives."""
+        """Return a master's view of itself, and outputs of yielding. Java's controllers replace no living master."""
         machine, held, config, yielding = self.machine, self.in_sync, self._config, self._yielding
         if (held is None or machine.state is not State.MASTER or not self.lease.granted
                 or machine.retreat not in (Retreat.NONE, Retreat.YIELDING)):
@@ -687,7 +687,7 @@ class ReplicasManager:
 
     def _master_is(self, master: int | None, address: str | None, epoch: int | None, members: frozenset[int],
                    members_epoch: int) -> list[Output]:
-        """What a controller says of the group, by whatever answer; only what is newer counts."""
+        """Learn who is master by any answer of a controller; only a newer one counts."""
         if master is None or not address or epoch is None or self.broker_id is None or epoch < self._seen:
             return []
         mine = self.role
@@ -778,7 +778,7 @@ class ReplicasManager:
         return [Fence(why)] if why else [Serve()]
 
     def _closed(self, now_ns: int) -> str:
-        """Why writes are closed; "" where they are open."""
+        """Return why writes are closed; "" where they are open."""
         machine, writes = self.machine, self.machine.writes
         if writes is Writes.OPEN or (writes is Writes.LEASED and self.lease.holds(now_ns)):
             return ""

@@ -1,4 +1,4 @@
-"""What administrators, slaves and clients ask of the topics: codes 17, 18, 215, 351, 21 and 305.
+"""Answers requests of administrators, slaves and clients about topics: codes 17, 18, 215, 351, 21 and 305.
 
 A topic that was made or deleted is on disk when the answer goes. Checks are Java's, in its order, with its codes and
 words. Where Java makes none of the topics in a list because one of them is there already, the others are made here;

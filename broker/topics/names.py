@@ -1,4 +1,4 @@
-"""Which names topics and groups may have, and which of them the system keeps for itself.
+"""Names of topics and groups: which are allowed, and which the system keeps for itself.
 
 Pure text. Source: ``TopicValidator`` and ``MixAll`` of RocketMQ 5.5.0.
 """
@@ -40,7 +40,7 @@ NOT_FOR_SENDERS: Final = frozenset({
     SCHEDULE, HALF, OP_HALF, CHECK_MAX_TIME, SELF_TEST, OFFSET_MOVED_EVENT, TIMER, TIMER_DEAD, POP_ORDER, POP_RESETS})
 
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
-"""Whose offsets say how far POP's revive queues are read."""
+"""Group whose offsets say how far POP's revive queues are read."""
 
 TOPIC_LENGTH_MAX: Final = 127
 RETRY_OR_DLQ_LENGTH_MAX: Final = 255
@@ -50,7 +50,7 @@ _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 def topic_fault(name: str) -> str | None:
-    """What is wrong with a topic's name, in Java's words; None if nothing is."""
+    """Return what is wrong with a topic's name, in Java's words; None if nothing is."""
     fault = _fault("topic", name)
     if fault is not None:
         return fault
@@ -80,22 +80,22 @@ def _fault(what: str, name: str) -> str | None:
 
 
 def retry_topic(group: str) -> str:
-    """Where messages wait that this group failed to consume."""
+    """Return the topic of messages that this group failed to consume, and tries again."""
     return RETRY_PREFIX + group
 
 
 def dlq_topic(group: str) -> str:
-    """Where they end when it has tried often enough."""
+    """Return the topic of messages that this group has tried too often."""
     return DLQ_PREFIX + group
 
 
 def revive_topic(cluster: str) -> str:
-    """Where checkpoints of POP and their acknowledgements come when they are due."""
+    """Return the topic of POP's checkpoints and acknowledgements."""
     return f"{SYSTEM_PREFIX}REVIVE_LOG_{cluster}"
 
 
 def pop_retry_topic(topic: str, group: str, *, v2: bool = False) -> str:
-    """Where messages of ``topic`` come back that ``group`` popped and did not acknowledge. ``v2``: by the name that no
+    """Return the topic of messages of ``topic`` that ``group`` popped and did not acknowledge. ``v2``: a name that no
     group's own retry topic can have."""
     return f"{RETRY_PREFIX}{group}{'+' if v2 else '_'}{topic}"
 

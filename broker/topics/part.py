@@ -30,7 +30,7 @@ class TopicsPart(Part):
         self._messages, self._standing = shared.journal.messages, shared.standing
         self._permission = READ | WRITE
         self._told_ms: int | None = None
-        """Of a master, when it was told of topics last by another one, or its table changed before its start."""
+        """For a master: time when another one told it of topics last, or its table changed before its start."""
         self._deleted: set[str] = set()
         """Since then, on purpose."""
         self.table = TopicTable(

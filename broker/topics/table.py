@@ -60,7 +60,8 @@ class TopicTable:
         self.on_change: Moment[[]] = Moment("TopicTable.on_change")
         """Called after each change of a topic: the version has moved."""
         self.queues_kept: Callable[[str], int] = lambda name: 0
-        """How many queues of a topic the log has messages in: a master may be elected before it heard of the topic."""
+        """Returns how many queues of a topic have messages in the log: a master may be elected before it heard of the
+        topic."""
         self.on_delete: Moment[[str]] = Moment("TopicTable.on_delete")
         """Called with the topic's name before ``on_change``: its queues and offsets are to go."""
         kept = kept or Topics()
@@ -142,7 +143,7 @@ class TopicTable:
             TopicConfig(name, queues, queues, READ | WRITE, topic_sys_flag=sys_flag))
 
     def create_for_retry(self, group: str, queues: int = 1, *, unit: bool = False) -> TopicConfig:
-        """Where messages of ``group`` wait for their next try."""
+        """Make the topic where messages of ``group`` wait for their next try."""
         return self.create_if_absent(names.retry_topic(group), queues, UNIT_SUB if unit else 0)
 
     def create_for_dead_letters(self, group: str) -> TopicConfig:
@@ -194,7 +195,7 @@ class TopicTable:
 
 
 def system_topics(config: TopicsConfig) -> list[TopicConfig]:
-    """What every broker has from its start."""
+    """Return the topics that every broker has from its start."""
     def topic(name: str, queues: int = 1, perm: int = READ | WRITE) -> TopicConfig:
         return TopicConfig(name, queues, queues, perm)
 

@@ -32,7 +32,7 @@ class CheckLimits:
 
 
 def verdict(half: Half, now_ms: int, limits: CheckLimits) -> Verdict:
-    """What a round does about this half. ``now_ms``: the wall clock, since the birth time is the producer's."""
+    """Return what a round does about this half. ``now_ms``: the wall clock, since the birth time is the producer's."""
     age_ms = now_ms - half.born_ms
     if half.checks >= limits.transaction_check_max or now_ms - half.since_ms > limits.file_reserved_time * _HOUR_MS:
         return Verdict.GIVE_UP

@@ -80,7 +80,7 @@ class Half:
     first: int | None
     """Offset of the transaction's first half; None: it does not say."""
     since_ms: int
-    """When it was born, or resumed."""
+    """Time when it was born, or resumed."""
 
 
 def read_half(record: Record) -> Half | str:

@@ -1,1 +1,1 @@
-"""What ``make demo`` shows: a controller cluster of real processes that loses masters and its active controller."""
+"""The program of ``make demo``: a controller cluster of real processes loses masters and its active controller."""

@@ -52,7 +52,7 @@ REPLICAS = 3
 SAFE = Durability(all_ack=True, min_in_sync=2)
 DEFAULT_GROUP = "broker-z"
 DISK_BYTES: Final = 1 << 30
-"""Of a file that grows with what is in it."""
+"""Size of a file that takes only as much of the disk as is in it."""
 KILLED, STOPPED = "masters killed", "masters stopped with SIGSTOP"
 STALLED, TOGETHER = "masters' disks stalled", "masters killed with the active controller"
 DONE: Final = (KILLED, STOPPED, STALLED, TOGETHER)
@@ -145,7 +145,7 @@ class Story:
                             active)
 
     async def _master(self) -> tuple[str, Broker]:
-        """Of a group of which all are in sync."""
+        """Return a group all of whose members are in sync, and its master."""
         name = self.rng.choice(list(self.groups))
         address = (await self.settled([name])).groups[name].master
         return name, next(broker for broker in self.groups[name] if broker.address == address)

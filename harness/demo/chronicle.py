@@ -1,4 +1,4 @@
-"""What a demo does to its servers and what its clients see, as a file that the report reads beside their logs.
+"""Writes what a demo does to its servers and what its clients see, to a file that the report reads beside their logs.
 
 Knows the clock of the machine and the file's format; what is done, and to whom, the demos know.
 """

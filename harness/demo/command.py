@@ -1,4 +1,4 @@
-"""What both demos' command lines share: their options, the directory of a run, and the report at its end."""
+"""The common parts of both demos' command lines: their options, the directory of a run, and the report at its end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.demo.reporting import Reporter
 from raft.command import INTERRUPTED
 
 PATIENCE_S: Final = 60.0
-"""What takes longer, even on a machine that is busy with other things, did not happen."""
+"""Time after which a step has failed, even on a machine that is busy with other things."""
 
 
 def parser(program: str, about: str, *, seconds: float) -> argparse.ArgumentParser:

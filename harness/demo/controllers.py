@@ -49,7 +49,7 @@ PROBE_PAUSE_S = 0.005
 
 @attrs.define
 class Tally:
-    """How long masters and controllers were away, in milliseconds."""
+    """Times in which masters and controllers were away, in milliseconds."""
 
     masters_ms: list[float] = attrs.field(factory=list)
     with_controller_ms: list[float] = attrs.field(factory=list)

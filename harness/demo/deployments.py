@@ -51,7 +51,7 @@ _FOUR: Final = (*_TWO, "broker-a-s.properties", "broker-b-s.properties")
 
 @attrs.frozen
 class Deployment:
-    """Which servers it has, by their sample files."""
+    """The servers of a deployment, by their sample files."""
 
     about: str
     brokers: tuple[str, ...]
@@ -102,7 +102,7 @@ class Deployed:
     acts: bool
     brokers: list[Handle]
     names: list[str]
-    """Of the brokers' groups, in the same order."""
+    """Names of the brokers' groups, in the same order."""
     controllers: list[str]
     client: Client
 

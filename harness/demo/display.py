@@ -1,4 +1,4 @@
-"""What a demo shows: plain lines anywhere; in a terminal with ``rich``, a live picture below them."""
+"""Shows a demo: plain lines anywhere; in a terminal with ``rich``, a live picture below them."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from remoting.daemon.child import child
 
 PATIENCE_S: Final = 300.0
 NICE: Final = 10
-"""How much nicer than a demo its report is until it is asked for."""
+"""Niceness that a demo's report has beyond the demo's, until it is asked for."""
 
 
 @attrs.define(eq=False)

@@ -11,7 +11,7 @@ import attrs
 
 @attrs.frozen
 class View:
-    """What a broker was told of its group. ``master`` None: it has none, as far as this broker knows."""
+    """A broker's knowledge of its group. ``master`` None: it has none, as far as this broker knows."""
 
     master: int | None = None
     master_epoch: int = 0
@@ -19,7 +19,8 @@ class View:
     in_sync_epoch: int = 0
 
     def newer_than(self, other: View) -> bool:
-        """Of two answers, which to believe: epochs only rise, and the set's epoch rises within and across masters."""
+        """Return whether this answer is the newer of two: epochs only rise, and the set's epoch rises within and across
+        masters."""
         return (self.master_epoch, self.in_sync_epoch) > (other.master_epoch, other.in_sync_epoch)
 
 
@@ -30,10 +31,10 @@ class SimulatedBroker:
     group: BrokerGroup
     number: int
     address: str
-    """Where controllers reach it."""
+    """Address where controllers reach it."""
     broker_id: int | None = None
     check_code: str = ""
-    """Of the id it applied for; kept until it is answered."""
+    """Check code of the id that it applied for; kept until the application is answered."""
     view: View = View()
     max_offset: int = 0
     running: bool = False
@@ -60,7 +61,7 @@ class SimulatedBroker:
         return switched
 
     def die(self) -> None:
-        """What was in memory is gone."""
+        """Stop, and forget what was in memory."""
         self.running = self.registered = False
         self.view = View(None, self.view.master_epoch)
         self.announced = None
@@ -83,7 +84,7 @@ class BrokerGroup:
 
     @property
     def newest(self) -> View:
-        """What the best informed of its living brokers knows."""
+        """The view of the best informed of its living brokers."""
         views = [each.view for each in self.brokers if each.running]
         return max(views, key=lambda view: (view.master_epoch, view.in_sync_epoch), default=View())
 
@@ -99,7 +100,8 @@ class BrokerGroup:
         return self.master is not None and view.in_sync == living
 
     def wanted_in_sync(self, master: SimulatedBroker, now: float, allowed_s: float) -> frozenset[int]:
-        """What ``master`` has to report: who caught up with it, less who has been away for ``allowed_s``."""
+        """Return the set that ``master`` has to report: who caught up with it, less who has been away for
+        ``allowed_s``."""
         epoch = master.view.master_epoch
         caught_up = {broker_id for broker_id, in_epoch in self.following.items()
                      if in_epoch == epoch and broker_id not in self.missing_since}

@@ -86,7 +86,7 @@ class FleetConfig:
     announce_ms: int = 30_000
     """Between registrations with a name server, if nothing changes."""
     min_in_sync_replicas: int | None = None
-    """What masters announce; Java's announce nothing."""
+    """The minimum that masters announce; Java's announce nothing."""
     calls_at_once: int = 128
     call_timeout_ms: int = 3_000
 
@@ -559,7 +559,7 @@ def _view(header: Roles, body: bytes) -> View:
 
 
 def _key(server: str, broker: SimulatedBroker | None) -> str:
-    """What the client knows a connection by."""
+    """Return the client's name for a connection."""
     return f"{server}#{broker.address}" if broker is not None else server
 
 
@@ -585,7 +585,7 @@ def _listen_on_loopback() -> trio.SocketListener:
 
 
 def _allow_many_files() -> None:
-    """Of sockets, that is: five per broker and more. Children inherit it."""
+    """Raise this process's limit of open files: five sockets per broker and more. Children inherit it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,4 +1,4 @@
-"""What controllers must never answer, checked against everything that brokers hear. No I/O.
+"""Checks that controllers never give an impossible answer, against everything that brokers hear. No I/O.
 
     one master per epoch    a master epoch of a group has one master, whoever tells of it, and when
     epochs never fall       an answer of the active controller is not older than one that had come before it was asked

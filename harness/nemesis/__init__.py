@@ -1,4 +1,4 @@
-"""What is done to real processes, their network, disks and clocks; each with its undoing.
+"""Faults of real processes, their network, disks and clocks; each can be undone.
 
     sandbox     namespaces that end with the run, whatever ends it: processes, mounts, networks
     network     a host for each server, and links that lose what is sent, one way or both

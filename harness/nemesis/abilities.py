@@ -1,4 +1,4 @@
-"""What this machine and this user can do to processes, in words.
+"""Finds out what this machine and this user can do to processes, and says it in words.
 
 It tries each thing; it knows nothing of scenarios.
 """

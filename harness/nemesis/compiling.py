@@ -22,7 +22,7 @@ _LIBRARIES: Final = ("-ldl", "-lpthread")
 
 
 def cache() -> Path:
-    """Where what was built is kept: ``quorate`` below ``XDG_CACHE_HOME``, by default ``~/.cache``."""
+    """Return the folder of compiled programs: ``quorate`` below ``XDG_CACHE_HOME``, by default ``~/.cache``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "quorate"
 
 

@@ -20,7 +20,7 @@ from harness.nemesis.errors import NotHere
 PAUSE_S: Final = 0.05
 """Before those who found the port closed come again."""
 FILES: Final = 32
-"""What a process opens besides its connections, at most."""
+"""Most files that a process opens besides its connections."""
 
 
 def limit(count: int) -> int:

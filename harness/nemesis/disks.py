@@ -39,7 +39,7 @@ _MENDED: Final = 1
 
 
 class Kind(Enum):
-    """What is used as a disk."""
+    """Kinds of disks that a process can be given."""
 
     LOOP = "a file system in a file, which can stall and fill up"
     MEMORY = "memory, which can fill up and not stall"
@@ -97,7 +97,7 @@ class Disk:
         (self.place / _BALLAST).unlink(missing_ok=True)
 
     def cut_power(self) -> None:
-        """What was not synced is lost, and nothing is written any more. Processes end after it: ends close files."""
+        """Drop what was not synced, and let nothing be written any more. End processes after this: ends close files."""
         assert self.kind is Kind.LOOP
         folder = os.open(self.place, os.O_RDONLY)
         try:

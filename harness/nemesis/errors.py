@@ -1,4 +1,4 @@
-"""What cannot be done, in words.
+"""Errors for faults that cannot be made here, in words.
 
 It knows nothing of who asked.
 """

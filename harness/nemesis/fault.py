@@ -1,4 +1,4 @@
-"""What a fault is, and what it needs of a run: victims, their network, their disks.
+"""The definition of a fault, and what it needs of a run: victims, their network, their disks.
 
 It knows no fault, and does nothing itself. A campaign brings objects that fit these protocols.
 """
@@ -20,7 +20,7 @@ Undo = Callable[[], Awaitable[None]]
 
 
 class Ability(Enum):
-    """What a machine must be able to do for a fault; the value names it in words."""
+    """Abilities of a machine that a fault may need; the value names one in words."""
 
     CUTS = "cut links one way"
     LINKS = "shape links: delay, lose, repeat, reorder, limit"
@@ -46,7 +46,7 @@ class Victim(Protocol):
 
     @property
     def ports(self) -> Mapping[str, str]:
-        """Where others find it: ``host:port`` by the port's name."""
+        """Addresses where others find it: ``host:port`` by the port's name."""
         ...
 
     @property

@@ -112,7 +112,7 @@ class Forwarders:
 
 
 def _inode(port: int) -> str:
-    """Of the socket that is bound to a local port, and connected."""
+    """Return the inode of the socket that is bound to a local port, and connected."""
     with suppress(OSError):
         for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
             fields = line.split()

@@ -49,7 +49,7 @@ class Network(Protocol):
         ...
 
     async def cut(self, source: str, target: str) -> None:
-        """What ``source`` sends to ``target`` is lost from now on, without a word."""
+        """Drop what ``source`` sends to ``target`` from now on, without a word."""
         ...
 
     async def mend(self, source: str, target: str) -> None:
@@ -57,7 +57,7 @@ class Network(Protocol):
         ...
 
     async def shape(self, source: str, target: str, shape: Shape) -> None:
-        """What ``source`` sends to ``target`` passes a worse link from now on. Raises ``NotHere``."""
+        """Give what ``source`` sends to ``target`` a worse link from now on. Raises ``NotHere``."""
         ...
 
     async def unshape(self, source: str, target: str, shape: Shape) -> None:

@@ -1,4 +1,4 @@
-"""What a bad link does to each packet: when it arrives, twice, or not at all. Seeded, and without any I/O.
+"""Decides what a bad link does to each packet: when it arrives, twice, or not at all. Seeded, and without any I/O.
 
 It knows sizes and moments in ns, and nothing of packets' contents.
 """
@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
 MS: Final = 1_000_000
 OVERTAKEN_NS: Final = 10 * MS
-"""How much later a packet comes that others are to overtake."""
+"""Additional delay of a packet that others are to overtake."""
 QUEUE_NS: Final = 500 * MS
 """A link of limited rate drops what would wait longer than this for its turn."""
 
 
 @attrs.frozen
 class Shape:
-    """Of one way of a link. ``loss``, ``duplicate`` and ``reorder`` are shares of packets; a rate of 0 is no limit."""
+    """The shape of one way of a link. ``loss``, ``duplicate`` and ``reorder`` are shares of packets; a rate of 0 is no
+    limit."""
 
     delay_ms: float = 0.0
     jitter_ms: float = 0.0
@@ -34,7 +35,7 @@ class Shape:
 
 
 def together(shapes: Iterable[Shape]) -> Shape:
-    """What several make of one link: delays add up, each loses its share, the least rate counts."""
+    """Combine the shapes of one link: delays add up, each loses its share, the least rate counts."""
     shapes = list(shapes)
 
     def any_of(shares: Iterable[float]) -> float:

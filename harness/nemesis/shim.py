@@ -22,7 +22,7 @@ from harness.nemesis.errors import NotHere
 
 SOURCE: Final = Path(__file__).with_name("shim.c")
 _TURN: Final = 6 * 8
-"""Where the clock's part begins."""
+"""Offset of the clock's part of the page."""
 _GO: Final = b"\xff Go buildinf:"
 
 
@@ -47,7 +47,7 @@ class WrongBy:
     since_ns: int = attrs.field(factory=time.time_ns)
 
     def at(self, right_ns: int) -> int:
-        """How far ahead it is then."""
+        """Return how far ahead the clock is at that time, in nanoseconds."""
         return self.ahead_ns + int((right_ns - self.since_ns) * self.gains_ppm / 1e6)
 
 
@@ -72,7 +72,7 @@ class Shim:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process must be started with."""
+        """Environment variables that a process must be started with."""
         loaded = [str(library(SOURCE)), *filter(None, [os.environ.get("LD_PRELOAD")])]
         return {"LD_PRELOAD": ":".join(loaded), "QUORATE_SHIM": str(self.page.resolve()),
                 "QUORATE_SHIM_ROOT": str(self.data)}

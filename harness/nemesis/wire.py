@@ -71,7 +71,7 @@ class Packets:
     _number: int = 0
 
     def shape(self, source: str, target: str, shape: Shape | None) -> None:
-        """What becomes of that way's packets from now on."""
+        """Set the shape of that way for packets from now on; None: they pass unharmed."""
         way = IPv4Address(source).packed + IPv4Address(target).packed
         if shape is None:
             self.links.pop(way, None)

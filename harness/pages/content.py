@@ -1,4 +1,4 @@
-"""What the page of a run tells, as one value that becomes JSON: operations in columns, faults, gaps, promises.
+"""The content of a run's page, as one value that becomes JSON: operations in columns, faults, gaps, promises.
 
 Columns keep a page of 100,000 events below 5 MB. Times are whole microseconds since the run's begin. Knows no file and
 no markup.
@@ -17,7 +17,7 @@ from harness.histories.events import FAIL, INFO, OK, Event, Operation, Process, 
 NS_PER_US: Final = 1_000
 VALUE_CHARS_MAX: Final = 60
 VALUES_MAX: Final = 100_000
-"""Of more operations the values are not on the page."""
+"""Most operations whose values are put on the page."""
 GAPS_SHOWN: Final = 24
 MESSAGES_MAX: Final = 20_000
 _OPEN_NS: Final = 1 << 63
@@ -28,7 +28,7 @@ OUTCOMES: Final = {OK: 0, FAIL: 1, INFO: 2}
 
 @attrs.frozen
 class Arrow:
-    """Of a trace: what one server sent another. ``received_ns`` is None for one that was lost."""
+    """A message in a trace, from one server to another. ``received_ns`` is None for one that was lost."""
 
     sender: str
     receiver: str
@@ -50,12 +50,12 @@ class WholeRun:
     messages: Sequence[Arrow] = ()
     shrunk: str = ""
     groups: Sequence[str] = ()
-    """Of a run of groups at once: names of processes and nodes begin with one."""
+    """For a run of groups at once: their names; names of processes and nodes begin with one."""
 
 
 @attrs.frozen
 class Seen:
-    """What clients of one group saw, and what was done to it."""
+    """Observations of one group's clients, and what was done to the group."""
 
     operations: Sequence[Operation]
     faults: Sequence[Fault]
@@ -163,7 +163,7 @@ def packed(found: Sequence[Operation], groups: Sequence[str] = ()) -> tuple[list
 
 
 def gaps(found: Sequence[Operation], lanes: Sequence[int], names: Sequence[str], end_ns: int) -> list[dict[str, Any]]:
-    """Of each lane the longest time without an answer ``ok``, the longest first."""
+    """Return each lane's longest time without an answer ``ok``, the longest first."""
     last = [0] * len(names)
     worst = [(0, 0, 0)] * len(names)
     done = sorted((each.ended.time_ns, lane) for each, lane in zip(found, lanes, strict=True)

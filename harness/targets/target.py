@@ -1,4 +1,4 @@
-"""What a target's file says: kinds of nodes, their commands, ports and files, and the program that is its client.
+"""Reads a target's file: kinds of nodes, their commands, ports and files, and the program that is its client.
 
 A file is TOML. Texts hold placeholders in braces, which ``Places`` fills for one node or for a client; a brace is
 written twice. Knows no process and no disk.
@@ -23,7 +23,8 @@ _READY: Final = ("tcp", "line", "http", "command")
 
 @attrs.frozen
 class Ready:
-    """When a node is up: its port is open, it printed a text, a page answers 200, a command ends with 0; or at once."""
+    """The sign that a node is up: its port is open, it printed a text, a page answers 200, a command ends with 0; or
+    none."""
 
     how: str
     what: str | tuple[str, ...]
@@ -37,7 +38,7 @@ class Ready:
 
 @attrs.frozen
 class Version:
-    """What a node is started with."""
+    """The command and files that a node is started with."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
@@ -56,7 +57,7 @@ class NodeKind:
     first_port: int
     before: Version
     upgraded: Version | None
-    """What ``rolling-upgrade`` puts in its place; None: it cannot be upgraded."""
+    """Version that ``rolling-upgrade`` puts in its place; None: it cannot be upgraded."""
     ready: Ready
     after: tuple[str, ...]
     """Kinds that are ready before these start."""
@@ -77,7 +78,7 @@ class ClientProgram:
 
 @attrs.frozen
 class Target:
-    """What one target's file says, checked."""
+    """The content of one target's file, checked."""
 
     name: str
     about: str
@@ -172,7 +173,7 @@ def _kind(name: str, fields: Fields) -> NodeKind:
 
 
 def _upgraded(fields: Fields | None, before: Version) -> Version | None:
-    """What it does not say stays as before; files and variables are added."""
+    """Read the version after an upgrade. A key that is missing keeps its value; files and variables are added."""
     if fields is None:
         return None
     made = Version(fields.texts("command", before.command),
@@ -243,7 +244,7 @@ def _ordered(kinds: Mapping[str, NodeKind]) -> dict[str, NodeKind]:
 
 @attrs.frozen
 class Places:
-    """What placeholders stand for, in a run or for one of its nodes."""
+    """Values of placeholders, in a run or for one of its nodes."""
 
     values: Mapping[str, str]
 
@@ -273,7 +274,7 @@ class Places:
 def places(
     target: Target, address_of: Mapping[str, Mapping[str, str]], *, python: str, here: str, run: str,
 ) -> Places:
-    """Of a run as a whole. ``address_of``: node -> name of a port -> ``host:port``."""
+    """Return the values for a run as a whole. ``address_of``: node -> name of a port -> ``host:port``."""
     values = {"python": python, "here": here, "run": run}
     values |= {f"option.{name}": value for name, value in target.options.items()}
     for kind in target.kinds.values():
@@ -291,7 +292,8 @@ def places_of(
     whole: Places, target: Target, node: str, addresses: Mapping[str, str], listens: Mapping[str, str], *,
     directory: str, data: str,
 ) -> Places:
-    """Of one node: where it is found (``addresses``) and where it listens (``listens``), by names of its ports."""
+    """Return the values for one node: where others find it (``addresses``) and where it listens (``listens``), by names
+    of its ports."""
     number = node.rpartition("-")[2]
     values = {"node": node, "number": number, "directory": directory, "data": data, "kind": target.kind_of(node).name}
     for name, address in addresses.items():

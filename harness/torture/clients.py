@@ -29,9 +29,9 @@ from harness.workloads.workload import LoadOp, LoadOutcome
 
 READY_S: Final = 60.0
 GROUP: Final = "quorate.clients"
-"""Of the entry points of users' classes."""
+"""Name of the entry points of users' classes."""
 LATE_MS: Final = 1_000
-"""How much later than an operation's own time-out an answer may come."""
+"""Time that an answer may come later than its operation's own time-out."""
 LINE_BYTES_MAX: Final = 64 << 20
 _TYPES: Final = ("ok", "fail", "info")
 

@@ -60,7 +60,7 @@ class RunDirectory:
         staged.replace(self.path / name)
 
     def node(self, name: str) -> Path:
-        """Where a node's files are."""
+        """Return the folder of a node's files."""
         return self.path / "nodes" / name
 
 

@@ -19,12 +19,12 @@ from harness.processes.handle import POLL_S, Handle
 from harness.targets.target import Ready
 
 PAGE_S: Final = 1.0
-"""How long a page or a command may take to tell of readiness."""
+"""Time that a page or a command may take to tell of readiness."""
 
 
 @frozen
 class NodeVersion:
-    """What a node is started with. ``files``: their content by their names in its directory."""
+    """The version that a node is started with. ``files``: their content by their names in its directory."""
 
     command: Sequence[str]
     variables: Mapping[str, str]
@@ -38,7 +38,7 @@ class RunNode(Handle):
     kind: str = field(kw_only=True)
     data: Path = field(kw_only=True)
     ports: Mapping[str, str] = field(kw_only=True, factory=dict)
-    """Where others find it: ``host:port`` by the port's name."""
+    """Addresses where others find it: ``host:port`` by the port's name."""
     ready: Ready = field(kw_only=True)
     stop_signal: signal.Signals = field(kw_only=True, default=signal.SIGTERM)
     started: Callable[[int], None] = field(kw_only=True, default=lambda pid: None)

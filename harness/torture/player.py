@@ -59,7 +59,7 @@ LAST_LINES: Final = 10
 LEADING: Final = ("master", "leader", "acting")
 ACTING: Final = "acting"
 AFTER_S: Final = 1.0
-"""How long clients go on when all is well again: what the last fault broke has to work."""
+"""Time that clients go on when all is well again: what the last fault broke has to work."""
 
 
 @attrs.define(eq=False)
@@ -124,7 +124,7 @@ class Played:
 
     faults: int = 0
     kinds: Counter[str] = attrs.field(factory=Counter)
-    """How many faults of each name."""
+    """Number of faults by name."""
     failovers: int = 0
     """Number of times that another node led, or acted, than before."""
     skipped: list[str] = attrs.field(factory=list)
@@ -139,7 +139,7 @@ class Played:
 
 @attrs.define(eq=False)
 class StartLine:
-    """Where groups wait for each other: they start one by one, and time begins for all of them at once."""
+    """A start line for groups: they start one by one, and time begins for all of them at once."""
 
     count: int = 1
     turn: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(1, max_value=1), init=False)
@@ -554,7 +554,7 @@ async def play_together(players: Mapping[str, Player]) -> dict[str, Played]:
 
 
 def _in_words(errors: BaseExceptionGroup[Any]) -> BaseException:
-    """What ends a run: an interrupt, or sentences; else the errors as they are."""
+    """Return the error that ends a run: an interrupt, or sentences; else the errors as they are."""
     leaves = _leaves(errors)
     if any(isinstance(each, KeyboardInterrupt) for each in leaves):  # the interrupt reached clients, too
         return KeyboardInterrupt()

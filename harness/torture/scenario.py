@@ -1,4 +1,4 @@
-"""What a scenario's file says: a target, a workload, faults, and how the history is judged. It knows no process.
+"""Reads a scenario's file: a target, a workload, faults, and how the history is judged. It knows no process.
 
     about = "Everything is killed at once, again and again."
     target = "regkv"              # of the library, or a path beside this file
@@ -49,7 +49,7 @@ Range = tuple[float, float]
 
 @attrs.frozen
 class ClientLoad:
-    """How many clients ask for what, and how often."""
+    """The number of clients, their workload, and how often they ask."""
 
     name: str
     clients: int
@@ -86,7 +86,7 @@ class Check:
 
 @attrs.frozen
 class TortureScenario:
-    """What one scenario's file says, checked."""
+    """The content of one scenario's file, checked."""
 
     name: str
     about: str

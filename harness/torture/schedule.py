@@ -1,4 +1,4 @@
-"""What is done to whom and when, as data: drawn from a scenario and a seed, kept in ``schedule.json``, cut down later.
+"""Plans the faults of a run, as data: drawn from a scenario and a seed, kept in ``schedule.json``, cut down later.
 
 A seed repeats the schedule, not what real processes make of it. This module knows no process and no file.
 """
@@ -81,7 +81,7 @@ def _moments(plan: FaultPlan, seconds: float, chance: Random) -> Iterator[float]
 
 
 def to_json(schedule: Schedule) -> dict[str, Any]:
-    """What ``schedule.json`` holds, as an object."""
+    """Return the content of ``schedule.json``, as an object."""
     return {"seed": schedule.seed, "seconds": schedule.seconds, "clients": schedule.clients, "steps": [
         {"at_ms": step.at_ms, "fault": step.fault, "nodes": as_json(step.nodes), "hold_ms": step.hold_ms}
         | ({"args": dict(step.args)} if step.args else {})

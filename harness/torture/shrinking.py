@@ -39,7 +39,7 @@ class Attempt:
 
 @attrs.frozen
 class Rate:
-    """How often a scenario failed in its runs."""
+    """Number of runs of a scenario, and of those that failed."""
 
     failed: int
     runs: int

@@ -1,4 +1,4 @@
-"""What ends a run before it has a verdict. Knows nothing else."""
+"""Errors that end a run before it has a verdict. Knows nothing else."""
 
 from __future__ import annotations
 

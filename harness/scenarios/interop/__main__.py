@@ -127,8 +127,8 @@ async def _run(chosen: list[tuple[Scenario, str]], options: argparse.Namespace) 
 
 
 async def _play(each: Scenario, release: java.Release, keep: Path | None) -> Exception | None:
+    """Play a scenario. Returns why it failed; None: it passed. Raises ``NotRun``."""
     here = Path(tempfile.mkdtemp(prefix=f"interop-{each.name}-"))
-    """What it failed of. Raises ``NotRun``."""
     try:
         with trio.fail_after(each.timeout_s):
             await each.play(Stage(release, here, lambda line: print(f"  {line}", flush=True)))

@@ -64,7 +64,7 @@ async def seen(client: raft.Client[Any, Any, Any], named: dict[str, str]) -> dic
 
 
 def leader(found: dict[str, dict[str, Any]]) -> str | None:
-    """Of the newest term in which somebody says that it leads."""
+    """Return the node that leads in the newest term; None: none says that it leads."""
     leading = [(status["term"], name) for name, status in found.items() if status["role"] == "leader"]
     return max(leading)[1] if leading else None
 

@@ -19,7 +19,7 @@ import trio
 import raft
 
 SNAPSHOT_BYTES: Final = 64 << 10
-"""Of log between two snapshots: so little that a run has many."""
+"""Bytes of log between two snapshots: so few that a run has many."""
 TAIL_ENTRIES: Final = 200
 """Behind a snapshot: who was away for longer gets the snapshot itself."""
 
