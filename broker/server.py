@@ -244,7 +244,7 @@ class Broker:
         self.ha_addresses = HaAddresses(client, self._itself, self._told)
         self.forwarder = Forwarder(connector=world.connector, tls=world.client_tls, codes=passed_on(parts))
         self.ledger = None if not config.slaves_may_act else LedgerPart(
-            shared, made, client, lambda: self.group.members.addresses)
+            shared, made, client, lambda: self.group.members.addresses, self.registration.ask_all)
         self.levelling = None if self.ledger is None or not config.is_isolated_first else self._levels(self.ledger)
         if self.levelling is not None:
             made.add(self.levelling)

@@ -42,6 +42,9 @@ class Right(Protocol):
     def why_not(self, now_ns: int) -> str:
         """Return why this broker may not deliver; "": it may."""
 
+    def since_ns(self, now_ns: int) -> int | None:
+        """Since when name servers give this broker the right without a break; None: they do not."""
+
     def changes_ns(self, now_ns: int) -> int:
         """Return when the result of ``why_not`` may change, if nothing is heard before."""
 
@@ -58,6 +61,10 @@ class Always:
 
     def why_not(self, now_ns: int) -> str:
         return ""
+
+    def since_ns(self, now_ns: int) -> int | None:
+        """None: no server is asked."""
+        return None
 
     def changes_ns(self, now_ns: int) -> int:
         return NEVER
@@ -83,6 +90,8 @@ class _Counting:
         self._timeout_ns, self._right_ns = timeout_ns, right_ns
         self._runs: dict[str, _Run] = {}
         self._servers: frozenset[str] = frozenset()
+        self._since_ns: int | None = None
+        self._looked_ns = 0
 
     def use(self, name_servers: Collection[str]) -> None:
         self._servers = frozenset(name_servers)
@@ -90,6 +99,22 @@ class _Counting:
 
     def _good(self, now_ns: int) -> int:
         return sum(run.matures_ns <= now_ns < run.until_ns for run in self._runs.values())
+
+    def _enough(self, now_ns: int) -> bool:
+        """Whether so many servers give the right at that time as must."""
+        raise NotImplementedError
+
+    def since_ns(self, now_ns: int) -> int | None:
+        """Looks at all times since the last look: a process may have been stopped while its right ended and began."""
+        times = {time_ns for run in self._runs.values() for time_ns in (run.matures_ns, run.until_ns)
+                 if self._looked_ns < time_ns < now_ns}
+        for time_ns in (*sorted(times), now_ns):
+            if not self._enough(time_ns):
+                self._since_ns = None
+            elif self._since_ns is None:
+                self._since_ns = time_ns
+        self._looked_ns = now_ns
+        return self._since_ns
 
     def changes_ns(self, now_ns: int) -> int:
         return min((time_ns for run in self._runs.values() if run.until_ns > now_ns
@@ -118,12 +143,17 @@ class MasterRight(_Counting):
 
     def heard(self, name_server: str, addresses: Mapping[int, str], *, asked_ns: int, beaten_ns: int | None,
               now_ns: int) -> None:
+        self.since_ns(now_ns)
         run = self._run(name_server, addresses, beaten_ns, now_ns)
         if run is not None:
             run.until_ns = run.listed_until_ns
+        self.since_ns(now_ns)
+
+    def _enough(self, now_ns: int) -> bool:
+        return bool(self._servers) and 2 * self._good(now_ns) >= len(self._servers)
 
     def why_not(self, now_ns: int) -> str:
-        if self._servers and 2 * self._good(now_ns) >= len(self._servers):
+        if self._enough(now_ns):
             return ""
         return (f"{self._good(now_ns)} of {len(self._servers)} name servers answered it lately, and have listed it as "
                 f"the master for {self._right_ns / 1e9:.1f} s: half of them must")
@@ -139,19 +169,17 @@ class ActingRight(_Counting):
         whether the master comes back and has read this slave's ledger."""
         super().__init__(broker_id, address, timeout_ns, right_ns)
         self._hears_master, self._hands_over = hears_master, hands_over
-        self._since_ns: int | None = None
-        """Since when more than half give it the right without a break; None: they do not."""
 
     def _enough(self, now_ns: int) -> bool:
         return 2 * self._good(now_ns) > len(self._servers)
 
     def heard(self, name_server: str, addresses: Mapping[int, str], *, asked_ns: int, beaten_ns: int | None,
               now_ns: int) -> None:
-        self.why_not(now_ns)
+        self.since_ns(now_ns)
         run = self._run(name_server, addresses, beaten_ns, now_ns)
         if run is not None:
             run.until_ns = 0 if MASTER_ID in addresses else asked_ns + self._right_ns
-        self.why_not(now_ns)
+        self.since_ns(now_ns)
 
     def changes_ns(self, now_ns: int) -> int:
         """Return when ``why_not`` may change: at once while the master is heard, since no event tells the end of
@@ -161,15 +189,13 @@ class ActingRight(_Counting):
         return super().changes_ns(now_ns)
 
     def why_not(self, now_ns: int) -> str:
-        if not self._enough(now_ns):
-            self._since_ns = None
+        since_ns = self.since_ns(now_ns)
+        if since_ns is None:
             return (f"{self._good(now_ns)} of {len(self._servers)} name servers said lately that there is no master, "
                     f"and have listed this slave as the first for {self._right_ns / 1e9:.1f} s: more than half must")
-        if self._since_ns is None:
-            self._since_ns = now_ns
         if self._hands_over():
             return "the master of this group comes back, and has read this slave's ledger"
-        left_ns = self._since_ns + self._timeout_ns - now_ns
+        left_ns = since_ns + self._timeout_ns - now_ns
         if left_ns > 0 and self._hears_master():
             return f"its master is still heard, and may deliver for {left_ns / 1e9:.1f} s yet"
         return ""

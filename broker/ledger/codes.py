@@ -18,6 +18,8 @@ class ReadLedgerRequest(Header):
     number: Int64
     hand_over: bool = False
     """True from a master that comes back: the slave takes no more entries, for ``HAND_OVER_MS`` at most."""
+    decided: bool = False
+    """True from who is about to decide transactions: the answer waits for decisions that are in flight."""
 
 
 @header

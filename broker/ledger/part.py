@@ -5,6 +5,7 @@
 - *Hand over.* A master that comes back reads all ledgers before it leads. From that on the slave takes no more entries
   for ``HAND_OVER_MS``, so nothing is learned that the master does not read. The slaves forget the entries when the
   master has them in its tables on disk.
+- *Learn.* Who begins to have the right to deliver decides no transaction before it has read what others decided.
 - *Lasting entries* (decisions, acknowledgements) belong to no table. The master takes them into its own ledger, and
   writes them into its log when it leads. Each member keeps them until its own log has that part on disk.
 
@@ -44,6 +45,7 @@ from remoting.command import Command, request, response
 from remoting.connection import Connection
 from remoting.endpoint import Handler
 from remoting.errors import BodyError, HeaderError, RemotingError
+from remoting.wakeup import Bell
 
 if TYPE_CHECKING:
     from remoting.daemon.page import Metric, Page
@@ -64,17 +66,25 @@ LOOK_NS: Final = 1_000_000_000
 FORGET_NS: Final = 30_000_000_000
 """A slave that follows a master for this long forgets its entries: the master has read them, or they are outdated. It
 keeps lasting entries, unless the master is a RocketMQ broker, which never reads them."""
+LEARN_NS: Final = 30_000_000_000
+"""From when a broker has the right to deliver, longest wait for the ledgers of others. Then it decides without them."""
 LATE_READ_NS: Final = 10_000_000_000
 """Pause between two questions of a master for lasting entries that a slave wrote before it heard of this master."""
+
+
+NOT_READ: Final = "what other members of the group decided meanwhile is read first"
 
 
 class LedgerPart(Part):
     """The ledger of one member of a group without controllers, where slaves may act."""
 
-    def __init__(self, shared: Shared, parts: Parts, client: Client, members: Callable[[], Mapping[int, str]]) -> None:
-        """``members`` returns the addresses of living members by id. Raises ``OSError``."""
+    def __init__(self, shared: Shared, parts: Parts, client: Client, members: Callable[[], Mapping[int, str]],
+                 listed: Callable[[], Awaitable[Mapping[int, str] | None]]) -> None:
+        """``members`` returns the addresses of living members by id; ``listed`` asks all name servers for every member
+        that any of them lists, None if none answers. Raises ``OSError``."""
         self.ledger = Ledger()
         self._client, self._members, self._standing, self._now_ns = client, members, shared.standing, shared.now_ns
+        self._listed, self._right = listed, shared.right
         self._offsets, self._delays, self._timers = parts[OffsetsPart], parts[DelaysPart], parts[TimersPart]
         self._journal, self._transactions = shared.journal, parts[TransactionsPart]
         self._log, self._messages = self._journal.log, self._journal.messages
@@ -101,6 +111,13 @@ class LedgerPart(Part):
         self._led_ns = 0
         """Since when there is a master; 0: there is none."""
         self._looked_ns = self.joined = 0
+        self._unread = NOT_READ
+        self._learnt_ns: int | None = None
+        """Beginning of the last right for which all ledgers were read, or waited for long enough."""
+        self._read_of: dict[str, int] = {}
+        """By address, beginning of the last right for which that member's ledger was read."""
+        self.bell = Bell()
+        """Rings when others' decisions are to be read."""
         self._transactions.use(self)
         self._pops.ledger = self
         self._offsets.table.on_commit = self._committed
@@ -193,8 +210,13 @@ class LedgerPart(Part):
     def due_ns(self) -> int:
         return self._looked_ns
 
+    def right_changed(self) -> None:
+        if self.unread():
+            self.bell.ring()
+
     def tick(self, now_ns: int) -> None:
         self._looked_ns = now_ns - now_ns % LOOK_NS + LOOK_NS
+        self.right_changed()
         if self._standing.role.leads:
             self._settle()
         if self._notes:
@@ -233,6 +255,21 @@ class LedgerPart(Part):
                 self._was_led = MASTER_ID in self._members()
             self._handed_over_ns = self._now_ns() + HAND_OVER_MS * 1_000_000
             self._offsets.table.frozen = True
+
+        async def later() -> Command:
+            await self._all_decided()
+            answer = self._page(command, asked)
+            return answer if isinstance(answer, Command) else await answer
+
+        return later() if asked.decided and self._notes else self._page(command, asked)
+
+    async def _all_decided(self) -> None:
+        """Return when no decision is in flight here."""
+        done = trio.Event()
+        self._transactions.when_all_decided(done.set)
+        await done.wait()
+
+    def _page(self, command: Command, asked: ReadLedgerRequest) -> Command | Coroutine[Any, Any, Command]:
         end, entries = Mark(asked.term, asked.number), []
         size = 0
         for entry in self.ledger.after(end):
@@ -259,6 +296,7 @@ class LedgerPart(Part):
         """Write the file, and exchange entries with the other members, until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.file.run)
+            nursery.start_soon(self.learn)
             task_status.started()
             while True:
                 await trio.sleep(COPY_S)
@@ -298,6 +336,55 @@ class LedgerPart(Part):
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             self._forget(self.ledger.end)
 
+    # --- before this member decides ----------------------------------------------------------------------------
+
+    def unread(self) -> str:
+        """Why this member may lack what others decided before it had the right to deliver; "": it has read that."""
+        return "" if self._right.since_ns(self._now_ns()) in (None, self._learnt_ns) else self._unread
+
+    async def learn(self) -> None:
+        """Read other members' ledgers whenever the right to deliver begins, until cancelled."""
+        while True:
+            await self.bell.wait()
+            since_ns = self._right.since_ns(self._now_ns())
+            if since_ns is not None and since_ns != self._learnt_ns:
+                await self._learn(since_ns)
+
+    async def _learn(self, since_ns: int) -> None:
+        listed = await self._listed()
+        problems = ["no name server tells the members of the group"] if listed is None else []
+        for member, address in sorted((listed or {}).items()):
+            if (member in (MASTER_ID, self._standing.role.broker_id) or address == self._standing.address
+                    or self._read_of.get(address) == since_ns):
+                continue
+            try:
+                await self._decisions_of(address)
+            except (RemotingError, BodyError, HeaderError) as error:
+                problems.append(f"member {member} at {address}: {error}")
+            else:
+                self._read_of[address] = since_ns
+        now_ns = self._now_ns()
+        if self._right.since_ns(now_ns) != since_ns:
+            return
+        if problems:
+            self._unread = f"{NOT_READ}: {'; '.join(problems)}"
+            if now_ns - since_ns < LEARN_NS:
+                return
+            logger.warning("transactions are decided without what members may have decided before: %s",
+                           "; ".join(problems))
+        self._learnt_ns, self._unread = since_ns, NOT_READ
+        self._journal.stir()
+
+    async def _decisions_of(self, address: str) -> None:
+        """Take what that member decided: all of its ledger, since it may have got old entries late."""
+        async for entries in self._pages_of(address, whole=True):
+            if self._standing.role.leads:
+                self._take_lasting(entries)
+            else:
+                for entry in entries:
+                    self._take(entry)
+        await self.file.kept()
+
     # --- on a master -------------------------------------------------------------------------------------------
 
     async def _is_in_log(self, address: str) -> None:
@@ -325,13 +412,14 @@ class LedgerPart(Part):
             self.file.append(entry)
             self._join(entry)
 
-    async def _pages_of(self, address: str, *, hand_over: bool = False) -> AsyncIterator[list[Entry]]:
-        """Read a member's new entries, page by page; none from a member without a ledger. Raises ``RemotingError``,
-        ``HeaderError``, ``BodyError``."""
-        at = FIRST if hand_over else self._heard.get(address, FIRST)
+    async def _pages_of(self, address: str, *, whole: bool = False,
+                        hand_over: bool = False) -> AsyncIterator[list[Entry]]:
+        """Read a member's new entries, page by page; none from a member without a ledger. ``whole``: all entries, once
+        the member has none in flight. Raises ``RemotingError``, ``HeaderError``, ``BodyError``."""
+        at = FIRST if whole else self._heard.get(address, FIRST)
         while True:
-            answer = await self._client.call(
-                address, request(READ_LEDGER, ReadLedgerRequest(*at, hand_over=hand_over)), TIMEOUT_MS)
+            answer = await self._client.call(address, request(READ_LEDGER, ReadLedgerRequest(
+                *at, hand_over=hand_over, decided=whole)), TIMEOUT_MS)
             if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 return
             told = ReadLedgerResponse.from_ext(checked(answer, address).ext)
@@ -340,7 +428,7 @@ class LedgerPart(Part):
                 raise BodyError(f"the ledger of {address} is damaged after {len(entries)} entries")
             yield entries
             before, at = at, Mark(told.term, told.number)
-            self._heard[address] = at
+            self._heard[address] = max(at, self._heard.get(address, FIRST))
             if not told.more or at <= before:
                 return
 
@@ -378,7 +466,7 @@ class LedgerPart(Part):
         addresses = list(members)
         found = Ledger()
         for address in addresses:
-            async for page in self._pages_of(address, hand_over=True):
+            async for page in self._pages_of(address, whole=True, hand_over=True):
                 for entry in page:
                     found.take(entry)
         entries = list(found.after())

@@ -128,6 +128,10 @@ class Author:
 class DecisionLedger(Protocol):
     """Decisions of acting slaves, by the offset of each transaction's first half."""
 
+    def unread(self) -> str:
+        """Why decisions of other members may be missing; "": none is."""
+        ...
+
     def decision(self, offset: int) -> bool | None:
         """Whether the transaction was committed; None: no slave decided it."""
         ...
@@ -155,6 +159,8 @@ class Ending:
         self._feed, self._log, self._messages, self._puts, self._author = feed, log, messages, puts, author
         self._rules, self._why_not = Chain(*rules), why_not
         self._looked_at = [f"{name}\x01".encode() for name in self._rules.looked_at]
+        self._calls: list[Callable[[], None]] = []
+        """Called when no decision is in flight on a slave."""
         self._under_way: dict[int, _UnderWay] = {}
         """Decisions not in the table yet, by the offset of the transaction's first half."""
         self._waiting: deque[tuple[Connection, Command]] = deque()
@@ -200,6 +206,17 @@ class Ending:
     def is_under_way(self, first: int) -> bool:
         """Whether a decision of that transaction is in flight, or an acting slave made one."""
         return first in self._under_way or (self.ledger is not None and self.ledger.decision(first) is not None)
+
+    def when_all_decided(self, call: Callable[[], None]) -> None:
+        """On a slave: run ``call`` when no decision is in flight, perhaps at once."""
+        self._calls.append(call)
+        self._none_under_way()
+
+    def _none_under_way(self) -> None:
+        if not self._under_way:
+            calls, self._calls = self._calls, []
+            for call in calls:
+                call()
 
     # --- a decision ------------------------------------------------------------------------------------------
 
@@ -300,6 +317,7 @@ class Ending:
                 ledger.when_kept(lambda: self._stood_in(first, under_way, half, result))
             else:
                 self._done(first, under_way, half, result)
+                self._none_under_way()
 
         if decision is COMMITTED:
             self._outlet.put([final], stored)
@@ -312,6 +330,7 @@ class Ending:
         self._done(first, under_way, half, result)
         if self._under_way.get(first) is under_way:
             del self._under_way[first]
+        self._none_under_way()
 
     def _contradicted(self, request: Command, half: Half, decision: str) -> Command:
         self.counters.contradicted += 1

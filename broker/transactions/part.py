@@ -118,7 +118,7 @@ class TransactionsPart(Part):
         delays = [rule for part in before if not isinstance(part, HalvesPart) for rule in part.rules()]
         self._ending = Ending(
             self.feed, journal.log, journal.messages, shared.puts, shared.outlet, author, delays,
-            lambda: shared.right.why_not(shared.now_ns()))
+            self._why_not)
         self._asking = Asking(
             self.feed, journal.log, shared.outlet, author, self._ending, before[ClientsPart].producers, self._offsets,
             self._make_topic)
@@ -147,6 +147,10 @@ class TransactionsPart(Part):
     def settle(self, offset: int, *, committed: bool, done: Callable[[], None]) -> None:
         """Put an acting slave's decision into this master's log (``Ending.settle``)."""
         self._ending.settle(offset, committed=committed, done=done)
+
+    def when_all_decided(self, call: Callable[[], None]) -> None:
+        """On a slave: run ``call`` when no decision is in flight, perhaps at once."""
+        self._ending.when_all_decided(call)
 
     def handlers(self) -> Mapping[int, Handler]:
         return {RequestCode.END_TRANSACTION: self._ending.end,
@@ -201,15 +205,19 @@ class TransactionsPart(Part):
         self._ending.cut(end)
         self._asking.cut(end)
 
+    def _why_not(self) -> str:
+        """Why this broker may decide no transaction, and asks for none; "": it may."""
+        ledger = self._ending.ledger
+        return self._right.why_not(self._now_ns()) or ("" if ledger is None else ledger.unread())
+
     def _knows_all(self) -> bool:
         """Whether the table has all that the log held when this reign began, so all decisions of former masters."""
         return not self._veil.on and not self.feed.behind and shows_all(self._journal, self._end)
 
     def due_ns(self) -> int:
-        now_ns = self._now_ns()
-        has_right = not self._right.why_not(now_ns)
-        asks = (self._open or self._acts) and has_right
-        if asks != self._asking.started or (self._is_opening and has_right):
+        may = not self._why_not()
+        asks = (self._open or self._acts) and may
+        if asks != self._asking.started or (self._is_opening and may):
             return 0
         return self._feed_after_ns if self.feed.behind else self._asking.due_ns()
 
@@ -231,14 +239,14 @@ class TransactionsPart(Part):
         if not self.feed.behind:
             self._ending.shown(self._visible.offset)
             self._asking.shown(self._visible.offset)
-        has_right = not self._right.why_not(now_ns)
-        if self._is_opening and has_right and self._knows_all():
+        may = not self._why_not()
+        if self._is_opening and may and self._knows_all():
             self._open = self._resuming.open = True
             for each in self.feed.halves:
                 self._topics.expects(each.half.topic, each.half.queue_id, each.half.stored_ms)
             self._ending.opened()
         acts = self._acts
-        asks = (self._open or acts) and has_right
+        asks = (self._open or acts) and may
         if asks and not self._asking.started:
             self._asking.start(now_ns, in_place=acts)
         elif not asks and self._asking.started:

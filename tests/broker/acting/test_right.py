@@ -255,3 +255,21 @@ def test_a_slave_that_hears_its_master_looks_again_and_again() -> None:
     waited_ns = RIGHT_MS * MS
     assert slave.changes_ns(waited_ns + TIMEOUT_MS * MS - 1) == waited_ns + TIMEOUT_MS * MS - 1
     assert slave.changes_ns(waited_ns + TIMEOUT_MS * MS) == waited_ns + TIMEOUT_MS * MS + RIGHT_MS * MS
+
+
+def test_a_right_that_ended_and_began_while_the_process_stood_still_is_another_one() -> None:
+    master = MasterRight("b0:1", timeout_ns=TIMEOUT_MS * MS, right_ns=RIGHT_MS * MS)
+    master.use(["m", "n"])
+
+    def hears(server: str, now_ms: int) -> None:
+        master.heard(server, {0: "b0:1"}, asked_ns=now_ms * MS, beaten_ns=now_ms * MS, now_ns=now_ms * MS)
+
+    hears("m", 0)
+    assert master.since_ns((RIGHT_MS - 1) * MS) is None
+    assert master.since_ns((RIGHT_MS + 9) * MS) == RIGHT_MS * MS
+    hears("m", 5_000)
+    assert master.since_ns(6_000 * MS) == RIGHT_MS * MS, "it goes on"
+    hears("n", 5_000 + TIMEOUT_MS - RIGHT_MS + 1_000)
+    assert not master.why_not(16_500 * MS)
+    assert master.since_ns(16_500 * MS) == 16_000 * MS, "from 15 s to 16 s nobody gave it"
+    assert Always().since_ns(5) is None

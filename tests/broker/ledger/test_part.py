@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 import trio
@@ -11,7 +12,8 @@ from trio.testing import MockClock
 from broker.ledger import part as ledger_part
 from broker.ledger.codes import LEDGER_IS_KEPT, READ_LEDGER, LedgerIsKeptRequest, ReadLedgerRequest
 from broker.ledger.entries import Mark, Subject, Thing, decode
-from broker.ledger.part import LedgerPart
+from broker.ledger.part import LEARN_NS, NOT_READ, LedgerPart
+from broker.transactions.part import TransactionsPart
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, until
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
@@ -202,6 +204,71 @@ async def test_what_a_slave_decided_late_is_read_late(autojump_clock: MockClock)
         ledger(slave).decide(NOWHERE + 1, committed=True)
         await trio.sleep(40)
         assert ledger(master).decision(NOWHERE + 1) is ledger(slave).decision(NOWHERE) is True
+
+
+def right_begins(node: Node, monkeypatch: pytest.MonkeyPatch, since_ns: int) -> None:
+    """It has the right, and had not before."""
+    monkeypatch.setattr(type(ledger(node)._right), "since_ns", lambda right, now_ns: since_ns)
+    node.broker.parts.right_changed()
+
+
+async def test_who_begins_to_decide_has_read_what_others_decided(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster() as made:
+        master, slave = await pair(made)
+        ending = master.broker.parts[TransactionsPart]
+        await until(lambda: not ending._why_not())
+        ledger(slave).decide(NOWHERE, committed=True)
+        right_begins(master, monkeypatch, 5)
+        assert ending._why_not() == NOT_READ
+        assert ledger(master).decision(NOWHERE) is None
+        await until(lambda: not ending._why_not(), within_s=1)
+        assert ledger(master).decision(NOWHERE) is True
+
+
+async def test_a_member_that_does_not_answer_is_waited_for_so_long(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    async with cluster() as made:
+        master, slave = await pair(made)
+        ending, clock = master.broker.parts[TransactionsPart], master.broker.journal.now_ns
+        await until(lambda: not ending._why_not())
+        call = ledger(master)._client.call
+
+        async def fails(address: str, command: Command, timeout_ms: float | None = None) -> Command:
+            if command.code == READ_LEDGER and address == slave.address:
+                raise ConnectionClosed(address, "lost")
+            return await call(address, command, timeout_ms)
+
+        monkeypatch.setattr(ledger(master)._client, "call", fails)
+        began_ns = clock()
+        right_begins(master, monkeypatch, began_ns)
+        await trio.sleep(29)
+        assert ending._why_not() == (
+            f"{NOT_READ}: member 1 at {slave.address}: connection to {slave.address} closed: lost")
+        await until(lambda: not ending._why_not(), within_s=3)
+        assert LEARN_NS <= clock() - began_ns
+        assert "decided without what members may have decided before: member 1" in caplog.text
+
+
+async def test_what_is_in_flight_is_decided_before_others_read(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        _, slave = await pair(made)
+        ending = slave.broker.parts[TransactionsPart]._ending
+        ending._under_way[7] = cast(Any, None)
+        answers: list[Command] = []
+
+        async def reads() -> None:
+            answers.append(await made.ask(slave.address, READ_LEDGER, ReadLedgerRequest(0, 0, decided=True)))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(reads)
+            await trio.sleep(1)
+            assert not answers
+            ledger(slave).decide(7, committed=True)
+            ending._under_way.clear()
+            ending._none_under_way()
+        (entry,), _ = decode(answers[0].body)
+        assert (entry.thing.name, entry.value) == ("7", 1)
 
 
 async def test_a_master_that_has_no_ledger_asks_for_nothing(autojump_clock: MockClock) -> None:

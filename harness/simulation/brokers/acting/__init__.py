@@ -10,6 +10,7 @@ and store as in ``harness.simulation.brokers``. Shells that await nothing but re
     shells       what is repeated of shells that await   replication  both ends of the default HA protocol
     machine      a machine, and a member's runs          group        one broker group in the cluster
     clients      who sends, decides, commits and locks   rights       one deliverer, within the table's bounds
+    decisions    one end of each transaction
     watch        what is asked of messages and offsets   holders      one holder of a lock
     nemesis      what befalls all of them                scene        faults, then healing and what must follow
     statements   INV_B55 to INV_B61

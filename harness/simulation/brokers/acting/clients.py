@@ -72,6 +72,8 @@ class Decided:
     """The decisions that brokers report, as system flags."""
     in_place: bool = False
     """A slave said so first."""
+    apart: bool = False
+    """Two brokers decided it otherwise, as the second one could not know of the first."""
     finals: int = 0
     rolled_back: bool = False
 

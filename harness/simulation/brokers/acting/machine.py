@@ -105,6 +105,7 @@ class _Delivering:
 
     def put(self, messages: Sequence[Message], done: Done) -> None:
         self.process.town.rights.delivers(self.process)
+        self.process.town.judge.sends(self.process, messages)
         self.outlet.put(messages, done)
 
 
@@ -188,7 +189,8 @@ class MemberProcess(BrokerProcess):
             self.client, {table.code: table.copy for table in self.parts.tables()}, self.parts.copies(),
             period_s=self.plan.copy_ms / 1e3)
         self.copies.process = self
-        self.ledger = SimulatedLedger(shared, self.parts, self.client, lambda: self.members.addresses)
+        self.ledger = SimulatedLedger(
+            shared, self.parts, self.client, lambda: self.members.addresses, self.registration.ask_all)
         self.levelling = SimulatedLevelling(
             self.client, journal, self.plan.ha(), cast(Any, None), broker_id=host.number, address=host.address,
             members=self.registration.ask_all, collect=self.ledger.collect)

@@ -13,6 +13,7 @@ from harness.simulation.brokers.acting.clients import (
     OffsetClient,
     TransactionDecider,
 )
+from harness.simulation.brokers.acting.decisions import Decisions
 from harness.simulation.brokers.acting.group import ActingGroup
 from harness.simulation.brokers.acting.holders import LockClients
 from harness.simulation.brokers.acting.machine import MemberHost, MemberProcess
@@ -60,6 +61,7 @@ class ActingScene:
         self.judge = MessageJudge(self)
         self.offsets = Offsets(self.judge.counts)
         self.offsets.begin(lambda: self.world.now)
+        self.decisions = Decisions(self, self.judge.counts)
         self.groups: list[ActingGroup] = []
         self.servers = [ServerHost(self, number) for number in range(plan.servers)]
         self.rights = Rights(self, self.judge.counts)
@@ -244,7 +246,8 @@ class ActingScene:
             not sent.copies and sent.waits and not sent.late for sent in self.delayed) and not self._undecided())
 
     def _undecided(self) -> bool:
-        return any(begun.in_place and bool(begun.finals) != (COMMIT in begun.done) for begun in self.decided)
+        return any(begun.in_place and not begun.apart and bool(begun.finals) != (COMMIT in begun.done)
+                   for begun in self.decided)
 
 
 def _words(process: MemberProcess | None) -> str:

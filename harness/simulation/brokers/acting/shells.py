@@ -5,11 +5,13 @@ All that a shell decides, asks and answers is the shipped code: these are its lo
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker.escape.letters import Parcel
 from broker.escape.part import EscapePart
+from broker.ledger.codes import ReadLedgerRequest
+from broker.ledger.entries import Entry
 from broker.ledger.file import LedgerFile
 from broker.ledger.part import LedgerPart
 from broker.locks.part import LocksPart, Vote
@@ -29,6 +31,7 @@ from remoting.client import checked
 from remoting.codes import ResponseCode
 from remoting.command import Command, request
 from remoting.errors import BodyError, RemotingError
+from remoting.record import COMMIT, ROLLBACK
 
 if TYPE_CHECKING:
     from harness.simulation.brokers.acting.machine import MemberProcess, MemberShared
@@ -118,6 +121,9 @@ class SimulatedLedger(LedgerPart):
         assert isinstance(self.file, LateLedgerFile)
         self.process.tasks.start_soon(self.file.write_all)
         self.process.tasks.start_soon(self._exchange)
+        self.bell, self._ask_listed = TurnBell(self.process), self._listed
+        self._listed = self._who_is_listed
+        self.process.tasks.start_soon(self.learn)
 
     async def _exchange(self) -> None:
         while True:
@@ -130,11 +136,30 @@ class SimulatedLedger(LedgerPart):
         await super().collect(members)
         self.process.town.watch_of(self.process).kept(self.process)
 
-    def _read(self, connection: Any, command: Command) -> Any:
-        answer = super()._read(connection, command)
-        if self.is_handed_over and command.ext.get("handOver") == "true":
+    async def _who_is_listed(self) -> Mapping[int, str] | None:
+        asked_ns = self._now_ns()
+        listed = await self._ask_listed()
+        self.process.town.decisions.found(self.process, asked_ns, listed)
+        return listed
+
+    async def _pages_of(self, address: str, *, whole: bool = False,
+                        hand_over: bool = False) -> AsyncIterator[list[Entry]]:
+        async for page in super()._pages_of(address, whole=whole, hand_over=hand_over):
+            yield page
+        if whole:
+            self.process.town.decisions.read(self.process, address)
+
+    def decide(self, offset: int, *, committed: bool) -> None:
+        self.process.town.judge.decides(self.process, offset, COMMIT if committed else ROLLBACK)
+        super().decide(offset, committed=committed)
+
+    async def _all_decided(self) -> None:
+        await self.process.tasks.later(self._transactions.when_all_decided)
+
+    def _page(self, command: Command, asked: ReadLedgerRequest) -> Any:
+        if self.is_handed_over and asked.hand_over:
             self.process.town.watch_of(self.process).hands_over(self.process)
-        return answer
+        return super()._page(command, asked)
 
 
 class SimulatedLevelling(Levelling):

@@ -11,8 +11,8 @@ ACTING_STATEMENTS: Final[dict[str, str]] = {
     "INV_B57": "a master that comes back is as far as the ledgers of its members say, in offsets, levels and timers",
     "INV_B58": "an offset that was committed, and answered, at a slave that acts is the returned master's, and so is a "
                "decided transaction in the end",
-    "INV_B59": "no producer is told both ends of a transaction, and none that was answered is undone by the master "
-               "that comes back",
+    "INV_B59": "no producer is told both ends of a transaction, and nobody undoes one that was answered; who decides "
+               "has read the ledgers of all slaves that name servers list, or waited for so long",
     "INV_B60": "a master that comes back holds the bytes that its members hold before it takes any message",
     "INV_B61": "by majority one client at most holds a queue, whoever acts and whoever forgot",
 }

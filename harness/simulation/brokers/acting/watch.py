@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import attrs
 
@@ -127,7 +127,10 @@ class ActingWatch(BrokerWatch):
     # --- what ``BrokerWatch`` asks of groups with controllers ---------------------------------------------------
 
     def puts(self, process: BrokerProcess, messages: Sequence[Message]) -> None:
-        """Hear of a put. Messages are checked where they arrive instead."""
+        """Hear of a put: marks are decisions. Other messages are checked where they arrive."""
+        for message in messages if self.scene.place == 0 else ():
+            if message.topic == records.OP_TOPIC:
+                self.scene.town.judge.marks(cast("MemberProcess", process), message)
 
     def put(self, process: BrokerProcess, call: Callable[[], None]) -> None:
         """INV_B60: only a master that leads writes."""
@@ -235,6 +238,8 @@ class MessageJudge:
         self._known: set[tuple[str, bytes, int, int, int]] = set()
         self._halves: dict[int, Decided] = {}
         """By the place in the queue of halves."""
+        self._halves_at: dict[int, Decided] = {}
+        """By the offset in the log."""
 
     def arrived(self, process: MemberProcess, queue_offset: int, outline: Outline) -> None:
         """INV_B37, INV_B38: the first time counts."""
@@ -244,6 +249,9 @@ class MessageJudge:
         if topic in (SCHEDULE_TOPIC, TIMER.encode()):
             self._waits(process, process.journal.log.record(offset, size))
             return
+        if topic == records.OP_TOPIC and process.host.scene.place == 0:
+            for begun, _ in self._ends(process.journal.log.record(offset, size).message):
+                self._town.decisions.shown(process, begun)
         key = process.host.scene.key.name, topic, queue_id, queue_offset, offset
         if key in self._known:
             return
@@ -252,7 +260,7 @@ class MessageJudge:
         if topic == records.OP_TOPIC:
             self._marked(message)
         elif topic == records.HALF_TOPIC:
-            self._halves[queue_offset] = self._transaction(message)
+            self._halves[queue_offset] = self._halves_at[offset] = self._transaction(message)
         elif topic == b"X":
             self._final(process, message)
         else:
@@ -298,7 +306,38 @@ class MessageJudge:
         self._town.counts["decided in the master's place"] += actor is not None
         begun.in_place = begun.in_place or actor is not None
         self.counts["INV_B59"] += begun.in_place
-        require(len(begun.done) < 2 or not self.lossless, "INV_B59", "done both ways, say brokers", begun)
+        require(len(begun.done) < 2 or begun.apart or not self.lossless, "INV_B59", "done both ways, say brokers",
+                begun)
+
+    def _ends(self, message: Message) -> list[tuple[Decided, int]]:
+        """The transactions that a mark decides, and how."""
+        end = {records.COMMITTED: COMMIT, records.ROLLED_BACK: ROLLBACK}.get(records.reason(message.properties))
+        return [] if end is None else [
+            (self._halves[place], end) for place in records.marked(message.body) if place in self._halves]
+
+    def marks(self, process: MemberProcess, message: Message) -> None:
+        """A master decides; or it writes down what a slave decided."""
+        for begun, end in self._ends(message):
+            ledger = process.ledger.ledger
+            known = {entry.value for entry in ledger.of(Subject.DECIDED)
+                     if self._halves_at.get(int(entry.thing.name)) is begun}
+            if int(end == COMMIT) not in known and self.lossless:
+                self._town.decisions.begins(process, begun)
+                self._town.decisions.decides(process, begun, end)
+
+    def decides(self, process: MemberProcess, offset: int, end: int) -> None:
+        """A slave has decided: its ledger says so."""
+        begun = self._halves_at.get(offset)
+        if begun is not None and self.lossless:
+            if end == ROLLBACK:
+                self._town.decisions.begins(process, begun)
+            self._town.decisions.decides(process, begun, end)
+
+    def sends(self, process: MemberProcess, messages: Sequence[Message]) -> None:
+        """A slave commits: first it sends the message to another group."""
+        for message in messages:
+            if message.topic == b"X" and not process.is_master and self.lossless:
+                self._town.decisions.sends(process, self._transaction(message))
 
     def _final(self, process: MemberProcess, message: Message) -> None:
         begun = self._transaction(message)
@@ -308,7 +347,7 @@ class MessageJudge:
         begun.finals += 1
         self.counts["INV_B59"] += 1
         require(COMMIT in begun.said and message.body == begun.body, "INV_B59", "committed, and nobody said so", begun)
-        require(not (ROLLBACK in begun.done and self.lossless), "INV_B59",
+        require(not (ROLLBACK in begun.done and self.lossless) or begun.apart, "INV_B59",
                 "committed, and its producer was told that it is rolled back", process.host.name, begun)
 
     def _marked(self, message: Message) -> None:
@@ -319,7 +358,7 @@ class MessageJudge:
             if begun is not None:
                 begun.rolled_back = True
                 self.counts["INV_B59"] += 1
-                require(not (COMMIT in begun.done and self.lossless), "INV_B59",
+                require(not (COMMIT in begun.done and self.lossless) or begun.apart, "INV_B59",
                         "rolled back, and its producer was told that it is committed", begun)
 
     @property
@@ -344,7 +383,7 @@ class MessageJudge:
             self.counts["INV_B36"] += bool(town.delayed)
             require(not lost, "INV_B36", "not delivered", lost[:3])
             for begun in town.decided:
-                if begun.done and begun.in_place:
+                if begun.done and begun.in_place and not begun.apart:
                     self.counts["INV_B58"] += 1
                     require(bool(begun.finals) == (COMMIT in begun.done), "INV_B58",
                             "answered in the master's place, and not so in the end", begun)

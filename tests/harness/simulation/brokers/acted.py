@@ -37,6 +37,20 @@ PLANTED: Final = (
             "if end <= durable]", "if True]",
             ("tests/broker/transactions/test_standing_in.py::"
              "test_a_decision_stays_in_the_masters_ledger_until_its_mark_is_on_disk",)),
+    Planted("who begins to decide has read nothing", LEDGER,
+            "in (None, self._learnt_ns) else self._unread", "in (None, self._learnt_ns) else \"\"",
+            (KEPT + "test_who_begins_to_decide_has_read_what_others_decided",)),
+    Planted("who does not answer is not waited for", LEDGER,
+            "if now_ns - since_ns < LEARN_NS:", "if False:",
+            (KEPT + "test_a_member_that_does_not_answer_is_waited_for_so_long",)),
+    Planted("what is in flight is not waited for", LEDGER,
+            "return later() if asked.decided and self._notes else self._page(command, asked)",
+            "return self._page(command, asked)",
+            (KEPT + "test_what_is_in_flight_is_decided_before_others_read",)),
+    Planted("a right that ended and began again is one", "broker/acting/right.py",
+            "for time_ns in (*sorted(times), now_ns):", "for time_ns in (now_ns,):",
+            ("tests/broker/acting/test_right.py::"
+             "test_a_right_that_ended_and_began_while_the_process_stood_still_is_another_one",)),
     Planted("what other slaves wrote earlier comes behind", ENTRIES,
             "            self._order.sort(key=attrgetter(\"mark\"))\n", "            pass\n",
             ("tests/broker/ledger/test_entries.py::"

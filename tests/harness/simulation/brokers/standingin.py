@@ -23,4 +23,7 @@ PLANTED: Final = (
             "        if why:\n            return _no_right(",
             "        if why and stands_in:\n            return _no_right(",
             ("INV_B59",), ACTING),
+    Planted("who begins to decide has not read what others decided", LEDGER,
+            "in (None, self._learnt_ns) else self._unread", "in (None, self._learnt_ns) else \"\"",
+            ("INV_B59",), ACTING),
 )

@@ -1,0 +1,105 @@
+"""INV_B59: who decides a transaction, and what it knows of those that decided before.
+
+Two brokers may decide otherwise in the cases that the page has, and in no more: the second one lacks the first one's
+mark, as its log was not copied so far; or the ledger, as its owner is listed nowhere, or did not answer for so long.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+
+from broker.config import MASTER_ID
+from broker.ledger.part import LEARN_NS
+from raft.config import MS
+from raft.invariants import require
+from remoting.record import ROLLBACK
+
+if TYPE_CHECKING:
+    from harness.simulation.brokers.acting.clients import Decided
+    from harness.simulation.brokers.acting.machine import MemberHost, MemberProcess
+    from harness.simulation.brokers.acting.scene import ActingScene
+
+
+@attrs.frozen
+class _Decision:
+    host: MemberHost
+    end: int
+    at_ns: int
+
+
+class Decisions:
+    """Judges the decisions in the first group."""
+
+    def __init__(self, town: ActingScene, counts: Counter[str]) -> None:
+        self._town, self._counts = town, counts
+        self._made: dict[int, list[_Decision]] = {}
+        """By the transaction's number."""
+        self._shown: set[tuple[MemberHost, int]] = set()
+        """Machines whose logs show a decision's mark, and the transaction's number."""
+        self._in_flight: dict[int, dict[MemberProcess, int]] = {}
+        """By the transaction's number: slaves that send its message to another group, and since when."""
+        self._read: dict[tuple[MemberHost, str], int] = {}
+        """By reader and address: when it last had all of that member's ledger."""
+        self._read_by: dict[tuple[MemberProcess, str], int] = {}
+        """The same of one run, in its own time."""
+        self._found: dict[MemberProcess, tuple[int, Mapping[int, str]]] = {}
+        """Whom name servers listed when that run asked last, and when it did."""
+
+    # --- what members know -------------------------------------------------------------------------------------
+
+    def found(self, process: MemberProcess, asked_ns: int, listed: Mapping[int, str] | None) -> None:
+        """Name servers told who lives; None: none answered."""
+        if listed is not None:
+            self._found[process] = asked_ns, listed
+
+    def read(self, process: MemberProcess, address: str) -> None:
+        """It has all of that member's ledger."""
+        self._read[process.host, address] = self._town.world.now
+        self._read_by[process, address] = process.now
+
+    def shown(self, process: MemberProcess, begun: Decided) -> None:
+        """Its log shows that the transaction ended."""
+        self._shown.add((process.host, begun.number))
+
+    # --- decisions ---------------------------------------------------------------------------------------------
+
+    def begins(self, process: MemberProcess, begun: Decided) -> None:
+        """It has the right, and is about to decide."""
+        since_ns = process.right.since_ns(process.now)
+        asked_ns, listed = self._found.get(process, (-1, {}))
+        self._counts["INV_B59"] += 1
+        if since_ns is None or process.now - since_ns >= LEARN_NS:
+            return
+        unread = [address for member, address in listed.items() if member not in (MASTER_ID, process.host.number)
+                  and self._read_by.get((process, address), -1) < since_ns]
+        require(asked_ns >= since_ns and not unread, "INV_B59", "decides before it has read what others decided",
+                process.host.name, unread, begun, f"at {self._town.world.now / MS:.1f} ms")
+
+    def sends(self, process: MemberProcess, begun: Decided) -> None:
+        """A slave sends the message of a commit to another group's master."""
+        self.begins(process, begun)
+        self._in_flight.setdefault(begun.number, {})[process] = self._town.world.now
+
+    def decides(self, process: MemberProcess, begun: Decided, end: int) -> None:
+        """Its log or its ledger has the decision."""
+        now, host = self._town.world.now, process.host
+        in_flight = self._in_flight.get(begun.number, {})
+        since = in_flight.pop(process, now)
+        made = self._made.setdefault(begun.number, [])
+        for other in made:
+            if other.end == end:
+                continue
+            knows = (host is other.host or self._read.get((host, other.host.address), -1) > other.at_ns or (
+                other.host.number == MASTER_ID and (host, begun.number) in self._shown))
+            told = since < self._read.get((other.host, host.address), -1) < other.at_ns
+            require(not knows and not told, "INV_B59", "decides otherwise than it knows, or others could know",
+                    host.name, other.host.name, begun, f"at {now / MS:.1f} ms")
+            begun.apart = True
+        if end == ROLLBACK and any(each.dead for each in in_flight):
+            begun.apart = True
+        self._town.counts["decided otherwise by who could not know"] += begun.apart
+        made.append(_Decision(host, end, now))
