@@ -1,4 +1,4 @@
-"""A broker group in a simulated world: its machines, their chance faults, and its clients.
+"""A broker group in a simulated world: its machines, their chance faults, and its clients; and the base of scenes.
 
 It knows no controllers: a subclass reports their decisions and carries brokers' requests to them.
 """
@@ -9,7 +9,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from controller.metadata.groups import BrokerGroup, GroupKey
 from harness.simulation.brokers.client import Consumer, Producer
@@ -38,6 +38,31 @@ E_PROBE: Final = 28
 SELDOM_FIRST_NS: Final = 300 * MS
 WALL_MS: Final = 1_700_000_000_000
 """The wall clock when a seed begins."""
+
+
+class WholeScene(ABC):
+    """A whole scene, as ``raft.sim.campaign`` plays it: it is its own cluster."""
+
+    world: World
+    network: Network
+    counts: Counter[str]
+
+    @property
+    def cluster(self) -> Self:
+        return self
+
+    @property
+    def fingerprint(self) -> str:
+        return self.world.fingerprint
+
+    @property
+    @abstractmethod
+    def evaluated(self) -> Counter[str]:
+        """How often each property was evaluated."""
+
+    @property
+    def happened(self) -> Counter[str]:
+        return self.counts + self.network.counts
 
 
 class Group(ABC):

@@ -19,7 +19,7 @@ from harness.simulation.brokers.acting.statements import ACTING_STATEMENTS
 from harness.simulation.brokers.controller import NAMES, BrokerChannel, Controller
 from harness.simulation.brokers.delays import DELAYED
 from harness.simulation.brokers.demands import DEMANDED
-from harness.simulation.brokers.group import Group, calls
+from harness.simulation.brokers.group import Group, WholeScene, calls
 from harness.simulation.brokers.hindrances import HINDERED
 from harness.simulation.brokers.host import Host
 from harness.simulation.brokers.nemesis import Nemesis
@@ -63,8 +63,8 @@ LEVEL_MS: Final = 1_000
 """Extra time to see a master level between two puts, if it retries unacknowledged puts for ever."""
 
 
-class BrokerScene(Group):
-    """The whole scene, as ``raft.sim.campaign`` plays it."""
+class BrokerScene(Group, WholeScene):
+    """One broker group, its controllers and its clients."""
 
     def __init__(self, tape: Tape, plan: BrokerPlan) -> None:
         world, counts = World(), Counter[str]()
@@ -87,23 +87,9 @@ class BrokerScene(Group):
             self.after((number * 7 + late_ms) * MS, host.start)
         Nemesis(self, tape.stream("nemesis"), self._ends)
 
-    # --- what a campaign asks --------------------------------------------------------------------------------
-
-    @property
-    def cluster(self) -> BrokerScene:
-        return self
-
-    @property
-    def fingerprint(self) -> str:
-        return self.world.fingerprint
-
     @property
     def evaluated(self) -> Counter[str]:
         return self.watch.counts
-
-    @property
-    def happened(self) -> Counter[str]:
-        return self.counts + self.network.counts
 
     # --- controllers -----------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from harness.simulation.brokers.acting.plan import ActingPlan
 from harness.simulation.brokers.acting.rights import LOOK_NS, Rights
 from harness.simulation.brokers.acting.watch import ActingWatch, MessageJudge, Offsets
 from harness.simulation.brokers.acting.wire import ask_broker
-from harness.simulation.brokers.group import WALL_MS, calls
+from harness.simulation.brokers.group import WALL_MS, WholeScene, calls
 from raft.config import MS
 from raft.invariants import require
 from raft.sim.links import LinkProfile, Network
@@ -47,12 +47,12 @@ right, a message waits for the longest delay, and is tried again 10 s after nobo
 SETTLE_MS: Final = 90_000
 
 
-class ActingScene:
-    """The whole cluster, as ``raft.sim.campaign`` plays it."""
+class ActingScene(WholeScene):
+    """A broker group without controllers, its name servers and clients, and another group beside it."""
 
     def __init__(self, tape: Tape, plan: ActingPlan) -> None:
         self.tape, self.plan, self.world = tape, plan, World()
-        self.counts: Counter[str] = Counter()
+        self.counts = Counter[str]()
         self.outcomes: Counter[str] = Counter()
         self.network = Network(self.world, tape, calls, plan.links)
         self.healed = False
@@ -90,23 +90,9 @@ class ActingScene:
         OffsetClient(self, tape.stream("acting offsets"), self.offsets)
         LockClients(self, tape.stream("acting locks"), self.judge.counts)
 
-    # --- what a campaign asks --------------------------------------------------------------------------------
-
-    @property
-    def cluster(self) -> ActingScene:
-        return self
-
-    @property
-    def fingerprint(self) -> str:
-        return self.world.fingerprint
-
     @property
     def evaluated(self) -> Counter[str]:
         return self.judge.counts
-
-    @property
-    def happened(self) -> Counter[str]:
-        return self.counts + self.network.counts
 
     # --- looking -----------------------------------------------------------------------------------------------
 
