@@ -8,34 +8,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import trio
-
 from harness.nemesis.fault import Argument, Begun, FaultKind, Scene, named
-from harness.nemesis.faults_disks import PRELOAD, shims
+from harness.nemesis.faults_disks import PRELOAD, by_shims
 from harness.nemesis.shim import WrongBy
 
 
-async def _wrong(scene: Scene, names: Sequence[str], by: WrongBy, words: str) -> Begun:
-    chosen = shims(scene, names)
-    for shim in chosen:
-        shim.set_wrong(by)
-
-    async def set_right() -> None:
-        await trio.lowlevel.checkpoint()
-        for shim in chosen:
-            shim.set_right(by)
-
-    return Begun(words, set_right, names)
+def _wrong(scene: Scene, names: Sequence[str], by: WrongBy, words: str) -> Begun:
+    return by_shims(scene, names, words, lambda shim: shim.set_wrong(by), lambda shim: shim.set_right(by))
 
 
 async def _step(scene: Scene, names: Sequence[str], args: Mapping[str, Any]) -> Begun:
     words = f"step the clock of {named(names)} by {args['step_ms']:+g} ms"
-    return await _wrong(scene, names, WrongBy(ahead_ns=int(args["step_ms"] * 1e6)), words)
+    return _wrong(scene, names, WrongBy(ahead_ns=int(args["step_ms"] * 1e6)), words)
 
 
 async def _drift(scene: Scene, names: Sequence[str], args: Mapping[str, Any]) -> Begun:
     words = f"the clock of {named(names)} gains {args['gains_ppm']:+g} us a second"
-    return await _wrong(scene, names, WrongBy(gains_ppm=args["gains_ppm"]), words)
+    return _wrong(scene, names, WrongBy(gains_ppm=args["gains_ppm"]), words)
 
 
 _DAY_MS: Final = 86_400_000.0

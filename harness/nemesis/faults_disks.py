@@ -32,18 +32,24 @@ def shims(scene: Scene, names: Sequence[str]) -> list[Shim]:
     return found
 
 
-def troubled(scene: Scene, names: Sequence[str], trouble: Trouble, words: str) -> Begun:
-    """Troubles disks by their shims until it is undone. Raises ``NotHere``."""
+def by_shims(scene: Scene, names: Sequence[str], words: str, begin: Callable[[Shim], None],
+             end: Callable[[Shim], None]) -> Begun:
+    """Do ``begin`` to the shim of each name, and ``end`` when it is undone. Raises ``NotHere``."""
     chosen = shims(scene, names)
     for shim in chosen:
-        shim.begin(trouble)
+        begin(shim)
 
-    async def end() -> None:
+    async def undo() -> None:
         await trio.lowlevel.checkpoint()
         for shim in chosen:
-            shim.end(trouble)
+            end(shim)
 
-    return Begun(words, end, names)
+    return Begun(words, undo, names)
+
+
+def troubled(scene: Scene, names: Sequence[str], trouble: Trouble, words: str) -> Begun:
+    """Trouble disks by their shims until it is undone. Raises ``NotHere``."""
+    return by_shims(scene, names, words, lambda shim: shim.begin(trouble), lambda shim: shim.end(trouble))
 
 
 async def _stall(scene: Scene, names: Sequence[str], args: Mapping[str, Any]) -> Begun:
