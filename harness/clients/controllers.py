@@ -22,17 +22,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from harness.checkers.controllers import (
-    ALTER,
-    APPLY,
-    ELECT,
-    INFO,
-    METADATA,
-    NEXT,
-    REGISTER,
-    REST,
-    SYNC,
-)
+from harness.checkers.controllers import ALTER, APPLY, ELECT, INFO, METADATA, NEXT, REGISTER, REST, SYNC
 from remoting.bodies.controller import BrokerNames, BrokerReplicasInfo, ElectMasterResponseBody, SyncStateSet
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode

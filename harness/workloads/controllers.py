@@ -10,17 +10,7 @@ from typing import Any, Final
 
 import attrs
 
-from harness.checkers.controllers import (
-    ALTER,
-    APPLY,
-    ELECT,
-    INFO,
-    METADATA,
-    NEXT,
-    REGISTER,
-    REST,
-    SYNC,
-)
+from harness.checkers.controllers import ALTER, APPLY, ELECT, INFO, METADATA, NEXT, REGISTER, REST, SYNC
 from harness.workloads.workload import LoadOp, LoadOutcome, Recipe
 
 ADDRESS: Final = "10.79.0.{}:10911"
