@@ -20,6 +20,12 @@ def resolve(name: str, cluster: str | None, identity: GroupKey | None, named: Se
     A name that no group has gives a key that no group has, for which each request has its own answer.
     """
     assert all(key.name == name for key in named), "all are groups of that name"
+    found = _meant(name, cluster, identity, named)
+    assert isinstance(found, Refused) or found.name == name, "nobody is answered for a group of another name"
+    return found
+
+
+def _meant(name: str, cluster: str | None, identity: GroupKey | None, named: Sequence[GroupKey]) -> GroupKey | Refused:
     if cluster and cluster.strip():
         return GroupKey(cluster, name)
     if identity is not None and identity.name == name:

@@ -31,7 +31,7 @@ from controller.metadata.commands import (
     RegisterBroker,
     Trigger,
 )
-from controller.metadata.groups import BrokerGroup, Replica
+from controller.metadata.groups import BrokerGroup, GroupKey, Replica
 from tests.controller.metadata.fleet import KEY, Bytes, seen
 
 FOLDER = Path(str(controller.metadata.__file__)).parent
@@ -104,6 +104,9 @@ PLANTED = [
                  lambda cores: cores["policy"].POLICIES["preferred"].choose(
                      {1: LiveReplica(max_offset=5, confirm_offset=5), 2: LiveReplica(max_offset=3)}, None),
                  id="the longest log is left out"),
+    pytest.param("resolve", "identity is not None and identity.name == name", "identity is not None",
+                 lambda cores: cores["resolve"].resolve(KEY.name, None, GroupKey(KEY.cluster, "another"), ()),
+                 id="a connection's group is meant, whatever the name"),
     pytest.param("machine", "return self._state.named.get(name, ())", "return tuple(self._state.groups)",
                  lambda cores: machine(cores, LED).resolve("another"), id="a name means any group"),
     pytest.param("machine", "self.named[key.name] = tuple(keys)", "pass",
@@ -153,5 +156,4 @@ def test_each_core_that_asserts_has_a_planted_defect() -> None:
     cores = [each for each in Tree(FOLDER.parents[1]).of("controller.metadata") if "core" in each.kinds]
     asserting = {each.name.rpartition(".")[2] for each in cores if any(map(is_assertion, each.nodes))}
     asserting.remove("invariants")  # properties: ``test_invariants`` breaks each of them
-    asserting.remove("resolve")  # notices what is planted in the machine: "a name means any group"
     assert {str(row.values[0]) for row in PLANTED} == asserting
