@@ -20,6 +20,7 @@ FILTERS: Final = ("tests/broker/filters/test_expressions.py", "tests/broker/filt
                   "tests/broker/filters/test_nodes.py")
 
 CORES: Final[dict[str, tuple[str, ...]]] = {
+    "raft/arguments.py": ("tests/raft/test_arguments.py",),
     "raft/quorum.py": ("tests/raft/test_quorum.py",),
     "raft/reads.py": ("tests/raft/test_reads.py", *BUGS),
     "raft/identities.py": ("tests/raft/test_identities.py", "tests/raft/bugs/test_memberships.py"),
@@ -71,6 +72,7 @@ CORES: Final[dict[str, tuple[str, ...]]] = {
     "raft/storage/place.py": ("tests/raft/storage/test_place.py",),
     "raft/storage/recovery.py": STORES,
     "raft/storage/smallfile.py": ("tests/raft/storage/test_smallfile.py",),
+    "raft/storage/trouble.py": ("tests/raft/storage/test_trouble.py",),
     "controller/metadata/alter.py": ("tests/controller/metadata/test_alter.py", *METADATA),
     "controller/metadata/clean.py": ("tests/controller/metadata/test_clean.py", *METADATA),
     "controller/metadata/codec.py": ("tests/controller/metadata/test_codec.py", *METADATA),
