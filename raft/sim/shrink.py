@@ -1,13 +1,20 @@
-"""Make a failing tape small: delta debugging over its deviations, as long as the same failure comes out.
+"""Make a failing tape small: take away deviations, as long as the same failure comes out.
 
-First whole streams go, then ever smaller pieces of what is left, until no single deviation can be taken away or the
-budget is used up. The failure must keep its name: otherwise shrinking finds another bug. Knows tapes and a
+*The idea: halves of halves.* First whole streams are tried, then the deviations of those that are left. A piece that
+cannot be taken away is cut in two, and each half is tried for itself, down to a single one. For k needed deviations out
+of n that takes about 2k log2(n/k) runs. What is left is tried one by one; when one goes, halving begins again: that
+may have made others needless. It ends when no single deviation can be taken away, or the budget is used up.
+
+*Rejected.* Zeller's ddmin, which begins anew with all pieces after each that went: the needed ones are tried again and
+again, k² runs. With 200 needed of 1800 that was 45,000 runs, and is 1,400.
+
+No candidate is played twice. The failure must keep its name: otherwise shrinking finds another bug. Knows tapes and a
 function that plays one; knows nothing of clusters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -45,43 +52,53 @@ class _Shrinker:
         self._values = {(stream, number): value for stream, values in sorted(deviations.items())
                         for number, value in sorted(values.items())}
         self._fails, self._left, self._runs = fails, runs_max, 0
+        self._passed: set[frozenset[Key]] = set()
+        """Candidates that did not fail: without one of the keys that they lack, nothing fails."""
 
     def shrink(self) -> Shrunk:
         streams: dict[str, list[Key]] = {}
         for key in self._values:
             streams.setdefault(key[0], []).append(key)
         needed = self._minimise(list(streams.values()))
-        keys = self._minimise([[key] for stream in needed for key in stream])
+        keys = [key for (key,) in self._minimise([[key] for stream in needed for key in stream])]
         return Shrunk(self._tape(keys), len(self._values), len(keys), self._runs)
 
     def _minimise(self, groups: list[list[Key]]) -> list[list[Key]]:
-        """Zeller's ddmin, on complements only: take away ever smaller pieces; a group of keys goes or stays whole."""
-        if groups and self._try([]):
-            return []
-        pieces = 2
-        while len(groups) >= 2 and self._left:
-            size = -(-len(groups) // pieces)
-            for start in range(0, len(groups), size):
-                without = groups[:start] + groups[start + size :]
-                if self._try(without):
-                    groups, pieces = without, max(pieces - 1, 2)
-                    break
-            else:
-                if size == 1:
-                    break
-                pieces = min(pieces * 2, len(groups))
-        return groups
+        """The groups that the failure needs; a group of keys goes or stays whole."""
+        kept = dict(enumerate(groups))
+        before = -1
+        while before != len(kept):
+            self._halve(kept, list(kept))
+            before = len(kept)
+            for number in list(kept):
+                self._drop(kept, [number])
+        return list(kept.values())
 
-    def _try(self, groups: Sequence[Sequence[Key]]) -> bool:
-        if not self._left:
+    def _halve(self, kept: dict[int, list[Key]], piece: list[int]) -> None:
+        """Take these groups away, or each half of them, and so on."""
+        if not self._drop(kept, piece) and len(piece) > 1:
+            middle = len(piece) // 2
+            self._halve(kept, piece[:middle])
+            self._halve(kept, piece[middle:])
+
+    def _drop(self, kept: dict[int, list[Key]], piece: list[int]) -> bool:
+        """Take these groups away if the tape fails without them. A budget that is used up drops nothing."""
+        gone = set(piece)
+        keys = [key for number, group in kept.items() if number not in gone for key in group]
+        candidate = frozenset(keys)
+        if not piece or not self._left or candidate in self._passed:
             return False
         self._left -= 1
         self._runs += 1
-        return self._fails(self._tape(groups))
+        if not self._fails(self._tape(keys)):
+            self._passed.add(candidate)
+            return False
+        for number in piece:
+            del kept[number]
+        return True
 
-    def _tape(self, groups: Sequence[Sequence[Key]]) -> Deviations:
+    def _tape(self, keys: Iterable[Key]) -> Deviations:
         out: Deviations = {}
-        for group in groups:
-            for stream, number in group:
-                out.setdefault(stream, {})[number] = self._values[stream, number]
+        for stream, number in keys:
+            out.setdefault(stream, {})[number] = self._values[stream, number]
         return out
