@@ -4,7 +4,7 @@
     client,op,key,value,start_ms,end_ms,outcome,result   an operation a row, in any order; sorted here by start and end
 
 The outcome of a whole operation without an end is unknown, as is any outcome but the words below. Names may be in any
-case; each column has several. Cells are numbers, true, false, null, or else text.
+case; each column has several. Cells are whole numbers, true, false, null, or else text: 007 is text, and not 7.
 """
 
 from __future__ import annotations
@@ -175,7 +175,8 @@ def _outcome(row: _Row) -> str:
 
 
 def _process(text: str) -> Process:
-    return int(text) if text.isdigit() else text
+    number = whole(text)
+    return text if number is None else number
 
 
 def _moment(text: str, unit: int, line: int) -> int | None:
@@ -192,7 +193,12 @@ def _cell(text: str) -> Any:
         return None
     if text in ("true", "false", "True", "False"):
         return text.lower() == "true"
-    try:
-        return int(text)
-    except ValueError:
-        return text
+    number = whole(text)
+    return text if number is None else number
+
+
+def whole(text: str) -> int | None:
+    """The whole number that is written exactly so; 007, +7 and 1_000 are text, and another value than 7 and 1000."""
+    digits = text.removeprefix("-")
+    plain = digits.isascii() and digits.isdigit() and (digits[0] != "0" or text == "0")
+    return int(text) if plain else None

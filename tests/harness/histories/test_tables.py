@@ -37,6 +37,20 @@ def test_a_time_without_unit_is_seconds_where_it_has_a_point() -> None:
     assert [each.time_ns for each in parse(lines, ";")] == [0, 500_000_000, 1_000_000_000, 1_500_000_000]
 
 
+@pytest.mark.parametrize("text", ["007", "+7", "7_0", "-0", "07", "-07", "\u0667", "7.0", "0x7", "\u00b2", "-", "7 7"])
+def test_what_is_not_written_as_a_number_is_compared_as_it_stands(text: str) -> None:
+    """A value, a key and a client: 007 was taken for 7, so a read of the one was no loss of the other."""
+    lines = ["client,op,key,value,start,end\n", f"{text},write,{text},{text},1,2\n"]
+    for event in parse(lines, ","):
+        assert (event.process, event.key, event.value) == (text, text, text)
+
+
+@pytest.mark.parametrize("number", [0, 7, -7, 1000, 10**30])
+def test_numbers_are_numbers(number: int) -> None:
+    lines = ["client,op,key,value,start,end\n", f"a,write,{number},{number},1,2\n"]
+    assert all((event.key, event.value) == (number, number) for event in parse(lines, ","))
+
+
 def test_what_has_no_end_is_unknown() -> None:
     lines = ["client,op,value,start,end\n", "a,write,1,1,\n", "b,read,1,2,3\n"]
     events = [*parse(lines, ",")]
