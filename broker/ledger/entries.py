@@ -1,9 +1,9 @@
 """Entries of the ledger: their format, and the table that keeps the last entry of each thing.
 
-A thing is, for example, the offset of a group in a queue. Entries are ordered by term, then by number. A slave begins a
-new term, larger than all it knows, after a start and after it has taken another slave's entry. So of two slaves that
-heard of each other the later entry wins. The bytes are the same in the file and on the wire (docs/reference/acting.md).
-No I/O.
+A thing is, for example, the offset of a group in a queue. Entries are ordered by term, then by number. A term is the
+time by the writer's clock, and larger than all that the writer knows. So of two slaves that acted in turn the later
+entry wins, whether they heard of each other or not, if their clocks differ by less than the time in between. The bytes
+are the same in the file and on the wire (docs/reference/acting.md). No I/O.
 """
 
 from __future__ import annotations
@@ -125,12 +125,15 @@ class Ledger:
         """Mark of the last entry that was ever here."""
         return self._at
 
-    def note(self, thing: Thing, value: int) -> Entry | None:
-        """Set a thing's value by a new entry; None: it has this value already."""
+    def note(self, thing: Thing, value: int, wall_ms: int = 0, since_ms: int = 0) -> Entry | None:
+        """Set a thing's value by a new entry, at that time of this broker's clock. None: it has this value already, in
+        an entry of ``since_ms`` or later; another slave may have noted something else before."""
         known = self._known(thing)
-        if known is not None and known.value == value:
+        if known is not None and known.value == value and known.mark.term >= since_ms:
             return None
         term, number = self._at if self._writes else (self._at.term + 1, 0)
+        if wall_ms > self._at.term:
+            term, number = wall_ms, 0
         self._at, self._writes = Mark(term, number + 1), True
         entry = Entry(self._at, thing, value)
         self._keep(entry)
@@ -143,7 +146,7 @@ class Ledger:
         if entry.thing.kind == Subject.END:
             return False
         known = self._known(entry.thing)
-        if known is not None and known.mark >= entry.mark:
+        if known is not None and (known.mark, known.value) >= (entry.mark, entry.value):
             return False
         self._keep(entry)
         return True

@@ -36,7 +36,7 @@ from broker.part import Part, Parts, Shared
 from broker.pop.part import PopPart
 from broker.pop.reviving import RevivePart
 from broker.schedule.part import DelaysPart
-from broker.standing import COMES_BACK, MASTER_ID
+from broker.standing import COMES_BACK, MASTER_ID, Role
 from broker.timer.part import TimersPart
 from broker.transactions.part import TransactionsPart
 from remoting.client import Client, checked
@@ -84,7 +84,7 @@ class LedgerPart(Part):
         that any of them lists, None if none answers. Raises ``OSError``."""
         self.ledger = Ledger()
         self._client, self._members, self._standing, self._now_ns = client, members, shared.standing, shared.now_ns
-        self._listed, self._right = listed, shared.right
+        self._listed, self._right, self._wall_ms = listed, shared.right, shared.wall_ms
         self._offsets, self._delays, self._timers = parts[OffsetsPart], parts[DelaysPart], parts[TimersPart]
         self._journal, self._transactions = shared.journal, parts[TransactionsPart]
         self._log, self._messages = self._journal.log, self._journal.messages
@@ -111,6 +111,8 @@ class LedgerPart(Part):
         self._led_ns = 0
         """Since when there is a master; 0: there is none."""
         self._looked_ns = self.joined = 0
+        self._acts, self._acts_since_ms = False, 0
+        """Whether this slave acts, and when it began to, by its clock."""
         self._unread = NOT_READ
         self._learnt_ns: int | None = None
         """Beginning of the last right for which all ledgers were read, or waited for long enough."""
@@ -140,7 +142,7 @@ class LedgerPart(Part):
 
     def note(self, thing: Thing, value: int) -> None:
         """Add an entry; it is on disk when ``file.kept`` returns."""
-        entry = self.ledger.note(thing, value)
+        entry = self.ledger.note(thing, value, self._wall_ms(), self._acts_since_ms)
         if entry is not None:
             self.file.append(entry)
 
@@ -210,6 +212,11 @@ class LedgerPart(Part):
     def due_ns(self) -> int:
         return self._looked_ns
 
+    def role_changed(self, role: Role) -> None:
+        if role.acts and not self._acts:
+            self._acts_since_ms = self._wall_ms()
+        self._acts = role.acts
+
     def right_changed(self) -> None:
         if self.unread():
             self.bell.ring()
@@ -271,13 +278,13 @@ class LedgerPart(Part):
 
     def _page(self, command: Command, asked: ReadLedgerRequest) -> Command | Coroutine[Any, Any, Command]:
         end, entries = Mark(asked.term, asked.number), []
-        size = 0
+        size, more = 0, False
         for entry in self.ledger.after(end):
+            more = size >= ANSWER_BYTES and entry.mark > end  # two members may have written entries of one mark
+            if more:
+                break
             entries.append(entry.to_bytes())
             size, end = size + len(entries[-1]), entry.mark
-            if size >= ANSWER_BYTES:
-                break
-        more = end < self.ledger.end and any(True for _ in self.ledger.after(end))
         answer = response(command, header=ReadLedgerResponse(*end, more=more), body=b"".join(entries))
         return self._when_kept(answer)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -95,3 +96,39 @@ def test_hundreds_of_thousands_are_read_in_pages_without_a_look_at_all_of_them(m
 def test_a_mark_that_nobody_writes_ends_what_is_read(mark: Mark, kind: Subject, whole: bool) -> None:
     entry = Entry(mark, Thing(kind, "", 0), 0)
     assert decode(entry.to_bytes()) == (([entry], 37) if whole else ([], 0))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 5), st.sampled_from(["note", "note", "copy", "start"]),
+                          st.integers(0, 9)), max_size=12), st.randoms())
+def test_of_slaves_that_act_in_turn_the_later_one_counts(
+        acts: list[tuple[int, int, str, int]], random: Random) -> None:
+    """Whether they heard each other or not, and in whatever order the master reads them."""
+    slaves, thing, now_ms = [Ledger() for _ in range(3)], Thing(Subject.OFFSET, "T@G", 0), 1_000
+    acting, since_ms, last = -1, 0, None
+    for who, passes_ms, act, value in acts:
+        now_ms += passes_ms
+        if act == "note":
+            acting, since_ms = (acting, since_ms) if who == acting else (who, now_ms)
+            slaves[who].note(thing, value, now_ms, since_ms)
+            last = value
+        elif act == "start":
+            slaves[who] = Ledger(slaves[who].whole())
+        else:
+            for entry in [*slaves[(who + 1) % 3].after()]:
+                slaves[who].take(entry)
+    random.shuffle(slaves)
+    master = Ledger(entry for slave in slaves for entry in slave.after())
+    assert master.get(thing) == last
+
+
+def test_of_two_entries_of_one_mark_all_members_take_the_same() -> None:
+    thing, mark = Thing(Subject.OFFSET, "T@G", 0), Mark(5, 1)
+    both = [Entry(mark, thing, 3), Entry(mark, thing, 4)]
+    assert Ledger(both).get(thing) == Ledger(reversed(both)).get(thing) == 4
+
+
+def test_a_clock_that_is_set_back_puts_nothing_before_what_was_noted() -> None:
+    ledger, thing = Ledger(), Thing(Subject.OFFSET, "T@G", 0)
+    marks = [entry.mark for value, now_ms in enumerate((900, 900, 100, 901))
+             if (entry := ledger.note(thing, value, now_ms)) is not None]
+    assert marks == [Mark(900, 1), Mark(900, 2), Mark(900, 3), Mark(901, 1)]

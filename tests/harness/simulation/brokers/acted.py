@@ -13,6 +13,8 @@ LENT: Final = "tests/broker/pop/test_lending.py::"
 LOCKS: Final = "broker/consumers/locks.py"
 QUORUM: Final = "broker/locks/quorum.py"
 ONE: Final = "tests/broker/locks/test_quorum.py::test_one_client_holds_a_queue_whatever_is_late_lost_or_forgotten"
+TURNS: Final = ("tests/broker/ledger/test_entries.py::"
+                "test_of_slaves_that_act_in_turn_the_later_one_counts")
 KEPT: Final = "tests/broker/ledger/test_part.py::"
 
 PLANTED: Final = (
@@ -37,6 +39,10 @@ PLANTED: Final = (
             "if end <= durable]", "if True]",
             ("tests/broker/transactions/test_standing_in.py::"
              "test_a_decision_stays_in_the_masters_ledger_until_its_mark_is_on_disk",)),
+    Planted("terms are counted, whatever the time is", ENTRIES, "if wall_ms > self._at.term:", "if False:",
+            (TURNS,)),
+    Planted("what another slave noted meanwhile is not thought of", ENTRIES,
+            "known.value == value and known.mark.term >= since_ms:", "known.value == value:", (TURNS,)),
     Planted("who begins to decide has read nothing", LEDGER,
             "in (None, self._learnt_ns) else self._unread", "in (None, self._learnt_ns) else \"\"",
             (KEPT + "test_who_begins_to_decide_has_read_what_others_decided",)),

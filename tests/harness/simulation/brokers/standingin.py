@@ -26,4 +26,9 @@ PLANTED: Final = (
     Planted("who begins to decide has not read what others decided", LEDGER,
             "in (None, self._learnt_ns) else self._unread", "in (None, self._learnt_ns) else \"\"",
             ("INV_B59",), ACTING),
+    Planted("what others decided is read and forgotten", LEDGER,
+            "            if self._standing.role.leads:\n                self._take_lasting(entries)\n",
+            "            if self._standing.role.leads:\n                pass\n", ("INV_B59",), ACTING),
+    Planted("terms are counted, whatever the time is", "broker/ledger/entries.py",
+            "if wall_ms > self._at.term:", "if False:", ("INV_B58",), ACTING),
 )
