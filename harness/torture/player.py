@@ -331,6 +331,7 @@ class Player:
                     for number in range(self.schedule.clients):
                         opening.start_soon(working.start, clients.work, number, self._begin, stop)
                 self.line.turn.release()
+                await self._wait_for_roles()
                 self.history.began_ns = await self.line.wait()
                 self._begin.set()
                 if self.bed.roles:
@@ -345,6 +346,20 @@ class Player:
                 await clients.finish()
             self.played.seconds = self.history.now_ns() / 1e9
             others.cancel_scope.cancel()
+
+    async def _wait_for_roles(self) -> None:
+        """Faults on a role that nobody has yet would be skipped: time begins when somebody has each that leads."""
+        asked = {each.name for step in self.schedule.steps for each in step.nodes.filters if each.of == "role"}
+        if not asked:
+            return
+        leading = asked & {*LEADING} - {ACTING}  # others, such as slaves or who acts, come of what happens
+        with trio.move_on_after(self.target.well_s):
+            while not (all(map(self.bed.roles.get, leading)) and any(self.bed.roles.values())):
+                await trio.sleep(WATCH_S)
+            return
+        nobody = [role for role in sorted(leading or asked) if not self.bed.roles.get(role)]
+        self.say(f"{self.target.well_s:g} s ([well] timeout_s) are over, and [roles] names no {', no '.join(nobody)}: "
+                 "faults on them are skipped until it does; look into clients/roles.log")
 
     async def _steps(self) -> None:
         """Begins each fault at its moment until the time is over, then undoes those that still hold."""

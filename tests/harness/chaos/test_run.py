@@ -202,6 +202,41 @@ def test_what_is_asked_for_and_cannot_be(tmp_path: Path, old: str, new: str, wor
     assert "Traceback" not in told.stderr
 
 
+ROLES = """\
+import time
+time.sleep(SECONDS)
+print('{"master": ["store-1"]}', flush=True)
+time.sleep(1_000)
+"""
+
+
+@pytest.mark.slow
+def test_time_begins_when_roles_are_known(tmp_path: Path) -> None:
+    """Else a fault on the master is skipped, and the run says nothing of a master's death."""
+    copied(tmp_path, 'nodes = "all"', 'nodes = "role:master"')
+    with (tmp_path / "target.toml").open("a") as target:
+        target.write('\n[roles]\ncommand = ["{python}", "{here}/roles.py"]\n')
+    (tmp_path / "roles.py").write_text(ROLES.replace("SECONDS", "6"))
+    told = chaos(tmp_path, "run", "kills.toml", "--seed", "1", "--seconds", "3.5", "--no-sandbox")
+    (run,) = (tmp_path / "chaos-runs").iterdir()
+    found = json.loads((run / "run.json").read_text())
+    assert found["faults"] >= 1 and not found["skipped"], told.stdout + told.stderr
+    assert "names no" not in told.stdout + told.stderr
+
+
+@pytest.mark.slow
+def test_roles_that_nobody_tells_are_waited_for_so_long_and_no_longer(tmp_path: Path) -> None:
+    copied(tmp_path, 'nodes = "all"', 'nodes = "role:master"')
+    with (tmp_path / "target.toml").open("a") as target:
+        target.write('\n[roles]\ncommand = ["{python}", "{here}/roles.py"]\n[well]\ncommand = ["true"]\n'
+                     "timeout_s = 2\n")
+    (tmp_path / "roles.py").write_text(ROLES.replace("SECONDS", "1_000"))
+    told = chaos(tmp_path, "run", "kills.toml", "--seed", "1", "--seconds", "3.5", "--no-sandbox")
+    assert "2 s ([well] timeout_s) are over, and [roles] names no master: faults" in told.stdout + told.stderr
+    (run,) = (tmp_path / "chaos-runs").iterdir()
+    assert "role:master: nobody is free" in json.loads((run / "run.json").read_text())["skipped"][0]
+
+
 @pytest.mark.parametrize(("old", "new", "words"), [
     ('"{here}/store/server.py"', '"{here}/nothing.py"', "store-1 ended with exit code 2 before it was up"),
     ('["{python}", "-P", "{here}/store/server.py"', '["{here}/no-program"', "store-1 cannot be started"),
