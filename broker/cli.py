@@ -163,7 +163,7 @@ def _tell_of(config: BrokerConfig, given: Mapping[str, str]) -> None:
 
 
 def here(config: BrokerConfig) -> BrokerConfig:
-    """With this machine's name and address where none is configured."""
+    """Return the configuration with this machine's name and address where none is configured."""
     address = config.broker_ip1 or own_address()
     return attrs.evolve(
         config, broker_name=config.broker_name or socket.gethostname(), broker_ip1=address,
@@ -171,7 +171,8 @@ def here(config: BrokerConfig) -> BrokerConfig:
 
 
 def resolved(config: BrokerConfig) -> BrokerConfig:
-    """With the IP address that messages carry, where ``brokerIP1`` is a host name. Raises ``ConfigError``."""
+    """Return the configuration with the IP address that messages carry, where ``brokerIP1`` is a host name. Raises
+    ``ConfigError``."""
     if is_ip(config.broker_ip1):
         return config
     try:

@@ -29,7 +29,7 @@ class Fellows(Protocol):
 
 
 class Alone:
-    """There are no others. Implements ``Fellows``."""
+    """A broker without fellows. Implements ``Fellows``."""
 
     async def living(self) -> Mapping[int, str]:
         await trio.lowlevel.checkpoint()

@@ -153,8 +153,8 @@ NOT_OFFERED: Final[Mapping[str, str]] = {
     "authorizationEnabled": "false",
     "useTLS": "false",
 }
-"""Those of them that must not be given another value: to go on would lose data, open another store, or drop security.
-"""
+"""Keys among them that must not be given another value: to go on would lose data, open another store, or drop
+security."""
 
 INSTEAD: Final[Mapping[str, str]] = {
     "enableCalcFilterBitMap": "filters work without it",
@@ -188,4 +188,4 @@ FEATURES: Final[Mapping[str, Missing]] = {
     "transientStorePoolEnable": Missing("writes through a pool of memory"),
     "useStaticSubscription": Missing("static subscriptions"),
 }
-"""Those of them that ask for more than another number of threads or bytes: whoever gives them is warned."""
+"""Keys among them that ask for more than another number of threads or bytes: whoever gives them is warned."""

@@ -144,7 +144,7 @@ class Journal:
         self._writer, self._flusher, self._cleaner = store.writer, store.flusher, store.cleaner
         self.mender, self.queue_end = store.mender, store.writer.queue_end
         self.log, self.messages, self.visible, self.trust = store.log, store.messages, store.visible, store.trust
-        """To read, and to see how far each is; what changes them comes through here, but for ``trust``."""
+        """Parts of the store, to read from. Changes go through the journal, except those of ``trust``."""
         self.config = config
         self.sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.grown: Moment[[]] = Moment("Journal.grown")
@@ -326,7 +326,7 @@ class Journal:
             self._disk.settle()
 
     def read(self, offset: int, size: int) -> bytes:
-        """Up to ``size`` bytes, never beyond a file or the end. Raises ``OffsetGone``."""
+        """Return up to ``size`` bytes, never beyond a file or the end. Raises ``OffsetGone``."""
         return self.log.read(offset, size)
 
     def begin_queues(self, ends: Mapping[Queue, int]) -> None:

@@ -117,7 +117,7 @@ class Moment(Generic[P]):
         self._calls: tuple[Callable[P, object], ...] = ()
 
     def join(self, place: str, call: Callable[P, object]) -> None:
-        """Behind whoever has this place already."""
+        """Add a listener, after those that have this place already."""
         self._at[place].append(call)
         self._order()
 

@@ -49,7 +49,7 @@ class Shared:
     """The facilities that all parts of one broker share."""
 
     config: BrokerConfig
-    """As at the start; ``Part.configure`` tells of changes."""
+    """The configuration at the start; ``Part.configure`` tells of changes."""
     files: Files
     """The store's directory."""
     journal: Journal
@@ -71,11 +71,11 @@ class Shared:
     disk_used: Callable[[], float] = lambda: 0.0
     """Share of the store's disk that is in use, 0 to 1."""
     log_used: Callable[[], Mapping[str, float]] = dict
-    """The same of the log's, by directory, where those are others."""
+    """Share of the log's disks that is in use, by directory, where those are others than the store's."""
     group: Group = attrs.field(factory=Group)
     """The members of the group that live, where slaves may act for the master."""
     right: Right = attrs.field(factory=Always)
-    """To deliver what is due, beside the role."""
+    """The right to deliver what is due, beside the role."""
     deliver_to: Outlet | None = None
     """The outlet for due messages, if it is not ``puts``."""
     abroad: Abroad = attrs.field(factory=Nowhere)
@@ -92,7 +92,7 @@ class Shared:
         return self.ram_bytes * self.config.access_message_in_memory_max_ratio // 100
 
     def table_file(self, table: Callable[[], Body], *, path: str = "", pause_ms: int = 0) -> TableFile:
-        """As ``TableFile``, below the store's directory."""
+        """Return a ``TableFile`` below the store's directory."""
         return TableFile(self.files, table, self.run_sync, path=path, pause_ms=pause_ms)
 
 
@@ -282,7 +282,7 @@ class Parts:
         self._parts: list[Part] = []
 
     def add(self, part: Part) -> None:
-        """Behind the others. Raises ``ValueError``: another part has one of its codes."""
+        """Add a part after the others. Raises ``ValueError``: another part has one of its codes."""
         for code in part.handlers().keys() & self.handlers().keys():
             raise ValueError(f"code {code} belongs to {self._owner(code)} and to {type(part).__name__}")
         self._parts.append(part)
@@ -370,7 +370,7 @@ class Parts:
     # --- what they do by themselves --------------------------------------------------------------------------
 
     def tick(self, now_ns: int) -> None:
-        """Those that are due tick; when the next one is, ``tick_by`` is told."""
+        """Tick the parts that are due; ``tick_by`` is told when the next one is."""
         stirs = self._stirs()
         stirred, self._stirs_seen = stirs != self._stirs_seen, stirs
         for part in self:
@@ -379,7 +379,7 @@ class Parts:
         self._tick_by(min((part.due_ns() for part in self), default=NEVER))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled; then what the tables' files lack is written."""
+        """Write tables until cancelled; then what the tables' files lack is written."""
         async with trio.open_nursery() as nursery:
             for table in self.tables():
                 await nursery.start(table.file.run)

@@ -48,7 +48,8 @@ def parse(text: str) -> dict[str, str] | None:
 
 
 def clean(text: str) -> dict[str, str]:
-    """As Java reads them: what has no key or no value is dropped, of two values of one key the last one stays."""
+    """Read properties as Java does: what has no key or no value is dropped, of two values of one key the last one
+    stays."""
     values = {}
     for pair in text.split("\x02"):
         key, _, value = pair.partition("\x01")

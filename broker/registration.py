@@ -87,7 +87,7 @@ async def ask_members(
 async def ask_members_by_route(
     client: Client, name_server: str, broker_name: str, timeout_ms: int,
 ) -> dict[int, str]:
-    """The same of a name server before RocketMQ 5, by the route of a topic that each broker has. Raises
+    """Ask a name server before RocketMQ 5 for a group's members, by the route of a topic that each broker has. Raises
     ``RemotingError``, ``BodyError``."""
     header = GetRouteInfoRequest(f"{SYNC_MEMBERS}{broker_name}")
     answer = await client.call(name_server, request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header), timeout_ms)
@@ -327,7 +327,7 @@ class Registration(Part):
             if queues.perm & READ for number in range(queues.read_queue_nums)]
 
     async def route_of(self, topic: str) -> TopicRouteData | None:
-        """As the first name server says that knows it; None: none does."""
+        """Return the topic's route from the first name server that knows it; None: none does."""
         for server in list(self._servers):
             try:
                 answer = checked(await self._client.call(
@@ -372,7 +372,7 @@ class NameServer:
     taken: bool = False
     connection: Connection | None = None
     is_old: bool = False
-    """It is of a RocketMQ before 5, and knows neither heartbeats nor groups; 105 and 322 serve instead."""
+    """True: it is of a RocketMQ before 5, and knows neither heartbeats nor groups; 105 and 322 serve instead."""
     beaten_ns: int | None = None
     """Time when the last heartbeat left that it answered; kept only where slaves may act."""
     _problem: str | None = None

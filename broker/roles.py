@@ -244,7 +244,7 @@ class ControlledRole(Bearer):
         journal.ticks.join("demand", lambda _: self._demand.settle())
         journal.disk_changed.join("role", self._changed)
         self._sync_flush_timeout_ms = 0
-        """As configured last."""
+        """The time-out as it was configured last."""
         self._nursery: trio.Nursery | None = None
         replication.advanced = puts.advanced
         replication.changed = self._changed

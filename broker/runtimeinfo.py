@@ -28,7 +28,7 @@ UNMEASURED: Final[Mapping[str, str]] = {
     "dispatchMaxBuffer": "0", "startAcceptSendRequestTimeStamp": "0", "remainTransientStoreBufferNumbs": str(2**31 - 1),
     "remainHowManyDataToCommit": "0 B", "EndTransactionQueueSize": "0", "EndTransactionThreadPoolQueueCapacity": "0",
 }
-"""As a Java broker says them that has just started, without a pool of buffers."""
+"""Values that a Java broker shows which has just started, without a pool of buffers."""
 
 
 class RuntimeInfoPart(Part):

@@ -112,7 +112,7 @@ class World:
     disk_used: Callable[[], float] = lambda: 0.0
     """Share of the store's disk that is in use, 0 to 1."""
     log_used: Callable[[], Mapping[str, float]] = dict
-    """The same of the log's, by directory; {} where that is in the store's."""
+    """Share of the log's disks that is in use, by directory; {} where the log is in the store's."""
     boot: str = attrs.field(factory=boot_id)
     """The machine's boot: another text after each time that the machine went down; "" if that is not known."""
     ram_bytes: int = 1 << 62
@@ -409,7 +409,7 @@ class Broker:
 
     async def run(self, listeners: Listeners, ha_listeners: Listeners,
                   task_status: trio.TaskStatus[RunningBroker]) -> None:
-        """Until stopped or cancelled. Raises ``StoreFailed``."""
+        """Run the broker until it is stopped or cancelled. Raises ``StoreFailed``."""
         config, stopped = self.config, trio.Event()
         server = Server(
             self.handlers, on_close=self._closed, tls=self.world.tls, late=self.parts[OverloadPart].late,

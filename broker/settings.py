@@ -68,7 +68,7 @@ def is_leased(config: BrokerConfig) -> bool:
 
 
 def right(config: BrokerConfig, hears_master: Callable[[], bool], hands_over: Callable[[], bool]) -> Right:
-    """To deliver what is due; as ``ActingRight`` asks."""
+    """Make the right to deliver what is due, as ``ActingRight`` asks for it."""
     if not is_leased(config):
         return Always()
     timeout_ns = config.broker_not_active_timeout_millis * NS_PER_MS

@@ -23,11 +23,11 @@ class Role:
     """The tasks of a broker in its group now. A part asks for one of these tasks, and never for a role's name."""
 
     broker_id: int
-    """As name servers and clients know it: the master's is ``MASTER_ID``."""
+    """Broker id as name servers and clients know it: the master's is ``MASTER_ID``."""
     epoch: int
     """Epoch of the mastership that the role is part of; 0: there is none, or no controller counts them."""
     leads: bool
-    """It is the group's master: tables begin here, and others copy them and the log."""
+    """True: it is the group's master: tables begin here, and others copy them and the log."""
     takes_puts: bool
     """Messages, and what clients change, are for this broker."""
     serves_pulls: bool

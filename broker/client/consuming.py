@@ -54,9 +54,9 @@ logger = logging.getLogger("broker.client")
 
 RECONSUME_TIMES_MAX: Final = 16
 _UNBALANCED_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
-"""Until the next attempt to get a share, after so many that did not come out right."""
+"""Seconds until the next attempt to get a share, by the number of attempts that did not come out right."""
 _UNTOLD_S: Final = 0.2
-"""Until a position that could not be told is told again, before its queue's lock is given up."""
+"""Seconds until a position that could not be told is told again, before its queue's lock is given up."""
 
 Subscriptions = str | Mapping[str, str]
 """A topic, or topics with what is wanted of them: ``"new || old"``, or ``"*"`` for all."""

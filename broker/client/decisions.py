@@ -33,7 +33,7 @@ class Decisions:
         self._kept = kept
         self._busy: set[str] = set()
         self._made: dict[str, tuple[Decision, object]] = {}
-        """With the connection over which it was confirmed."""
+        """Decisions by message id, each with the connection over which it was confirmed."""
 
     def begin(self, message_id: str) -> None:
         """Its body is about to run: nobody else decides until it is ``over``."""

@@ -56,7 +56,7 @@ class Faults:
         self._until.pop(broker, None)
 
     def spared(self, now_ms: float) -> Collection[str]:
-        """Those to pass over now."""
+        """Return the brokers to pass over now."""
         if not self._until:
             return ()
         for broker in [broker for broker, until in self._until.items() if until <= now_ms]:

@@ -86,7 +86,7 @@ class Fetcher:
                     await trio.sleep(pause_ms / 1e3)
 
     def settle(self, message: Received) -> None:
-        """It is done with here."""
+        """Forget a message that is settled."""
         self.in_flight.settle(message.queue_offset, message)
         if self._room is not None and not self.in_flight.full(self._settings.flow, ordered=self.ordered):
             self._room.set()
@@ -143,7 +143,7 @@ class Fetcher:
             self._on_messages(found)
 
     def _moved(self, header: PullMessageResponse, *, wanted: bool) -> float:
-        """There is nothing at that offset, and never will be; or somebody ``wanted`` to go on elsewhere."""
+        """Go on elsewhere: there is nothing at that offset and never will be, or a caller ``wanted`` it."""
         here, there = self.in_flight.next_offset, header.next_begin_offset
         if there < here and not wanted and not self._gone_back:
             self._gone_back = True

@@ -58,8 +58,8 @@ class InFlight(Generic[Item]):
         self.last, self.next_offset = min(self.last, offset - 1), offset
 
     def settle(self, offset: int, item: Item) -> None:
-        """It is acknowledged, or somebody else will deliver it again. Nothing happens for an ``item`` that is not the
-        one at that offset: it was replaced, or is of before a jump."""
+        """Settle a message: it is acknowledged, or will be delivered again by somebody else. Nothing happens for an
+        ``item`` that is not the one at that offset: it was replaced, or is of before a jump."""
         if not self.holds(offset, item):
             return
         self.size_bytes -= self._items.pop(offset)[0]

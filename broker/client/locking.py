@@ -26,11 +26,11 @@ class QueueLocks:
     def __init__(self, session: Session, group: str) -> None:
         self._session, self._group = session, group
         self._perhaps: set[MessageQueue] = set()
-        """Those that this client holds, and those that were asked for and not refused yet."""
+        """Queues that this client holds, and those that were asked for and not refused yet."""
         self._over = False
 
     async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
-        """Those that this client holds now. A broker that cannot be asked gives none."""
+        """Lock queues, and return those that this client holds now. A broker that cannot be asked gives none."""
         held: set[MessageQueue] = set()
         for broker, theirs in by_broker(queues).items():
             if self._over:

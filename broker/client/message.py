@@ -246,7 +246,8 @@ class MessageView:
 
     @property
     def body(self) -> bytes:
-        """As it was sent. Raises ``CompressionMissing`` and, for one that cannot be expanded, ``MessageIllegal``."""
+        """The body as it was sent. Raises ``CompressionMissing`` and, for one that cannot be expanded,
+        ``MessageIllegal``."""
         if self._body is None:
             message = self.record.message
             try:
@@ -318,7 +319,7 @@ class Received(MessageView):
         return self._settled or (self._origin is not None and self._origin.dropped)
 
     def again(self) -> Received:
-        """The same for another delivery by this client."""
+        """Return the same message for another delivery by this client."""
         copy = Received(self.record, self.queue, self._body_bytes_max, self._origin)
         copy.reconsume_times = self.reconsume_times + 1
         return copy
@@ -329,7 +330,8 @@ class Received(MessageView):
             self._origin = way(self._origin)
 
     def ack(self) -> None:
-        """It is done with, and not delivered to this group again. Sends nothing: positions are committed in turn."""
+        """Acknowledge the message: it is not delivered to this group again. Sends nothing: positions are committed in
+        turn."""
         if not self.settled:
             self._settled = True
             if self._origin is not None:

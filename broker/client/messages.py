@@ -33,7 +33,7 @@ class Messages:
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """Those that this consumer reads now; the group shares them out."""
+        """The queues that this consumer reads now; the group shares them out."""
         return self._queues()
 
     def __aiter__(self) -> Messages:

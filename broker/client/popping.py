@@ -51,13 +51,13 @@ logger = logging.getLogger("broker.client")
 
 INVISIBLE_MS: Final = 60_000
 BACK_OFF_S: Final = (10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1_200, 1_800, 3_600, 7_200)
-"""Until a message comes again that was given back so often before."""
+"""Seconds until a message comes again, by the number of times that it was given back before."""
 RECONSUME_TIMES_MAX: Final = 16
 _NOTHING: Final = (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND)
 _FULL_MS: Final = 3_000
 """After a broker said that too many wait there."""
 _UNTAKEN_MS: Final = 1_000
-"""Until others get what was here, and nobody had taken, when the client closed."""
+"""Milliseconds until others get the messages that nobody had taken here when the client closed."""
 _DEAD_LETTERS: Final = -1
 _HELD_S: Final = 0.1
 _PAUSE_MAX_MS: Final = 1_000
@@ -108,7 +108,7 @@ class Popped(MessageView):
         return trio.current_time() >= self.visible_at
 
     async def ack(self) -> None:
-        """It is done with. When this returns the broker has stored that.
+        """Acknowledge the message. When this returns the broker has stored that.
 
         Raises:
             Refused: the broker does not take it: the message comes again.
@@ -209,7 +209,7 @@ class Popper:
         return message
 
     async def poll(self, timeout_ms: float = 5_000, most: int = 32) -> list[Popped]:
-        """Up to ``most`` messages: those that are here, else the first that come; none after ``timeout_ms``."""
+        """Return up to ``most`` messages: those that are here, else the first that come; none after ``timeout_ms``."""
         await trio.lowlevel.checkpoint()
         await self.something(timeout_ms)
         return self.several(most)
@@ -383,7 +383,7 @@ class Popper:
     # --- popping ---------------------------------------------------------------------------------------------
 
     async def _pop_from(self, source: _Source) -> None:
-        """Until the scope is cancelled. Raises nothing that a broker could cause."""
+        """Pop from one source until the scope is cancelled. Raises nothing that a broker could cause."""
         with source.scope:
             while True:
                 await self._room(source)
@@ -396,7 +396,7 @@ class Popper:
                     await trio.sleep(pause_ms / 1e3)
 
     async def _room(self, source: _Source) -> None:
-        """Until few enough of this broker are unsettled."""
+        """Wait until few enough messages of this broker are unsettled."""
         while len(source.unsettled) >= self.settings.pop_unsettled:
             for message in [each for each in source.unsettled if each.expired]:
                 self._settled(message)

@@ -31,7 +31,8 @@ class Start(Enum):
     """Where a group begins in a queue that it has no position in. A point in time (``datetime``) is the third way."""
 
     LAST = "CONSUME_FROM_LAST_OFFSET"
-    """With what comes from now on. In a queue that nothing was deleted from yet brokers say: from its beginning."""
+    """Begin with what comes from now on. In a queue that nothing was deleted from yet brokers say: from its
+    beginning."""
     FIRST = "CONSUME_FROM_FIRST_OFFSET"
 
 
@@ -44,7 +45,7 @@ class Positions(Protocol):
 
 
 class BrokerPositions:
-    """With the brokers: of the group."""
+    """Keeps the group's positions at the brokers."""
 
     def __init__(self, session: Session, group: str) -> None:
         self._session, self._group = session, group

@@ -108,7 +108,7 @@ class Producer:
         return await self._send(message, self.encode(message, further=further), deadline, _choice(None, order_by))
 
     async def send_reply(self, message: Message, further: Mapping[str, str], timeout_ms: float | None) -> None:
-        """To whoever waits for it; whether the broker keeps it, too, is not this client's business.
+        """Send a reply to whoever waits for it; whether the broker keeps it, too, is not this client's business.
 
         Raises ``SendFailed``: nobody has it. ``SendUnknown``: nobody may have it, as the one who waits went away."""
         encoded = self.encode(message, further=further)
@@ -194,7 +194,7 @@ class Producer:
     def encode(
         self, message: Message, *, compress: bool = True, further: Mapping[str, str] = NO_PROPERTIES,
     ) -> Encoded:
-        """With a new id. Raises ``MessageIllegal``, ``CompressionMissing``."""
+        """Encode a message, with a new id. Raises ``MessageIllegal``, ``CompressionMissing``."""
         settings, now_ms = self._settings, self._session.wall_ms()
         return encode(
             message, self._session.ids.next(now_ms), now_ms,
@@ -290,8 +290,8 @@ class Producer:
                 raise SendFailed(why, answer_code)
 
     async def follow(self) -> None:
-        """Until cancelled. A master that is silent or hangs closes no connection: those that wait for it are freed as
-        if it had, as soon as name servers know another one."""
+        """Watch masters until cancelled. One that is silent or hangs closes no connection: sends that wait for it are
+        freed as if it had, as soon as name servers know another one."""
         patience_s = self._settings.answer_patience_ms / 1e3
         while True:
             hung = self._hanging(self._now() - patience_s)

@@ -65,7 +65,7 @@ class Puller:
         self._arrived = trio.Event()
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """Those of a topic. Raises ``NoRoute``, ``NoNameServer``."""
+        """Return the queues of a topic. Raises ``NoRoute``, ``NoNameServer``."""
         return await self._queries.queues(topic)
 
     async def assign(self, queues: Iterable[MessageQueue], expression: str = ALL) -> None:
@@ -97,7 +97,7 @@ class Puller:
         return self._sources[queue].fetcher.in_flight.committable
 
     async def poll(self, timeout_ms: float = 5_000, most: int = 32) -> list[Received]:
-        """Up to ``most`` messages: those that are here, else the first that come; none after ``timeout_ms``."""
+        """Return up to ``most`` messages: those that are here, else the first that come; none after ``timeout_ms``."""
         await self.something(timeout_ms)
         return self.taken(most)  # no checkpoint follows: whoever is cancelled there would lose them
 
@@ -115,7 +115,7 @@ class Puller:
                 await self._arrived.wait()
 
     def taken(self, most: int) -> list[Received]:
-        """Those that are here, but for those of before a ``seek``."""
+        """Return messages that are here, without those of before a ``seek``."""
         found: list[Received] = []
         while self._ready and len(found) < most:
             message = self._ready.popleft()

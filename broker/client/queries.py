@@ -33,7 +33,7 @@ class Queries:
         self._session = session
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """Those that can be read."""
+        """Return the queues that can be read."""
         return list((await self._session.routes.get(topic)).readable)
 
     async def max_offset(self, queue: MessageQueue) -> int:
@@ -98,7 +98,8 @@ class Queries:
         return sorted(found, key=lambda message: message.store_time_ms)[:most]
 
     async def create_topic(self, topic: str, queues: int = 8) -> None:
-        """With so many queues on each broker that has the default topic now. It takes a moment until routes show it."""
+        """Make a topic with so many queues on each broker that has the default topic now. It takes a moment until
+        routes show it."""
         template = self._session.settings.default_topic
         route = await self._session.routes.get_anew(template)
         for name in sorted(route.brokers):

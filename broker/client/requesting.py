@@ -55,7 +55,7 @@ ClientErrors = CompressionMissing | MessageIllegal
 
 
 class Requests:
-    """Those of one client; ``take`` is given every reply that is pushed to it."""
+    """The requests of one client; ``take`` is given every reply that is pushed to it."""
 
     def __init__(self, session: Session, producer: Producer, random: Random) -> None:
         self._session, self._producer, self._random = session, producer, random
@@ -114,7 +114,7 @@ class Requests:
         asked.came.set()
 
     async def _known(self, topic: str, deadline: float) -> None:
-        """To every master that this client knows: a broker pushes replies to whom it has heard."""
+        """Greet every master that this client knows: a broker pushes replies only to clients that it has heard."""
         session = self._session
         if session.routes.cached(topic) is None:
             await self._producer.route(topic, deadline)

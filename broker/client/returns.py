@@ -56,7 +56,8 @@ class Returns:
         return True
 
     async def send_again(self, message: MessageView) -> bool:
-        """As a new message, which a broker that holds a lock for the group puts with the dead letters."""
+        """Send the message again as a new one, which a broker that holds a lock for the group puts with the dead
+        letters."""
         record, times = message.record, message.reconsume_times
         properties = {key: value for key, value in message.properties.items() if key not in _DROPPED}
         properties[RETRY_TOPIC] = message.topic

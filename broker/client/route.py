@@ -36,10 +36,11 @@ class Route:
     """Addresses by broker id, by name of the group; 0 is the master."""
     readable: tuple[MessageQueue, ...]
     writable: tuple[MessageQueue, ...]
-    """With those of groups that have no master now: choices by key must not change in a failover."""
+    """Queues that can be written, also of groups that have no master now: choices by key must not change in a
+    failover."""
 
     sendable: tuple[MessageQueue, ...] = attrs.field(init=False)
-    """Those of groups that have a master."""
+    """Queues that can be written and whose groups have a master."""
 
     @sendable.default
     def _of_groups_with_a_master(self) -> tuple[MessageQueue, ...]:

@@ -82,7 +82,8 @@ class Routes:
         return entry.route
 
     async def get_anew(self, topic: str) -> Route:
-        """As name servers have it now: for what must reach every broker. Raises ``NoRoute``, ``NoNameServer``."""
+        """Ask for the route as name servers have it now, for what must reach every broker. Raises ``NoRoute``,
+        ``NoNameServer``."""
         if self.cached(topic) is not None:
             await self.renew(topic)
         return await self.get(topic)

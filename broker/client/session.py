@@ -87,7 +87,7 @@ class Session:
     greeted: set[str] = attrs.field(factory=set)
     """Addresses that got a heartbeat over the connection that is open now."""
     _greeting: dict[str, trio.Event] = attrs.field(factory=dict, init=False)
-    """Those that are getting their first one."""
+    """Brokers that are getting their first heartbeat."""
 
     # --- brokers ---------------------------------------------------------------------------------------------
 

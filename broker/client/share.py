@@ -23,7 +23,7 @@ from broker.client.session import Session
 from remoting.bodies.consumers import MessageQueue, SubscriptionData
 
 _AGAIN_MS: Final = 5_000
-"""Until this client delivers again what it could not give back."""
+"""Milliseconds until this client delivers again what it could not give back."""
 _TIMED_OUT_LEVEL: Final = 3
 
 
@@ -59,7 +59,7 @@ class Share:
         return True
 
     def drop(self) -> None:
-        """It is no longer this member's; messages on their way to the user are void."""
+        """Give the queue up: messages on their way to the user are void."""
         self.dropped = True
         self.fetcher.scope.cancel()
 
@@ -111,7 +111,7 @@ class Share:
         self._deliver((message,))
 
     def _done(self, message: Received) -> None:
-        """It is not delivered again from here."""
+        """Hear that a message is not delivered again from here."""
 
 
 class OrderedShare(Share):

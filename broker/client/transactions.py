@@ -68,7 +68,7 @@ class Transaction:
         """None: not told yet, or left."""
         self.half, self.topic = half, topic
         self.told = trio.Event()
-        """There is an outcome."""
+        """Set when there is an outcome."""
         self.failure: ClientError | None = None
         self._transactions = transactions
         self._left = False
@@ -205,7 +205,7 @@ class Transactions:
             transaction.told.set()
 
     def leave(self, transaction: Transaction) -> None:
-        """To the checker, from now on."""
+        """Leave the transaction to the checker from now on."""
         self._over(transaction.message_id)
 
     def _over(self, message_id: str) -> None:
@@ -321,7 +321,7 @@ class Transactions:
         self._answer(message, self._asking.pop(message.message_id), decision)
 
     def _answer(self, message: Received, asker: _Asker, decision: Decision) -> None:
-        """To who asked: the offsets are its own. If it is gone, the next master asks."""
+        """Answer the broker that asked: the offsets are its own. If it is gone, the next master asks."""
         connection, header = asker
         command = request(RequestCode.END_TRANSACTION, EndTransactionRequest(
             self._session.producer_group, header.tran_state_table_offset, header.commit_log_offset, decision.value,
@@ -359,7 +359,7 @@ class Transactions:
         self._broken.ring()
 
     async def follow(self) -> None:
-        """Until cancelled: when a connection broke, look for the next master and greet it, as long as routes live."""
+        """Look for the next master when a connection broke, and greet it, as long as routes live; until cancelled."""
         session = self._session
         while True:
             await self._broken.wait()

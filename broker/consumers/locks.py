@@ -34,7 +34,7 @@ class Granted:
 
     grants: Mapping[MessageQueue, int]
     fresh: frozenset[MessageQueue]
-    """Those that it did not hold before."""
+    """Queues that the client did not hold before."""
 
 
 class Locks:
@@ -48,17 +48,17 @@ class Locks:
         """Number of queues that are held, in all groups."""
         self._grant = first_grant
         self.silent_until_ns = 0
-        """Until then only locks that are held here are renewed: a former life may have granted the others."""
+        """Time until which only locks that are held here are renewed: a former life may have granted the others."""
         self.overlaps = 0
         """Queues that another broker of the group granted while this one's own grant to another client lasted."""
 
     def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> list[MessageQueue]:
-        """Those that the client holds now, for a minute from now."""
+        """Lock queues, and return those that the client holds now, for a minute from now."""
         return list(self.grant(group, queues, client_id).grants)
 
     def grant(self, group: str, queues: Iterable[MessageQueue], client_id: str, *, copied: bool = False) -> Granted:
-        """As ``lock``. ``copied``: another broker of the group has granted them; it is believed, but not against what
-        this broker itself granted."""
+        """Grant queues as ``lock`` does. ``copied``: another broker of the group has granted them; it is believed, but
+        not against what this broker itself granted."""
         now_ns = self._now_ns()
         held = self._groups.setdefault(group, {})
         mine: dict[MessageQueue, int] = {}
@@ -93,7 +93,7 @@ class Locks:
                 self._forget(group, queue)
 
     def give_back(self, group: str, grants: Mapping[MessageQueue, int]) -> None:
-        """As if these grants had not been. One that was renewed since is another one, and stays."""
+        """Undo these grants. One that was renewed since is another one, and stays."""
         held = self._groups.get(group, {})
         for queue, grant in grants.items():
             if queue in held and held[queue].grant == grant:

@@ -29,7 +29,7 @@ class Filter(Protocol):
 
     @property
     def cost(self) -> int:
-        """To evaluate it once: 1 for a short one."""
+        """The cost of one evaluation: 1 for a short one."""
         ...
 
     def matches(self, properties: bytes) -> bool:

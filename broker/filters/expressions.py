@@ -62,7 +62,7 @@ class Expression:
 
 
 def _last_value(raw: bytes, marker: bytes) -> str | None:
-    """As ``decode_properties`` has it: the last one that is not empty."""
+    """Return the property's value as ``decode_properties`` has it: the last one that is not empty."""
     upto = len(raw)
     while (at := raw.rfind(marker, 0, upto)) >= 0:
         upto = at + len(marker) - 1

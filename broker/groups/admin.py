@@ -103,7 +103,7 @@ class GroupAdmin:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def get(self, _: Connection, request: Command) -> Command:
-        """As Java: where unknown groups are made on their own, so is this one."""
+        """Answer with a group, as Java does: where unknown groups are made on their own, so is this one."""
         found = self._groups.find(GroupRequest.from_ext(request.ext).group)
         if found is None:
             return response(request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark="No group in this broker")

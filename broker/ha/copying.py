@@ -144,7 +144,7 @@ class Copying(ABC, Generic[MessageT]):
         self._left, self._left_as_usual = "", False
 
     def _opened(self) -> None:
-        """It is connected. Raises what is in ``FAULTS``."""
+        """Begin on a new connection. Raises what is in ``FAULTS``."""
         self.connected = True
         self._frames, self._whole = self._decoder(), WholeRecords(self._file_bytes)
         self._core.not_stored(self._journal.end)  # a part of a record went with the connection before

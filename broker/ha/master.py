@@ -119,7 +119,8 @@ class HaMaster:
                 self.in_sync.closed(broker_id)
 
     def renew(self, epochs: EpochList, in_sync: InSync, now_ns: int) -> None:
-        """The same master begins another epoch: connections live on, and what was acknowledged on them still holds."""
+        """Begin another epoch of the same master: connections live on, and what was acknowledged on them still
+        holds."""
         assert in_sync.epoch_start >= self.in_sync.epoch_start, "a later epoch begins behind an earlier one"
         self.epochs, self.in_sync = epochs, in_sync
         for broker_id, connection in self._present.items():

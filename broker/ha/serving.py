@@ -33,7 +33,7 @@ _FIRST_BYTES: Final = 1 << 10
 """Bytes kept of a slave that speaks before this broker is master: more than any says before it is answered."""
 _ACCEPT_PAUSE_S: Final = 0.1
 _JOIN_BYTES: Final = 64 << 10
-"""Up to this size one copy costs less than a second system call."""
+"""Largest size that is copied: one copy up to it costs less than a second system call."""
 
 
 @attrs.define(eq=False)

@@ -86,7 +86,7 @@ class LogTrusted:
 class Disconnect:
     reason: str
     is_usual: bool = False
-    """It is no trouble, and nobody has to do anything."""
+    """True: it is no trouble, and nobody has to do anything."""
 
 
 Output = Connect | Send | TruncateLog | WriteEpochs | AppendLog | SetConfirm | LogTrusted | Disconnect

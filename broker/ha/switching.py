@@ -125,7 +125,7 @@ class Switching(ABC):
         self.in_sync: InSync | None = None
         """While this broker is master."""
         self.role: Become | None = None
-        """As it is taken; None while there is none."""
+        """The role that is being taken; None while there is none."""
         self.advanced: Callable[[], None] = lambda: None
         """Called when who holds what has changed otherwise than by the journal's growth."""
         self.changed: Callable[[], None] = lambda: None

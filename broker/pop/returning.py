@@ -26,7 +26,8 @@ from remoting.record import NOTED, Message, Outline, Record, decode_properties, 
 REMEMBERED_MAX: Final = 1_000_000
 """Revived messages that are remembered; older ones may come back twice after a failover."""
 PASSED_MAX: Final = 10_000
-"""Those remembered before the revive queue's offset, as a later master may have an older copy of it."""
+"""Most messages that are remembered from before the revive queue's offset: a later master may have an older copy of
+it."""
 LABELS_MAX: Final = 10_000
 """Pairs of group and topic that are counted one by one."""
 _MARK: Final = f"{POP_REVIVED}\x01".encode()

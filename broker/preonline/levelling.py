@@ -181,7 +181,7 @@ class Levelling(Part):
             raise Hindered(core.refused)
 
     async def _follow(self, core: TailCore, ha_address: str, todo: Tail) -> None:
-        """Until the copy is done, or refused."""
+        """Copy until the copy is done, or refused."""
         following: Following[Block] = Following(self._journal, core, Blocks, self._ha, self._connector)
         following.follow(ha_address)
         async with trio.open_nursery() as nursery:

@@ -102,7 +102,7 @@ def check(asked: PullMessageRequest, *, lite: bool, leads: bool, config: PullCon
 
 
 def _filtered(asked: PullMessageRequest, wanted: Subscribed, filters: Filters) -> PullRefusal | Subscribed:
-    """With the filter over properties, if there is one."""
+    """Add the filter over properties, if there is one."""
     data, name = wanted.data, asked.consumer_group
     registered = None
     if not wanted.by_tag and not asked.sys_flag & SUBSCRIPTION:

@@ -48,7 +48,7 @@ def read_filtered(
     messages: StoredMessages, topic: bytes, queue_id: int, offset: int, *, wanted: Subscribed, count: int = 32,
     bytes_max: int | None = None, config: ReadConfig, memory: int = 1 << 62, correct: bool = True,
 ) -> Found:
-    """As ``reading.read``, of those messages that a filter wants. Raises ``DamagedRecord`` as that does."""
+    """Read as ``reading.read`` does, but only messages that a filter wants. Raises ``DamagedRecord`` as that does."""
     queue = messages.queue(topic, queue_id)
     wrong = out_of_range(queue, offset)
     if wrong is not None:

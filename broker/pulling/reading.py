@@ -24,7 +24,7 @@ from remoting.record import RECORD_BYTES_MIN
 
 _NOWHERE: Final = 0x7FFFFFFF
 _GAP_BYTES: Final = 4 << 10
-"""To read so much for nothing costs less than to ask the system once more."""
+"""Largest gap between records that is read as well: to read so much for nothing costs less than another system call."""
 
 
 class Status(enum.Enum):

@@ -71,10 +71,10 @@ def _ask_again(request: Command) -> Command:
 
 @attrs.define
 class Given:
-    """To consumers. They only ever rise."""
+    """Counts of what was given to consumers. They only ever rise."""
 
     pulls: int = 0
-    """Those that found something."""
+    """Pulls that found a message."""
     misses: int = 0
     """Looks that found nothing, with those of pulls that are held."""
     messages: int = 0

@@ -25,7 +25,7 @@ class Lease:
     """``masterLeaseMs``; a length of 0 means that there is none."""
 
     length_ns: int
-    """As controllers count it."""
+    """Length of the lease as controllers count it, in nanoseconds."""
     granted: bool = False
     """Controllers here grant leases: one has answered a heartbeat with whether it renews this one."""
     until_ns: int | None = None

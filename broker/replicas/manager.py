@@ -73,7 +73,7 @@ from remoting.headers.controller import (
 UNFIT: Final = frozenset({ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE})
 """Answers to 1001 that controllers, ours and Java's, give only to a master that knows the accepted set by its epoch."""
 REFUSALS: Final = UNFIT | {ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED}
-"""Those that say for certain that this request changed nothing. Any other failure says nothing, or that this master
+"""Codes that say for certain that this request changed nothing. Any other failure says nothing, or that this master
 knows too little to judge."""
 NOT_ELECTED: Final = frozenset({
     ResponseCode.CONTROLLER_MASTER_STILL_EXIST, ResponseCode.CONTROLLER_ELECT_MASTER_FAILED,

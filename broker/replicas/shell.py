@@ -39,13 +39,13 @@ class RoleTaker(Protocol):
     """Replication takes the roles that controllers give."""
 
     broker_id: int | None
-    """To be set before the first role."""
+    """This broker's id, to be set before the first role."""
 
     async def become_master(self, role: BecomeMaster) -> InSync:
         """Become master, or raise the reason why the role was not taken."""
 
     async def become_slave(self, role: BecomeSlave, ha_address: str | None) -> None:
-        """As above. ``ha_address``: where the master replicates from, if that is known."""
+        """Become a slave, or raise the reason. ``ha_address``: where the master replicates from, if that is known."""
 
     async def leave(self, reason: str) -> None:
         """No role, and nothing copied or served any more."""

@@ -104,11 +104,11 @@ class DelayedDelivery:
         self._save_at_ns = now_ns + self._save_interval_ns
 
     def fit(self) -> None:
-        """As ``Machine.fit``: this broker takes messages from now on."""
+        """Begin to deliver, as ``Machine.fit`` does: this broker takes messages from now on."""
         self.machine.fit(self._wall_ms(), self._queues)
 
     def stop(self) -> None:
-        """It is one no longer, or closes."""
+        """Stop delivering: this broker takes no messages any more, or closes."""
         self.machine.stop()
         self._save()
 
@@ -125,7 +125,7 @@ class DelayedDelivery:
         self.replace(DelayOffsets.from_json(answer))
 
     def join(self, answer: bytes) -> None:
-        """As ``Machine.join``, of what a member answered to 45. Raises ``BodyError``."""
+        """Join a member's answer to 45, as ``Machine.join`` does. Raises ``BodyError``."""
         self.machine.join(DelayOffsets.from_json(answer), self._queues)
         self._save()
 

@@ -64,7 +64,7 @@ class _Level:
     under_way: bool = False
     together: int = TOGETHER_MAX
     ahead: int | None = None
-    """Behind those that were passed by; None: none was."""
+    """Position after the messages that were passed by; None: none was."""
     passed_by: dict[int, int] = attrs.field(factory=dict)
     """Messages that nobody takes now, and when each is tried again, ns; the first of them is at ``offset``."""
 

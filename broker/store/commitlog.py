@@ -42,7 +42,7 @@ class CommitLog(Log):
         self._open: list[File] = []
         self._buffer: list[bytes | memoryview] = []
         self._end = 0
-        """Behind the last byte appended."""
+        """End of the last byte appended."""
         self._written = 0
         self._flushed = 0
         self._recent = Recent()

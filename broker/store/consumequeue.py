@@ -55,7 +55,7 @@ class ConsumeQueue:
         self.damaged = False
         """``open`` found fewer entries than were flushed, or ``correct_min`` found one that is none."""
         self._lost_end = 0
-        """Behind the last entry that ``open`` found behind the damage."""
+        """End of the last entry that ``open`` found after the damage."""
 
     def open(self, log_end: int, sure: int = 0) -> None:
         """Find the entries of messages below ``log_end``. Those of messages below ``sure`` were all flushed.
@@ -222,7 +222,7 @@ class ConsumeQueue:
         return files, folders
 
     def read(self, queue_offset: int, count: int) -> bytes:
-        """Up to ``count`` entries; b"" at the end. Raises ``OffsetGone``."""
+        """Return up to ``count`` entries; b"" at the end. Raises ``OffsetGone``."""
         if not self.min_offset <= queue_offset <= self.max_offset:
             raise OffsetGone(queue_offset, self.min_offset, self.max_offset)
         at, end = queue_offset * ENTRY_BYTES, min(queue_offset + count, self.max_offset) * ENTRY_BYTES
@@ -284,8 +284,8 @@ class ConsumeQueue:
             self.tail[at - self._written : at - self._written + len(entries)] = entries
 
     def end_where_it_did(self) -> None:
-        """It is damaged, and all messages in front of the damage are gone: more of them may be, and none be left to say
-        what place the next one has."""
+        """End a damaged queue whose messages in front of the damage are all gone: more of them may go, and none be left
+        to say what place the next one has."""
         if self.min_offset == self.max_offset < self._lost_end:
             self._empty()
             self._fill(self._lost_end)

@@ -23,7 +23,7 @@ class Diagnosis:
     """The diagnosis of one process's disk. Call ``look`` at each tick, ``no_room`` and ``tried`` as they happen."""
 
     stall_ms: int
-    """With 0 no disk is ever stalled."""
+    """Time after which a disk counts as stalled; 0: it never does."""
     health: DiskHealth = attrs.field(default=DiskHealth.WELL, init=False)
     _pieces: int = attrs.field(default=0, init=False)
     _busy: bool = attrs.field(default=False, init=False)

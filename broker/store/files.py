@@ -26,8 +26,8 @@ class File(Protocol):
         raise NotImplementedError
 
     def write_past(self, parts: Sequence[bytes | memoryview], offset: int) -> None:
-        """The same, one behind the other at once. The system begins at once to bring them to the disk, and need not
-        keep them in memory once they are there; they are no more durable than other data before ``sync``."""
+        """Write the parts, one after the other at once. The system begins at once to bring them to the disk, and need
+        not keep them in memory once they are there; they are no more durable than other data before ``sync``."""
         raise NotImplementedError
 
     def read_ahead(self, wanted: bool) -> None:
@@ -159,7 +159,7 @@ def _write(files: Files, path: str, data: bytes, *, sync: bool = True) -> None:
 
 SPARE: Final = "spare"
 SPARE_BYTES: Final = (256 << 10, 64 << 10, 16 << 10)
-"""As much as there is room for."""
+"""Sizes of a spare; the first that there is room for is taken."""
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 

@@ -28,7 +28,7 @@ class AsyncFlush:
 
 @attrs.frozen
 class SyncFlush:
-    """As soon as anything is dirty: what comes while a flush is under way shares the next one."""
+    """Flushes as soon as anything is dirty: what comes while a flush is under way shares the next one."""
 
     def due(self, since_last_ms: float, dirty_bytes: int) -> bool:
         return dirty_bytes > 0

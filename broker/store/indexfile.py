@@ -66,7 +66,7 @@ class IndexFile:
         """Entries that no flush has begun with, and pages of slots with what has changed since."""
         self._pages: dict[int, array[int]] = {}
         self._flushing = bytearray()
-        """The same of the flush that is under way. Nobody changes them."""
+        """Entries that the flush under way writes. Nobody changes them."""
         self._flushing_pages: dict[int, array[int]] = {}
 
     @property
@@ -235,7 +235,7 @@ class KeyIndex:
         self._hashes = KeyHashes()
         self._open: list[IndexFile] = []
         self.new_names = False
-        """There are files that may be gone after a crash."""
+        """True: there are files that may be gone after a crash."""
         self._told = -1
         """Offset of the last message that is in."""
 

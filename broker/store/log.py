@@ -66,17 +66,17 @@ class Log(Protocol):
 
     @property
     def max_offset(self) -> int:
-        """Behind the last byte appended."""
+        """End of the last byte appended."""
         ...
 
     @property
     def written_offset(self) -> int:
-        """Up to where the operating system has it."""
+        """End of what the operating system has."""
         ...
 
     @property
     def flushed_offset(self) -> int:
-        """Up to where it is on disk."""
+        """End of what is on disk."""
         ...
 
     @property
@@ -97,8 +97,8 @@ class Log(Protocol):
         ...
 
     def append_batch(self, batch: Batch, queue_offset: int, store_time_ms: int) -> tuple[int, list[int]]:
-        """The same for all of them, one behind the other in one file and in the queue: where the first one stands, and
-        their sizes."""
+        """Append a batch, its messages one after the other in one file and in the queue. Returns the offset of the
+        first one, and their sizes."""
         ...
 
     def make_room(self, size: int) -> None:
@@ -171,8 +171,8 @@ class Log(Protocol):
     # --- reading ---------------------------------------------------------------------------------------------
 
     def read(self, offset: int, size: int, *, cached: bool = True) -> bytes:
-        """Up to ``size`` bytes from ``offset``, never beyond its file or the end; ``cached`` as for a file. Raises
-        ``OffsetGone``."""
+        """Return up to ``size`` bytes from ``offset``, never beyond its file or the end; ``cached`` as for a file.
+        Raises ``OffsetGone``."""
         ...
 
     def read_ahead(self, wanted: bool) -> None:

@@ -40,7 +40,7 @@ class _Walk:
         self._found = bytearray(self._end - self._begin)
         """1 at each place of which a message is in the log."""
         self.is_partial = False
-        """There was more to remember than may be: another walk has to find it."""
+        """True: there was more to remember than may be, so another walk has to find it."""
 
     def step(self, most: int) -> bool:
         """Look at so many messages more. False: that was the last. Raises ``DamagedRecord``."""

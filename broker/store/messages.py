@@ -26,7 +26,7 @@ class StoredMessages:
         return self._queues.keys()
 
     def queue(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
-        """To look at, if it has ever had a visible message."""
+        """Return a queue to look at, if it has ever had a visible message."""
         return self._queues.get(topic, queue_id, self.log.min_offset)
 
     def min_offset(self, topic: bytes, queue_id: int) -> int:
@@ -34,7 +34,7 @@ class StoredMessages:
         return queue.min_offset if queue else 0
 
     def max_offset(self, topic: bytes, queue_id: int) -> int:
-        """Behind the last visible message."""
+        """Return the end of the last visible message."""
         queue = self.queue(topic, queue_id)
         return queue.max_offset if queue else 0
 

@@ -31,7 +31,7 @@ from broker.store.writing import Writer
 from remoting.errors import DamagedRecord
 
 ABORT: Final = "abort"
-"""There while a store is open: found at the start, it means that the last process was killed."""
+"""File that is there while a store is open: found at the start, it means that the last process was killed."""
 
 
 @attrs.frozen

@@ -8,7 +8,7 @@ from broker.store.files import Files, keep_spare
 
 PATH: Final = "trial"
 ROOM_BYTES: Final = 16 << 20
-"""As much as a log takes ahead at a time."""
+"""Bytes that a trial takes: as much as a log takes ahead at a time."""
 
 
 def try_disk(files: Files, room: int) -> None:

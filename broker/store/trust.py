@@ -1,4 +1,5 @@
-"""Up to where a log is trusted that outlived its machine, and whether it may lack what this replica acknowledged.
+"""Decides up to where a log is trusted that outlived its machine, and whether it may lack what this replica
+acknowledged.
 
 While a machine runs, its system has all that any process wrote. Once it went down under a broker, what was written and
 not synced may be gone, in any part. So each start notes in which boot of the machine it runs. A log that was closed in
@@ -52,8 +53,8 @@ class Trust:
 
 
 def doubted_from(found: Trust | None, boot: str, *, killed: bool, flushed: int) -> int:
-    """Up to where a log is trusted at a start, ``ALL`` if it is not in doubt. ``killed``: it was not closed in order;
-    ``flushed``: so far it was on disk, for certain. None: nobody noted anything, as an earlier release."""
+    """Return up to where a log is trusted at a start, ``ALL`` if it is not in doubt. ``killed``: it was not closed in
+    order; ``flushed``: so far it was on disk, for certain. None: nobody noted anything, as an earlier release."""
     if found is not None and found.upto != ALL:
         return min(found.upto, flushed) if killed and not (boot and found.boot == boot) else found.upto
     if not killed or (found is not None and (found.synced or (boot and found.boot == boot))):

@@ -63,9 +63,10 @@ class Visible:
         return count
 
     def advance_some(self, confirm_offset: int, most: int, *, aside: int = 0) -> bool:
-        """The same for so many messages. What is little is read once for both. The index may fall behind when it is
-        much: it gets what the queues leave of the time. ``aside``: a log is copied, and the queues go with it, while it
-        is in memory; the index waits until so many messages wait for it, and goes at one pace with them from then on.
+        """Advance as ``advance``, by at most so many messages. What is little is read once for both. The index may fall
+        behind when it is much: it gets what the queues leave of the time. ``aside``: a log is copied, and the queues go
+        with it, while it is in memory; the index waits until so many messages wait for it, and goes at one pace with
+        them from then on.
 
         Returns:
             whether there is more to do.

@@ -108,7 +108,7 @@ class Writer:
         return self._next is not None
 
     def queue_end(self, topic: bytes, queue_id: int) -> int | None:
-        """Behind the last message of the queue that stands in the log, visible or not; None: to be worked out."""
+        """Return the end of the queue's last message in the log, visible or not; None: it must be worked out."""
         if self._next is not None:
             return self._next.get((topic, queue_id), 0)
         if self._visible.offset < self._log.max_offset:

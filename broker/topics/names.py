@@ -64,7 +64,7 @@ def topic_fault(name: str) -> str | None:
 
 
 def group_fault(name: str) -> str | None:
-    """The same of a consumer group's name."""
+    """Return what is wrong with a consumer group's name, in Java's words; None if nothing is."""
     fault = _fault("group", name)
     if fault is None and len(name) > GROUP_LENGTH_MAX:
         return f"The specified group: {name}, is longer than group max length: {GROUP_LENGTH_MAX}"

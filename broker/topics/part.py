@@ -56,7 +56,7 @@ class TopicsPart(Part):
         yield page.gauge("rocketmq_topic_number", "Topics.", [((), len(self.table.topics))])
 
     def registered(self) -> Topics:
-        """As name servers are to know them: no topic allows more than the broker does."""
+        """Return the topics as name servers are to know them: no topic allows more than the broker does."""
         table, most = self.table.snapshot(), self._permission
         if most & (READ | WRITE) == READ | WRITE:
             return table

@@ -92,7 +92,7 @@ class _Answering:
 
     @property
     def dropped(self) -> bool:
-        """As the origin knows it."""
+        """Whether the original is dropped."""
         return self._origin.dropped
 
     def acknowledged(self, message: Received) -> None:
