@@ -33,6 +33,7 @@ from remoting.header import Header
 from remoting.headers.controller import (
     AlterSyncStateSetResponse,
     ApplyBrokerIdResponse,
+    BrokerHeartbeatResponse,
     ElectMasterResponse,
     GetNextBrokerIdResponse,
     GetReplicaInfoResponse,
@@ -74,6 +75,14 @@ def answer(to: Command, outcome: Outcome) -> Command:
             return response(to, code, header, b"", remark)
     empty = EMPTY.get(to.code)
     return response(to, code, empty() if empty is not None else None, b"", remark)
+
+
+def heartbeat(to: Command, group: BrokerGroup | None, renewed: bool, in_doubt: bool, life: int | None) -> Command:
+    """904. A lease is one mastership's: a master that was replaced, and elected again, may not have heard of either."""
+    assert group is not None or not renewed, "a master's group is known"
+    epoch = group.master_epoch if group is not None and renewed else None
+    header = BrokerHeartbeatResponse(renewed, in_doubt or None, life, epoch)
+    return response(to, ResponseCode.SUCCESS, header, remark="Heart beat success")
 
 
 def replica_info(to: Command, group: BrokerGroup | None, key: GroupKey) -> Command:

@@ -43,7 +43,6 @@ from remoting.daemon.files import Files
 from remoting.daemon.logs import of_peer
 from remoting.errors import BodyError, HeaderError
 from remoting.headers.controller import (
-    BrokerHeartbeatResponse,
     GetMetadataResponse,
     GetNextBrokerIdRequest,
     GetReplicaInfoRequest,
@@ -126,8 +125,7 @@ class Controller:
             self.turn()
         if request.is_oneway:
             return request
-        header = BrokerHeartbeatResponse(renewed, beat.log_in_doubt or None, life)
-        return response(request, ResponseCode.SUCCESS, header, remark="Heart beat success")
+        return answers.heartbeat(request, group, renewed, beat.log_in_doubt, life)
 
     def metadata(self, connection: Connection, request: Command) -> Command:
         """Answers 1005: who leads this controller group."""

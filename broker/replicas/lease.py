@@ -34,7 +34,7 @@ class Lease:
     def answered(self, sent_ns: int, renewed: bool | None) -> None:
         """A heartbeat sent at that time was answered; None: by a controller that knows no leases.
 
-        Answers may come out of order.
+        Answers may come out of order. A lease is for one mastership: False where another one's was renewed.
         """
         self.granted = self.granted or renewed is not None
         if renewed and self.length_ns:

@@ -491,13 +491,17 @@ class ReplicasManager:
             if header.registered_life:
                 return self._give_way(self.epoch)
             self._unrecorded = True
+        leased = header.lease_epoch
+        mine = renewed and leased in (None, self.epoch)  # None: a controller that does not say whose
+        if leased is not None and leased > self.epoch:
+            self._times.put(Kind.POLL)
         if self.machine.writes is not Writes.CLOSED or not self.machine.yielding:  # else it asks when this one is over
-            self.lease.answered(sent_ns, renewed)
+            self.lease.answered(sent_ns, mine)
         leads = self._search.leads(address)
         self._told = self._told or bool(leads and header.log_in_doubt)
         if (renewed or leads) and not self.machine.resigning:
             self._heard = True
-        if renewed or (leads and not self.lease.granted):
+        if mine or (leads and not self.lease.granted):
             self.gate.answered(generation)
         if renewed:
             self._search.renewed(address, sent_ns)

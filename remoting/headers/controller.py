@@ -60,6 +60,8 @@ class BrokerHeartbeatResponse(Header):
     registered_life: Int64 | None = None
     """Ours, from the active controller, where the life on record for this id is not the sender's; 0: none is. Whoever
     says so knows lives."""
+    lease_epoch: Int32 | None = None
+    """Ours, beside a renewed lease: the mastership that it is for."""
 
 
 @header

@@ -136,3 +136,16 @@ def test_BUG_S2_bodies_are_json(answer: Command) -> None:
             json.loads(bare)
         assert ElectMasterResponseBody.from_json(bare) == ElectMasterResponseBody.from_json(answer.body)
         assert ElectMasterResponseBody.from_json(bare).broker_member_group.broker_addrs == {1: "b1:1", 2: "b2:1"}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("renewed", "fields"), [
+    (True, {"masterLeaseRenewed": "true", "leaseEpoch": "3"}), (False, {"masterLeaseRenewed": "false"})])
+def test_a_renewed_lease_names_its_mastership(renewed: bool, fields: dict[str, str]) -> None:
+    group = BrokerGroup(master=2, master_epoch=3)
+    answer = answers.heartbeat(request(RequestCode.BROKER_HEARTBEAT), group, renewed, False, None)
+    assert (answer.code, answer.ext) == (ResponseCode.SUCCESS, fields)
+
+
+def test_a_heartbeat_of_a_group_that_nobody_knows_is_answered() -> None:
+    answer = answers.heartbeat(request(RequestCode.BROKER_HEARTBEAT), None, False, True, 7)
+    assert answer.ext == {"masterLeaseRenewed": "false", "logInDoubt": "true", "registeredLife": "7"}

@@ -26,7 +26,6 @@ from remoting.bodies.controller import BrokerNames
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.headers.controller import (
-    BrokerHeartbeatResponse,
     GetMetadataResponse,
     GetNextBrokerIdRequest,
     GetReplicaInfoRequest,
@@ -142,11 +141,11 @@ class Controller:
             channel.names[beat.key.name] = beat.key
             if self.scene.plan.java_controllers:
                 beat = attrs.evolve(beat, log_in_doubt=False)
-            renewed = active.heartbeat(self.now, beat, channel, raft_lease=active.active)
+            group, renewed = machine.group(beat.key), active.heartbeat(
+                self.now, beat, channel, raft_lease=active.active)
             self.act()
-            reply(response(command, ResponseCode.SUCCESS, None if self.scene.plan.java_controllers
-                           else BrokerHeartbeatResponse(renewed, beat.log_in_doubt or None,
-                                                        active.on_record(beat) if active.active else None)))
+            reply(response(command, ResponseCode.SUCCESS) if self.scene.plan.java_controllers else answers.heartbeat(
+                command, group, renewed, beat.log_in_doubt, active.on_record(beat) if active.active else None))
         elif code == RequestCode.CONTROLLER_GET_METADATA_INFO:
             leader = self.scene.leader
             reply(response(command, ResponseCode.SUCCESS, GetMetadataResponse(

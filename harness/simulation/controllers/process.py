@@ -30,7 +30,6 @@ from raft.sim.node import Life, Proposal, Reading
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.headers.controller import (
-    BrokerHeartbeatResponse,
     GetMetadataResponse,
     GetNextBrokerIdRequest,
     GetReplicaInfoRequest,
@@ -162,9 +161,9 @@ class ControllerProcess:
             self._act()
         if not ask.command.is_oneway:
             sure = self.active.active and self.life.replica.lease_valid(now)
-            header = BrokerHeartbeatResponse(
-                renewed, beat.log_in_doubt or None, self.active.on_record(beat) if sure else None)
-            self._answer(ask, response(ask.command, ResponseCode.SUCCESS, header))
+            self._answer(ask, answers.heartbeat(
+                ask.command, self.machine.group(beat.key), renewed, beat.log_in_doubt,
+                self.active.on_record(beat) if sure else None))
 
     def _ask(self, ask: Ask) -> None:
         command = ask.command

@@ -20,6 +20,9 @@ PLANTED = (
             "            if broker.beat is not None and not broker.closed and not broker.silent \\\n"
             "                    and broker.heard_ns + broker.timeout_ns >= now:\n",
             "            if broker.beat is not None:\n", ("INV_C20", "INV_C17")),
+    Planted("a lease is for whatever mastership", "controller/answers.py",
+            "    epoch = group.master_epoch if group is not None and renewed else None\n", "    epoch = None\n",
+            ("tests/controller/test_answers.py::test_a_renewed_lease_names_its_mastership",)),
     Planted("the SyncStateSet survives an election", METADATA + "elect.py",
             "        sync_state_set=frozenset({winner}),\n",
             "        sync_state_set=group.sync_state_set | {winner},\n", ("INV_C6",)),
