@@ -29,8 +29,9 @@ its gate or its lease. So the table may guess, and is not replicated.
   queue, at its deadline or earlier. A heartbeat only makes the deadline later. ``expire`` puts a broker whose turn
   came too early in again, and a shorter timeout takes a second, earlier place.
 - *A connection closes only for those that use it.* A broker belongs to the connection of its latest heartbeat. What
-  comes late by one that it has left, or by an older one, says nothing while it lives: that connection is about to
-  close. One connection may carry many brokers.
+  comes by one that it has left, or by an older one, says nothing before the newest one has closed, or was silent for a
+  timeout: the older one is about to close. A process that stood still reads both, in any order, after any time. One
+  connection may carry many brokers.
 - *A change of the active controller deposes nobody.* ``observe`` takes the recorded master to be alive until it is
   judged dead, and ``expect`` gives a master that was never heard its time to beat.
 - *A stranger keeps nobody alive.* A process that is not the one on record under its id is a *rival*. It is kept apart
@@ -168,8 +169,7 @@ class Liveness:
                 self.refused += 1
                 return False
             broker = self._add(beat.key, beat.broker_id, now)
-        elif (connection in broker.left or opened < broker.opened) and (
-                self.life(now, beat.key, beat.broker_id) is Life.ALIVE):
+        elif (connection in broker.left or opened < broker.opened) and not (broker.closed or broker.silent):
             return False
         fresh = broker.beat is None or broker.closed or broker.silent or broker.heard_ns + broker.timeout_ns < now
         if broker.connection != connection:

@@ -25,8 +25,9 @@ class Table:
         if active_at is not None:
             self.liveness.activate(active_at * MS)
 
-    def hear(self, at_ms: int, channel: object = "x", broker_id: int = 1, key: GroupKey = KEY, **more: Any) -> bool:
-        return self.liveness.heartbeat(at_ms * MS, beat(broker_id, key, **more), channel)
+    def hear(self, at_ms: int, channel: object = "x", broker_id: int = 1, key: GroupKey = KEY, opened: int = 0,
+             **more: Any) -> bool:
+        return self.liveness.heartbeat(at_ms * MS, beat(broker_id, key, **more), channel, opened=opened)
 
     def life(self, at_ms: int, broker_id: int = 1, key: GroupKey = KEY) -> Life:
         self.expire(at_ms)
@@ -144,6 +145,21 @@ def test_BUG_A15_a_late_heartbeat_by_a_channel_that_was_left_says_nothing() -> N
     assert known is not None and known.replica.max_offset == 50
     assert table.liveness.closed("old") == []
     assert table.life(20) is Life.ALIVE
+
+
+@pytest.mark.parametrize("known", ["left", "older"])
+def test_a_late_heartbeat_by_a_former_channel_deposes_nobody_where_this_process_stood_still(known: str) -> None:
+    """It reads by the former channel what waited there, then its end, and only then what came by the newest one."""
+    table = Table()
+    if known == "left":
+        table.hear(0, "old", opened=1)
+    table.hear(10, "new", opened=2)
+    assert not table.hear(2_500, "old", opened=1)
+    assert table.liveness.closed("old") == []
+    assert table.life(2_500) is Life.UNKNOWN
+    assert not table.live(2_500), "what came by the former channel is no sign of life"
+    table.hear(2_501, "new", opened=2)
+    assert table.life(2_501) is Life.ALIVE
 
 
 @pytest.mark.parametrize("closes", [False, True])

@@ -10,6 +10,7 @@ from tests.harness.planting import Planted
 YIELDING = "controller/yielding.py"
 METADATA, REPLICAS = "controller/metadata/", "broker/replicas/"
 ACTIVE, LIVENESS = "tests/controller/test_active.py::", "tests/controller/test_liveness.py::"
+STOOD_STILL = LIVENESS + "test_a_late_heartbeat_by_a_former_channel_deposes_nobody_where_this_process_stood_still"
 LIVES, SEEN_LIVES = "tests/controller/metadata/test_lives.py::", "tests/controller/test_lives.py::"
 MANAGERS = "tests/broker/replicas/test_lives.py::"
 HINDERED = "tests/controller/test_yielding.py::"
@@ -159,8 +160,13 @@ PLANTED = (
             "        if broker.connection is not None:\n            others =",
             "        if False:\n            others =", ("INV_C21",)),
     Planted("late heartbeats take the channel back", "controller/liveness.py",
-            "        elif (connection in broker.left or opened < broker.opened) and (\n",
-            "        elif False and (\n", ("INV_C21",)),
+            "        elif (connection in broker.left or opened < broker.opened) and not (",
+            "        elif False and not (", ("INV_C21",)),
+    Planted("late heartbeats take the channel back where the controller stood still", "controller/liveness.py",
+            "and not (broker.closed or broker.silent):\n",
+            "and self.life(now, beat.key, beat.broker_id) is Life.ALIVE:\n", (STOOD_STILL,)),
+    Planted("a channel that is older and was not read yet is the newest", "controller/liveness.py",
+            "(connection in broker.left or opened < broker.opened)", "connection in broker.left", (STOOD_STILL,)),
     Planted("an unheard master is taken for dead", "controller/liveness.py",
             "        if master is not None and master not in live and not self.dead(now, key, master):\n",
             "        if False:\n", ("INV_C21",)),
