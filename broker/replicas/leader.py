@@ -27,6 +27,8 @@ class LeaderSearch:
         self._controllers, self._under_way = controllers, under_way
         self._retry_ns, self._period_ns = retry_ms * NS_PER_MS, period_ms * NS_PER_MS
         self._looked_ns = 0
+        self._at_once_ns: int | None = None
+        """When a look was last begun that could not wait."""
         self._renewed_ns = 0
         """Time when the last heartbeat left that the active controller renewed the lease for."""
         self._names: dict[str, str] = {}
@@ -48,6 +50,15 @@ class LeaderSearch:
     def look_soon(self, now_ns: int) -> None:
         """Ask again at once, but not more often than each ``retry_ms``."""
         self._under_way.times.put_by(Kind.DISCOVER, max(now_ns, self._looked_ns + self._retry_ns))
+
+    def look_at_once(self, now_ns: int) -> None:
+        """Ask again now, whenever controllers were asked last: somebody says that there is a newer epoch, so one of
+        them leads by now. Anybody can say so: each ``retry_ms`` one look is begun for it, and others wait."""
+        if self._at_once_ns is None or now_ns >= self._at_once_ns + self._retry_ns:
+            self._at_once_ns = now_ns
+            self._under_way.times.put(Kind.DISCOVER)
+        else:
+            self.look_soon(now_ns)
 
     def failed(self, address: str, now_ns: int) -> None:
         """The controller that was asked did not answer, or says that it does not lead."""

@@ -266,7 +266,7 @@ class ReplicasManager:
         if not known:
             if header.master_epoch is not None and header.master_epoch > self.epoch:
                 times.put(Kind.POLL)
-                self._search.look_soon(now_ns)
+                self._search.look_at_once(now_ns)
             return self.tick(now_ns)
         if self._another(header.master_broker_id, header.master_address, header.master_life):
             times.put(Kind.POLL)  # the active controller knows

@@ -46,13 +46,9 @@ ROWS: Final = (
                         "        sends.pop(key, None)\n        sends[key] = send\n",
                         "        sends[key, send.after, id(send)] = send\n", ("INV_R38",), "hang")),
     Rediscovery("C11", "Master and active controller, killed together, cost up to 1.5 s.", f"{BOUNDS}:killed_together",
-                Planted("who renews the lease is not taken for the leader", "broker/replicas/leader.py",
-                        "            if not self.leads(address):\n"
-                        "                self._lead_by(address)  # who renews a lease leads: nobody has to be asked "
-                        "who does\n"
-                        "            assert self.leads(address)\n"
-                        "            self._sure = True\n",
-                        "            self._sure = self._sure and self.leads(address)\n", ("TOGETHER",), "servers")),
+                Planted("who leads is asked once a second, whatever is told", "broker/replicas/leader.py",
+                        "        if self._at_once_ns is None or now_ns >= self._at_once_ns + self._retry_ns:\n",
+                        "        if False:\n", ("TOGETHER",), "servers")),
     Rediscovery("C12", "Outgoing memory has no bound: who does not read is kept.", f"{BOUNDS}:nobody_reads",
                 Planted("the budget over all is never full", "remoting/backlog.py",
                         "        return self.bytes > self._budget\n", "        return False\n", ("OUTGOING",),

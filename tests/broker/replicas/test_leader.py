@@ -169,6 +169,21 @@ def test_a_role_told_from_elsewhere_makes_it_look_but_not_for_ever() -> None:
     assert broker.manager.epoch == 1, "and nothing more is believed"
 
 
+def test_a_role_told_from_elsewhere_makes_it_look_at_once() -> None:
+    """Who leads was asked for just now, by all that saw a connection to the former one close; then one was elected."""
+    broker, group = master()
+    group.dead, group.active = {"ctl1"}, ""
+    broker.do(broker.manager.tick(broker.now))
+    broker.run(1_000)
+    looked = group.count(LOOK)
+    assert broker.manager.leader == "ctl1", "nobody leads by now"
+    group.active, group.epoch, group.master, group.addresses[2] = "ctl2", 2, 2, "10.0.0.2:10911"
+    broker.do(broker.manager.notified(NotifyBrokerRoleChangedRequest("10.0.0.2:10911", 2, 2, 2),
+                                      SyncStateSet(frozenset({2}), 2), broker.now, known=False))
+    assert (broker.manager.leader, broker.manager.epoch) == ("ctl2", 2), "at the same moment"
+    assert group.count(LOOK) == looked + 2
+
+
 def trips(broker: Broker, group: Group, ms: int) -> set[str | None]:
     """Time passes, and each answer takes a while. Whom the broker took for the active controller."""
     leaders = set()

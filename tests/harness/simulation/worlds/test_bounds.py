@@ -11,8 +11,8 @@ from tests.harness.simulation.worlds.bounds import AFTER_MS, BUDGET, killed_toge
 
 
 @pytest.mark.parametrize("seed", [1, 3, 4, 8])
-def test_a_new_master_serves_with_its_next_heartbeat(seed: int) -> None:
-    """These are seeds in which a master that asks once a second who leads is late."""
+def test_a_new_master_serves_with_the_election_that_strangers_tell_of(seed: int) -> None:
+    """These are seeds in which a master that asks once a second who leads is late by 0.4 to 0.9 s."""
     assert run_on_virtual_time(killed_together, seed=seed).value <= AFTER_MS
 
 
