@@ -248,8 +248,11 @@ def main() -> int:
     gc.collect()
     gc.freeze()  # a garbage collection would write to memory that all processes share, and so copy it
     with socket.socket(fileno=int(sys.argv[1])) as control:
+        ends = select.poll()  # the number of an end may be above 1,023, which select does not take
+        ends.register(control, select.POLLIN)
+        ends.register(wake, select.POLLIN)
         while True:
-            ready, _, _ = select.select([control.fileno(), wake], [], [])
+            ready = {number for number, _ in ends.poll()}
             if wake in ready:
                 os.read(wake, 4096)
                 _tell_of_ends(control)

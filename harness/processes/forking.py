@@ -58,7 +58,7 @@ class Forked:
 
     def poll(self) -> int | None:
         """Its exit code, once it has ended."""
-        if self.returncode is None and select.select([self._handle], [], [], 0)[0]:
+        if self.returncode is None and _ended(self._handle):
             os.close(self._handle)
             self.returncode = self._server.ask({"reap": self.pid})
         return self.returncode
@@ -77,6 +77,13 @@ class Forked:
             finally:
                 os.close(watched)
         return code
+
+
+def _ended(handle: int) -> bool:
+    """Whether the process of this handle has ended. ``select`` would take no handle above 1,023."""
+    asked = select.poll()
+    asked.register(handle, select.POLLIN)
+    return bool(asked.poll(0))
 
 
 class _Server:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -96,3 +97,22 @@ async def test_what_raises_says_so_where_it_prints(tmp_path: Path) -> None:
     await handle.launch()
     assert await handle.wait() == 1
     assert "ValueError: invalid literal for int()" in handle.printed()
+
+
+async def test_it_is_waited_for_where_many_files_are_open(tmp_path: Path) -> None:
+    """``select`` raises ``ValueError`` for the 1,025th file of a process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4_096, hard), hard))
+    held: list[int] = []
+    try:
+        while not held or held[-1] < 1_100:
+            held.append(os.dup(0))
+        async with running(told(tmp_path, "stays", "3")) as handle:
+            assert isinstance(handle._process, forking.Forked) and handle._process._handle > 1_100
+            assert handle.running and handle._process.stdin is not None
+            await handle._process.stdin.aclose()
+            assert await handle.wait() == 3
+    finally:
+        for each in held:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
