@@ -104,6 +104,11 @@ PAGE = Page("docs/explanation/controller.md", (
         "broker", "puts", "what_was_put_under_a_lease_is_not_acknowledged_when_that_is_over")),
     Promise("On its own clock the lease ends", "LEASE C16", not_real=ORDERS, tests=tests_of(
         "broker/replicas", "lease", "it_is_over_by_the_masters_clock_before_it_is_by_the_controllers")),
+    Promise("A lease is for one mastership", "LEASE", not_real=ORDERS,
+            tests=tests_of("controller", "answers", "a_renewed_lease_names_its_mastership")),
+    Promise("So a master that was replaced", "LEASE", not_real=ORDERS, tests=tests_of(
+        "broker/replicas", "manager", "a_lease_of_a_later_mastership_is_none_of_the_one_before",
+        "who_hears_of_a_lease_of_a_later_mastership_asks_who_is_master")),
     Promise("RocketMQ's masters announce none", not_simulated=JAVA, not_real=ONE_RULE,
             tests=tests_of("controller", ACTIVE, "without_a_lease_that_matters_nobody_waits")),
     Promise("**When it asks, as its members do not hear it**", "C28", not_real=ORDERS, tests=tests_of(
@@ -145,6 +150,10 @@ PAGE = Page("docs/explanation/controller.md", (
     Promise("The new master does not have to look", "C17 B22", real=(
         "interop master_and_active_controller_killed_together",),
             tests=tests_of("broker/replicas", "leader", "who_renews_the_lease_leads_and_is_asked_for_what_waits")),
+    Promise("A broker that is told of an election", not_simulated="simulated brokers believe every controller",
+            not_real=TIMING, tests=tests_of(
+                "broker/replicas", "leader", "a_role_told_from_elsewhere_makes_it_look_at_once",
+                "a_role_told_from_elsewhere_makes_it_look_but_not_for_ever")),
     Promise("When many masters are lost at once", "C20", not_real=TIMING,
             tests=tests_of("controller", ACTIVE, "BUG_A8_many_groups_are_one_batch")),
 ), others=(
