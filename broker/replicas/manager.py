@@ -473,16 +473,13 @@ class ReplicasManager:
         held = self.in_sync
         generation = UNSETTLED if held is not None and held.asked else self.gate.generation
 
-        def on_answer(address: str) -> OnAnswer:
-            return lambda answer, _: self._beat_answered(answer, address, generation, now_ns)
-
         outputs: list[Output] = []
         for address in config.controllers:
             outputs += self._under_way.send(None, address, RequestCode.BROKER_HEARTBEAT, header, now_ns,
-                                            on_answer(address))
+                                            partial(self._beat_answered, address, generation, now_ns))
         return outputs
 
-    def _beat_answered(self, answer: Command | None, address: str, generation: int, sent_ns: int) -> list[Output]:
+    def _beat_answered(self, asked: str, generation: int, sent_ns: int, answer: Command | None, _: int) -> list[Output]:
         if answer is None or answer.code != ResponseCode.SUCCESS:
             return []
         header = BrokerHeartbeatResponse.from_ext(answer.ext)
@@ -491,20 +488,19 @@ class ReplicasManager:
             if header.registered_life:
                 return self._give_way(self.epoch)
             self._unrecorded = True
-        leased = header.lease_epoch
-        mine = renewed and leased in (None, self.epoch)  # None: a controller that does not say whose
-        if leased is not None and leased > self.epoch:
+        mine = renewed and header.lease_epoch in (None, self.epoch)  # None: a controller that does not say
+        if (header.lease_epoch or 0) > self.epoch:
             self._times.put(Kind.POLL)
         if self.machine.writes is not Writes.CLOSED or not self.machine.yielding:  # else it asks when this one is over
             self.lease.answered(sent_ns, mine)
-        leads = self._search.leads(address)
+        leads = self._search.leads(asked)
         self._told = self._told or bool(leads and header.log_in_doubt)
         if (renewed or leads) and not self.machine.resigning:
             self._heard = True
         if mine or (leads and not self.lease.granted):
             self.gate.answered(generation)
         if renewed:
-            self._search.renewed(address, sent_ns)
+            self._search.renewed(asked, sent_ns)
         return []
 
     def _elect_or_poll(self, now_ns: int) -> list[Output]:

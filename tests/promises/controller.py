@@ -107,7 +107,7 @@ PAGE = Page("docs/explanation/controller.md", (
     Promise("A lease is for one mastership", "LEASE", not_real=ORDERS,
             tests=tests_of("controller", "answers", "a_renewed_lease_names_its_mastership")),
     Promise("So a master that was replaced", "LEASE", not_real=ORDERS, tests=tests_of(
-        "broker/replicas", "manager", "a_lease_of_a_later_mastership_is_none_of_the_one_before",
+        "broker/replicas", "lease", "a_lease_of_a_later_mastership_is_none_of_the_one_before",
         "who_hears_of_a_lease_of_a_later_mastership_asks_who_is_master")),
     Promise("RocketMQ's masters announce none", not_simulated=JAVA, not_real=ONE_RULE,
             tests=tests_of("controller", ACTIVE, "without_a_lease_that_matters_nobody_waits")),

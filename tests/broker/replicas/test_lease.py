@@ -7,6 +7,8 @@ import pytest
 from broker.replicas.lease import CLOCK_DRIFT_PERCENT, Gate, Lease
 from raft.config import Config
 from raft.sim.world import MILLION, Clock
+from remoting.codes import RequestCode
+from tests.broker.replicas.test_manager import booted
 
 LENGTH_NS = 5_000_000_000
 FASTER_PPM = MILLION * (100 + CLOCK_DRIFT_PERCENT) // 100
@@ -51,3 +53,31 @@ def test_a_raised_minimum_is_in_force_at_once_and_a_lowered_one_when_it_was_answ
     assert gate.in_force == 1
     gate.begin()
     assert gate.in_force == 3, "another controller may know no later announcement"
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["epoch told", "earlier release"])
+def test_a_lease_of_a_later_mastership_is_none_of_the_one_before(told: bool) -> None:
+    """Another one was master between both, and what that one wrote this one lacks."""
+    broker = booted()
+    broker.controller.tells_whose_lease = told
+    broker.run(1_500)
+    assert (broker.manager.epoch, broker.manager.serving) == (1, True)
+    broker.controller.down = True
+    broker.run(7_000)
+    assert not broker.manager.serving
+    broker.controller.answers = {RequestCode.CONTROLLER_GET_REPLICA_INFO: 1}
+    broker.controller.down, broker.controller.epoch = False, 3
+    broker.run(3_000)
+    assert broker.manager.epoch == 1, "of the elections it has not heard yet"
+    assert broker.manager.serving is not told
+    broker.controller.answers = {}
+    broker.run(5_000)
+    assert (broker.manager.epoch, broker.manager.serving) == (3, True)
+
+
+def test_who_hears_of_a_lease_of_a_later_mastership_asks_who_is_master() -> None:
+    broker = booted()
+    broker.run(1_500)
+    broker.controller.epoch = 3
+    broker.run(1_100)
+    assert (broker.manager.epoch, broker.manager.serving) == (3, True), "before it asks by itself"

@@ -415,34 +415,6 @@ def test_who_becomes_master_again_after_its_lease_opens_at_once() -> None:
     assert broker.manager.serving, "without waiting for the next heartbeat"
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["epoch told", "earlier release"])
-def test_a_lease_of_a_later_mastership_is_none_of_the_one_before(told: bool) -> None:
-    """Another one was master between both, and what that one wrote this one lacks."""
-    broker = booted()
-    broker.controller.tells_whose_lease = told
-    broker.run(1_500)
-    assert (broker.manager.epoch, broker.manager.serving) == (1, True)
-    broker.controller.down = True
-    broker.run(7_000)
-    assert not broker.manager.serving
-    broker.controller.answers = {RequestCode.CONTROLLER_GET_REPLICA_INFO: 1}
-    broker.controller.down, broker.controller.epoch = False, 3
-    broker.run(3_000)
-    assert broker.manager.epoch == 1, "of the elections it has not heard yet"
-    assert broker.manager.serving is not told
-    broker.controller.answers = {}
-    broker.run(5_000)
-    assert (broker.manager.epoch, broker.manager.serving) == (3, True)
-
-
-def test_who_hears_of_a_lease_of_a_later_mastership_asks_who_is_master() -> None:
-    broker = booted()
-    broker.run(1_500)
-    broker.controller.epoch = 3
-    broker.run(1_100)
-    assert (broker.manager.epoch, broker.manager.serving) == (3, True), "before it asks by itself"
-
-
 def test_the_lease_counts_from_the_sending_of_the_heartbeat() -> None:
     broker = booted()
     broker.run(500)
