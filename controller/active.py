@@ -12,13 +12,13 @@ Sans-IO: time is a number (ns); ``poll`` answers with commands to propose and no
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import attrs
 
 from controller.liveness import Heartbeat, Life, Liveness
+from controller.looks import Looks
 from controller.metadata.commands import AnyCommand, DropEligible, ElectMaster, Observation, RegisterBroker, Trigger
 from controller.metadata.eligible import announces_gate
 from controller.metadata.groups import BrokerGroup, GroupKey, Replica
@@ -82,7 +82,7 @@ class ActiveController:
         """Commands under way by group: one of this controller's own, and elections that others asked for."""
         self._doubted: dict[GroupKey, AnyCommand | None] = {}
         """Groups with an election that may be in the log or not, and the later command that will tell."""
-        self._later: list[tuple[int, GroupKey]] = []
+        self.later = Looks()
         self._due: int | None = None
         """Deadline that ``next_deadline`` gave at the last ``poll``."""
         self._replaced: list[tuple[GroupKey, int, str]] = []
@@ -108,7 +108,7 @@ class ActiveController:
         self._marked.clear()
         self._asked.clear()
         self._doubted.clear()
-        self._later.clear()
+        self.later.clear()
         self._yielding.clear()
         self._replaced.clear()
 
@@ -169,7 +169,7 @@ class ActiveController:
                 del self._doubted[command.key]
             if outcome is None and self.active:
                 self._doubted[command.key] = None
-                heapq.heappush(self._later, (now + RETRY_MS * MS, command.key))
+                self.later.put(now + RETRY_MS * MS, command.key)
 
     def applied(self, now: int, outcome: Outcome) -> None:
         """Takes the outcome of a command that was applied here, whoever proposed it."""
@@ -203,8 +203,8 @@ class ActiveController:
             return todo
         for gone in self.liveness.expire(now):
             self._lost(gone.key, gone.broker_id)
-        while self._later and self._later[0][0] <= now:
-            self._marked[heapq.heappop(self._later)[1]] = None
+        for key in self.later.due(now):
+            self._marked[key] = None
         for key in list(self._marked):
             if key not in self._asked:
                 del self._marked[key]
@@ -237,7 +237,7 @@ class ActiveController:
         if not self.active:
             return None
         soonest = self.liveness.next_deadline()
-        others = self.notifications.next_deadline(), self._later[0][0] if self._later else None
+        others = self.notifications.next_deadline(), self.later.next_deadline()
         for due in others:
             if due is not None and (soonest is None or due < soonest):
                 soonest = due
@@ -357,7 +357,7 @@ class ActiveController:
             return self._election(key, observation, policy) if life is Life.ALIVE else None
         until = self._lease_until(now, key, group.master)
         if until is not None:
-            heapq.heappush(self._later, (until, key))
+            self.later.put(until, key)
             return None
         if life in (Life.CLOSED, Life.SILENT):
             return self._election(key, *self.candidates(key, self.liveness.observe(now, key, group.leader)))
@@ -365,7 +365,7 @@ class ActiveController:
         if isinstance(found, Successors):
             return self._follows(now, key, group.master, found)
         if found is not None:
-            heapq.heappush(self._later, (found, key))
+            self.later.put(found, key)
         beat = self.liveness.beat(key, group.master)
         if group.eligible and beat is not None and not announces_gate(beat.replica, len(group.sync_state_set)):
             return DropEligible(term=self.term, key=key, broker_id=group.master, master_epoch=group.master_epoch)

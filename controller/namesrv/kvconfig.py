@@ -18,6 +18,10 @@ ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """Namespace of ordered topics; its values are ``broker:queues;…``."""
 BYTES_MAX = 16 << 20
 """Largest size of all names, keys and values together."""
+EMPTY_MAX = 256
+"""Most namespaces that have lost their last key, and are remembered all the same."""
+EMPTY_CHARS_MAX = 1 << 20
+"""Largest size of the names of these."""
 
 
 class KVTableFull(Exception):
@@ -30,6 +34,8 @@ class KVConfig:
 
     tables: dict[str, dict[str, str]] = attrs.field(factory=dict)
     _bytes: int = 0
+    _empty: dict[str, None] = attrs.field(factory=dict)
+    """Namespaces without a key, in the order in which they lost the last one."""
 
     @classmethod
     def decode(cls, content: bytes) -> KVConfig:
@@ -46,6 +52,8 @@ class KVConfig:
             if not isinstance(entries, dict) or not all(isinstance(value, str) for value in entries.values()):
                 raise BodyError(f"namespace {namespace!r} is not {{key: text}}")
             made.tables[namespace] = {}
+            if not entries:
+                made._emptied(namespace)
             for key, value in entries.items():
                 made.put(namespace, key, value)
         return made
@@ -63,16 +71,27 @@ class KVConfig:
             raise KVTableFull(f"the key-value table holds {self._bytes} characters; {BYTES_MAX} are allowed")
         self._bytes += more
         self.tables.setdefault(namespace, {})[key] = value
+        self._empty.pop(namespace, None)
 
     def get(self, namespace: str, key: str) -> str | None:
         return self.tables.get(namespace, {}).get(key)
 
     def delete(self, namespace: str, key: str) -> None:
-        """A namespace stays when its last key goes, as in Java: its list is empty then, not missing."""
-        value = self.tables.get(namespace, {}).pop(key, None)
+        """A namespace stays when its last key goes, as in Java: its list is empty then, not missing. Here it stays
+        until many others have become empty."""
+        entries = self.tables.get(namespace, {})
+        value = entries.pop(key, None)
         if value is not None:
             self._bytes -= len(namespace) + len(key) + len(value)
+            if not entries:
+                self._emptied(namespace)
+
+    def _emptied(self, namespace: str) -> None:
+        self._empty[namespace] = None
+        while len(self._empty) > EMPTY_MAX or sum(map(len, self._empty)) > EMPTY_CHARS_MAX:
+            oldest = next(iter(self._empty))
+            del self._empty[oldest], self.tables[oldest]
 
     def namespace(self, namespace: str) -> Mapping[str, str] | None:
-        """None for a namespace that was never written to."""
+        """None for a namespace that was never written to, or is forgotten."""
         return self.tables.get(namespace)

@@ -20,7 +20,7 @@ from collections.abc import Hashable, Iterable, Mapping
 
 import attrs
 
-from controller.liveness import HELD_UP_NS
+from controller.liveness import HELD_UP_NS, SWEPT_FROM
 from controller.namesrv.config import NamesrvConfig
 from controller.namesrv.counters import Counters
 from controller.namesrv.effects import MinIdChanged
@@ -233,9 +233,10 @@ class Registry:
                 replica.heard_ns = max(replica.heard_ns, now - replica.timeout_ns + PARDON_NS)
         silent = []
         while queue and queue[0][0] <= now:
-            due, _, replica = heapq.heappop(queue)
-            if due != replica.queued_ns or self.tables.live.get((replica.cluster, replica.address)) is not replica:
+            place = heapq.heappop(queue)
+            if not self._counts(place):
                 continue
+            replica = place[2]
             replica.queued_ns = -1
             if replica.heard_ns + replica.timeout_ns <= now:
                 silent.append(replica)
@@ -258,6 +259,14 @@ class Registry:
         replica.queued_ns = due
         self._pushes += 1
         heapq.heappush(self._silence, (replica.queued_ns, self._pushes, replica))
+        if len(self._silence) > 2 * len(self.tables.live) + SWEPT_FROM:
+            self._silence = [place for place in self._silence if self._counts(place)]
+            heapq.heapify(self._silence)
+
+    def _counts(self, place: tuple[int, int, RegisteredBroker]) -> bool:
+        """Whether a place in the queue is that of a replica that is registered, and its latest."""
+        due, _, replica = place
+        return due == replica.queued_ns and self.tables.live.get((replica.cluster, replica.address)) is replica
 
     def _leave(self, leaving: Iterable[RegisteredBroker], *, orderly: bool) -> Departed:
         offline: dict[Group, str | None] = {}

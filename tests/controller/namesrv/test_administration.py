@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from controller.namesrv import kvconfig
 from controller.namesrv.config import from_properties, to_properties
@@ -125,6 +127,48 @@ def test_the_table_comes_back_from_its_file() -> None:
     again = KVConfig.decode(table.encode())
     assert again == table
     assert again.namespace("m") == {}
+
+
+NAMES = st.sampled_from(["n", "m", "o", "long"])
+
+
+@given(st.lists(st.tuples(NAMES, st.sampled_from("kl"), st.booleans()), max_size=60))
+def test_namespaces_without_a_key_are_forgotten_before_there_are_many(steps: list[tuple[str, str, bool]]) -> None:
+    """The table against dictionaries, with room for two empty namespaces, and for five letters of their names."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kvconfig, "EMPTY_MAX", 2)
+        patch.setattr(kvconfig, "EMPTY_CHARS_MAX", 5)
+        table, model, empty = KVConfig(), dict[str, set[str]](), list[str]()
+        for namespace, key, puts in steps:
+            if puts:
+                table.put(namespace, key, "v")
+                model.setdefault(namespace, set()).add(key)
+            else:
+                table.delete(namespace, key)
+                model.get(namespace, set()).discard(key)
+            empty = [each for each in empty if not model.get(each, True)]
+            empty += [each for each, keys in model.items() if not keys and each not in empty]
+            while len(empty) > 2 or sum(map(len, empty)) > 5:
+                del model[empty.pop(0)]
+            assert {each: set(keys) for each, keys in table.tables.items()} == model
+            assert KVConfig.decode(table.encode()) == table
+
+
+def test_of_many_namespaces_that_are_empty_the_latest_are_remembered() -> None:
+    table = KVConfig()
+    for number in range(kvconfig.EMPTY_MAX + 3):
+        table.put(f"{number}", "k", "v")
+        table.delete(f"{number}", "k")
+    assert [*table.tables] == [f"{number}" for number in range(3, kvconfig.EMPTY_MAX + 3)]
+    assert table.namespace("2") is None and table.namespace("3") == {}
+
+
+def test_a_long_name_of_a_namespace_that_is_empty_fills_nothing() -> None:
+    table = KVConfig()
+    for number in range(3):
+        table.put(f"{number}" * kvconfig.EMPTY_CHARS_MAX, "k", "v")
+        table.delete(f"{number}" * kvconfig.EMPTY_CHARS_MAX, "k")
+    assert len(table.tables) == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"configTable":[]}', b'{"configTable":{"n":1}}',

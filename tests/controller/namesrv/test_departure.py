@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from controller.liveness import SWEPT_FROM
 from controller.namesrv.effects import BrokerLeft, Close, MinIdChanged
 from remoting.bodies.namesrv import DataVersion
 from tests.controller.namesrv.fleet import MS, Fleet, config
@@ -143,6 +144,17 @@ def test_neither_heartbeat_nor_data_version_brings_a_broker_back() -> None:
     answer = fleet.data_version("a0:1", DataVersion(0, 1_000, 1))
     assert (answer.ext, answer.body) == ({"changed": "true"}, b"")
     assert fleet.route() is None
+
+
+def test_a_broker_that_comes_and_goes_fills_no_queue() -> None:
+    """Each of its lives had a place there until its deadline, which a broker may put off for years."""
+    fleet = Fleet()
+    fleet.register("b", 0, timeout_ms=1_000)
+    for number in range(3_000):
+        fleet.register("a", number % 2, address="a:1", timeout_ms=1 << 40)
+    assert len(fleet.core.registry._silence) <= 2 * len(fleet.tables.live) + SWEPT_FROM
+    fleet.now = 1_000 * MS
+    assert [replica.address for replica in fleet.core.registry.expire(fleet.now).replicas] == ["b0:1"]
 
 
 def test_the_connection_of_the_silent_is_closed_unless_others_live_on_it() -> None:

@@ -10,6 +10,8 @@ from tests.harness.planting import Planted
 YIELDING = "controller/yielding.py"
 METADATA, REPLICAS = "controller/metadata/", "broker/replicas/"
 ACTIVE, LIVENESS = "tests/controller/test_active.py::", "tests/controller/test_liveness.py::"
+NAMESRV = "tests/controller/namesrv/"
+LOOKS = "tests/controller/test_looks.py::"
 STOOD_STILL = LIVENESS + "test_a_late_heartbeat_by_a_former_channel_deposes_nobody_where_this_process_stood_still"
 LIVES, SEEN_LIVES = "tests/controller/metadata/test_lives.py::", "tests/controller/test_lives.py::"
 MANAGERS = "tests/broker/replicas/test_lives.py::"
@@ -175,8 +177,28 @@ PLANTED = (
     Planted("silence is never judged", "controller/liveness.py",
             "                broker.silent = True\n                gone.append", "                gone.append",
             ("INV_C20", "INV_C17")),
+    Planted("every look takes a place of its own", "controller/looks.py",
+            "        if known is not None and known <= at:\n            return\n        self._at[key] = at\n",
+            "        self._at[key] = at if known is None else min(known, at)\n",
+            (LOOKS + "test_a_group_that_waits_takes_one_place_however_often_it_is_put",)),
+    Planted("a look that an earlier one replaced keeps its place", "controller/looks.py",
+            "        if len(self._queue) > 2 * len(self._at) + SWEPT_FROM:\n", "        if False:\n",
+            (LOOKS + "test_a_thousand_earlier_times_of_one_group_take_no_thousand_places",)),
+    Planted("a later look takes the place of an earlier one", "controller/looks.py",
+            "        if known is not None and known <= at:\n            return\n", "",
+            (LOOKS + "test_each_group_is_looked_at_once_by_its_earliest_time",)),
+    Planted("each life of a broker keeps its place among silences", "controller/namesrv/registry.py",
+            "        if len(self._silence) > 2 * len(self.tables.live) + SWEPT_FROM:\n", "        if False:\n",
+            (NAMESRV + "test_departure.py::test_a_broker_that_comes_and_goes_fills_no_queue",)),
+    Planted("namespaces without a key stay for ever", "controller/namesrv/kvconfig.py",
+            "        while len(self._empty) > EMPTY_MAX or", "        while",
+            (NAMESRV + "test_administration.py::"
+             "test_of_many_namespaces_that_are_empty_the_latest_are_remembered",)),
+    Planted("a name of any length stays when its namespace is empty", "controller/namesrv/kvconfig.py",
+            " or sum(map(len, self._empty)) > EMPTY_CHARS_MAX:", ":",
+            (NAMESRV + "test_administration.py::test_a_long_name_of_a_namespace_that_is_empty_fills_nothing",)),
     Planted("a lost proposal is forgotten", "controller/active.py",
-            "                heapq.heappush(self._later, (now + RETRY_MS * MS, command.key))\n",
+            "                self.later.put(now + RETRY_MS * MS, command.key)\n",
             "                pass\n",
             (ACTIVE + "test_BUG_A9_a_lost_proposal_is_asked_for_again",)),
     Planted("a new active controller looks at nothing", "controller/active.py",
