@@ -60,6 +60,31 @@ def test_roles_of_a_group_without_controllers_are_what_a_name_server_lists() -> 
     assert not any(roles_listed({}, "m", slaves).values())
 
 
+STALE = """
+about = "The active controller is killed with -9 while masters alter their sets by epochs that are over."
+target = "controllers"
+seconds = 8
+
+[workload]
+name = "controllers"
+clients = 5
+rate = 100.0
+keys = 1
+reads = 0.2
+applies = 0.0
+elects = 0.02
+stale = 0.8
+strangers = 0.0
+
+[[faults]]
+fault = "kill"
+nodes = "role:active"
+every_s = [3.0, 5.0]
+hold_s = [0.3, 1.0]
+"""
+"""Of ``controllers-kill`` one alter in ten is of something that is over: a slow machine has none in its seconds."""
+
+
 def chaos(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-P", "-m", "harness.chaos", *command], cwd=folder, capture_output=True, text=True,
@@ -144,14 +169,16 @@ def test_groups_keep_their_epochs_when_controllers_are_killed(tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_controllers_that_take_alters_of_old_epochs_are_found(tmp_path: Path) -> None:
-    """A bug in a copy of the tree: the set that a master knows is not asked for."""
+    """A bug in a copy of the tree: the set that a master knows is not asked for. Every master asks, most times by one
+    that is over, so that a few dozen operations show it."""
     tree = tmp_path / "tree"
     copy_tree(tree, COPIED)
     file = tree / "controller" / "metadata" / "alter.py"
     there = "command.sync_state_set_epoch != group.sync_state_set_epoch:"
     assert there in file.read_text()
     file.write_text(file.read_text().replace(there, there.replace("!=", ">")))
-    told = chaos(tmp_path, "run", "controllers-kill", "--seed", "1", "--seconds", "6", "--json", PYTHONPATH=str(tree))
+    (tmp_path / "stale.toml").write_text(STALE)
+    told = chaos(tmp_path, "run", "stale.toml", "--seed", "1", "--json", PYTHONPATH=str(tree))
     assert told.returncode == 1, told.stdout + told.stderr
     broken = {each["promise"] for each in json.loads(told.stdout)["checkers"]["controllers"]["broken"]}
     assert "fenced" in broken
