@@ -49,6 +49,7 @@ def test_old_files_that_an_operator_removed_first_keep_back_no_others(files: Fil
     store.close()
     again = opened(files)
     assert seen(again) == [f"m{number}" for number in range(least, 400)]
+    again.close()
 
 
 def test_what_consumers_do_not_see_yet_stays_in_the_log() -> None:

@@ -71,6 +71,7 @@ def test_files_end_with_a_blank_and_messages_go_on_in_the_next(files: Files) -> 
     again = opened(files)
     assert again.max_offset == log.max_offset
     assert bodies(again) == [b"%d " % number + b"." * 100 for number in range(20)]
+    again.close()
 
 
 def test_a_record_leaves_eight_bytes_or_goes_to_the_next_file() -> None:
