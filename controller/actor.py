@@ -69,7 +69,7 @@ class Actor:
         self._client, self._peers, self._clock = client, peers, clock
         self._nursery: trio.Nursery | None = None
         self._gathered: list[AnyCommand] = []
-        """To be proposed in the next turn."""
+        """Commands to be proposed in the next turn."""
         self._unlogged: list[Elected | NotElected] = []
         self._armed: float = math.inf
         """Time when ``act`` looks again even if nothing happens."""

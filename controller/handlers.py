@@ -326,7 +326,7 @@ class Controller:
     def _read(
         self, handler: Callable[[Connection, Command], Command]
     ) -> Callable[[Connection, Command], Command | Coroutine[Any, Any, Command]]:
-        """Behind a read barrier; without a task where that would not wait."""
+        """Return the handler behind a read barrier; without a task where the barrier would not wait."""
         async def later(connection: Connection, request: Command) -> Command:
             await self._may_read()
             return handler(connection, request)

@@ -16,7 +16,7 @@ NODE_ID: Final = re.compile(r"[A-Za-z0-9_.]{1,64}")
 
 
 def peers_text(membership: Membership) -> str:
-    """As in the answer to 1005, each item closed by a semicolon."""
+    """Format peers as in the answer to 1005, each item closed by a semicolon."""
     return "".join(f"{node}:{member.address};" for node, member in sorted(membership.members.items()))
 
 

@@ -144,7 +144,7 @@ async def _export(core: Controller, server: Server, stopped: trio.Event, nursery
 
 
 def raft_tls(config: ControllerConfig) -> TLSConfig | None:
-    """With a certificate and what others' are signed by, controllers talk to each other under mutual TLS."""
+    """Return raft's TLS. With a certificate and the authority of the others', controllers talk under mutual TLS."""
     given = config.tls_server_cert_path and config.tls_server_trust_cert_path
     if not given or config.tls_server_mode == "disabled":
         return None

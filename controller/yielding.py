@@ -142,7 +142,7 @@ class Yielding:
         self._ill: dict[GroupKey, _Ill] = {}
         self._backoffs: dict[GroupKey, _Backoff] = {}
         self._asks: dict[GroupKey, tuple[int, int]] = {}
-        """Until when the lease of the master of which epoch is not renewed."""
+        """Time until which the lease of a master is not renewed, and the master's epoch."""
 
     # --- inputs ----------------------------------------------------------------------------------------------
 
@@ -398,7 +398,7 @@ def _end(replica: LiveReplica) -> tuple[int, int]:
 
 
 def _longest(among: Mapping[int, LiveReplica], all_of: Iterable[LiveReplica]) -> dict[int, LiveReplica]:
-    """Those whose log is not behind any of these."""
+    """Return the candidates whose log is not behind any of these."""
     most = max(map(_end, all_of), default=(-1, -1))
     return {each: replica for each, replica in among.items() if _end(replica) >= most}
 

@@ -119,7 +119,7 @@ _NAMES: Final = {name.lower(): name for name in (*COMMANDS, *ABSENT)}
 
 
 def _unknown(name: str) -> int:
-    """There is no such command here."""
+    """Say that there is no such command here. Returns the exit code."""
     if name in ABSENT:
         print(f"mqadmin {name}: not offered here: {ABSENT[name]}", file=sys.stderr)
         return FAILED

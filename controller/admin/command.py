@@ -27,7 +27,7 @@ class Said:
 
 
 def or_null(value: object) -> object:
-    """As the original prints what is not there."""
+    """Return the value, or for None the text that the original prints."""
     return "null" if value is None else value
 
 
@@ -73,7 +73,7 @@ def command(name: str, arguments: Arguments, *, by_route: bool = False) -> Calla
 
 
 def streaming(name: str, arguments: Arguments, *, by_route: bool = False) -> Callable[[Stream], Stream]:
-    """The same for one that yields."""
+    """Register a command that yields several results."""
 
     def register(run: Stream) -> Stream:
         _register(name, arguments, run, run.__doc__, streams=True, by_route=by_route)

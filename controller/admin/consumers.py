@@ -167,7 +167,7 @@ async def consume_stats(
 
 
 async def _all_groups(admin: Admin) -> Said:
-    """Those with a retry topic; what cannot be asked counts as nothing, as a group that is not online."""
+    """Return all groups with a retry topic; one that cannot be asked is shown as a group that is not online."""
     answer = await admin.ask(admin.namesrv[0], RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     groups = sorted(name.removeprefix(RETRY_PREFIX) for name in TopicList.from_json(answer.body).topic_list
                     if name.startswith(RETRY_PREFIX))

@@ -47,7 +47,7 @@ NO_MASTER = "NO_MASTER"
 
 
 async def titled(admin: Admin, options: argparse.Namespace) -> list[tuple[str, str]]:
-    """The same, each with the line that the original puts above what it says; slaves behind their masters."""
+    """Return the asked brokers, each with the line that the original puts above it; slaves behind their masters."""
     if options.brokerAddr:
         return [(f"============{options.brokerAddr}============", options.brokerAddr)]
     found: list[tuple[str, str]] = []
@@ -84,7 +84,7 @@ def whom(group: BrokerData) -> str:
 
 
 def local_time(time_ms: int, millis: bool = True) -> str:
-    """As the original prints times: in this machine's zone."""
+    """Format a time as the original does: in this machine's zone."""
     when = datetime.fromtimestamp(time_ms / 1e3, UTC).astimezone()
     return when.strftime("%Y-%m-%d %H:%M:%S") + (f",{time_ms % 1000:03}" if millis else "")
 
@@ -95,7 +95,7 @@ def yes(text: str) -> bool:
 
 
 def in_java(value: object) -> str:
-    """As Java prints a value."""
+    """Format a value as Java prints it."""
     if value is None:
         return "null"
     if isinstance(value, dict):

@@ -91,7 +91,7 @@ async def send(
     admin: Admin, topic: str, body: bytes, properties: Mapping[str, str | None], broker: str | None = None,
     queue_id: int | None = None,
 ) -> Sent:
-    """To a queue of any group, or as said. Raises ``AdminError``, ``RemotingError``."""
+    """Send a message to a queue of any group, or to the one given. Raises ``AdminError``, ``RemotingError``."""
     queues_max = sys.maxsize
     try:
         route = await admin.route(topic)

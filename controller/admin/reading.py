@@ -77,7 +77,7 @@ class Pulled:
 
 
 async def queues_of(admin: Admin, topic: str, routed: str | None = None) -> list[Queue]:
-    """Those that can be read, where ``routed`` is (a lite topic is where its parent is)."""
+    """Return the queues that can be read at the brokers with topic ``routed`` (a lite topic is where its parent is)."""
     route = await admin.route(routed or topic)
     addresses = _addresses(route)
     return [Queue(MessageQueue(topic, data.broker_name, queue_id), addresses[data.broker_name])

@@ -18,7 +18,7 @@ def settings(values: Mapping[str, str]) -> list[str]:
 
 
 def listed(values: Iterable[object]) -> str:
-    """As Java shows a list or a set."""
+    """Format a list or a set as Java shows it."""
     return f"[{', '.join(map(str, values))}]"
 
 
@@ -28,7 +28,7 @@ def perm_words(perm: int) -> str:
 
 
 def topic_words(topic: TopicConfig) -> str:
-    """As ``TopicConfig.toString`` of Java has it."""
+    """Format a topic as ``TopicConfig.toString`` of Java does."""
     return (f"TopicConfig [topicName={topic.topic_name}, readQueueNums={topic.read_queue_nums}, "
             f"writeQueueNums={topic.write_queue_nums}, perm={perm_words(topic.perm)}, "
             f"topicFilterType={topic.topic_filter_type}, topicSysFlag={topic.topic_sys_flag}, "
@@ -36,7 +36,7 @@ def topic_words(topic: TopicConfig) -> str:
 
 
 def queue_words(queue: MessageQueue) -> str:
-    """As ``MessageQueue.toString`` of Java has it."""
+    """Format a queue as ``MessageQueue.toString`` of Java does."""
     return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
 
 

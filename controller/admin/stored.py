@@ -22,7 +22,7 @@ class Stored:
     record: Record
     properties: dict[str, str]
     body: bytes
-    """As it was sent."""
+    """The body as it was sent."""
 
     @property
     def message_id(self) -> str:
@@ -46,7 +46,7 @@ class Stored:
 
 
 def stored_of(record: Record) -> Stored:
-    """With its body as it was sent. Raises ``CompressionMissing``, ``MessageIllegal``."""
+    """Return the message with its body as it was sent. Raises ``CompressionMissing``, ``MessageIllegal``."""
     message = record.message
     return Stored(record, decode_properties(message.properties),
                   expand(message.body, message.sys_flag, BODY_BYTES_MAX))

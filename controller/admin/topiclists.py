@@ -62,7 +62,7 @@ async def readers_of(admin: Admin, topic: str, route: TopicRouteData) -> list[st
 
 
 def _clusters_of(route: TopicRouteData, clusters: ClusterInfo) -> list[str]:
-    """Those of the first group that has the topic."""
+    """Return the clusters of the first group that has the topic."""
     if not route.broker_datas:
         return []
     name = route.broker_datas[0].broker_name

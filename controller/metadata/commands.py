@@ -30,7 +30,7 @@ class LiveReplica:
     priority: int = PRIORITY_DEFAULT
     learner: bool = False
     min_in_sync_replicas: int | None = None
-    """As announced; None from a broker that does not, such as every Java broker."""
+    """The minimum as it was announced; None from a broker that announces none, such as every Java broker."""
     life: int | None = None
     """Life of the process that was heard, if it told one. This and the next field: since format 2."""
     address: str | None = None

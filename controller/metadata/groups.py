@@ -32,7 +32,7 @@ class Replica:
     address: str
     """``host:port`` at which it serves."""
     check_code: str | None
-    """With what it claimed its id; None when imported from where no one tells it."""
+    """Check code with which it claimed its id; None when imported from a place that does not tell it."""
     learner: bool = False
     """It said at registration that it must never be elected."""
     life: int | None = None

@@ -119,7 +119,7 @@ def displaces(known: Replica, command: RegisterBroker) -> bool:
 
 
 def not_dead(known: Replica, command: RegisterBroker) -> Refused:
-    """It is to ask again."""
+    """Return the refusal for a process that must ask again: the one on record is not known to be dead."""
     assert command.instead_of != (known.address, known.life), "one that is judged dead is replaced"
     return Refused(code=ResponseCode.CONTROLLER_BROKER_ID_INVALID, remark=(
         f"broker {command.broker_id} of {command.key} is another process, at {known.address}, which is not known to be "

@@ -48,7 +48,7 @@ class History:
     masters: dict[tuple[GroupKey, int], int | None] = attrs.field(factory=dict)
     """Master of each epoch; None: nobody was, and nobody may be."""
     codes: dict[tuple[GroupKey, int], str | None] = attrs.field(factory=dict)
-    """To which check code an id is bound for ever."""
+    """Check code that an id is bound to for ever."""
     lives: dict[tuple[GroupKey, int], int] = attrs.field(factory=dict)
     """Life of the master that led an epoch."""
 

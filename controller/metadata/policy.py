@@ -56,7 +56,8 @@ def _longest(broker_id: int, replica: LiveReplica) -> tuple[int, int, int, int]:
 
 
 def _caught_up(candidates: Mapping[int, LiveReplica]) -> dict[int, LiveReplica]:
-    """Those of the latest epoch whose log holds all that any candidate knows to be confirmed. Never empty."""
+    """Return the candidates of the latest epoch whose log holds all that any candidate knows to be confirmed. Never
+    empty."""
     epoch = max(replica.epoch for replica in candidates.values())
     latest = {broker_id: replica for broker_id, replica in candidates.items() if replica.epoch == epoch}
     longest = max(replica.max_offset for replica in latest.values())

@@ -43,7 +43,7 @@ WITHOUT_MEANING: Mapping[str, object] = {
 
 FEATURES: Mapping[str, Missing] = {
     **NETTY_FEATURES, "clusterTest": Missing("questions to another name server for unknown topics")}
-"""Those of them that ask for something: whoever gives them is warned."""
+"""Keys among them that ask for something: whoever gives them is warned."""
 
 ALWAYS_BLACKLISTED = ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome")
 

@@ -65,7 +65,7 @@ class BrokerLeft:
 
 @attrs.frozen
 class RegistrationRefused:
-    """To be told, no more."""
+    """A registration was refused; to be told, no more."""
 
     cluster: str
     group: str

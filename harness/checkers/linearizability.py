@@ -182,7 +182,7 @@ class Search:
         self._ways: list[list[tuple[int, int, int]]] = [[] for _ in range(len(self.returns) + 1)]
         """Number of the next end -> ways to try, as (state, done, spent); the last one first."""
         self._spending: dict[int, deque[tuple[int, int, int]]] = {}
-        """The same for ways that use an unknown operation: tried when no other is left there, the cheapest first."""
+        """Ways to try that use an unknown operation: only when no other way is left at that end, the cheapest first."""
         self._ways[0].append((0, 0, 0))
         self._top = 0
         self._entries = self._deepest = 0

@@ -38,7 +38,7 @@ from typing import Final
 from raft.messages import Write
 
 BYTES_MAX: Final = 64 << 10
-"""Up to here a sync hardly takes longer than that of a single byte."""
+"""Largest lone write: up to here a sync hardly takes longer than that of a single byte."""
 USUAL_S: Final = 0.001
 USUAL_WRITES: Final = 16
 BACKOFF_WRITES: Final = 128

@@ -32,7 +32,7 @@ _BODY: Final = struct.Struct("<QQQQQQQQIBBH")
 """Owner, group, write sequence, index, term, term of the hard state, lapse's index and term, mark of the entry, whether
 there is a vote, how many lives the group was told of, bytes of the vote; the vote follows."""
 _LIFE: Final = struct.Struct("<Q")
-"""Behind the vote, and a CRC of their own: builds that know no lives read all the rest."""
+"""One life. Lives stand behind the vote with a CRC of their own: builds that know no lives read all the rest."""
 
 
 @attrs.define

@@ -83,7 +83,7 @@ class MemoryStorage(Storage):
         self._logs: dict[int, _Log] = {}
         self._undo: list[_Undo] = []
         self._lapses: list[tuple[_Log, Lapse]] = []
-        """To be kept with the next sync, behind it as a mark is."""
+        """Lapses to be kept with the next sync, behind it as a mark is."""
         self._synced: list[_Undo] = []
         """Undo records of the last synced group commit: a rotten end of the log would lose that."""
         self._snapshots: dict[int, list[tuple[SnapshotMeta, bytes]]] = {}

@@ -38,7 +38,7 @@ class Place:
     directory: str
     """The node's own, as it was given to ``open_host``. Other nodes' storages never share it."""
     files: Files
-    """The same directory."""
+    """File operations on the same directory."""
     identity: Identity
     opened_before: bool
     """A storage of this kind was opened here before: one that finds nothing of its own has lost the log, term and

@@ -239,7 +239,7 @@ class SnapshotStore:
             self._files.sync_dir(DIRECTORY)
 
     def read(self, group: int, index: int, offset: int, max_bytes: int) -> bytes | None:
-        """Up to ``max_bytes``, no more than to the end of a chunk. Raises ``DamagedLog``."""
+        """Return up to ``max_bytes``, no more than to the end of a chunk. Raises ``DamagedLog``."""
         with self._lock:
             for stored in self._stored.get(group, ()):
                 if stored.meta.index == index:

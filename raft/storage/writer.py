@@ -145,7 +145,7 @@ class LogWriter:
         self.report_now = False
         """Set by the loop: wake it for every report."""
         self._report_later = False
-        """There are reports of which the loop was not told yet."""
+        """True: there are reports of which the loop was not told yet."""
         self._failed = self._full = False
         self._due = 0.0
         self._damaged: Mapping[int, DamagedLog] = {}
@@ -340,7 +340,7 @@ class LogWriter:
 
 
 class InlineWriter:
-    """The same on the event loop itself: gathers what one pass of the loop submits, then writes and syncs at once."""
+    """Writes on the event loop itself: gathers what one pass of the loop submits, then writes and syncs at once."""
 
     def __init__(
         self, storage: Storage, call_soon: CallSoon, events: WriterEvents, *, sync: Sync = Sync.ALWAYS,

@@ -39,7 +39,7 @@ class ActingGroup(Group):
         return MemberHost(self, number)
 
     def _traits(self) -> None:
-        """Those of the whole cluster are its scene's."""
+        """Do nothing: traits of the whole cluster are its scene's."""
 
     @property
     def members(self) -> list[MemberHost]:

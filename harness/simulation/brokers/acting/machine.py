@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 KINDS: Final[tuple[PartClass, ...]] = (
     TopicsPart, GroupsPart, FiltersPart, ClientsPart, SimulatedLocks, OffsetsPart, HalvesPart, GuestsPart, SmallWheel,
     DelaysPart, SendingPart, TransactionsPart, PullingPart, OrderPart, PopPart, RevivePart)
-"""As in ``broker.parts``, but for those that answer questions alone."""
+"""The parts of ``broker.parts``, except those that answer questions alone."""
 TOPICS: Final = ("T", "D", "X")
 GROUPS: Final = ("G", "p")
 
@@ -225,7 +225,7 @@ class MemberProcess(BrokerProcess):
             message_delay_level=" ".join(f"{delay // 1_000}s" for delay in DELAYS_MS), **keys)
 
     def _take_role(self, config: BrokerConfig) -> None:
-        """As ``broker.roles`` does before it runs."""
+        """Take the role as ``broker.roles`` does before it runs."""
         host, ha = self.host, self.plan.ha()
         quorum, mode = settings.quorum(config), settings.mode(config)
         self.end_ = MasterEnd(self, ha, quorum, mode)
@@ -365,7 +365,7 @@ class MemberProcess(BrokerProcess):
     # --- requests --------------------------------------------------------------------------------------------
 
     def handle(self, caller: Requester, command: Command) -> None:
-        """As ``remoting.endpoint`` does: an answer at once, later, or by the handler itself."""
+        """Handle a request as ``remoting.endpoint`` does: an answer at once, later, or by the handler itself."""
         handler = self.handlers.get(command.code)
         if handler is None:
             caller.reply(command, response(command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED))

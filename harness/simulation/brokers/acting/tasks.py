@@ -58,7 +58,7 @@ class Tasks:
         await Wait(lambda resume: self._process.later(round(seconds * 1e9), E_TASK, lambda: resume(None)))
 
     async def later(self, when: Callable[[Callable[[], None]], None]) -> None:
-        """Until ``when`` calls back, perhaps at once."""
+        """Wait until ``when`` calls back, perhaps at once."""
         await Wait(lambda resume: when(lambda: self._process.later(0, E_TASK, lambda: resume(None))))
 
 
