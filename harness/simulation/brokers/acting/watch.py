@@ -119,6 +119,9 @@ class ActingWatch(BrokerWatch):
         self.runs = ActingRuns(self)
         self.lossless = True
         self._handed: dict[MemberHost, _Known] = {}
+        self._passed_over: set[MemberHost] = set()
+        """Members that no name server listed when the master came back after a power cut that took something. They may
+        hold what it lost, and wrote anew."""
         self._living: set[MemberHost] = set()
         """Members, as name servers told the master that comes back."""
         self._timers_kept_ms = 0
@@ -170,6 +173,8 @@ class ActingWatch(BrokerWatch):
         self._is_as_far(master)
         if self.scene.place == 0:
             self.scene.town.offsets.comes_back(master, self._living)
+        if not self.lossless:
+            self._passed_over |= {*self.scene.members[1:]} - self._living
         for host in self._living:
             slave = host.member
             if slave is not None and slave.opened:
@@ -224,9 +229,21 @@ class ActingWatch(BrokerWatch):
         mine, theirs = master.journal, slave.journal
         begin, end = max(mine.begin, theirs.begin), theirs.log.max_offset
         self.counts["INV_B60"] += end > begin
-        require(self.log(master, begin, end) == self.log(slave, begin, end), "INV_B60",
-                "a master came back without what a member holds", master.host.name, slave.host.name, begin, end,
-                mine.log.max_offset)
+        require(self.log(master, begin, end) == self.log(slave, begin, end) or slave.host in self._passed_over,
+                "INV_B60", "a master came back without what a member holds", master.host.name, slave.host.name, begin,
+                end, mine.log.max_offset)
+
+    def is_parted(self) -> bool:
+        """Whether the master waits for a member whose log differs from its own, as it was passed over."""
+        master = self.scene.members[0].member
+        for host in self._passed_over & self._living if master is not None and master.opened else ():
+            slave = host.member
+            if master is not None and slave is not None and slave.opened:
+                begin = max(master.journal.begin, slave.journal.begin)
+                end = min(master.journal.log.max_offset, slave.journal.log.max_offset)
+                if begin > end or self.log(master, begin, end) != self.log(slave, begin, end):
+                    return True
+        return False
 
 
 class MessageJudge:
