@@ -374,7 +374,9 @@ class Parts:
         stirs = self._stirs()
         stirred, self._stirs_seen = stirs != self._stirs_seen, stirs
         for part in self:
-            if part.due_ns() <= now_ns or (stirred and part.follows):
+            due_ns = part.due_ns()
+            now_ns = max(now_ns, self._now_ns())  # a part that is due says the present time, which has gone on
+            if due_ns <= now_ns or (stirred and part.follows):
                 part.tick(now_ns)
         self._tick_by(min((part.due_ns() for part in self), default=NEVER))
 

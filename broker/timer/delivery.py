@@ -58,6 +58,8 @@ SOON_MS: Final = 60_000
 """A timer that is due within this time is not put again to free the log."""
 MOVED_MAX: Final = 1_000
 """Timers that one call of ``make_way`` puts again."""
+TOLD_MS: Final = 1_000
+"""Progress is updated at least this often, since other brokers ask for it."""
 SPENT_MAX: Final = 1_000_000
 """Markers that are remembered for timers that come after them."""
 SEARCH_PAUSE_MS: Final = 1
@@ -149,6 +151,8 @@ class TimerDelivery:
         self._why = ""
         """Why the last put was not stored, or not acknowledged in time."""
         self._polling = False
+        self._told_ns = 0
+        """When progress is updated at the latest."""
         self._caught_up = self._is_drained = False
         """All of the queue is in the wheel; no due timer can be handed out now."""
 
@@ -225,9 +229,17 @@ class TimerDelivery:
             return 0
         if not started:
             return NEVER
-        now_ns, now_ms = self._journal.now_ns(), self._wall_ms()
-        due_ns = now_ns + max(0, self._machine.due_ms(now_ms) - now_ms) * NS_PER_MS
-        return min(due_ns, self._attempts[0].at_ns) if self._attempts else due_ns
+        due_ns = min(self._told_ns, self._attempts[0].at_ns) if self._attempts else self._told_ns
+        due_ms = self._machine.due_ms() if self._may_open else None
+        if due_ms is None:
+            return due_ns
+        return min(due_ns, self._journal.now_ns() + max(0, due_ms - self._wall_ms()) * NS_PER_MS)
+
+    @property
+    def _may_open(self) -> bool:
+        """Whether due timers may be handed out."""
+        return self._caught_up and self.hears_all and not self.keys.timer_stop_dequeue and (
+            self._machine.unfinished - self._taken < UNFINISHED_MAX)
 
     @property
     def _enqueue_end(self) -> int:
@@ -242,6 +254,7 @@ class TimerDelivery:
             self._poll(now_ns)
         except TimersDamaged as damage:
             self._anew(str(damage))
+        self._told_ns = now_ns + TOLD_MS * NS_PER_MS
 
     def _anew(self, why: str) -> None:
         """Wheel and timer log contradict each other: build both again from the queue."""
@@ -388,8 +401,7 @@ class TimerDelivery:
         if attempts and attempts[0].at_ns <= now_ns:
             again = heappop(attempts)
             return again.dues, again.alone, again.pause_ms
-        ready = self._caught_up and self.hears_all and not self.keys.timer_stop_dequeue
-        if not ready or self._machine.unfinished - self._taken >= UNFINISHED_MAX:
+        if not self._may_open:
             self._is_drained = True  # until the next tick
             return [], False, 0
         dues: list[Due] = []

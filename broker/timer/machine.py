@@ -20,8 +20,6 @@ from broker.timer.units import DELETE, MESSAGE, ROLL, Unit
 
 _APART_MAX_MS: Final = 2**31 - 1
 """Largest distance in a unit between its slot and the time of writing."""
-_TOLD_MS: Final = 1_000
-"""Progress is updated at least this often, since other brokers ask for it."""
 _READING: Final = -1
 """Stands for the units of a slot that are not read yet."""
 KEPT_MAX: Final = 10_000
@@ -135,14 +133,10 @@ class TimerMachine:
         self._advance()
         return self._waiting(slot_ms, self.store.log_end, self._run)
 
-    def due_ms(self, wall_ms: int) -> int:
-        """When to call ``open`` next: when a slot with timers is over, at least every second or every slot if those are
-        longer."""
-        second_ms = max(self._precision_ms, _TOLD_MS)
-        due_ms = wall_ms // second_ms * second_ms + second_ms
-        if self._precision_ms < _TOLD_MS and (slot_ms := self.store.next_slot(self._open_ms)) is not None:
-            due_ms = min(due_ms, slot_ms + self._precision_ms)
-        return due_ms
+    def due_ms(self) -> int | None:
+        """When the next slot with timers is over, by the wall clock; None: there is none."""
+        slot_ms = self.store.next_slot(self._open_ms)
+        return None if slot_ms is None else slot_ms + self._precision_ms
 
     def _waiting(self, slot_ms: int, log_end: int, run: int) -> Iterator[Due | None]:
         """Timers of a slot whose units stand below ``log_end`` of the timer log; later ones come by ``late``."""

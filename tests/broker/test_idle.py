@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import attrs
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -55,9 +56,11 @@ async def waits_long(made: Cluster, node: Node) -> None:
         assert (await made.send(node.address, b"later", properties=properties)).code == 0
 
 
-async def test_a_broker_with_all_services_sleeps_while_nothing_is_due(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("stopped", [{}, {"timerStopDequeue": "true"}, {"timerStopEnqueue": "true"}], ids=",".join)
+async def test_a_broker_with_all_services_sleeps_while_nothing_is_due(
+        autojump_clock: MockClock, stopped: dict[str, str]) -> None:
     async with cluster() as made:
-        node = await made.node(**ALL_SERVICES)
+        node = await made.node(**ALL_SERVICES, **stopped)
         await waits_long(made, node)
         await trio.sleep(60)
         assert node.broker.parts.runtime_info()["deliveryWaitsFor"] == "", "it delivers what is due"

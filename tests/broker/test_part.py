@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from broker.store.files import MemoryFiles
 from broker.store.tables import DelayOffsets, load
 from broker.tablefile import TableFile
 from broker.veil import Veil
-from harness.simulation.worlds.brokers import cluster, inline, now_ns
+from harness.simulation.worlds.brokers import cluster, inline
 from remoting.codes import RequestCode
 from remoting.connection import Connection
 from remoting.endpoint import Handler
@@ -74,7 +75,7 @@ class Noting(Part):
 
 
 def listed(*parts: Part) -> Parts:
-    made = Parts(now_ns)
+    made = Parts(lambda: 0)
     for part in parts:
         made.add(part)
     return made
@@ -134,6 +135,20 @@ def test_a_tick_comes_when_it_is_due_and_to_nobody_else() -> None:
     for now in (5, 6, 14, 15, 40):
         parts.tick(now)
     assert heard == ["a tick 5", "a tick 15", "a tick 40"]
+
+
+def test_who_is_due_by_a_later_reading_of_the_clock_ticks_now() -> None:
+    clock = itertools.count(5)
+    heard: list[str] = []
+
+    class DueNow(Noting):
+        def due_ns(self) -> int:
+            return next(clock)
+
+    parts = Parts(lambda: next(clock))
+    parts.add(DueNow("a", heard))
+    parts.tick(next(clock))
+    assert heard == ["a tick 7"]
 
 
 def test_who_follows_ticks_when_something_happened_and_the_earliest_time_is_told() -> None:

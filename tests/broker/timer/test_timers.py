@@ -88,6 +88,17 @@ async def test_it_comes_within_a_second_of_its_time_and_never_before(
         assert bodies(node) == [b"x"]
 
 
+@pytest.mark.parametrize("begun_s", [0.25, 0.5, 0.85])
+async def test_it_comes_as_soon_as_its_slot_is_over(autojump_clock: MockClock, begun_s: float) -> None:
+    async with cluster() as made:
+        await trio.sleep(begun_s)
+        node = await made.node()
+        await good(made, node, TIMER_DELAY_MS=5_300)
+        over_ms = -(-(wall_ms() + 5_300) // 1_000) * 1_000
+        await until(lambda: bodies(node) == [b"x"])
+        assert over_ms <= records(node)[0].store_time_ms <= over_ms + 100
+
+
 async def test_what_is_due_passes_and_what_is_too_far_is_refused(autojump_clock: MockClock) -> None:
     async with cluster() as made:
         node = await made.node()

@@ -258,6 +258,9 @@ PLANTED: Final = (
             ("tests/broker/test_tablecopies.py::test_a_code_of_our_own_is_asked_of_a_master_that_offers_it",
              "tests/docs/test_add_a_request.py::test_a_master_without_such_a_table_keeps_back_no_other")),
     Planted("parts tick at each turn", "broker/part.py",
-            "            if part.due_ns() <= now_ns or ", "            if part.due_ns() <= NEVER or ",
+            "            if due_ns <= now_ns or ", "            if due_ns <= NEVER or ",
             ("tests/broker/test_part.py::test_a_tick_comes_when_it_is_due_and_to_nobody_else",)),
+    Planted("a part that is due now is compared with a time before", "broker/part.py",
+            "now_ns = max(now_ns, self._now_ns())", "now_ns = now_ns",
+            ("tests/broker/test_part.py::test_who_is_due_by_a_later_reading_of_the_clock_ticks_now",)),
 )
