@@ -4,7 +4,8 @@
   is synced. While there is no master, each slave reads the other slaves' entries.
 - *Hand over.* A master that comes back reads all ledgers before it leads. From that on the slave takes no more entries
   for ``HAND_OVER_MS``, so nothing is learned that the master does not read. The slaves forget the entries when the
-  master has them in its tables on disk.
+  master has them in its tables on disk. The time of the timers they keep for ``FORGET_NS`` of its lead: it comes to the
+  master's disk with the wheel, some time after the master has put the whole queue into it.
 - *Learn.* Who begins to have the right to deliver decides no transaction before it has read what others decided.
 - *Lasting entries* (decisions, acknowledgements) belong to no table. The master takes them into its own ledger, and
   writes them into its log when it leads. Each member keeps them until its own log has that part on disk.
@@ -294,7 +295,7 @@ class LedgerPart(Part):
         if asked.log_end is not None and self._durable_end < asked.log_end:
             return response(command, ResponseCode.SYSTEM_ERROR, remark=(
                 f"the log is on disk here only up to {self._durable_end}, not up to {asked.log_end}"))
-        self._forget(Mark(asked.term, asked.number), () if asked.log_end is not None else LASTING)
+        self._forget(Mark(asked.term, asked.number), (Subject.TIMERS, *(LASTING if asked.log_end is None else ())))
         return self._when_kept(response(command))
 
     # --- exchange with other members ---------------------------------------------------------------------------

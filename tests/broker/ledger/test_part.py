@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -13,6 +14,7 @@ from broker.ledger import part as ledger_part
 from broker.ledger.codes import LEDGER_IS_KEPT, READ_LEDGER, LedgerIsKeptRequest, ReadLedgerRequest
 from broker.ledger.entries import Mark, Subject, Thing, decode
 from broker.ledger.part import LEARN_NS, NOT_READ, LedgerPart
+from broker.timer.part import TimersPart
 from broker.transactions.part import TransactionsPart
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, until
 from remoting.codes import RequestCode, ResponseCode
@@ -22,6 +24,7 @@ from remoting.headers.pulling import UpdateConsumerOffsetRequest
 from tests.broker.preonline.test_levelling import ACTING, SLAVE, pair
 
 OFFSET = Thing(Subject.OFFSET, "T@G", 0)
+TIMERS = Thing(Subject.TIMERS, "", 0)
 
 
 def ledger(node: Node) -> LedgerPart:
@@ -147,6 +150,32 @@ async def test_a_commit_is_answered_when_it_is_synced(autojump_clock: MockClock)
             assert not answers
             disk.set()
         assert [answer.code for answer in answers] == [ResponseCode.SUCCESS]
+
+
+def passed(node: Node, time_ms: int) -> bool:
+    return node.broker.parts[TimersPart].done_before_ms >= time_ms
+
+
+async def test_the_time_of_the_timers_outlives_a_master_that_is_lost_before_its_wheel_is_on_disk(
+        autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        master, slave = await pair(made)
+        await trio.sleep(15)
+        await master.kill()
+        await until(lambda: slave.broker.standing.role.acts and ledger(slave).ledger.get(TIMERS))
+        for _ in range(2):
+            await master.start()
+            await until(lambda: master.serves)
+            told_ms = ledger(slave).ledger.get(TIMERS)
+            assert told_ms, "only the wheel's next flush brings it to disk"
+            await until(partial(passed, master, told_ms))
+            ends = LedgerIsKeptRequest(*ledger(slave).ledger.end, 0)
+            assert (await made.ask(slave.address, LEDGER_IS_KEPT, ends)).code == ResponseCode.SUCCESS
+            assert ledger(slave).ledger.get(TIMERS) == told_ms, "nor does the log have it"
+            await master.kill()
+        await master.start()
+        await trio.sleep(60)
+        assert ledger(slave).ledger.get(TIMERS) is None
 
 
 NOWHERE = 1 << 40

@@ -5,13 +5,13 @@ All that a shell decides, asks and answers is the shipped code: these are its lo
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker.escape.letters import Parcel
 from broker.escape.part import EscapePart
 from broker.ledger.codes import ReadLedgerRequest
-from broker.ledger.entries import Entry
+from broker.ledger.entries import Entry, Mark
 from broker.ledger.file import LedgerFile
 from broker.ledger.part import LedgerPart
 from broker.locks.part import LocksPart, Vote
@@ -24,6 +24,7 @@ from broker.tablecopies import TIMEOUT_MS, TableCopies
 from broker.tablefile import PAUSE_AFTER_FAILURE_S, TableFile
 from harness.simulation.brokers.acting.replication import SlaveEnd
 from harness.simulation.brokers.acting.tasks import TurnBell
+from harness.simulation.brokers.acting.watch import TIME_OF_TIMERS
 from harness.simulation.brokers.features import E_TABLE
 from raft.config import MS
 from remoting.body import Body
@@ -134,7 +135,12 @@ class SimulatedLedger(LedgerPart):
         """The watch knows by then what each member had."""
         self.process.town.watch_of(self.process).collects(self.process)
         await super().collect(members)
-        self.process.town.watch_of(self.process).kept(self.process)
+
+    def _forget(self, upto: Mark, but: Collection[int] = ()) -> None:
+        before_ms = self.ledger.get(TIME_OF_TIMERS)
+        super()._forget(upto, but)
+        if before_ms is not None and self.ledger.get(TIME_OF_TIMERS) is None:
+            self.process.town.watch_of(self.process).gives_up_timers(before_ms)
 
     async def _who_is_listed(self) -> Mapping[int, str] | None:
         asked_ns = self._now_ns()

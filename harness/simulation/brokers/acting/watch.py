@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from harness.simulation.brokers.host import Host
     from harness.simulation.brokers.process import BrokerProcess
 
+TIME_OF_TIMERS: Final = Thing(Subject.TIMERS, "", 0)
 UNANSWERED_NS: Final = 4 * TIMEOUT_MS * MS
 """A request that is unanswered for so long is not carried out any more."""
 
@@ -124,8 +125,9 @@ class ActingWatch(BrokerWatch):
         hold what it lost, and wrote anew."""
         self._living: set[MemberHost] = set()
         """Members, as name servers told the master that comes back."""
-        self._timers_kept_ms = 0
-        """Timers that were due before are delivered, as ledgers said that were given up since."""
+        self._timers_read_ms = self._timers_kept_ms = 0
+        """Timers that were due before are delivered, as ledgers said that a master read; as such ledgers said that were
+        given up since."""
 
     # --- what ``BrokerWatch`` asks of groups with controllers ---------------------------------------------------
 
@@ -165,6 +167,7 @@ class ActingWatch(BrokerWatch):
         """A slave's ledger is read; what it says is what its master will be."""
         self._handed[process.host] = _Known({
             entry.thing: (entry.mark, entry.value) for entry in process.ledger.ledger.after()})
+        self._timers_read_ms = max(self._timers_read_ms, process.ledger.ledger.get(TIME_OF_TIMERS) or 0)
 
     def comes_back(self, master: MemberProcess) -> None:
         """INV_B57, INV_B58, INV_B60: right before it leads."""
@@ -214,11 +217,9 @@ class ActingWatch(BrokerWatch):
         part = master.parts[TimersPart]
         return max(part.done_before_ms, part._passed_ms)
 
-    def kept(self, master: MemberProcess) -> None:
-        """Its members were told to forget what their ledgers said of the timers."""
-        self._timers_kept_ms = max(self._timers_kept_ms, *(
-            value for known in self._handed.values() for thing, (_, value) in known.things.items()
-            if thing.kind == Subject.TIMERS), 0)
+    def gives_up_timers(self, done_before_ms: int) -> None:
+        """A slave forgets what its ledger said of the timers. What no master read counts for nothing."""
+        self._timers_kept_ms = max(self._timers_kept_ms, min(done_before_ms, self._timers_read_ms))
 
     def _asks(self, master: MemberProcess, holds: bool, what: str, *facts: object) -> None:
         self.counts["INV_B57"] += 1
