@@ -8,6 +8,7 @@ installed has no commands: nothing is asked there. Other distributions with comm
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import sys
 from base64 import urlsafe_b64encode
@@ -61,32 +62,38 @@ def _run(name: str, distributions: Sequence[str]) -> int:
 def in_the_way(distributions: Sequence[str]) -> Iterator[str]:
     """In words, each package that would be imported in the place of one of these, and whose it is."""
     for distribution in distributions:
-        try:
-            files = metadata.files(distribution) or []
-        except metadata.PackageNotFoundError:
-            continue
-        for file in files:
-            package = str(file).removesuffix(_START)
-            if f"{package}{_START}" == str(file) and "/" not in package:
-                fault = _fault(file, package, distributions)
+        for name, ours, digest in _installed(distribution):
+            package = name.removesuffix(_START)
+            if f"{package}{_START}" == name and "/" not in package:
+                fault = _fault(ours, digest, package, distributions)
                 if fault:
                     yield (f"{fault}{_owners(package, distributions)}, so {package} is not that of {distribution}: "
                            f"uninstall what is in the way and install {distribution} again, or give each an "
                            "environment of its own")
 
 
-def _fault(file: metadata.PackagePath, package: str, distributions: Sequence[str]) -> str:
+def _installed(distribution: str) -> Iterator[tuple[str, Path, str]]:
+    """Name, place and digest of each file as installed; ``metadata.files`` leaves out what is gone, from 3.12 on."""
+    try:
+        found = metadata.distribution(distribution)
+    except metadata.PackageNotFoundError:
+        return
+    for name, digest, *_ in csv.reader((found.read_text("RECORD") or "").splitlines()):
+        yield name, Path(str(found.locate_file(name))), digest
+
+
+def _fault(ours: Path, digest: str, package: str, distributions: Sequence[str]) -> str:
     """What is in the place of a package; "" if it is there itself."""
-    ours = Path(str(file.locate()))
     spec = find_spec(package)
     found = Path(spec.origin) if spec is not None and spec.origin else None
     if found is None:
         return f"{ours} is gone"
     if found.resolve() != ours.resolve():
         return "" if _is_checkout(found.parents[1], distributions) else f"{found} stands before {ours}"
-    if file.hash is not None:
-        digest = hashlib.new(file.hash.mode, found.read_bytes()).digest()
-        if urlsafe_b64encode(digest).rstrip(b"=").decode() != file.hash.value:
+    kind, _, recorded = digest.partition("=")
+    if recorded:
+        now = hashlib.new(kind, found.read_bytes()).digest()
+        if urlsafe_b64encode(now).rstrip(b"=").decode() != recorded:
             return f"{found} was written over"
     return ""
 

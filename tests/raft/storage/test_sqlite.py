@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -35,16 +36,25 @@ def of(storage: Storage) -> SqliteStorage:
 
 class TestSqlite(StorageConformance):
     @pytest.fixture(autouse=True)
-    def _place(self, tmp_path: Path) -> None:
-        self.path, self.count = tmp_path, 0
+    def _place(self, tmp_path: Path) -> Iterator[None]:
+        self.path, self.count, self.made = tmp_path, 0, list[SqliteStorage]()
+        yield
+        for storage in self.made:
+            if storage._database is not None:
+                storage._database.close()  # Python 3.13 warns of one that is left open
 
     def make(self) -> Storage:
         self.count += 1
-        return SqliteStorage(place(self.path / str(self.count)))
+        return self.kept(SqliteStorage(place(self.path / str(self.count))))
+
+    def kept(self, storage: SqliteStorage) -> SqliteStorage:
+        """To be closed behind the test."""
+        self.made.append(storage)
+        return storage
 
     def reopen(self, storage: Storage) -> Storage:
         storage.close()
-        return SqliteStorage(attrs.evolve(of(storage)._place, opened_before=True))
+        return self.kept(SqliteStorage(attrs.evolve(of(storage)._place, opened_before=True)))
 
     def crash(self, storage: Storage, rng: Random) -> Storage:
         """What is in the files at this moment, whatever the process still had in mind."""
@@ -53,7 +63,8 @@ class TestSqlite(StorageConformance):
         directory = self.path / str(self.count)
         shutil.copytree(before.directory, directory)
         files = DirectoryFiles(directory)
-        return SqliteStorage(attrs.evolve(before, directory=str(directory), files=files, opened_before=True))
+        return self.kept(SqliteStorage(attrs.evolve(
+            before, directory=str(directory), files=files, opened_before=True)))
 
     def fill(self, storage: Storage) -> bool:
         pages = of(storage)._all("PRAGMA page_count")[0][0]
@@ -80,8 +91,10 @@ def test_a_vote_uses_up_the_reserve_and_room_restores_it(tmp_path: Path) -> None
     assert storage._all("SELECT 1 FROM reserve") == [] and not storage.has_room()
     storage._all("PRAGMA max_page_count = 1000000")
     assert storage.has_room() and storage._all("SELECT number FROM reserve") == [(1,)]
-    assert {number: found.hard_state.term for number, found in again(storage).open().items()} == dict.fromkeys(
+    reopened = again(storage)
+    assert {number: found.hard_state.term for number, found in reopened.open().items()} == dict.fromkeys(
         range(1, 200), 1)
+    reopened.close()
 
 
 def again(storage: SqliteStorage) -> SqliteStorage:
@@ -118,6 +131,7 @@ def test_a_frame_that_is_not_what_was_written_is_damage(damage: str, tmp_path: P
     storage._all(f"UPDATE frames SET data = {damage} WHERE first = 3")
     assert [frame.first for frame in storage.read(1, 1, 200)] == [1]
     refused(DamagedLog, lambda: read_all(storage, 1, 1))
+    storage.close()
 
 
 def test_a_file_that_is_no_database_is_damage(tmp_path: Path) -> None:
