@@ -97,10 +97,11 @@ class DelayedDelivery:
 
     # --- roles -----------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """This broker is master. To be called in the turn in which ``Puts`` begins to serve, or before."""
+    def start(self, *, in_place: bool = False) -> None:
+        """This broker is master, or acts ``in_place`` of it. To be called in the turn in which ``Puts`` begins to
+        serve, or before."""
         now_ns = self._now_ns()
-        self.machine.start(now_ns, self._wall_ms(), self._queues)
+        self.machine.start(now_ns, self._wall_ms(), self._queues, in_place=in_place)
         self._save_at_ns = now_ns + self._save_interval_ns
 
     def fit(self) -> None:

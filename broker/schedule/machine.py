@@ -63,6 +63,8 @@ class _Level:
     look_at_ns: int = 0
     under_way: bool = False
     together: int = TOGETHER_MAX
+    lacks: bool = False
+    """A slave acts here, and its queue begins after the position: the messages in between are the master's alone."""
     ahead: int | None = None
     """Position after the messages that were passed by; None: none was."""
     passed_by: dict[int, int] = attrs.field(factory=dict)
@@ -131,16 +133,19 @@ class Machine:
 
     # --- running ---------------------------------------------------------------------------------------------
 
-    def start(self, now_ns: int, wall_ms: int, queues: DelayQueues) -> None:
+    def start(self, now_ns: int, wall_ms: int, queues: DelayQueues, *, in_place: bool = False) -> None:
         """Before anything new is written: a position beyond its queue, of a master that had more, goes back to its end
-        now, since later it would pass over what came in between."""
+        now, since later it would pass over what came in between. ``in_place``: a slave begins to act for its master."""
         if self.started:
             return
         self.started = True
         self._run += 1
-        for level in self._levels.values():
+        for number, level in self._levels.items():
+            least, _ = queues.bounds(number) or (0, 0)
+            was_lacking, level.lacks = level.lacks, in_place and (level.offset or 0) < least
+            ahead = min(level.passed_by, default=level.ahead) if was_lacking and level.lacks else None
             level.look_at_ns, level.under_way, level.together = now_ns + FIRST_MS * NS_PER_MS, False, TOGETHER_MAX
-            level.ahead = None
+            level.ahead = ahead
             level.passed_by.clear()
         self.fit(wall_ms, queues)
 
@@ -207,9 +212,10 @@ class Machine:
         return None
 
     def _stands(self, level: _Level, begin: int, wall_ms: int) -> None:
-        """All in front is delivered, but for what was passed by."""
-        level.ahead = begin if level.passed_by else None
-        self._move(level, min(level.passed_by, default=begin), wall_ms)
+        """All in front is delivered, but for what was passed by, or is not here."""
+        level.ahead = begin if level.passed_by or level.lacks else None
+        if not level.lacks:
+            self._move(level, min(level.passed_by, default=begin), wall_ms)
 
     def done(self, delivery: Delivery, now_ns: int, wall_ms: int) -> None:
         """All of it is stored: on to the next, at once."""

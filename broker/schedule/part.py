@@ -90,7 +90,7 @@ class DelaysPart(SpecialService):
         super().writes_opened()
 
     def begin(self) -> None:
-        self._delivery.start()
+        self._delivery.start(in_place=self._standing.role.acts)
 
     def end(self) -> None:
         self._delivery.stop()

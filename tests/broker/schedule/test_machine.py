@@ -93,6 +93,33 @@ def test_a_fault_of_many_is_looked_for_one_by_one() -> None:
     assert (alone.begin, alone.end) == (0, 1)
 
 
+def test_a_slave_that_lacks_the_first_messages_does_not_say_that_they_are_delivered() -> None:
+    queues, now = Memory({1: [0] * 4}, gone=2), FIRST_MS
+    machine = Machine(DELAYS, DelayOffsets({1: 1}))
+    machine.start(0, 0, queues, in_place=True)
+    (held,) = machine.poll(ns(now), now, queues)
+    assert (held.begin, held.end) == (2, 4)
+    machine.done(held, ns(now), now)
+    assert machine.poll(ns(now), now, queues) == []
+    assert machine.offsets().offset_table == {1: 1}, "its master has another one there"
+    machine.stop()
+    machine.start(ns(now), now, queues, in_place=True)
+    queues.due[1].append(0)
+    now += FIRST_MS
+    (more,) = machine.poll(ns(now), now, queues)
+    assert (more.begin, more.end) == (4, 5), "what it delivered in this life it does not deliver again"
+    machine.stop()
+    machine.replace(DelayOffsets({1: 2}, DataVersion(counter=1)))
+    machine.start(ns(now), now, queues, in_place=True)
+    (all_of_them,) = machine.poll(ns(now + FIRST_MS), now + FIRST_MS, queues)
+    machine.done(all_of_them, ns(now + FIRST_MS), now + FIRST_MS)
+    assert machine.offsets().offset_table == {1: 5}
+    master = started(queues, DelayOffsets({1: 1}))
+    (kept,) = master.poll(ns(FIRST_MS), FIRST_MS, queues)
+    master.done(kept, ns(FIRST_MS), FIRST_MS)
+    assert master.offsets().offset_table == {1: 5}, "at a master they were deleted as old"
+
+
 def test_what_nobody_takes_is_passed_by_and_the_position_stays() -> None:
     queues, now = Memory({1: [0] * 4}), FIRST_MS
     machine = started(queues)

@@ -39,6 +39,10 @@ PLANTED: Final = (
             "if end <= durable]", "if True]",
             ("tests/broker/transactions/test_standing_in.py::"
              "test_a_decision_stays_in_the_masters_ledger_until_its_mark_is_on_disk",)),
+    Planted("what a slave never held is delivered, it says", "broker/schedule/machine.py",
+            "        if not level.lacks:\n", "        if True:\n",
+            ("tests/broker/schedule/test_machine.py::"
+             "test_a_slave_that_lacks_the_first_messages_does_not_say_that_they_are_delivered",)),
     Planted("terms are counted, whatever the time is", ENTRIES, "if wall_ms > self._at.term:", "if False:",
             (TURNS,)),
     Planted("what another slave noted meanwhile is not thought of", ENTRIES,
