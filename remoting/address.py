@@ -15,7 +15,8 @@ _HOST: Final = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?"
 def split_address(address: str) -> tuple[str, int]:
     """``host:port`` or ``[v6]:port`` as a pair; raises ``ValueError``."""
     host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
+    if (not colon or not host or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535
+            or host.startswith("[") != host.endswith("]")):
         raise ValueError(f"{address!r} is no address: host:port is, or [host]:port for IPv6")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

@@ -107,11 +107,16 @@ def given_properties(options: argparse.Namespace, files: Files) -> dict[str, str
     """Keys of the file with those of ``-D`` on top. Raises ``ConfigError``, and ``OSError`` for an unreadable file."""
     given: dict[str, str] = {}
     if options.configFile is not None:
-        content = files.read(options.configFile)
+        try:
+            content = files.read(options.configFile)
+        except IsADirectoryError:
+            raise ConfigError("-c", options.configFile, "is a folder; name a file") from None
         if content is None:
             raise ConfigError("-c", options.configFile, "there is no such file")
         try:
             given = {**properties.parse(content.decode()), "configStorePath": options.configFile}
+        except UnicodeDecodeError as error:
+            raise ConfigError("-c", options.configFile, f"is no text in UTF-8: byte {error.start} is wrong") from None
         except ValueError as error:
             raise ConfigError("-c", options.configFile, str(error)) from None
     for setting in options.settings:

@@ -226,6 +226,17 @@ def test_a_wrong_configuration_is_exit_code_2(
     assert said.startswith("mqcontroller: ") and words in said and "Traceback" not in said
 
 
+@pytest.mark.parametrize(("content", "words"), [(None, "is a folder; name a file"), (b"a=\xff", "byte 2 is wrong")])
+def test_a_file_that_is_none_or_no_text_is_told(
+    content: bytes | None, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "controller.conf"
+    file.mkdir() if content is None else file.write_bytes(content)
+    assert main(["-c", str(file)]) == USAGE
+    said = capsys.readouterr().err
+    assert said.startswith(f"mqcontroller: -c = {file}: is") and words in said and "Errno" not in said
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_completion_scripts(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -14,7 +14,8 @@ def test_apart_and_together(address: str, host: str, port: int) -> None:
     assert join_address(host, port) == address
 
 
-@pytest.mark.parametrize("address", ["", "a", ":1", "a:", "a:-1", "a:x", "a:65536", "a:999999", "a:\u0661"])
+@pytest.mark.parametrize("address", [
+    "", "a", ":1", "a:", "a:-1", "a:x", "a:65536", "a:999999", "a:\u0661", "[::1", "::1]:9"])
 def test_no_address(address: str) -> None:
     with pytest.raises(ValueError, match="is no address"):
         split_address(address)
