@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import attrs
+import trio
 
 from broker.groups.table import GroupTable
 from broker.store.tables import SubscriptionGroup, SubscriptionGroups
-from broker.topics.admin import is_version, page
+from broker.topics.admin import is_version, page, positions_stay
 from broker.topics.names import group_fault
 from remoting.bodies.consumers import GroupForbidden
 from remoting.body import Body, body
@@ -43,6 +44,8 @@ class GroupAdmin:
         self._groups, self._saved = groups, saved
         self.on_clean: Callable[[str], None] = lambda group: None
         """Called with a deleted group's name when its offsets are to go with it."""
+        self.cleaned: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+        """Returns when they are gone on disk, or raises ``OSError``."""
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -82,6 +85,10 @@ class GroupAdmin:
         self._groups.delete(asked.group_name)
         if asked.clean_offset:
             self.on_clean(asked.group_name)
+            try:
+                await self.cleaned()
+            except OSError as error:
+                return response(request, ResponseCode.SYSTEM_ERROR, remark=positions_stay(error))
         return await self._when_saved(request)
 
     async def forbid(self, _: Connection, request: Command) -> Command:

@@ -41,6 +41,7 @@ class OffsetsPart(Part):
         self._wall_ms = shared.wall_ms
         topics.table.on_delete.join("parts", self._forget_topic)
         groups.admin.on_clean = self._forget_group
+        topics.admin.cleaned = groups.admin.cleaned = self._file.saved
 
     def _forget_topic(self, topic: str) -> None:
         self.table.forget_topic(topic)

@@ -1,6 +1,6 @@
 """Answers requests of administrators, slaves and clients about topics: codes 17, 18, 215, 351, 21 and 305.
 
-A topic that was made or deleted is on disk when the answer goes. Checks are Java's, in its order, with its codes and
+A topic that was made or deleted, with positions in it, is on disk when the answer goes. Checks are Java's, in its order, with its codes and
 words. Where Java makes none of the topics in a list because one of them is there already, the others are made here;
 a count of queues or a permission that no topic can have is refused.
 Source: ``AdminBrokerProcessor`` of RocketMQ 5.5.0.
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final
+
+import trio
 
 from broker.topics.attributes import MESSAGE_TYPE, MIXED, AttributesIllegal, parse
 from broker.topics.names import pop_retry_topic, topic_fault
@@ -43,6 +45,8 @@ class TopicAdmin:
         self._topics, self._saved = topics, saved
         self.groups_of: Callable[[str], Iterable[str]] = lambda topic: ()
         """Groups that have read a topic."""
+        self.cleaned: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+        """Returns when positions in a deleted topic are gone on disk, or raises ``OSError``."""
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -115,6 +119,10 @@ class TopicAdmin:
         cleared = self._topics.config.clear_retry_topic_when_delete_topic
         for gone in (name, *(self._pop_retry_topics(name) if cleared else ())):
             self._topics.delete(gone)
+        try:
+            await self.cleaned()
+        except OSError as error:
+            return response(request, ResponseCode.SYSTEM_ERROR, remark=positions_stay(error))
         return await self._when_saved(request)
 
     def _pop_retry_topics(self, name: str) -> Iterator[str]:
@@ -157,6 +165,11 @@ class TopicAdmin:
 
     def system_topics(self, _: Connection, request: Command) -> Command:
         return response(request, body=TopicList(sorted(self._topics.system)).to_json())
+
+
+def positions_stay(error: OSError) -> str:
+    """Return what the answer to a deletion says: after a kill, a topic or group of the name would go on there."""
+    return f"deleted, and the positions in memory only: consumerOffset.json cannot be written, {error}"
 
 
 def page(names: Sequence[str], seq: int, size: int) -> Sequence[str]:
