@@ -36,6 +36,7 @@ class OffsetsPart(Part):
         self.table.on_change = self._file.changed
         self.saved = self._file.saved
         """Returns when the table is on disk. Raises ``OSError``."""
+        self.when_saved = self._file.when_saved
         topics.admin.groups_of = self.table.groups_of
         self.inflight = Inflight()
         self._wall_ms = shared.wall_ms
@@ -50,6 +51,14 @@ class OffsetsPart(Part):
     def _forget_group(self, group: str) -> None:
         self.table.forget_group(group)
         self.inflight.forget_group(group)
+
+    def heard_gone(self, topic: str, group: str) -> None:
+        """Forget the topic, or the group, that the master has forgotten: the other one is ""."""
+        if topic and not group:
+            self._forget_topic(topic)
+        elif group and not topic:
+            self._forget_group(group)
+        self.table.drop_copied(topic, group)
 
     def handlers(self) -> Mapping[int, Handler]:
         return self.requests.handlers()

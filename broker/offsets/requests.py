@@ -54,7 +54,7 @@ class OffsetRequests:
 
     def handlers(self) -> dict[int, Handler]:
         return {
-            RequestCode.QUERY_CONSUMER_OFFSET: self.query,
+            RequestCode.QUERY_CONSUMER_OFFSET: self._veil.behind(self.query),
             RequestCode.UPDATE_CONSUMER_OFFSET: self.update,
             RequestCode.GET_ALL_CONSUMER_OFFSET: self.get_all,
             RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self._veil.behind(self.reset),

@@ -51,6 +51,8 @@ class OffsetTable:
         self._pulled: dict[str, dict[int, int]] = {}
         self._resets: dict[str, dict[int, int]] = {}
         self._commits = 0
+        self._gone: dict[tuple[str, str], int] = {}
+        """Topics and groups that are gone at the master, and how many copies of its table are still looked at."""
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -174,10 +176,22 @@ class OffsetTable:
                 del table[key]
         self.on_change()
 
+    def drop_copied(self, topic: str, group: str) -> None:
+        """The master has forgotten the topic, or the group. A copy of its table that is on its way may hold what it
+        was; the next one does not."""
+        self._gone[topic, group] = 2
+
+    def _is_gone(self, key: str) -> bool:
+        topic, _, group = key.partition("@")
+        return (topic, "") in self._gone or ("", group) in self._gone
+
     def merge(self, table: ConsumerOffsets) -> None:
         """Take over what the master has: its offsets over ours, and its version. Resets of a time when this broker was
         the master itself must not come into force when it is one again."""
         self._resets.clear()
+        for key in [key for key in self._offsets if key not in table.offset_table and self._is_gone(key)]:
+            del self._offsets[key]
+        self._gone = {name: left - 1 for name, left in self._gone.items() if left > 1}
         self._offsets |= {key: dict(queues) for key, queues in table.offset_table.items()}
         self._version = table.data_version
         self.on_change()

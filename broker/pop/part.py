@@ -18,6 +18,8 @@ from broker.pop import progress
 from broker.pop.acking import Acking
 from broker.pop.chain import Checkpoints
 from broker.pop.checks import Checks, PopConfig
+from broker.pop.gone import PATH as GONE_PATH
+from broker.pop.gone import Gone, KeptGone
 from broker.pop.keys import PopKeys
 from broker.pop.lending import Lending
 from broker.pop.notify import Notifying
@@ -36,7 +38,7 @@ from broker.store.errors import WrongStore
 from broker.store.files import Files
 from broker.store.tables import load
 from broker.timer.part import TimersPart
-from broker.topics.names import popped_from
+from broker.topics.names import group_fault, popped_from, topic_fault
 from broker.topics.part import TopicsPart
 from remoting.codes import RequestCode as Code
 from remoting.endpoint import Handler
@@ -77,12 +79,18 @@ class PopPart(Part):
             kept = KeptProgress(journal.end)
         self.progress = PopProgress(self._records.topic, kept)
         self.progress.heard = self._is_confirmed
+        self.progress.gone = self._hears_gone
+        self._positions = before[OffsetsPart]
+        self._gone = Gone(_gone_below(shared.files, journal.end))
+        self._gone_file = shared.table_file(self._gone.kept, path=GONE_PATH)
         self._heard = kept.log_offset
         self.checkpoints = Checkpoints(self._commit)
         self._noted = Noted(journal, self._heard, self.progress.hear, self._cut)
         self._file = shared.table_file(self._kept, path=progress.PATH, pause_ms=SAVED_EVERY_MS)
         if is_first:
             self._file.changed()  # the next process must know from which offset on there may be checkpoints
+        if not shared.files.exists(GONE_PATH):
+            self._gone_file.changed()  # nor may it follow what a version before put there
         self.room = WaitingRoom(pick(config, WaitingConfig), journal.arrived, shared.wall_ms)
         self._in_order = InOrder(before[OrderPart].log, self._offsets, self.room, shared.wall_ms)
         self.lending = Lending(
@@ -186,6 +194,7 @@ class PopPart(Part):
         self._writes_open = self._open = False
         self.checkpoints.clear()
         self._unsaid.clear()
+        self._gone.follows()
 
     def all_seen(self) -> None:
         self.room.wake_all()
@@ -234,14 +243,30 @@ class PopPart(Part):
         self.room.unlocked(popped_from(topic, group), group, queue_id)
 
     def _topic_is_gone(self, topic: str) -> None:
-        if self._standing.role.leads and self.progress.knows(topic, ""):
-            self._say(progress.gone(topic, "", self._store_host, self._wall_ms()))
+        if self._standing.role.leads and topic_fault(topic) is None:
+            self._say_gone(topic, "")
             self.checkpoints.forget_topic(topic)
 
     def _group_is_gone(self, group: str) -> None:
         self._clean(group)
-        if self._standing.role.leads and self.progress.knows("", group):
-            self._say(progress.gone("", group, self._store_host, self._wall_ms()))
+        if self._standing.role.leads and group_fault(group) is None:
+            self._say_gone("", group)
+
+    def _say_gone(self, topic: str, group: str) -> None:
+        self._gone.say((topic, group))
+        self._say(progress.gone(topic, group, self._store_host, self._wall_ms()))
+
+    def _hears_gone(self, at: int, topic: str, group: str) -> None:
+        if self._gone.hear(at, (topic, group)):
+            self._positions.heard_gone(topic, group)
+        else:
+            self._gone_file.changed()
+
+        def saved() -> None:
+            self._gone.saved(at)
+            self._gone_file.changed()
+
+        self._positions.when_saved(saved)
 
     def _say(self, message: Message) -> None:
         """Tell all replicas, by a record in the log."""
@@ -261,6 +286,8 @@ class PopPart(Part):
         self._puts.put(said, done)
 
     def _cut(self, end: int) -> None:
+        self._gone.cut(end)
+        self._gone_file.changed()
         if not self.progress.cut(end):
             logger.warning("the log was cut at %d, before the end that %s was written for: the progress of groups that "
                            "pop is read again in the log", end, progress.PATH)
@@ -268,7 +295,7 @@ class PopPart(Part):
 
     def _kept(self) -> KeptProgress:
         """The progress below the end of the log that no start cuts: for a shorter log the file would say too much."""
-        return self.progress.kept(min(self._noted.offset, self._journal.sure_end))
+        return self.progress.kept(self._gone.needs_from(min(self._noted.offset, self._journal.sure_end)))
 
     def _hear(self) -> None:
         unread = self._noted.listen()
@@ -294,9 +321,20 @@ class PopPart(Part):
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._file.run)
+            await nursery.start(self._gone_file.run)
             await nursery.start(self.room.run)
             task_status.started()
             await trio.sleep_forever()
+
+
+def _gone_below(files: Files, log_end: int) -> int:
+    """Return below which offset of the log all that is gone was forgotten already."""
+    try:
+        kept = load(files, KeptGone, GONE_PATH).log_offset
+    except WrongStore as error:
+        logger.warning("which topics and groups are gone is read from the log again: %s", error)
+        return 0
+    return log_end if kept < 0 else min(kept, log_end)
 
 
 def _kept(files: Files, log_end: int) -> KeptProgress:

@@ -109,6 +109,8 @@ class PopProgress:
         """A cut at or after this offset of the log can be undone."""
         self.heard: Callable[[int], None] = lambda log_end: None
         """Called for each checkpoint of this log, with its end in the log."""
+        self.gone: Callable[[int, str, str], None] = lambda at, topic, group: None
+        """Called for each record that says so, with its offset in the log, its topic and its group."""
 
     def kept(self, log_offset: int) -> KeptProgress:
         """The content of the file for the log below ``log_offset``: later changes are undone, as far as they can be."""
@@ -153,6 +155,7 @@ class PopProgress:
         elif len(fields) == 3 and fields[0] == _GONE:
             for key in [key for key in self.ends if self._is_of(key, fields[2], fields[1])]:
                 self._set(at, key, None)
+            self.gone(at, fields[2], fields[1])
 
     @staticmethod
     def _is_of(key: Key, topic: str, group: str) -> bool:

@@ -1,8 +1,8 @@
 """Answers requests of administrators, slaves and clients about topics: codes 17, 18, 215, 351, 21 and 305.
 
-A topic that was made or deleted, with positions in it, is on disk when the answer goes. Checks are Java's, in its order, with its codes and
-words. Where Java makes none of the topics in a list because one of them is there already, the others are made here;
-a count of queues or a permission that no topic can have is refused.
+A topic that was made or deleted is on disk when the answer goes, and positions in a deleted one are gone there. Checks
+are Java's, in its order, with its codes and words. Where Java makes none of the topics in a list because one of them is
+there already, the others are made here; a count of queues or a permission that no topic can have is refused.
 Source: ``AdminBrokerProcessor`` of RocketMQ 5.5.0.
 """
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import trio
 from trio.testing import MockClock
 
+from broker.offsets import OffsetsConfig, OffsetTable
+from broker.store.files import write_whole
 from broker.store.tables import ConsumerOffsets, load
-from harness.simulation.worlds.brokers import Cluster, Node, cluster, in_sync, new_master, three, until
+from harness.simulation.worlds.brokers import Cluster, Node, cluster, new_master, three, until
 from remoting.codes import RequestCode
 from remoting.header import Header
 from remoting.headers.consumers import DeleteSubscriptionGroupRequest
@@ -61,3 +64,75 @@ async def test_a_slave_that_becomes_master_at_once_has_no_old_position(autojump_
         master = await new_master(*others)
         await until(lambda: not master.broker.journal.veil.on)
         assert position(master) is None
+
+
+def disk_of(node: Node) -> dict[str, bytes]:
+    """Its tables, as a kill at this moment leaves them: ``Node.kill`` lets them be written."""
+    return {path: bytes(file.data) for path, file in node.store.content.items() if path.startswith("config/")}
+
+
+async def killed_at(node: Node, disk: dict[str, bytes]) -> None:
+    """Kill it, and start it with the tables that it had then."""
+    await node.kill()
+    for path in [path for path in node.store.content if path.startswith("config/") and path not in disk]:
+        node.store.remove(path)
+    for path, data in disk.items():
+        write_whole(node.store, path, data)
+    await node.start()
+
+
+@pytest.mark.parametrize("code", DELETIONS)
+async def test_a_slave_killed_before_it_wrote_its_file_forgets_all_the_same(
+    autojump_clock: MockClock, code: int,
+) -> None:
+    async with cluster(controllers=3) as made:
+        master, slave, other = await three(made, **DURABLE)
+        await read_by_group(made, master)
+        await until(lambda: "T@G" in load(slave.store, ConsumerOffsets).offset_table)
+        await trio.sleep(11)  # what it heard of the log so far is on disk
+        await delete(made, master, code)
+        await send_all(made, master.address, b"new one")
+        await until(lambda: position(slave) is None)
+        disk = disk_of(slave)
+        assert b"T@G" in disk["config/consumerOffset.json"], "it is written later"
+        await other.kill()
+        await master.kill()
+        await killed_at(slave, disk)
+        await until(lambda: position(slave) is None, within_s=1)
+
+
+@pytest.mark.parametrize("is_master", [True, False])
+async def test_positions_in_the_topic_that_was_made_again_outlive_a_kill(
+    autojump_clock: MockClock, is_master: bool,
+) -> None:
+    """The record that the old one is gone stands in the log that the next process reads again."""
+    async with cluster(controllers=3) as made:
+        master, slave, other = await three(made, **DURABLE)
+        await read_by_group(made, master)
+        await until(lambda: position(slave) == 2)
+        await delete(made, master, RequestCode.DELETE_TOPIC_IN_BROKER)
+        await send_all(made, master.address, b"new one")
+        master.offsets.commit("G", "T", 0, 1)
+        await until(lambda: position(slave) == 1)
+        await trio.sleep(6)  # tables are written, the progress in the log is not
+        killed = master if is_master else slave
+        disk = disk_of(killed)
+        await other.kill()
+        await (slave if is_master else master).kill()
+        await killed_at(killed, disk)
+        await trio.sleep(2)
+        assert position(killed) == 1
+
+
+def test_a_copy_that_was_on_its_way_brings_nothing_back_for_good() -> None:
+    table = OffsetTable(OffsetsConfig(), lambda: 5)
+    before = ConsumerOffsets({"T@G": {0: 2}, "T@H": {0: 2}, "U@G": {0: 7}})
+    table.merge(before)
+    table.forget_topic("T")
+    table.drop_copied("T", "")
+    table.merge(before)
+    table.merge(ConsumerOffsets({"T@H": {0: 1}}))
+    assert [table.query(group, topic, 0) for group, topic in (("G", "T"), ("H", "T"), ("G", "U"))] == [None, 1, 7]
+    table.take("G", "T", 0, 4)
+    table.merge(ConsumerOffsets())
+    assert table.query("G", "T", 0) == 4, "as ever: what a master does not know stays"
