@@ -117,7 +117,8 @@ class HaPort(Port[StreamLink]):
         finally:
             del self.links[link.number]
             self._closed(link)
-            logger.log(logging.WARNING if link.began else logging.INFO,  # INFO: a port probe, mostly
+            meant = not link.began or not link.reason  # a port probe, mostly; or this end stops
+            logger.log(logging.INFO if meant else logging.WARNING,
                        "connection of the replica at %s ended: %s", peer, link.reason or "this end is shutting down")
             await trio.aclose_forcefully(stream)
 

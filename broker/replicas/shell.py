@@ -90,6 +90,7 @@ class GroupMember(Membership):
         self._controller_hosts = frozenset(address.rpartition(":")[0] for address in config.controllers)
         self._replication, self._steps = replication, steps
         self._nursery: trio.Nursery | None = None
+        self._stopping = False
         self._roles, self._roles_to_take = trio.open_memory_channel[Become | Leave](math.inf)
         self._reported: dict[str, float] = {}
 
@@ -131,6 +132,7 @@ class GroupMember(Membership):
 
     def stop(self, reason: str = "the broker stops") -> None:
         """End: send no more requests, and close writes."""
+        self._stopping = True
         self.carry_out(self.manager.shutdown(self._clock()))
         self._steps.fence(reason)
 
@@ -152,7 +154,7 @@ class GroupMember(Membership):
         self._steps.serve()
 
     def _fence(self, reason: str) -> None:
-        logger.warning("writes are closed", extra={"why": reason})
+        logger.log(logging.INFO if self._stopping else logging.WARNING, "writes are closed", extra={"why": reason})
         self._steps.fence(reason)
 
     async def _ask(self, send: SendCommand) -> None:
