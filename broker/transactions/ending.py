@@ -159,8 +159,8 @@ class Ending:
         self._feed, self._log, self._messages, self._puts, self._author = feed, log, messages, puts, author
         self._rules, self._why_not = Chain(*rules), why_not
         self._looked_at = [f"{name}\x01".encode() for name in self._rules.looked_at]
-        self._calls: list[Callable[[], None]] = []
-        """Called when no decision is in flight on a slave."""
+        self._none_left: set[Callable[[], None]] = set()
+        """Run once, when no decision is in flight on a slave."""
         self._under_way: dict[int, _UnderWay] = {}
         """Decisions not in the table yet, by the offset of the transaction's first half."""
         self._waiting: deque[tuple[Connection, Command]] = deque()
@@ -209,12 +209,12 @@ class Ending:
 
     def when_all_decided(self, call: Callable[[], None]) -> None:
         """On a slave: run ``call`` when no decision is in flight, perhaps at once."""
-        self._calls.append(call)
+        self._none_left.add(call)
         self._none_under_way()
 
     def _none_under_way(self) -> None:
         if not self._under_way:
-            calls, self._calls = self._calls, []
+            calls, self._none_left = self._none_left, set()
             for call in calls:
                 call()
 

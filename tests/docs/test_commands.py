@@ -104,8 +104,11 @@ def check(line: str, patch: pytest.MonkeyPatch) -> None:
         runs = re.findall(r"^\S*/python (?:-m )?(.*?)(?: \|\| .*)?$", done.stdout, re.MULTILINE)
         own = [shlex.split(run) for run in runs if run.startswith((*OWN, "docs/"))]
         assert own or words in (["check"], ["fix"]) or words[0] == "test", done.stdout
-        for given in runs if words[0] == "test" else ():
-            choose_tests(given)
+        if words[0] == "test":
+            tests = [run for run in runs if not run.startswith(("pip ", "venv "))]  # those make another interpreter's .venv
+            assert tests, done.stdout
+            for given in tests:
+                choose_tests(given)
         for name, *arguments in own:
             understand(name, arguments, patch)
     elif program == "python" and words[0] == "-m":
