@@ -105,7 +105,7 @@ def check(line: str, patch: pytest.MonkeyPatch) -> None:
         own = [shlex.split(run) for run in runs if run.startswith((*OWN, "docs/"))]
         assert own or words in (["check"], ["fix"]) or words[0] == "test", done.stdout
         if words[0] == "test":
-            tests = [run for run in runs if not run.startswith(("pip ", "venv "))]  # those make another interpreter's .venv
+            tests = [run for run in runs if not run.startswith(("pip ", "venv "))]  # for another interpreter's .venv
             assert tests, done.stdout
             for given in tests:
                 choose_tests(given)
