@@ -7,7 +7,7 @@ It knows properties and records; nothing of connections. Source: ``Message``, ``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -131,8 +131,41 @@ class Encoded:
     born_time_ms: int
 
 
+def check_types(message: Message) -> None:
+    """What is no text, number or mapping would fail somewhere inside, or be sent as the text that Python makes of it.
+
+    Raises ``MessageIllegal``."""
+    if not isinstance(message, Message):
+        raise MessageIllegal(f"{_shown(message)} is no Message")
+    keys: object = message.keys
+    properties: object = message.properties
+    _expect(message, "topic", str)
+    if message.tag is not None:
+        _expect(message, "tag", str)
+    _expect(message, "flag", int)
+    _expect(message, "delay_level", int)
+    if isinstance(keys, str) or not isinstance(keys, Collection) or any(not isinstance(key, str) for key in keys):
+        raise MessageIllegal(f"keys are {_shown(keys)}; a list of strings is needed")
+    if not isinstance(properties, Mapping):
+        raise MessageIllegal(f"properties are {_shown(properties)}; a mapping of strings is needed")
+    for key, value in properties.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise MessageIllegal(f"property {_shown(key)} is {_shown(value)}; names and values are strings")
+
+
+def _expect(message: Message, name: str, kind: type) -> None:
+    value = getattr(message, name)
+    if not isinstance(value, kind):
+        raise MessageIllegal(f"{name} is {_shown(value)}; {kind.__name__} is needed")
+
+
+def _shown(value: object) -> str:
+    return f"{type(value).__name__} {value!r:.40}"
+
+
 def properties_of(message: Message, message_id: str, further: Mapping[str, str] = NO_PROPERTIES) -> str:
     """All properties in one string, ``further`` reserved ones among them. Raises ``MessageIllegal``."""
+    check_types(message)
     check_topic(message.topic)
     values = {UNIQUE_ID: message_id, WAIT: "true" if message.wait_stored else "false"}
     if message.tag is not None:
@@ -140,15 +173,17 @@ def properties_of(message: Message, message_id: str, further: Mapping[str, str] 
             raise MessageIllegal(f"tag {message.tag!r}: no subscription could name it")
         values[TAGS] = message.tag
     if message.keys:
-        if isinstance(message.keys, str):
-            raise MessageIllegal(f"keys are {message.keys!r}; a list of strings is needed")
         values[KEYS] = " ".join(message.keys)
         if len(values[KEYS].split()) != len(message.keys):
             raise MessageIllegal(f"keys {list(message.keys)!r}: none may be empty or hold a blank, their separator")
     if not -_INT32 <= message.flag < _INT32:
         raise MessageIllegal(f"flag {message.flag}: it has 32 bits")
     if message.delayed:
-        values |= delay_of(message)
+        try:
+            values |= delay_of(message)
+        except (AttributeError, TypeError):
+            raise MessageIllegal(f"delay {message.delay!r:.40}, deliver_at {message.deliver_at!r:.40}: "
+                                 "a timedelta, or a datetime, is needed") from None
     if message.properties:
         if taken := RESERVED.intersection(message.properties):
             raise MessageIllegal(f"property {min(taken)!r} has a meaning of its own; choose another name")

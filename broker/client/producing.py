@@ -155,13 +155,14 @@ class Producer:
         self, messages: Sequence[Message], timeout_ms: float | None, queue: MessageQueue | None, order_by: str | None,
     ) -> list[Sent]:
         """In as few requests as their size allows, each whole or not at all; nothing is sent if one is illegal."""
+        encoded = [self._of_batch(at, message) for at, message in enumerate(messages)]
         topic = _one_topic(messages)
         deadline = self._now() + (self._settings.send_timeout_ms if timeout_ms is None else timeout_ms) / 1e3
         choose, sent = _choice(queue, order_by), list[Sent]()
         inner: list[tuple[int, bytes, bytes]] = []
         ids: list[str] = []
         size = 0
-        for message, one in [(each, self.encode(each, compress=False)) for each in messages]:
+        for message, one in zip(messages, encoded, strict=True):
             properties = one.properties.encode()
             more = 22 + len(one.body) + len(properties)
             if inner and size + more > self._settings.batch_bytes_max:
@@ -172,6 +173,12 @@ class Producer:
             size += more
         await self._send_part(topic, inner, ids, deadline, choose, sent)
         return sent
+
+    def _of_batch(self, at: int, message: Message) -> Encoded:
+        try:
+            return self.encode(message, compress=False)
+        except MessageIllegal as error:
+            raise MessageIllegal(f"message {at} of the batch: {error}") from None
 
     async def _send_part(
         self, topic: str, inner: list[tuple[int, bytes, bytes]], ids: list[str], deadline: float,

@@ -47,6 +47,26 @@ def test_what_no_broker_would_take_is_refused(message: Message, words: str) -> N
         properties_of(message, "ID")
 
 
+@pytest.mark.parametrize(("wrong", "words"), [
+    ({"topic": None}, "topic is NoneType None; str"), ({"topic": ["t"]}, "topic is list"), ({"tag": 5}, "tag is int 5"),
+    ({"keys": [1]}, "keys are list"), ({"keys": 7}, "keys are int"), ({"flag": "1"}, "flag is str '1'; int"),
+    ({"delay_level": None}, "delay_level is NoneType"), ({"delay": 5}, "delay 5, .*timedelta"),
+    ({"deliver_at": "now"}, "deliver_at 'now'.*datetime"), ({"properties": ["a"]}, "properties are list"),
+    ({"properties": {"a": 5}}, "property str 'a' is int 5"), ({"properties": {"a": None}}, "is NoneType None"),
+    ({"properties": {7: "a"}}, "property int 7"),
+])
+def test_what_has_another_type_is_refused_in_words(wrong: dict[str, Any], words: str) -> None:
+    """It failed somewhere inside, or None was sent as the text "None"."""
+    with pytest.raises(MessageIllegal, match=words):
+        properties_of(Message(**{"topic": "t", "body": b"b", **wrong}), "ID")
+
+
+def test_what_is_no_message_is_refused() -> None:
+    no_message: Any = "text"
+    with pytest.raises(MessageIllegal, match="str 'text' is no Message"):
+        properties_of(no_message, "ID")
+
+
 def test_bodies_above_the_limit_are_refused_and_large_ones_compressed() -> None:
     def encoded(size: int) -> Encoded:
         return encode(Message("t", b"." * size), "ID", 7, compress_from=4_096, compression=Compression.ZLIB, level=5,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
@@ -576,3 +578,13 @@ async def test_settings_that_make_no_sense_are_refused() -> None:
         ClientSettings(send_timeout_ms=0)
     with pytest.raises(ValueError, match="route_pause_max_ms"):
         ClientSettings(route_pause_min_ms=60)
+
+
+async def test_one_illegal_message_of_a_batch_is_named_and_none_leaves(autojump_clock: MockClock) -> None:
+    wrong: Any = {"colour": None}
+    async with cluster("a") as made, made.client() as client:
+        with pytest.raises(MessageIllegal, match=r"message 1 of the batch: property str 'colour' is NoneType"):
+            await client.send_batch([message(b"0"), attrs.evolve(message(b"1"), properties=wrong), message(b"2")])
+        with pytest.raises(MessageIllegal, match=r"message 0 of the batch: topic is dict"):
+            await client.send_batch([attrs.evolve(message(b"0"), topic=wrong), message(b"1")])
+        assert not made.net.dialled
