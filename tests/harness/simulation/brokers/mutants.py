@@ -12,6 +12,7 @@ from tests.harness.simulation.brokers import (
     clientside,
     confirming,
     disks,
+    escaped,
     folders,
     kept,
     leading,
@@ -43,6 +44,7 @@ PLANTED: Final = (
     *timers.PLANTED,
     *popped.PLANTED,
     *acted.PLANTED,
+    *escaped.PLANTED,
     *standingin.PLANTED,
     *clientside.PLANTED,
 )
