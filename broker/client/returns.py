@@ -24,6 +24,7 @@ from broker.client.producing import Producer
 from broker.client.session import Session
 from remoting.codes import RequestCode
 from remoting.command import request
+from remoting.errors import MessageIllegal as NotEncodable
 from remoting.headers.sending import ConsumerSendMsgBackRequest
 from remoting.record import COMPRESSED, COMPRESSION_SHIFT, encode_properties
 
@@ -69,7 +70,7 @@ class Returns:
                 encode_properties(properties).decode(), self._session.wall_ms())
             await self._producer.send_again(
                 RETRY_PREFIX + self._group, encoded, message.flag, times + 1, self.times_max)
-        except ClientError as error:
+        except (ClientError, NotEncodable) as error:  # full properties have no room for what is added
             logger.warning("%r cannot be given back: %s", message, error)
             return False
         return True
