@@ -63,11 +63,12 @@ def topics_of(broker: Broker) -> str:
 
 
 async def topic_everywhere(brokers: Sequence[Broker], topic: str = TOPIC) -> None:
-    """Wait until all brokers have a topic: a RocketMQ slave copies topics only every 10 s.
+    """Wait until all brokers have a topic: a RocketMQ slave under controllers copies topics only every 10 s, without
+    them 60 s after its start for the first time.
 
     If it is elected before, it creates them anew, with fewer queues: see ``harness.scenarios.interop.topics``.
     """
-    with trio.fail_after(60):
+    with trio.fail_after(90):
         while not all(f'"{topic}"' in topics_of(broker) for broker in brokers):
             await trio.sleep(0.2)
 
