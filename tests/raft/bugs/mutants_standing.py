@@ -105,7 +105,7 @@ MUTANTS = [
            new="            for number in ():",
            tests=(HOSTS + "test_BUG_G5_a_removal_is_whole_or_finished_at_the_next_opening",)),
     Mutant("G5", "raft/host.py",
-           old="        self._recovered[number] = await self._run_blocking(self.storage.recovered, number)\n",
+           old="        self._recovered[number] = await self._run_blocking(in_words(self.storage.recovered), number)\n",
            new="",
            tests=(HOSTS + "test_BUG_G5_a_closed_group_is_opened_again_with_all_it_had",)),
     Mutant("G6", "raft/storage/segment.py",
