@@ -42,6 +42,19 @@ def test_who_is_always_a_little_behind_a_busy_master_stays_and_joins(behind_ms: 
     assert joined == joins
 
 
+def test_nothing_is_confirmed_without_a_member_that_is_asked_for() -> None:
+    """The request may have been carried out, and its answer lost: then that member may be elected."""
+    held = in_sync({1}, end=10)
+    held.opened(2, False, 0)
+    held.acked(2, 10, 0)
+    assert held.wanted(0) == frozenset({1, 2})
+    held.ask(1, frozenset({1, 2}), 0)
+    held.advanced(20, 20)
+    assert held.confirm == 10 and not held.holds_all(20)
+    held.acked(2, 20, 0)
+    assert held.confirm == 20 and held.holds_all(20)
+
+
 def test_a_set_that_is_asked_for_in_vain_for_hours_is_kept_once() -> None:
     """While controllers stand still a request leaves every second, and none is ever answered."""
     held, hour = in_sync({1, 2, 3}, end=10), 3_600
