@@ -71,8 +71,9 @@ class Barriers:
         timeout_ns = None if timeout_ms is None else arguments.timeout(timeout_ms) * MS
         if self._refusal is not None:
             raise self._refusal()
-        barrier = self._gathering.get(level)
+        barrier = self._gathering.get(level) if type(level) is Read else None
         if barrier is None:
+            arguments.freshness(level)
             if len(self._asked) + len(self._granted) >= self._max:
                 raise Busy("too many reads wait")
             barrier = self._gathering[level] = Barrier(level)

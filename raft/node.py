@@ -76,9 +76,9 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         out), ``Faulted``.
         """
         driver = self._driver
-        if timeout_ms is not None:
-            arguments.timeout(timeout_ms)
-        if arguments.freshness(level) is Read.UNSAFE:
+        if level is Read.UNSAFE:
+            if timeout_ms is not None:
+                arguments.timeout(timeout_ms)
             await trio.lowlevel.checkpoint()
             driver.check_open()
         else:
