@@ -18,7 +18,7 @@ from broker.escape.letters import OWN
 from broker.ha.acks import PutStatus
 from broker.offsets.inflight import Inflight
 from broker.properties import FIRST_POP_TIME, ORIGIN_GROUP, POP_CK, POP_REVIVED, UNIQ_KEY
-from broker.topics.names import RETRY_PREFIX, pop_retry_topic
+from broker.topics.names import RETRY_PREFIX, dlq_topic, pop_retry_topic
 from remoting.bodies.popping import CheckPoint
 from remoting.fields import decimal
 from remoting.record import NOTED, Message, Outline, Record, decode_properties, value_behind
@@ -55,6 +55,12 @@ def returned(record: Record, found: CheckPoint, topic: str, store_host: bytes, *
         born_host=store_host, store_host=store_host, reconsume_times=min(times, _COUNT_MAX), prepared_offset=0)
 
 
+def dead_letter(copy: Message, record: Record, group: str) -> Message:
+    """Instead of a copy whose properties are too long: with those of its message alone, and no mark for replicas."""
+    return attrs.evolve(copy, topic=dlq_topic(group).encode(), properties=record.message.properties,
+                        sys_flag=record.message.sys_flag & ~NOTED)
+
+
 @attrs.define(eq=False)
 class ReviveCounters:
     """Sums since this process began; they only ever rise."""
@@ -66,6 +72,8 @@ class ReviveCounters:
     out: Inflight = attrs.field(factory=Inflight)
     gone: int = 0
     """Messages that were deleted before they could come back."""
+    full: int = 0
+    """Messages that became dead letters, since their properties had no room for the added ones."""
     again: int = 0
     """Messages that got a checkpoint of their own."""
     passed_over: int = 0

@@ -38,7 +38,7 @@ from broker.part import Parts, Shared, SpecialService
 from broker.pop import records
 from broker.pop.records import Records
 from broker.pop.retained import Retained
-from broker.pop.returning import ReviveCounters, Revived, retry_topic_of, returned
+from broker.pop.returning import ReviveCounters, Revived, dead_letter, retry_topic_of, returned
 from broker.pop.revive import BACK_OFF_S, Loose, Outstanding, ReviveQueue, put_again
 from broker.properties import REAL_QID, REAL_TOPIC, TIMER_DONE, TIMER_OUT_MS
 from broker.puts import NotTaken, Outlet, PutResult
@@ -48,7 +48,7 @@ from broker.store.errors import OffsetGone
 from broker.store.tables import load
 from broker.timer.delivery import ILLEGAL
 from broker.timer.part import TimersPart
-from broker.topics.names import REVIVE_GROUP, TIMER, popped_from
+from broker.topics.names import DLQ_PREFIX, REVIVE_GROUP, TIMER, dlq_topic, popped_from
 from broker.topics.part import TopicsPart
 from broker.topics.table import TopicTable
 from remoting.bodies.popping import CheckPoint
@@ -56,7 +56,7 @@ from remoting.body import Body, body
 from remoting.daemon.keys import key
 from remoting.errors import BodyError, DamagedRecord
 from remoting.fields import Int64, decimal
-from remoting.record import Message, Outline, Record, decode_properties, property_of
+from remoting.record import PROPERTIES_BYTES_MAX, Message, Outline, Record, decode_properties, property_of
 
 if TYPE_CHECKING:
     from remoting.daemon.page import Metric, Page
@@ -506,6 +506,9 @@ class Reviving:
                     self.counters.passed_over += 1
                     queue.core.done(waiting, offset)
                     continue
+                if len(message.properties) > PROPERTIES_BYTES_MAX and not self._acts:
+                    self._put(queue, waiting, [(offset, dead_letter(message, record, found.group))], pause_ms)
+                    continue
                 if together and (size + len(message.body) > BYTES_MAX or len(together) == TOGETHER_MAX):
                     self._put(queue, waiting, together, pause_ms)
                     together, size = [], 0
@@ -568,7 +571,7 @@ class Reviving:
     def _make_topic(self, topic: str, group: str) -> None:
         if self._topics.get(topic) is None:
             self._topics.create_if_absent(topic, 1)
-        if self._offsets.query(group, topic, 0) is None:
+        if topic != dlq_topic(group) and self._offsets.query(group, topic, 0) is None:
             self._offsets.commit(group, topic, 0, 0)
 
     def _put_again(self, queue: _Queue, waiting: Outstanding, offset: int, pause_ms: int) -> None:
@@ -592,6 +595,11 @@ class Reviving:
         def answered(result: PutResult) -> None:
             if run == self._run:
                 self._under_way -= 1
+                if result.puts and messages[0].topic.startswith(DLQ_PREFIX.encode()):
+                    self.counters.full += 1
+                    logger.warning("message %d of %s, queue %d, is now a dead letter of group %s: its properties have "
+                                   "no room for those of a retry", offsets[0], waiting.checkpoint.topic,
+                                   waiting.checkpoint.queue_id, waiting.checkpoint.group)
                 self._answered(queue, waiting, offsets, pause_ms, result, back=back)
                 self._work(self._journal.now_ns())
 
@@ -727,7 +735,7 @@ class RevivePart(SpecialService):
             ((str(number),), late_ms) for number, _, late_ms in lags], "queue_id")
         yield page.counter("broker_pop_revive_others", "Messages that did not come back. Ours.", [
             (("gone",), counters.gone), (("later",), counters.again), (("passed_over",), counters.passed_over),
-            (("strange",), counters.strange)], "why")
+            (("strange",), counters.strange), (("full",), counters.full)], "why")
 
     def keeps_from(self) -> int | None:
         """Offset of the log of the first record or message that is needed; deleted queues need none."""

@@ -1,12 +1,14 @@
 """Code 36: a consumer failed on a message and gives it back, to be tried again later or put with the dead letters.
 
 Where Java does not wait for replicas, this does: the consumer's offset passes the message when it hears that it was
-taken, so a message that only this broker held would be lost with it.
+taken, so a message that only this broker held would be lost with it. Where Java refuses a message whose properties have
+no room for what a retry adds, for as long as its consumer tries, this puts it with the dead letters, as it is.
 Source: ``AbstractSendMessageProcessor.consumerSendMsgBack`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
@@ -30,7 +32,9 @@ from remoting.connection import Connection
 from remoting.endpoint import Handler
 from remoting.errors import DamagedRecord
 from remoting.headers.sending import ConsumerSendMsgBackRequest
-from remoting.record import Record, decode_properties, message_id
+from remoting.record import PROPERTIES_BYTES_MAX, Record, decode_properties, message_id
+
+logger = logging.getLogger("broker")
 
 _TIMES_MAX: Final = 2**31 - 1
 """Largest number of tries that a record has room for; senders may claim any."""
@@ -81,14 +85,21 @@ class SendBack:
         if stop is not None:
             self._file.when_saved(lambda: self._again(connection, request))
             return None
+        properties = props.write(draft.properties)
+        if full := len(properties) > PROPERTIES_BYTES_MAX:
+            draft.topic, draft.queue_id = self._topics.create_for_dead_letters(asked.group).topic_name, 0
+            properties = record.message.properties
         message = attrs.evolve(
-            record.message, topic=draft.topic.encode(), queue_id=draft.queue_id,
-            properties=props.write(draft.properties), store_host=self._store_host,
-            reconsume_times=draft.reconsume_times, prepared_offset=0)
+            record.message, topic=draft.topic.encode(), queue_id=draft.queue_id, properties=properties,
+            store_host=self._store_host, reconsume_times=draft.reconsume_times, prepared_offset=0)
 
         def done(result: PutResult) -> None:
             whose = f"{draft.properties['RETRY_TOPIC']}@{asked.group}"
-            connection.reply(request, self._answer(request, result, dead, whose))
+            if full and result.status is PutStatus.PUT_OK:
+                logger.warning("message %s of %s, group %s, is now a dead letter: its properties, %d bytes, have no "
+                               "room for those of a retry", draft.properties["ORIGIN_MESSAGE_ID"],
+                               draft.properties["RETRY_TOPIC"], asked.group, len(properties))
+            connection.reply(request, self._answer(request, result, dead or full, whose))
 
         self._file.when_saved(lambda: self._puts.put((message,), done))
         return None

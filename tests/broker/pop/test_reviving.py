@@ -18,7 +18,7 @@ from broker.pop.reviving import RevivePart
 from broker.topics.names import REVIVE_GROUP
 from harness.simulation.worlds.brokers import Node, cluster, new_master, three, until, wall_ms
 from remoting.bodies.popping import CheckPoint
-from remoting.record import NOTED, Message, encode_properties, outline
+from remoting.record import NOTED, PROPERTIES_BYTES_MAX, Message, encode_properties, outline
 from remoting.record import encode as encoded
 from tests.broker.pop.poppers import (
     RETRY,
@@ -84,6 +84,26 @@ async def test_what_came_back_and_is_popped_again_stays_where_it_is(autojump_clo
         await until(lambda: len(bodies(node)) == 3)
         assert back(node)[2].message.reconsume_times == 2, "it did not fail once more"
         assert again.found.topic == RETRY
+
+
+async def test_full_properties_go_to_the_dead_letters_as_they_are(
+        autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+    """What a retry adds has no room: its put was refused for ever, and so was its checkpoint's next copy."""
+    full = b"a\x01" + b"x" * (PROPERTIES_BYTES_MAX - 3) + b"\x02"
+    async with cluster() as made:
+        node = await made.node()
+        await sent(made, node, 2)
+        await stored(node, Message(b"T", b"full", 0, full, sys_flag=NOTED))
+        await pop(node, [0, 1, 2], 1_000)
+        await until(lambda: bodies(node) and bodies(node, "%DLQ%G"))
+        await all_done(node)
+        [letter] = back(node, "%DLQ%G")
+        message = letter.message
+        assert (bodies(node), message.body, message.properties) == ([b"0", b"1"], b"full", full)
+        assert (message.reconsume_times, message.sys_flag & NOTED) == (1, 0), "no replica is to take note of it"
+        assert node.offsets.query("G", "%DLQ%G", 0) is None, "nobody has read it"
+        assert reviving(node).counters.full == 1
+        assert "message 2 of T, queue 0, is now a dead letter of group G" in caplog.text
 
 
 async def test_names_of_version_2(autojump_clock: MockClock) -> None:

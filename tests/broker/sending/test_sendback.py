@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import attrs
 import pytest
 from trio.testing import MockClock
 
@@ -15,7 +16,7 @@ from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import ResponseCode
 from remoting.command import Command, request
 from remoting.headers.sending import ConsumerSendMsgBackRequest
-from remoting.record import decode_properties, message_id, parse_message_id
+from remoting.record import PROPERTIES_BYTES_MAX, decode_properties, message_id, parse_message_id
 from tests.broker.sending.test_sending import Slaves
 from tests.broker.sending.world import STORE_HOST, UNIQ, World, running, send
 
@@ -106,6 +107,43 @@ async def test_a_count_of_tries_ends_where_its_field_does(autojump_clock: MockCl
         offset = await stored(world, reconsume_times=2**31 - 1)
         assert (await world.ask(back(offset))).code == ResponseCode.SUCCESS
         assert (await world.records())[-1].message.reconsume_times == 2**31 - 1
+
+
+async def filled(world: World, size: int) -> int:
+    """Where a message whose properties have ``size`` bytes stands in the log."""
+    model = (await world.records())[0].message
+    world.puts.put([attrs.evolve(model, properties=b"a\x01" + b"x" * (size - 3) + b"\x02")], lambda _: None)
+    return (await world.records())[-1].offset
+
+
+@pytest.mark.parametrize("level", [0, -1])
+async def test_full_properties_go_to_the_dead_letters_as_they_are(
+        autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, level: int) -> None:
+    """What a retry adds has no room: the message was refused, and its consumer tried it for ever."""
+    async with running() as world:
+        await stored(world)
+        offset = await filled(world, PROPERTIES_BYTES_MAX)
+        assert (await world.ask(back(offset, delay_level=level))).code == ResponseCode.SUCCESS
+        given, message = [record.message for record in (await world.records())[-2:]]
+        assert (message.topic, message.queue_id, message.body, message.reconsume_times) == (b"%DLQ%g", 0, b"hello", 1)
+        assert message.properties == given.properties
+        assert world.topics.get("%DLQ%g") == TopicConfig("%DLQ%g", 1, 1, 6)
+        counters = world.sending.counters
+        assert (counters.dead_letters, counters.sent_back_of) == (1, {"Orders@g": 1})
+        assert f"message {message_id(STORE_HOST, offset)} of Orders, group g, is now a dead letter" in caplog.text
+
+
+async def test_only_properties_with_too_little_room_make_a_dead_letter(autojump_clock: MockClock) -> None:
+    async with running() as world:
+        await stored(world)
+        size, topics = PROPERTIES_BYTES_MAX - 200, []
+        for added in (0, None, 1):
+            if added is None:  # all that a retry leaves is filled
+                added = PROPERTIES_BYTES_MAX - len((await world.records())[-1].message.properties)
+            size += added
+            assert (await world.ask(back(await filled(world, size)))).code == ResponseCode.SUCCESS
+            topics.append((await world.last())[0])
+        assert topics == ["SCHEDULE_TOPIC_XXXX", "SCHEDULE_TOPIC_XXXX", "%DLQ%g"]
 
 
 async def test_refusals_in_order(autojump_clock: MockClock) -> None:

@@ -119,6 +119,12 @@ PLANTED: Final = (
     Planted("an old copy of the revive offset counts", REVIVING,
             "max(self._passed.get(number, -1), -1 if found is None else found)", "-1 if found is None else found",
             (BACK + "test_an_old_copy_of_the_offset_brings_nothing_back_again",)),
+    Planted("full properties come back never", REVIVING,
+            "if len(message.properties) > PROPERTIES_BYTES_MAX and not self._acts:", "if False:",
+            (BACK + "test_full_properties_go_to_the_dead_letters_as_they_are",)),
+    Planted("a dead letter keeps the mark of what came back before", POP + "returning.py",
+            "sys_flag=record.message.sys_flag & ~NOTED", "sys_flag=record.message.sys_flag",
+            (BACK + "test_full_properties_go_to_the_dead_letters_as_they_are",)),
     # --- on a slave that acts
     Planted("an acknowledgement that the master will need is let go", REVIVE,
             "        if waiting.place < 0:\n", "        if True:\n",

@@ -12,6 +12,7 @@ UNREAD: Final = "tests/remoting/test_backlog.py::"
 RULES: Final = "tests/broker/test_rules.py::"
 CHAINS: Final = "tests/broker/sending/test_chains.py::"
 SENDS: Final = "tests/broker/sending/test_sending.py::"
+BACK: Final = "tests/broker/sending/test_sendback.py::"
 MOMENTS: Final = "tests/broker/test_moments.py::"
 
 PLANTED: Final = (
@@ -99,7 +100,13 @@ PLANTED: Final = (
     Planted("what is given back keeps its timers", "broker/schedule/levels.py",
             "                del values[timer]\n", "                pass\n",
             (CHAINS + "test_delay_levels",
-             "tests/broker/sending/test_sendback.py::test_its_delay_wins_over_timers_that_it_came_with")),
+             BACK + "test_its_delay_wins_over_timers_that_it_came_with")),
+    Planted("full properties are refused for ever", "broker/sending/sendback.py",
+            "full := len(properties) > PROPERTIES_BYTES_MAX", "full := False",
+            (BACK + "test_full_properties_go_to_the_dead_letters_as_they_are",)),
+    Planted("a retry that just fits is a dead letter", "broker/sending/sendback.py",
+            "len(properties) > PROPERTIES_BYTES_MAX", "len(properties) >= PROPERTIES_BYTES_MAX",
+            (BACK + "test_only_properties_with_too_little_room_make_a_dead_letter",)),
     # --- who is told first
     Planted("who came first is told first", "broker/moments.py",
             "        self._at[place].append(call)\n        self._order()\n",
