@@ -73,6 +73,11 @@ class TableFile:
         else:
             self._calls.append((self._version, call))
 
+    def when_written(self, call: Callable[[], None]) -> None:
+        """``when_saved`` for what must be on disk: no attempt that failed is followed by ``call``."""
+        wanted = self._version
+        self.when_saved(lambda: call() if self._written >= wanted else self.when_written(call))
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Write after each change, until cancelled; then what is not written yet is."""
         task_status.started()
@@ -101,9 +106,12 @@ class TableFile:
         finally:
             self._next = _Attempt()
             attempt.done.set()
+        due = []
         while self._calls and self._calls[0][0] <= attempt.version:
+            due.append(self._calls.popleft()[1])
+        for call in due:  # it may wait for another one
             try:
-                self._calls.popleft()[1]()
+                call()
             except Exception:  # a defect of who waited must not cost the table
                 logger.exception("after %s was written", self.path)
         if attempt.error is not None:

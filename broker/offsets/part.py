@@ -36,7 +36,7 @@ class OffsetsPart(Part):
         self.table.on_change = self._file.changed
         self.saved = self._file.saved
         """Returns when the table is on disk. Raises ``OSError``."""
-        self.when_saved = self._file.when_saved
+        self.when_written = self._file.when_written
         topics.admin.groups_of = self.table.groups_of
         self.inflight = Inflight()
         self._wall_ms = shared.wall_ms

@@ -43,18 +43,13 @@ class Gone:
         self._own[name] += 1
 
     def hear(self, at: int, name: Name) -> bool:
-        """The record at that offset of the log says so. True: forget it now. Call ``saved`` when that is on disk."""
+        """The record at that offset of the log says so. True: forget it now. Call ``saved`` when it is gone on disk."""
         if at < self.below or (self._unsaved and at <= self._unsaved[-1]):
             return False
-        if self._own[name] > 0:
-            self._own[name] -= 1
-            if self._unsaved:
-                self._unsaved.append(at)
-            else:
-                self.below = at + 1
-            return False
         self._unsaved.append(at)
-        return True
+        is_own = self._own[name] > 0
+        self._own[name] -= is_own
+        return not is_own
 
     def saved(self, at: int) -> None:
         """Positions that the record at that offset ended are gone on disk."""

@@ -259,14 +259,12 @@ class PopPart(Part):
     def _hears_gone(self, at: int, topic: str, group: str) -> None:
         if self._gone.hear(at, (topic, group)):
             self._positions.heard_gone(topic, group)
-        else:
-            self._gone_file.changed()
 
         def saved() -> None:
             self._gone.saved(at)
             self._gone_file.changed()
 
-        self._positions.when_saved(saved)
+        self._positions.when_written(saved)
 
     def _say(self, message: Message) -> None:
         """Tell all replicas, by a record in the log."""

@@ -69,6 +69,7 @@ async def test_a_full_disk_and_a_defect_of_who_waits(autojump_clock: MockClock) 
         file.changed()
         file.when_saved(lambda: told.append(1 // 0))
         file.when_saved(lambda: told.append(trio.current_time()))
+        file.when_written(lambda: told.append(-trio.current_time()))
         with pytest.raises(OSError, match="No space left"):
             await file.saved()
         await trio.lowlevel.checkpoint()
@@ -77,6 +78,8 @@ async def test_a_full_disk_and_a_defect_of_who_waits(autojump_clock: MockClock) 
         await file.saved()
         assert trio.current_time() == 2 + PAUSE_AFTER_FAILURE_S
         assert load(files, DelayOffsets).offset_table == {1: 7}
+        await trio.lowlevel.checkpoint()
+        assert told == [1, -3]
         nursery.cancel_scope.cancel()
 
 

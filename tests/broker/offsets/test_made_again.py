@@ -102,6 +102,31 @@ async def test_a_slave_killed_before_it_wrote_its_file_forgets_all_the_same(
 
 
 @pytest.mark.parametrize("is_master", [True, False])
+async def test_a_record_is_followed_again_while_the_file_cannot_be_written(
+    autojump_clock: MockClock, is_master: bool,
+) -> None:
+    """Positions are gone in memory alone, on the master as well: the next process reads the record again."""
+    async with cluster(controllers=3) as made:
+        master, slave, other = await three(made, **DURABLE)
+        full, survivor = (master, slave) if is_master else (slave, master)
+        await read_by_group(made, master)
+        await until(lambda: "T@G" in load(full.store, ConsumerOffsets).offset_table)
+        await trio.sleep(11)  # what it heard of the log so far is on disk
+        full.store.open("config/consumerOffset.json.tmp", create=True).fault = OSError(28, "No space left on device")
+        answer = await made.ask(master.address, RequestCode.DELETE_TOPIC_IN_BROKER, TopicRequest("T"))
+        assert ("positions in memory only" in (answer.remark or "")) is is_master
+        await send_all(made, master.address, b"new one")
+        await trio.sleep(11)
+        full.store.remove("config/consumerOffset.json.tmp")
+        disk = disk_of(full)
+        assert b"T@G" in disk["config/consumerOffset.json"]
+        await other.kill()
+        await survivor.kill()
+        await killed_at(full, disk)
+        await until(lambda: position(full) is None, within_s=1)
+
+
+@pytest.mark.parametrize("is_master", [True, False])
 async def test_positions_in_the_topic_that_was_made_again_outlive_a_kill(
     autojump_clock: MockClock, is_master: bool,
 ) -> None:

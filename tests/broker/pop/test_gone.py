@@ -28,7 +28,9 @@ def test_what_a_master_said_itself_it_does_not_follow() -> None:
     gone.saved(100)
     assert gone.kept().log_offset == 101
     gone.say(GROUP)
-    assert not gone.hear(200, GROUP) and gone.kept().log_offset == 201
+    assert not gone.hear(200, GROUP) and gone.kept().log_offset == 101, "it may be forgotten in memory alone"
+    gone.saved(200)
+    assert gone.kept().log_offset == 201
     assert gone.hear(300, GROUP), "said by the next master"
 
 
