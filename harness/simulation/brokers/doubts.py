@@ -26,19 +26,20 @@ class Doubts:
         self._watch, self._scene = watch, watch.scene
         self._synced: dict[Host, int] = {}
         """The synced end of each log at a power cut, until it is level with a master's."""
-        self._copied: dict[Host, int] = {}
-        """Host -> where its appends as a slave began after the last power cut. They survive a kill."""
+        self._copied: dict[Host, bool] = {}
+        """Host -> whether its first append as a slave after the last power cut came where trust ended, or before. It
+        survives a kill."""
         self._better: dict[int, list[str]] = {}
         """Epoch -> brokers that could have been elected instead and had lost nothing."""
 
     def cut(self, host: Host, synced: int | None) -> None:
         """Note a power cut under asynchronous flush: the log is trusted only up to its synced end.
 
-        None: its store was never open, so nothing is in doubt.
+        None: its store was never open, so nothing is in doubt. What was in doubt before and copied again is new.
         """
-        self._copied.pop(host, None)
+        is_new = self._copied.pop(host, False)
         if synced is not None:
-            self._synced[host] = min(synced, self._synced.get(host, synced))
+            self._synced[host] = synced if is_new else min(synced, self._synced.get(host, synced))
         host.unsafe = True
 
     def trusted(self, process: BrokerProcess) -> None:
@@ -47,23 +48,28 @@ class Doubts:
 
     def appends(self, process: BrokerProcess, offset: int, body: bytes) -> None:
         """Check INV_B28 right before a slave appends."""
-        self._copied.setdefault(process.host, offset)
+        if process.host not in self._copied:
+            self._copied[process.host] = offset <= self._known(process, offset)
         self._watch.counts["INV_B28"] += 1
         if not _is_whole(body, offset, process.journal.log.file_bytes):
             self._watch.broken("INV_B28", "a part of a record", process, offset, len(body))
 
     def acknowledges(self, process: BrokerProcess, offset: int) -> None:
         """Check INV_B30: bytes in doubt were copied again first. A blank at the end of a file holds none."""
-        synced = self._synced.get(process.host)
-        if synced is None:
+        if process.host not in self._synced:
             return
         self._watch.counts["INV_B30"] += 1
-        if process.journal.begin <= synced < offset:
-            synced = process.journal.log.next_offset(synced)
-        copied, known = self._copied.get(process.host), max(synced, process.journal.begin)
-        if offset > known and (copied is None or copied > known):  # nothing is known before the log's begin
+        known = self._known(process, offset)
+        if offset > known and not self._copied.get(process.host):
             self._watch.broken("INV_B30", "acknowledged what was neither synced nor copied again", process, offset,
-                               synced, copied)
+                               known)
+
+    def _known(self, process: BrokerProcess, offset: int) -> int:
+        """Return up to where a log that reaches ``offset`` is trusted. Nothing is known before its begin."""
+        begin, synced = process.journal.begin, self._synced.get(process.host, offset)
+        if begin <= synced < offset:
+            synced = process.journal.log.next_offset(synced)
+        return max(synced, begin)
 
     def chosen(self, elected: Elected, command: object, groups: Iterable[tuple[GroupKey, BrokerGroup, BrokerGroup]],
                ) -> None:

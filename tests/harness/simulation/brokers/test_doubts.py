@@ -1,0 +1,33 @@
+"""The judge of logs in doubt knows what was copied again, and what was not."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.simulation.brokers.scene import make
+from raft.config import MS
+from raft.invariants import InvariantViolation
+from raft.sim.tape import Tape
+
+
+@pytest.mark.parametrize(("copied_from", "is_new"), [(0, True), (1, False), (None, False)])
+def test_what_was_copied_where_trust_ended_is_trusted_as_far_as_it_was_synced(
+    copied_from: int | None, is_new: bool,
+) -> None:
+    """Machines lose power twice before a slow copy is level: the second time it is the copy that was synced."""
+    scene = make(Tape(1), "calm")
+    scene.play(3_000 * MS)
+    process, doubts = scene.hosts[1].process, scene.watch.doubts
+    assert process is not None and process.switch.following is not None
+    log = process.journal.log
+    begins = [offset for offset, *_ in log.scan(0)]
+    doubts.cut(process.host, 0)
+    if copied_from is not None:
+        begin = begins[copied_from]
+        doubts.appends(process, begin, scene.watch.log(process, begin, log.max_offset))
+    doubts.cut(process.host, log.max_offset)
+    if is_new:
+        doubts.acknowledges(process, log.max_offset)
+    else:
+        with pytest.raises(InvariantViolation, match="INV_B30: acknowledged what was neither synced nor copied again"):
+            doubts.acknowledges(process, log.max_offset)
