@@ -46,6 +46,7 @@ from harness.scenarios.interop import (  # noqa: F401  they register theirs
     returning,
     routes,
     store,
+    timers,
     tools,
     topics,
     transactions,

@@ -12,13 +12,23 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import attrs
 import trio
 
+from broker.client import Client, NoRoute, Received, Start, connect
+from broker.topics.names import CHECK_MAX_TIME, HALF
 from harness.processes import go, java, ours
 from harness.processes.program import Program, Report
 from harness.scenarios.interop.clients import GroupOfThree, group_of_three
 from harness.scenarios.interop.scenario import NotRun, Stage, expect, scenario
 from harness.scenarios.interop.watch import create_topic
+from remoting.client import open_client
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import request
+from remoting.headers.transactions import EndTransactionRequest, ResumeCheckHalfMessageRequest
+from remoting.record import COMMIT, parse_message_id
 
 FAST: dict[str, object] = {"transactionTimeOut": 1_000, "transactionCheckInterval": 2_000}
+HURRIED: dict[str, object] = {"transactionTimeOut": 200, "transactionCheckInterval": 400}
+CHECKS = 15
+"""Default of ``transactionCheckMax``."""
 MATRIX = ("COMMIT", "ROLLBACK", "UNKNOW/COMMIT", "UNKNOW/ROLLBACK", "UNKNOW/UNKNOW/COMMIT")
 COUNT = 25
 THREE = ("COMMIT", "ROLLBACK", "UNKNOW/COMMIT")
@@ -87,6 +97,54 @@ async def java_transactions_with_our_single_master(stage: Stage) -> None:
             await once_each(stage, receiver, {0}, "a commit that came too late was asked for")
             (check, *_) = producer.reports("checked")
             expect(check["at_us"] - check["born_us"] > 4_000_000, f"asked within the time it gave itself: {check}")
+
+
+@scenario("5.5.0")
+async def java_halves_without_an_answer_are_given_up_and_come_back(stage: Stage) -> None:
+    """A Java producer leaves 15 checks undecided; strangers decide nothing; 323 brings its half back, it commits."""
+    given_up = "/".join(["UNKNOW"] * (CHECKS + 1) + ["COMMIT"])
+    async with (
+        ours.namesrv(stage.here / "namesrv") as namesrv,
+        ours.broker(stage.here / "ours", namesrv=[namesrv.address], extra=HURRIED) as broker,
+        connect([namesrv.address]) as client, open_client() as remoting,
+    ):
+        await create_topic(stage, namesrv.address, "Shop")
+        async with (
+            java.receiver(stage.release, stage.here / "read", namesrv=[namesrv.address], topic="Shop",
+                          group="R") as receiver,
+            java.transactor(stage.release, stage.here / "transact", namesrv=[namesrv.address], topic="Shop",
+                            plans=[given_up], count=1, group="P") as producer,
+        ):
+            (sent,) = await producer.wait_for("sent")
+            (half, *_) = await client.query_id(HALF, sent["transaction"])
+            place, offset = half.queue_offset, parse_message_id(half.offset_message_id)[1]
+            for group, at, where in (("others", place, offset), ("P", place + 1, offset), ("P", place, offset + 1)):
+                answer = await remoting.call(broker.address, request(
+                    RequestCode.END_TRANSACTION, EndTransactionRequest(group, at, where, COMMIT)))
+                expect(answer.code == ResponseCode.SYSTEM_ERROR, f"{group} {at} {where}: a stranger decided: {answer}")
+            (lying,) = await _given_up(client)
+            checks = producer.reports("checked")
+            expect(len(checks) == CHECKS, f"{CHECKS} checks, then it is given up: {len(checks)}")
+            expect(not receiver.reports("received"), "what nobody committed was delivered")
+            answer = await remoting.call(broker.address, request(
+                RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequest(lying.offset_message_id)))
+            expect(answer.code == ResponseCode.SUCCESS, f"323 is refused: {answer}")
+            await once_each(stage, receiver, {0}, f"given up after {CHECKS} checks, and resumed")
+
+
+async def _given_up(client: Client) -> list[Received]:
+    """Wait for halves that the broker gave up; it makes their topic with the first one."""
+    with trio.fail_after(120):
+        async with client.pull("given-up", start=Start.FIRST) as puller:
+            while True:
+                try:
+                    await puller.assign(await client.queues(CHECK_MAX_TIME))
+                    break
+                except NoRoute:
+                    await trio.sleep(0.5)
+            while not (found := await puller.poll(timeout_ms=1_000)):
+                pass
+            return found
 
 
 @scenario("5.5.0", timeout_s=360)
