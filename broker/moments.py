@@ -81,6 +81,14 @@ ORDERS: Final[Mapping[str, Order]] = {
             "queues": "its queues go",
             "parts": "what parts keep of it goes, such as its groups' offsets",
         }, "what a group has read of a queue is known as long as the queue is there"),
+    "TopicTable.gone": Order(
+        "topics are deleted, or the master's table has them no more", {
+            "waiting": "pulls and POPs that wait for their messages are tried again",
+        }, "they find that the topic does not exist"),
+    "GroupTable.gone": Order(
+        "a group is deleted", {
+            "waiting": "its pulls and POPs that wait are refused",
+        }, "tried again, they would make the group anew"),
     "TopicTable.on_change": Order(
         "a topic is another, or its version", {
             "file": "the file is to be written",

@@ -11,6 +11,7 @@ from typing import Final
 
 import attrs
 
+from broker.moments import Moment
 from broker.store.tables import SubscriptionGroup, SubscriptionGroups
 from broker.topics.names import group_fault
 from remoting.bodies.namesrv import DataVersion
@@ -50,6 +51,8 @@ class GroupTable:
         """The master epoch, under a controller."""
         self.on_change: Callable[[], None] = lambda: None
         """Called after each change: the version has moved."""
+        self.gone: Moment[[str]] = Moment("GroupTable.gone")
+        """Called with the name of a group that was deleted here."""
         kept = kept or SubscriptionGroups()
         self._version = kept.data_version
         self._groups = {name: SubscriptionGroup(name) for name in SYSTEM} | kept.subscription_group_table
@@ -114,6 +117,7 @@ class GroupTable:
         found = self._groups.pop(name, None) is not None
         if found:
             self._step()
+            self.gone(name)
         return found
 
     def forbid(self, group: str, topic: str, forbidden: bool, bit: int = READ) -> None:

@@ -61,7 +61,7 @@ class Checks:
             return Refusal(ResponseCode.INVALID_PARAMETER, illegal_queue(queue_id, found))
         reader = self.groups.get(group) or self.groups.find(group)
         if reader is None:
-            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group}] does not exist")
+            return no_group(group)
         if not reader.consume_enable:
             return Refusal(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}")
         return reader, found
@@ -78,6 +78,10 @@ class Checks:
 
 def unknown(topic: str) -> Refusal:
     return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
+
+
+def no_group(name: str) -> Refusal:
+    return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{name}] does not exist")
 
 
 def illegal_queue(queue_id: int, topic: TopicConfig) -> str:

@@ -17,7 +17,7 @@ from broker.part import Part, Parts, Shared
 from broker.pop import progress
 from broker.pop.acking import Acking
 from broker.pop.chain import Checkpoints
-from broker.pop.checks import Checks, PopConfig
+from broker.pop.checks import Checks, PopConfig, no_group
 from broker.pop.gone import PATH as GONE_PATH
 from broker.pop.gone import Gone, KeptGone
 from broker.pop.keys import PopKeys
@@ -116,6 +116,8 @@ class PopPart(Part):
         self._unsaid: list[Message] = []
         """Resets and deletions that are not in the log yet."""
         topics.on_delete.join("parts", self._topic_is_gone)
+        topics.gone.join("waiting", self.room.wake_topics)
+        before[GroupsPart].table.gone.join("waiting", lambda name: self.room.refuse(name, no_group(name)))
         groups = before[GroupsPart].admin
         self._clean, groups.on_clean = groups.on_clean, self._group_is_gone
         self._others, self._offsets.on_reset = self._offsets.on_reset, self._is_reset
@@ -179,6 +181,7 @@ class PopPart(Part):
         self.notifying.retry_names = self.popping.config.retry_names
         self.room.config = pick(config, WaitingConfig)
         self.lending.enabled = config.enable_remote_escape
+        self.room.wake_all()
 
     def role_changed(self, role: Role) -> None:
         if role.acts != self._acts:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +20,7 @@ import trio
 from broker.again import Again, Try
 from broker.consumers.subscriptions import Subscribed
 from broker.moments import Listener
+from broker.rules import Refusal
 from broker.topics.names import pop_retry_topic
 from remoting.command import kept_bytes
 from remoting.deadlines import Deadlines
@@ -224,10 +225,22 @@ class WaitingRoom:
 
     def wake_all(self) -> None:
         """Wake all requests, as after a change of the role."""
-        for group in tuple(self._groups.values()):
+        self._wake_those(lambda group: True)
+
+    def wake_topics(self, names: Collection[str]) -> None:
+        """Wake all requests for messages of these topics."""
+        self._wake_those(lambda group: group.topic in names)
+
+    def refuse(self, name: str, refusal: Refusal) -> None:
+        """Answer all requests of a group with ``refusal``, instead of another try."""
+        self._wake_those(lambda group: group.name == name, lambda connection, request: connection.reply(
+            request, refusal.answer(request)))
+
+    def _wake_those(self, chosen: Callable[[_Group], bool], attempt: Try | None = None) -> None:
+        for group in [group for group in self._groups.values() if chosen(group)]:
             for line in tuple(group.lines.values()):
                 for _, _, waiter in tuple(line.waiters):
-                    self.wake(waiter)
+                    self.wake(waiter, attempt)
 
     def finish(self) -> None:
         """The broker stops: wake all requests, and let none wait any more."""
@@ -239,8 +252,8 @@ class WaitingRoom:
         if waiter is not None:
             self.wake(waiter)
 
-    def wake(self, waiter: _Waiter) -> None:
-        """Wake this request: it is carried out again soon."""
+    def wake(self, waiter: _Waiter, attempt: Try | None = None) -> None:
+        """Wake this request: it is carried out again soon, or ``attempt`` is called."""
         waiter.waiting = False
         line, group = waiter.line, waiter.line.group
         del line.waiters[bisect_left(line.waiters, waiter.place)]
@@ -250,7 +263,7 @@ class WaitingRoom:
             del group.lines[line.queue_id, line.latest]
         if not group.lines:
             self._forget(group)
-        self._again.soon(partial(self._try, waiter.attempt, line), waiter.connection, waiter.request)
+        self._again.soon(partial(self._try, attempt or waiter.attempt, line), waiter.connection, waiter.request)
         del waiter.request, waiter.wanted, waiter.attempt  # its deadline keeps it a while, but must not keep these
 
     def _forget(self, group: _Group) -> None:

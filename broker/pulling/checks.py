@@ -56,6 +56,10 @@ class PullRefusal:
     forbidden_type: int | None = None
 
 
+def no_group(name: str) -> PullRefusal:
+    return PullRefusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{name}] does not exist")
+
+
 def check(asked: PullMessageRequest, *, lite: bool, leads: bool, config: PullConfig, groups: GroupTable,
           topics: TopicTable, consumers: Consumers,
           filters: Filters) -> PullRefusal | tuple[SubscriptionGroup, TopicConfig, Subscribed]:
@@ -68,7 +72,7 @@ def check(asked: PullMessageRequest, *, lite: bool, leads: bool, config: PullCon
     name = asked.consumer_group
     group = groups.get(name) or groups.find(name, keep=leads)
     if group is None:
-        return PullRefusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{name}] does not exist")
+        return no_group(name)
     if not group.consume_enable:
         return PullRefusal(
             ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}", GROUP_FORBIDDEN)

@@ -7,6 +7,8 @@ Source: ``PullRequestHoldService`` and ``NotifyMessageArrivingListener`` of Rock
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -38,6 +40,7 @@ class Held:
     connection: Connection
     request: Command
     key: Key
+    group: str
     offset: int
     wanted: Subscribed
     size: int
@@ -65,13 +68,13 @@ class Holding:
         """Number of pulls that are held."""
         return self._count
 
-    def hold(self, connection: Connection, request: Command, key: Key, offset: int, wanted: Subscribed,
+    def hold(self, connection: Connection, request: Command, key: Key, group: str, offset: int, wanted: Subscribed,
              timeout_ms: float) -> bool:
         """Try again when a message comes, at the latest after ``timeout_ms``. False: too many wait already."""
         size = kept_bytes(request)
         if self._count >= HELD_MAX or (size > SMALL_BYTES and self._bytes + size > HELD_BYTES_MAX):
             return False
-        held = Held(connection, request, key, offset, wanted, size, self)
+        held = Held(connection, request, key, group, offset, wanted, size, self)
         waiting = self._held.get(key)
         if waiting is None:
             waiting = self._held[key] = {}
@@ -99,14 +102,25 @@ class Holding:
         for held in list(self._held.get((topic, queue_id), ())):
             self.wake(held)
 
+    def wake_topics(self, names: Collection[str]) -> None:
+        """Try all again that wait for these topics."""
+        for key in [key for key in self._held if key[0] in names]:
+            self.wake_queue(*key)
+
+    def refuse(self, group: str, refuse: Try) -> None:
+        """Call ``refuse`` for each of the group's, instead of another try."""
+        for waiting in list(self._held.values()):
+            for held in [held for held in waiting if held.group == group]:
+                self.wake(held, refuse)
+
     def wake_all(self) -> None:
         """Try everything again, as after a change of the role."""
         for waiting in list(self._held.values()):
             for held in list(waiting):
                 self.wake(held)
 
-    def wake(self, held: Held) -> None:
-        """Try this one again, soon."""
+    def wake(self, held: Held, attempt: Try | None = None) -> None:
+        """Try this one again, soon, or call ``attempt``."""
         held.waiting = False
         waiting = self._held[held.key]
         del waiting[held]
@@ -115,12 +129,12 @@ class Holding:
         if not waiting:
             del self._held[held.key]
             del self._names[held.key[0].encode(), held.key[1]]
-        self._again.soon(self._try, held.connection, held.request)
+        self._again.soon(partial(self._try, attempt or self._attempt), held.connection, held.request)
         del held.request, held.wanted  # its deadline keeps it a while, but must not keep these
 
-    def _try(self, connection: Connection, request: Command) -> None:
+    def _try(self, attempt: Try, connection: Connection, request: Command) -> None:
         if not connection.closed:
-            self._attempt(connection, request)
+            attempt(connection, request)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Let held pulls go at their time, until cancelled."""

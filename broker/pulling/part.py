@@ -62,6 +62,7 @@ class PullingPart(Part):
 
     def configure(self, config: BrokerConfig) -> None:
         self.pulling.config, self.pulling.reads = pick(config, PullConfig), pick(config, ReadConfig)
+        self.pulling.holding.wake_all()
 
     def role_changed(self, role: Role) -> None:
         self.pulling.role_changed()

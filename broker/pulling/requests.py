@@ -21,7 +21,7 @@ from broker.filters.table import Filters
 from broker.groups import GroupTable
 from broker.journal import Journal
 from broker.offsets import OffsetTable
-from broker.pulling.checks import PullConfig, PullRefusal, check
+from broker.pulling.checks import PullConfig, PullRefusal, check, no_group
 from broker.pulling.filtering import read_filtered
 from broker.pulling.holding import Holding
 from broker.pulling.laggards import Laggards
@@ -98,6 +98,8 @@ class Pulling:
         self._filters, self._standing, self._now_ns = filters, standing, now_ns
         self._finishing = False
         journal.arrived.call = self.holding.arrived
+        topics.gone.join("waiting", self.holding.wake_topics)
+        groups.gone.join("waiting", self._group_gone)
         offsets.on_reset = lambda group, topic, queue_id: self.holding.wake_queue(topic, queue_id)
 
     def handlers(self) -> dict[int, Handler]:
@@ -119,6 +121,14 @@ class Pulling:
         """The broker stops: who waits is answered, and nobody waits any more."""
         self._finishing = True
         self.holding.wake_all()
+
+    def _group_gone(self, name: str) -> None:
+        """The group is deleted. Another try would make it anew."""
+        def refuse(connection: Connection, request: Command) -> None:
+            refusal = no_group(name)
+            connection.reply(request, response(request, refusal.code, PullMessageResponse(), remark=refusal.remark))
+
+        self.holding.refuse(name, refuse)
 
     def pull(self, connection: Connection, request: Command) -> Command | None:
         """The answer to a pull; None if it is held."""
@@ -162,7 +172,8 @@ class Pulling:
             timeout_ms = asked.suspend_timeout_millis if self.config.long_polling_enable \
                 else self.config.short_polling_time_mills
             if self.holding.hold(
-                    connection, request, (asked.topic, asked.queue_id), asked.queue_offset, wanted, timeout_ms):
+                    connection, request, (asked.topic, asked.queue_id), asked.consumer_group, asked.queue_offset,
+                    wanted, timeout_ms):
                 return None
         if code is ResponseCode.PULL_OFFSET_MOVED and not self._corrects(role):
             code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id

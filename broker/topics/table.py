@@ -6,7 +6,7 @@ Source: ``TopicConfigManager`` of RocketMQ 5.5.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import attrs
 
@@ -64,6 +64,8 @@ class TopicTable:
         topic."""
         self.on_delete: Moment[[str]] = Moment("TopicTable.on_delete")
         """Called with the topic's name before ``on_change``: its queues and offsets are to go."""
+        self.gone: Moment[[Collection[str]]] = Moment("TopicTable.gone")
+        """Called with names of topics that are no more, after ``on_change``."""
         kept = kept or Topics()
         self._version = kept.data_version
         self._topics = made | kept.topic_config_table
@@ -119,6 +121,7 @@ class TopicTable:
         self.on_delete(name)
         if found:
             self._step()
+            self.gone((name,))
         return found
 
     def create_for_send(self, name: str, default: str, queues: int, sys_flag: int = 0) -> TopicConfig | None:
@@ -158,9 +161,11 @@ class TopicTable:
 
     def replace(self, table: Topics) -> None:
         """Become what another broker has, its version included: a slave follows its master."""
+        gone = self._topics.keys() - table.topic_config_table.keys()
         self._topics = dict(table.topic_config_table)
         self._version = table.data_version
         self.on_change()
+        self.gone(gone)
 
     def copy(self, answer: bytes) -> None:
         """``replace`` by what a master answered to 21. Every master has topics: one that tells of none has not loaded

@@ -35,6 +35,8 @@ def test_the_orders() -> None:
         "Journal.on_failure": ["role", "server"],
         "Group.changed": ["role", "parts"],
         "TopicTable.on_delete": ["queues", "parts"],
+        "TopicTable.gone": ["waiting"],
+        "GroupTable.gone": ["waiting"],
         "TopicTable.on_change": ["file", "sends", "name servers"],
     }
 

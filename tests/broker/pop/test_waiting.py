@@ -236,3 +236,11 @@ async def test_whoever_waits_when_the_broker_stops_is_tried_and_nobody_waits_any
         assert await made.since() == ["a", "b"]
         assert made.park("c") is Parking.OVER
         assert (len(made.waiting), made.arrived.call) == (0, alone)
+
+
+async def test_a_deletion_wakes_those_alone_who_wait_there(autojump_clock: MockClock) -> None:
+    async with room() as found:
+        found.park("a", topic="t")
+        found.park("b", topic="u")
+        found.waiting.wake_topics({"t", "v"})
+        assert await found.since() == ["a"] and len(found.waiting) == 1

@@ -13,6 +13,7 @@ RULES: Final = "tests/broker/test_rules.py::"
 CHAINS: Final = "tests/broker/sending/test_chains.py::"
 SENDS: Final = "tests/broker/sending/test_sending.py::"
 BACK: Final = "tests/broker/sending/test_sendback.py::"
+LEFT: Final = "tests/broker/test_left_waiting.py::"
 MOMENTS: Final = "tests/broker/test_moments.py::"
 
 PLANTED: Final = (
@@ -107,6 +108,27 @@ PLANTED: Final = (
     Planted("a retry that just fits is a dead letter", "broker/sending/sendback.py",
             "len(properties) > PROPERTIES_BYTES_MAX", "len(properties) >= PROPERTIES_BYTES_MAX",
             (BACK + "test_only_properties_with_too_little_room_make_a_dead_letter",)),
+    # --- who waits for a message that cannot come any more
+    Planted("pulls wait for a topic that is gone", "broker/pulling/requests.py",
+            "        topics.gone.join(\"waiting\", self.holding.wake_topics)\n", "",
+            (LEFT + "test_their_topic_is_deleted",)),
+    Planted("POPs wait for a topic that is gone", "broker/pop/part.py",
+            "        topics.gone.join(\"waiting\", self.room.wake_topics)\n", "",
+            (LEFT + "test_their_topic_is_deleted",)),
+    Planted("a pull that waited makes its deleted group anew", "broker/pulling/holding.py",
+            "self.wake(held, refuse)", "self.wake(held)", (LEFT + "test_their_group_is_deleted",)),
+    Planted("a POP that waited makes its deleted group anew", "broker/pop/waiting.py",
+            "partial(self._try, attempt or waiter.attempt, line)", "partial(self._try, waiter.attempt, line)",
+            (LEFT + "test_their_group_is_deleted",)),
+    Planted("whoever waits is told of others' deletions", "broker/pop/waiting.py",
+            "lambda group: group.topic in names", "lambda group: True",
+            ("tests/broker/pop/test_waiting.py::test_a_deletion_wakes_those_alone_who_wait_there",)),
+    Planted("a slave's pulls wait for a topic that its master deleted", "broker/topics/table.py",
+            "        self.gone(gone)\n", "", (LEFT + "test_a_slave_that_is_read_copies_that_the_topic_is_gone",)),
+    Planted("who waits hears nothing of the configuration", "broker/pop/part.py",
+            "        self.lending.enabled = config.enable_remote_escape\n        self.room.wake_all()\n",
+            "        self.lending.enabled = config.enable_remote_escape\n",
+            (LEFT + "test_the_configuration_forbids_them",)),
     # --- who is told first
     Planted("who came first is told first", "broker/moments.py",
             "        self._at[place].append(call)\n        self._order()\n",
