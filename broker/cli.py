@@ -46,6 +46,7 @@ from broker.relay.lives import HANDED_OVER
 from broker.replicas.identity import IdentityError
 from broker.roles import Roles
 from broker.server import RunningBroker, World, serve_broker
+from broker.siblings.sockets import SIBLINGS, Siblings, open_siblings
 from broker.store.errors import StoreError
 from raft.loglimit import RepeatLimit
 from remoting.address import is_ip
@@ -205,19 +206,20 @@ async def run(config: BrokerConfig, tls: TLSContext | None, inherited: Sequence[
         else:
             listeners = await client_ports(stack, config)
         config = attrs.evolve(config, listen_port=_port(listeners), ha_listen_port=_port(ha_listeners))
-        handed_over = await _serve(config, tls, listeners, ha_listeners)
+        handed_over = await _serve(config, tls, listeners, ha_listeners, _beside())
     return HANDED_OVER if inherited and handed_over else STOPPED
 
 
 async def _serve(
     config: BrokerConfig, tls: TLSContext | None, listeners: Sequence[trio.SocketListener],
-    ha_listeners: Sequence[trio.SocketListener],
+    ha_listeners: Sequence[trio.SocketListener], siblings: Siblings | None,
 ) -> bool:
     """Run the broker to its end. Returns whether mastership was handed over."""
     root = config.store_path_root_dir
     world = World(
         DiskFiles(), store_files(config), tls=tls, client_tls=client_tls_of(config), disk_used=lambda: _used(root),
-        log_used=lambda: {str(path): _used(str(path)) for path in log_paths(config)}, ram_bytes=_ram_bytes())
+        log_used=lambda: {str(path): _used(str(path)) for path in log_paths(config)}, ram_bytes=_ram_bytes(),
+        siblings=siblings)
 
     roles: list[Roles] = []
 
@@ -235,6 +237,16 @@ async def _serve(
 
     await run_until_stopped(serve, started)
     return any(each.handed_over for each in roles)
+
+
+def _beside() -> Siblings | None:
+    """The way to the other brokers of the container that this one is in."""
+    broker, directory = os.environ.get(CONTAINED, ""), os.environ.get(SIBLINGS, "")
+    try:
+        return open_siblings(Path(directory), broker) if broker and directory else None
+    except OSError as error:
+        logger.error("brokers of this container cannot hand messages over to each other", extra={"why": str(error)})
+        return None
 
 
 async def opened(stack: AsyncExitStack, config: BrokerConfig, port: int) -> list[trio.SocketListener]:

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 OWN_CODES: Final = range(61_000, 62_000)
 """Request codes that RocketMQ does not have: its servers answer them with 3. 61,001 and on are controllers', 61,011
-is what members ask each other, 61,021 asks for filters, 61,041 and on are the acting ledger's."""
+is what members ask each other, 61,021 asks for filters, 61,041 and on are the acting ledger's, 61,061 is
+of siblings alone."""
 
 
 class QueuesOf(Protocol):

@@ -17,6 +17,8 @@ REAL_QID: Final = "REAL_QID"
 """The queue that a diverted message is meant for."""
 TIMERS: Final = frozenset({"TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC"})
 TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+OWN: Final = "__QUORATE_"
+"""Prefix of properties that refer to this broker's log, and mean nothing elsewhere."""
 TIMER_DONE: Final = "__QUORATE_TIMER"
 """Ours: of a delivered timer, or one that was put again: where in the log the message stood that it was made of."""
 TIMER_MOVED: Final = "__QUORATE_TIMER_MOVED"

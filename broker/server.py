@@ -46,6 +46,8 @@ from broker.relay.forwarding import Forwarder
 from broker.relay.succession import SuccessionPart
 from broker.replicas.shell import GroupMember
 from broker.roles import ControlledRole, PlainMasterRole, PlainSlaveRole, Roles
+from broker.siblings.part import SiblingsPart
+from broker.siblings.sockets import Siblings
 from broker.standin.part import ActingConfig, ActingPart
 from broker.standing import Role, Standing
 from broker.store.disk import Disk
@@ -113,6 +115,8 @@ class World:
     """Share of the store's disk that is in use, 0 to 1."""
     log_used: Callable[[], Mapping[str, float]] = dict
     """Share of the log's disks that is in use, by directory; {} where the log is in the store's."""
+    siblings: Siblings | None = None
+    """The other brokers of the container; None: this broker is in none."""
     boot: str = attrs.field(factory=boot_id)
     """The machine's boot: another text after each time that the machine went down; "" if that is not known."""
     ram_bytes: int = 1 << 62
@@ -171,7 +175,8 @@ async def serve_broker(
     ``StoreFailed`` when the disk fails while it runs: the process has to be restarted.
     """
     check(config)
-    async with _closing((*listeners, *ha_listeners)), open_client(
+    beside = () if world.siblings is None else (world.siblings.listener,)
+    async with _closing((*listeners, *ha_listeners, *beside)), open_client(
             connector=world.connector, tls=world.client_tls) as client:
         kept = settings.journal(config)
         store = MessageStore(world.store_files, settings.store(config), boot=world.boot,
@@ -255,7 +260,8 @@ class Broker:
             self._set_master_flushed, self._least_id_changed)
         for part in (self.copies, queue_ends, self.registration, self.abroad,
                      *lookups(config, self.registration.use), self.ha_addresses, administration,
-                     *self._succession(), *self._acting(), *(() if self.ledger is None else (self.ledger,))):
+                     *self._succession(), *self._acting(), *self._siblings(),
+                     *(() if self.ledger is None else (self.ledger,))):
             made.add(part)
         handlers = offering({**made.handlers(), **more})
         if self.levelling is not None and config.role is not BrokerRole.SLAVE:
@@ -326,6 +332,13 @@ class Broker:
 
             if self.escape is not None:
                 yield self.escape
+
+    def _siblings(self) -> Iterator[Part]:
+        if self.world.siblings is not None:
+            part = SiblingsPart(self.config, self.world.siblings, self.puts, self.standing, self.topics)
+            if self.escape is not None:
+                self.escape.siblings = part
+            yield part
 
     def _escape(self) -> EscapePart | None:
         """Return the part for escapes if this is a slave that may act."""

@@ -22,8 +22,8 @@ class ActingKeys:
         True, "with enableSlaveActingMaster, name servers before RocketMQ 5 get heartbeats and are asked for the group "
         "by codes that they know")
     enable_remote_escape: bool = key(
-        False, "what a slave delivers while it acts goes to masters of other groups of the cluster; else it waits",
-        live=True)
+        False, "what a slave delivers while it acts goes to masters of other groups of the cluster; else only to "
+        "masters of its own container, or it waits", live=True)
     acting_right_ms: int = key(
         3_000, "ours: for so long after its question a slave goes by a name server's word that there is no master; a "
         "master that comes back waits so long before it delivers; the same at all brokers of a group", least=30,

@@ -29,6 +29,7 @@ import trio
 from broker.boot import boot_id
 from broker.container.records import Record
 from broker.relay.guardian import CONTAINED, Child, told
+from broker.siblings.sockets import SIBLINGS
 from remoting.daemon.child import child, live
 from remoting.daemon.files import DiskFiles
 from remoting.daemon.identity import born
@@ -59,6 +60,8 @@ class Birth:
     """Path of its record, see ``records``."""
     out: str
     """Path of the file for its standard output and error."""
+    siblings: str
+    """Path of the directory of the container's sockets."""
 
 
 # --- the supervisor's side -------------------------------------------------------------------------------------------
@@ -318,6 +321,7 @@ def _live(start: Birth, descriptors: Sequence[int]) -> int:
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text(start.title[-_NAME_MAX:])
     os.environ[CONTAINED] = start.broker
+    os.environ[SIBLINGS] = start.siblings
     os.environ.update(told(descriptors[0], descriptors[1:]))
     import broker.cli
 

@@ -41,6 +41,7 @@ from broker.parts import configuration
 from broker.place import log_paths
 from broker.relay.guardian import Guardian
 from broker.relay.lives import Lives
+from broker.siblings.sockets import make_directory
 from remoting import properties
 from remoting.bodies.namesrv import KVTable
 from remoting.client import Client, open_client
@@ -59,6 +60,7 @@ logger = logging.getLogger("broker.container")
 
 ROSTER: Final = "brokers.json"
 RECORDS: Final = "processes"
+SOCKETS: Final = "siblings"
 LOGS: Final = "logs"
 CONFIG_BYTES_MAX: Final = 1 << 20
 _SAID_BYTES: Final = 1_000
@@ -119,6 +121,7 @@ class Supervisor:
             self._roster = Roster.from_json(tuple(map(absolute, self.config.paths)), self.files.read(path))
         except ValueError as error:
             raise ConfigError("containerStorePath", path, f"cannot be read: {error}; mend or remove the file") from None
+        make_directory(self.directory / SOCKETS)
         async with open_client() as self._client, trio.open_nursery() as self._nursery:
             await self._nursery.start(self._nest.run)
             left = self._found()
@@ -246,7 +249,7 @@ class Supervisor:
         for name, text in new.settings.items():
             arguments += ["-D", f"{name}={text}"]
         return Birth(str(who), f"{who.name}-{who.broker_id}", new.path, arguments, str(self._record(new)),
-                     str(logs / "out.log"))
+                     str(logs / "out.log"), str(self.directory / SOCKETS))
 
     def _logs(self, new: Hosted) -> Path:
         return self.log_directory / file_name(str(new.identity)).removesuffix(".json")

@@ -15,6 +15,7 @@ from broker.client.route import MASTER, WRITE
 from broker.properties import (
     DELAY,
     ORIGIN_GROUP,
+    OWN,
     POP_REVIVED,
     REAL_QID,
     REAL_TOPIC,
@@ -26,8 +27,6 @@ from broker.topics.names import SCHEDULE, TIMER, popped_from
 from remoting.bodies.namesrv import TopicRouteData
 from remoting.record import COMPRESSED, COMPRESSION_SHIFT, Message, decode_properties
 
-OWN: Final = "__QUORATE_"
-"""Prefix of properties that refer to this broker's log, and mean nothing elsewhere."""
 DELIVER_MS: Final = "TIMER_DELIVER_MS"
 PRODUCER_GROUP: Final = "PGROUP"
 _COMPRESSION: Final = COMPRESSED | 7 << COMPRESSION_SHIFT
@@ -39,7 +38,7 @@ _TIMES_MAX: Final = 2**31 - 1
 @attrs.frozen
 class Parcel:
     """A send of one message: the fields of request 310, except the queue. ``key`` identifies the message over several
-    attempts; "" if it has nothing that distinguishes it."""
+    attempts; "" if it has nothing that distinguishes it. ``message`` is what a master of the same container stores."""
 
     topic: str
     queue: int
@@ -47,6 +46,7 @@ class Parcel:
     fields: dict[str, str]
     body: bytes
     key: str
+    message: Message
     beside: str = ""
     """For a revived message: the topic that it was popped from. It must go to a master where that can be popped."""
 
@@ -74,7 +74,7 @@ def parcel(message: Message, group: str) -> Parcel:
         "a": values.get(PRODUCER_GROUP) or group, "b": topic, "c": "", "d": "0", "e": "",
         "f": str(message.sys_flag & _COMPRESSION), "g": str(message.born_time_ms), "h": str(message.flag),
         "i": props.text(values), "j": str(message.reconsume_times), "k": "false", "m": "false",
-        **({"l": str(_TIMES_MAX)} if beside else {})}, message.body, key, beside)
+        **({"l": str(_TIMES_MAX)} if beside else {})}, message.body, key, message, beside)
 
 
 def _key(message: Message, values: dict[str, str]) -> str:

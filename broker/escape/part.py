@@ -1,5 +1,7 @@
 """The outlet of an acting slave: sends each message to another group's master, and reports the put when it is stored.
 
+A master of the same container is asked first, without the network, whatever ``enableRemoteEscape`` says.
+
 A put is stored when all of its messages are. If only some are, these are remembered, and the next attempt sends only
 the rest. A message with an unknown outcome is sent again, and counted. No refusal is final: the caller keeps what was
 not stored, and tries again. Source: ``EscapeBridge.putMessage`` of RocketMQ 5.5.0.
@@ -9,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 import trio
@@ -46,6 +48,7 @@ BYTES_MAX: Final = 32 << 20
 REFUSED_S: Final = 5.0
 """A broker that refused a message is tried last for this long."""
 TRIES_MAX: Final = 3
+DISABLED: Final = "enableRemoteEscape is false: messages that are due wait for the master"
 _STORED: Final = frozenset({
     ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE})
@@ -72,6 +75,14 @@ class EscapeCounters:
     """Messages of ``sent`` that were stored, but not replicated or synced as their group's mode demands."""
 
 
+class Beside(Protocol):
+    """The masters of the same container."""
+
+    async def hand_over(self, message: Message, beside: str) -> str:
+        """Have one of them store the message. ``beside``: as ``Parcel.beside``. Returns why none did, or ""."""
+        ...
+
+
 class EscapePart(Part):
     """Sends puts to other masters. Implements ``broker.puts.Outlet``."""
 
@@ -79,6 +90,7 @@ class EscapePart(Part):
                  route: Callable[[str], Awaitable[TopicRouteData | None]], stir: Callable[[], None]) -> None:
         """``route`` asks name servers for a topic's route. ``stir`` is called when a put has ended."""
         self.counters = EscapeCounters()
+        self.siblings: Beside | None = None
         self._client, self._standing, self._route, self._stir = client, standing, route, stir
         self._group = f"InnerProducerGroup_{config.broker_name}_{config.broker_id}"
         self._enabled = config.enable_remote_escape
@@ -114,8 +126,8 @@ class EscapePart(Part):
 
     def put(self, messages: Sequence[Message], done: Done) -> None:
         size = sum(len(message.body) for message in messages)
-        if not self._enabled:
-            self._keep(len(messages), done, "enableRemoteEscape is false: messages that are due wait for the master")
+        if not self._enabled and self.siblings is None:
+            self._keep(len(messages), done, DISABLED)
         elif self._nursery is None:
             self._keep(len(messages), done, "the escape does not run")
         elif self._under_way >= UNDER_WAY_MAX or (self._bytes and self._bytes + size > BYTES_MAX):
@@ -177,6 +189,12 @@ class EscapePart(Part):
 
     async def _send(self, each: Parcel) -> str:
         """Send one message, to several masters if needed. Returns why no master took it, or ""."""
+        if self.siblings is not None:
+            why = await self.siblings.hand_over(each.message, each.beside)
+            if not why:
+                return ""
+            if not self._enabled:
+                return f"{DISABLED}; {why}"
         if each.topic.startswith(SYSTEM_PREFIX):
             return f"{each.topic}: messages of this broker's own topics wait for its master"
         why, tried, fresh = "", 0, False

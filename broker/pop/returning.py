@@ -14,10 +14,9 @@ from typing import Final
 import attrs
 
 from broker import properties as props
-from broker.escape.letters import OWN
 from broker.ha.acks import PutStatus
 from broker.offsets.inflight import Inflight
-from broker.properties import FIRST_POP_TIME, ORIGIN_GROUP, POP_CK, POP_REVIVED, UNIQ_KEY
+from broker.properties import FIRST_POP_TIME, ORIGIN_GROUP, OWN, POP_CK, POP_REVIVED, UNIQ_KEY
 from broker.topics.names import RETRY_PREFIX, dlq_topic, pop_retry_topic
 from remoting.bodies.popping import CheckPoint
 from remoting.fields import decimal

@@ -5,7 +5,7 @@ A broker can be killed, loses unsynced writes then, and can be started again.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
 
@@ -25,6 +25,7 @@ from broker.parts import PARTS, configuration
 from broker.pulling.part import PullingPart
 from broker.pulling.requests import Pulling
 from broker.server import RunningBroker, World, serve_broker
+from broker.siblings.sockets import Siblings
 from broker.store.disk import Disk, InlineDisk
 from broker.store.files import MemoryFile as StoreFile
 from broker.store.files import MemoryFiles as StoreFiles
@@ -48,6 +49,8 @@ from remoting.headers.pulling import PullMessageRequest
 NAMESRV = "10.0.9.9:9876"
 NAMESRV_CONFIG = NamesrvConfig()
 CLUSTER = "c"
+CONTAINER_PORT = 1
+"""In place of the socket of a broker in a container."""
 EPOCH_MS = 1_700_000_000_000
 SMALL = {
     "mappedFileSizeCommitLog": str(1 << 20), "mappedFileSizeConsumeQueue": str(20 * 64), "maxHashSlotNum": "64",
@@ -131,7 +134,7 @@ class Node:
         ha = network.listeners[f"{self.host}:10912"] = MemoryListener()
         world = World(
             self.files, self.store, now_ns=now_ns, wall_ms=wall_ms, connector=network.connector(self.address),
-            rng=Random(f"{self.host} {self.starts}"), disk=self.disk, run_sync=inline)
+            rng=Random(f"{self.host} {self.starts}"), disk=self.disk, run_sync=inline, siblings=self._siblings())
         self._scope, self.ended = trio.CancelScope(), trio.Event()
 
         async def run(*, task_status: trio.TaskStatus[RunningBroker]) -> None:
@@ -143,6 +146,14 @@ class Node:
 
         self.running = await self.cluster.nursery.start(run)
         return self.running
+
+    def _siblings(self) -> Siblings | None:
+        hosts, network, port = self.cluster.container, self.cluster.network, CONTAINER_PORT
+        if self.host not in hosts:
+            return None
+        listener = network.listeners[f"{self.host}:{port}"] = MemoryListener()
+        return Siblings(listener, lambda: [f"{host}:{port}" for host in hosts if host != self.host],
+                        network.connector(self.address))
 
     async def stop(self) -> None:
         """Stop the broker in order, and wait for its end."""
@@ -159,7 +170,7 @@ class Node:
 
     async def _gone(self) -> None:
         self.running = None
-        for address in (self.address, f"{self.host}:10912"):
+        for address in (self.address, f"{self.host}:10912", f"{self.host}:{CONTAINER_PORT}"):
             self.cluster.network.listeners.pop(address, None)
             await self.cluster.network.drop(address)
 
@@ -176,6 +187,8 @@ class Cluster:
         self.namesrv_config = namesrv_config
         self.nursery, self.network, self.client = nursery, network, client
         self.nodes: list[Node] = []
+        self.container: Sequence[str] = ()
+        """Hosts of brokers that are siblings of one container, from their next start on."""
         self.controllers: Controllers | None = None
         self.namesrv: RunningNamesrv
         self._namesrv_scope = trio.CancelScope()

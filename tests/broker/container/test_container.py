@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import attrs
 import pytest
 import trio
 
+from broker.client import connect
 from broker.container.records import Record, file_name
 from controller.admin.cli import parser as mqadmin
 from controller.admin.cli import run as run_mqadmin
@@ -21,6 +23,7 @@ from harness.processes.broker import FAST_PORT, HA_PORT
 from harness.processes.handle import Handle
 from harness.processes.ours import HOST
 from harness.processes.ports import reserved
+from harness.simulation.worlds.sending import SendMessageRequest
 from remoting import properties
 from remoting.bodies.namesrv import KVTable
 from remoting.client import Client, open_client
@@ -30,6 +33,11 @@ from remoting.daemon.child import child
 from remoting.daemon.identity import born
 from remoting.errors import RemotingError
 from remoting.headers.broker import AddBrokerRequest, RemoveBrokerRequest
+from remoting.headers.pulling import PullMessageRequest
+from remoting.record import Record as StoredRecord
+from remoting.record import decode_all, decode_properties
+from tests.broker.pop.test_acting_killed import shows
+from tests.broker.waiting import PATIENCE_S, SMALL, create, now_ms, runtime
 
 pytestmark = pytest.mark.slow
 
@@ -76,6 +84,15 @@ class Place:
     async def brokers(self) -> dict[str, str]:
         answer = await self.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
         return {name.split("_")[1]: state for name, state in KVTable.from_json(answer.body).table.items()}
+
+    async def told(self, of: str, name: str) -> str | None:
+        answer = await self.ask(RequestCode.GET_BROKER_RUNTIME_INFO, of=of)
+        return KVTable.from_json(answer.body).table.get(name)
+
+    async def records(self, of: str, topic: str, queue: int) -> list[StoredRecord]:
+        answer = await self.client.call(f"{HOST}:{self.ports[of]}", request(
+            RequestCode.PULL_MESSAGE, PullMessageRequest("G", topic, queue, 0, 32, 4, subscription="*")), 30_000)
+        return decode_all(answer.body) if answer.code == ResponseCode.SUCCESS else []
 
     async def until_serving(self, *names: str) -> None:
         """And each says its own name at its port."""
@@ -220,3 +237,47 @@ async def test_the_container_is_the_guardian_of_brokers_under_controllers(tmp_pa
             await w.until_serving("a")
         await w.process.stop(timeout_s=60)
         assert not list((tmp_path / "kept" / "processes").iterdir())
+
+
+async def test_a_slave_without_its_master_hands_what_is_due_to_a_master_of_its_container(tmp_path: Path) -> None:
+    """Over the sockets that only this user may open: nothing may escape by the network. A timer that was due while the
+    container was gone comes, too, as brokers outlive it."""
+    acting = {**SMALL, "enableSlaveActingMaster": "true", "totalReplicas": "2"}
+    async with (
+        ours.namesrv(tmp_path / "namesrv", extra={"supportActingMaster": "true"}) as namesrv,
+        ours.broker(tmp_path / "a0", "a", namesrv=[namesrv.address], extra=acting) as master,
+        place(tmp_path, "b", namesrvAddr=namesrv.address) as w,
+        connect([namesrv.address]) as client,
+    ):
+        await w.until_serving("b")
+        slave = w.file("c", brokerName="a", brokerRole="SLAVE", brokerId="1", namesrvAddr=namesrv.address, **acting)
+        assert await w.add(slave) == (ResponseCode.SUCCESS, None)
+        await create(client)
+        await shows(w.client, master, lambda told: told.get("deliveryWaitsFor") == "")
+        due_ms = now_ms() + 12_000
+        properties_of = f"TIMER_DELIVER_MS\x01{due_ms}\x02UNIQ_KEY\x01t\x02TAGS\x01x\x02"
+        answer = await w.client.call(master.address, request(RequestCode.SEND_MESSAGE, SendMessageRequest(
+            "T", 1, born_timestamp=now_ms(), properties=properties_of), b"due"), 30_000)
+        assert answer.code == ResponseCode.SUCCESS
+        end = (await runtime(w.client, master))["commitLogMaxOffset"]
+        with trio.fail_after(PATIENCE_S):
+            while await w.told("c", "commitLogMaxOffset") != end:
+                await trio.sleep(0.1)
+        assert stat.S_IMODE((tmp_path / "kept" / "siblings").stat().st_mode) == 0o700
+        await w.process.kill()
+        await master.kill()
+
+        with trio.fail_after(PATIENCE_S):
+            while not (found := await w.records("b", "T", 1)):
+                await trio.sleep(0.1)
+        (message,) = (each.message for each in found)
+        values = decode_properties(message.properties)
+        assert (message.body, values["UNIQ_KEY"], values["TAGS"]) == (b"due", "t", "x")
+        assert await w.told("c", "commitLogMaxOffset") == end, "nothing is written there"
+        assert await w.told("c", "escapeWaitsFor") == ""
+        await w.process.start()
+        with trio.fail_after(PATIENCE_S):
+            while not all(state.startswith("serves") for state in (await w.brokers()).values()):
+                await trio.sleep(0.1)
+        await w.process.stop(timeout_s=60)
+        assert not list((tmp_path / "kept" / "siblings").iterdir()), "each removed its socket"

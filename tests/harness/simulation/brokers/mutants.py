@@ -14,6 +14,7 @@ from tests.harness.simulation.brokers import (
     disks,
     escaped,
     folders,
+    handedover,
     kept,
     leading,
     popped,
@@ -45,6 +46,7 @@ PLANTED: Final = (
     *popped.PLANTED,
     *acted.PLANTED,
     *escaped.PLANTED,
+    *handedover.PLANTED,
     *standingin.PLANTED,
     *clientside.PLANTED,
 )
