@@ -528,6 +528,16 @@ def test_an_attempt_for_silence_permits_one_shrink() -> None:
     assert yielding.look(900 * MS, LONELY) and yielding.holds_back(LONELY), "it has enough again, and loses them again"
 
 
+def test_members_have_their_time_behind_a_lease_that_is_renewed_during_the_attempt() -> None:
+    yielding, leased = core(alone=True), Sight(too_few=True, leased=True, lease_ns=LEASE_MS * MS)
+    over = attrs.evolve(leased, leased=False)
+    renewed_ns = (LEASE_MS + WAIT_MS) * MS
+    assert yielding.look(0, leased) and yielding.look(renewed_ns, leased)
+    assert yielding.look(renewed_ns + MS, over)
+    assert yielding.look(renewed_ns + WAIT_MS * MS, over)
+    assert not yielding.look(renewed_ns + (1 + WAIT_MS) * MS, over)
+
+
 def test_members_that_come_back_during_an_attempt_leave_no_shrink_unasked() -> None:
     yielding = core()
     assert yielding.look(0, LONELY)

@@ -170,6 +170,19 @@ async def test_copies_decide_nothing(change: Callable[[Message], Message], autoj
         assert len(transactions(node).halves) == 1
 
 
+async def test_a_copy_of_a_final_record_does_not_decide_the_half_at_its_place(autojump_clock: MockClock) -> None:
+    """It names the place 0, where the half of another transaction stands."""
+    async with cluster() as made:
+        node = await made.node(**FAST, fileReservedTime="1000000")
+        await put(node, half_message())
+        await put(node, half_message(unique="U2"))
+        first, second = records(node, HALF)
+        assert first.offset == 0
+        await put(node, retried(java_final(second)))
+        await trio.sleep(0.3)
+        assert [each.half.unique for each in transactions(node).halves] == ["U1", "U2"]
+
+
 @pytest.mark.parametrize("kept", ["as it was", "nothing", "nonsense"])
 async def test_a_table_is_read_again(kept: str, autojump_clock: MockClock) -> None:
     async with cluster() as made:

@@ -82,7 +82,7 @@ PLANTED: Final = (
             (ASKING + "test_immunity_delays_checks_counts_none_and_refuses_late_decisions",)),
     Planted("a final record of any id decides", BROKER + "feeding.py",
             "if known is not None and known.half.unique == unique:", "if known is not None:",
-            (REPLICAS + "test_copies_decide_nothing",)),
+            (REPLICAS + "test_a_copy_of_a_final_record_does_not_decide_the_half_at_its_place",)),
     Planted("final records are not heard of", BROKER + "feeding.py",
             "self._finals.append(found)", "pass",
             (REPLICAS + "test_what_a_java_master_committed_is_not_asked_for_and_gets_its_mark",)),
