@@ -10,7 +10,7 @@ from broker.config import BrokerConfig, pick
 from broker.ha.acks import BrokerRole, Mode, QuorumConfig
 from broker.ha.config import HaConfig
 from broker.journal import FlushDiskType, JournalConfig
-from broker.replicas.manager import ManagerConfig
+from broker.replicas.config import ManagerConfig
 from broker.schedule import levels
 from broker.store.retention import RetentionConfig
 from broker.store.store import StoreConfig

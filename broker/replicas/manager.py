@@ -1,10 +1,9 @@
-"""The replicas manager: registration, heartbeats, polling, role changes, SyncStateSet reports and self-fencing.
+"""The replicas manager: heartbeats, elections, polling, role changes, SyncStateSet reports and self-fencing.
 
-Sources: ``ReplicasManager`` of RocketMQ and the design "Persistent unique BrokerId". What differs from the original: an
-application for an id outlives everything but the controller's word that the id is another's; elections wait for an
-answered heartbeat; a role is taken when replication says so; a lost controller is looked for at once; a master whose
-lease ended fences itself; one whose machine lost power does not go on with its epoch. One event goes in, outputs come
-out; the caller carries them out in order.
+Source: ``ReplicasManager`` of RocketMQ. What differs from the original: elections wait for an answered heartbeat; a
+role is taken when replication says so; a lost controller is looked for at once; a master whose lease ended fences
+itself; one whose machine lost power does not go on with its epoch. One event goes in, outputs come out; the caller
+carries them out in order.
 This module knows codes, answers and the SyncStateSet's bookkeeping, and neither connections nor the log.
 """
 
@@ -12,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Final, TypedDict
+from typing import Final
 
 import attrs
 
 from broker.ha.config import NS_PER_MS
 from broker.ha.insync import InSync
 from broker.ha.taking import Become, BecomeMaster, BecomeSlave
+from broker.replicas.config import ManagerConfig
 from broker.replicas.identity import Application, Identity
 from broker.replicas.leader import LeaderSearch
 from broker.replicas.lease import Gate, Lease
@@ -38,13 +38,11 @@ from broker.replicas.outputs import (
     Fence,
     Leave,
     Output,
-    RemoveApplication,
     Report,
     Serve,
-    WriteApplication,
-    WriteIdentity,
 )
 from broker.replicas.probing import Probing
+from broker.replicas.registering import Registering
 from broker.replicas.timetable import Kind
 from broker.replicas.underway import OnAnswer, UnderWay
 from broker.replicas.yielding import Reason, Sight, Told, Yielding, sight_of
@@ -56,17 +54,13 @@ from remoting.errors import BodyError, HeaderError
 from remoting.header import Header
 from remoting.headers.controller import (
     AlterSyncStateSetRequest,
-    ApplyBrokerIdRequest,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     ElectMasterRequest,
     ElectMasterResponse,
-    GetNextBrokerIdRequest,
-    GetNextBrokerIdResponse,
     GetReplicaInfoRequest,
     GetReplicaInfoResponse,
     NotifyBrokerRoleChangedRequest,
-    RegisterBrokerToControllerRequest,
     RegisterBrokerToControllerResponse,
 )
 
@@ -101,41 +95,6 @@ _ANOTHER: Final = "another process is registered under this broker's id"
 
 
 @attrs.frozen
-class ManagerConfig:
-    """RocketMQ's keys and defaults. ``address`` is what clients and controllers know this broker by."""
-
-    cluster_name: str
-    broker_name: str
-    address: str
-    controllers: tuple[str, ...]
-    heartbeat_interval_ms: int = 1_000
-    heartbeat_timeout_ms: int = 10_000
-    election_priority: int = 2**31 - 1
-    master_lease_ms: int = 5_000
-    min_in_sync_replicas: int = 1
-    all_ack_in_sync_state_set: bool = False
-    learner: bool = False
-    request_timeout_ms: int = 3_000
-    sync_controller_metadata_period_ms: int = 10_000
-    sync_broker_metadata_period_ms: int = 5_000
-    retry_ms: int = 1_000
-    elect_retry_ms: int = 5_000
-    yield_wait_ms: int = 750
-    silence_ms: int = 2_000
-    """``haSilenceMs``."""
-    probe_interval_ms: int = 500
-    """``haBeatIntervalMs``; 0: nobody is probed."""
-
-    def __attrs_post_init__(self) -> None:
-        if not self.controllers:
-            raise ValueError("controllerAddr names no controller; with enableControllerMode it must name one at least")
-        if self.master_lease_ms >= self.heartbeat_timeout_ms:
-            raise ValueError(f"masterLeaseMs is {self.master_lease_ms}, not below the heartbeat timeout of "
-                             f"{self.heartbeat_timeout_ms} ms: another master could be elected before this one fences "
-                             "itself")
-
-
-@attrs.frozen
 class LogState:
     """A broker's report of its log, and of the disk below it."""
 
@@ -156,13 +115,6 @@ class _Troubles:
     silent_epoch: int | None = None
     reaches: str = ""
     disk: str = ""
-
-
-class _Announced(TypedDict):
-    master_lease_ms: int | None
-    all_ack_in_sync_state_set: bool | None
-    min_in_sync_replicas: int | None
-    learner: bool | None
 
 
 class ReplicasManager:
@@ -191,13 +143,9 @@ class ReplicasManager:
         self._said = _Troubles()
         """By the last heartbeat."""
         self._config = config
-        self._found = found
-        self._check_code = check_code
         self._doubtful_epoch = doubtful_epoch
         self._gave_way = False
         self._life = life
-        self._unrecorded = False
-        """Registered without its life, by controllers that know lives by now."""
         self._told = self._refused = False
         """While the log is in doubt: the active controller has heard of it; a mastership was refused, as nobody could
         tell whether it did."""
@@ -207,11 +155,12 @@ class ReplicasManager:
         """The group's, as the active controller said after it was told: later elections know of the doubt."""
         self._successors: list[int] = []
         """Members that it has yet to ask for as successors, at a controller that would not have it resign."""
-        self._writing = False
         self._heard = False
         self._seen = 0
         self._under_way = UnderWay(config.request_timeout_ms)
         self._times = self._under_way.times
+        self._registering = Registering(config, found, check_code, life, self.machine, self.gate, self._under_way,
+                                        self._happened, self._registered)
         self._probing = Probing(config.cluster_name, config.broker_name, self._under_way, silence_ms=config.silence_ms,
                                 interval_ms=config.probe_interval_ms, members_ms=config.retry_ms)
         self._search = LeaderSearch(config.controllers, self._under_way, retry_ms=config.retry_ms,
@@ -227,7 +176,7 @@ class ReplicasManager:
         sight, hindered = self._look(now_ns)
         outputs += hindered + self._fence(now_ns)
         if self.leader is not None:
-            outputs += self._register(now_ns) + self._record(now_ns)
+            outputs += self._registering.look(now_ns, self.leader)
             self._judge_master()
             outputs += self._beat(now_ns) + self._probe(now_ns)
             outputs += self._elect_or_poll(now_ns)
@@ -249,8 +198,7 @@ class ReplicasManager:
 
     def written(self, now_ns: int) -> list[Output]:
         """The file of the last output is durable, or removed."""
-        assert self._writing, "one file at a time"
-        self._writing = False
+        self._registering.written()
         return self.tick(now_ns)
 
     def notified(self, header: NotifyBrokerRoleChangedRequest, members: SyncStateSet, now_ns: int, *,
@@ -321,7 +269,7 @@ class ReplicasManager:
 
     @property
     def broker_id(self) -> int | None:
-        return self._found.broker_id if isinstance(self._found, Identity) else None
+        return self._registering.broker_id
 
     @property
     def epoch(self) -> int:
@@ -332,6 +280,9 @@ class ReplicasManager:
     def _counted(self) -> bool:
         """Controllers count this process as one of its group."""
         return self.machine.state in REGISTERED
+
+    def _happened(self, event: Event) -> list[Output]:
+        return self._act(self.machine.happened(event))
 
     def _act(self, actions: Iterable[Action]) -> list[Output]:
         """Carry out the machine's actions, in order; return the outputs."""
@@ -344,7 +295,7 @@ class ReplicasManager:
                 case Action.LEAVE:
                     outputs.append(Leave(_ANOTHER))
                 case Action.FORGET:
-                    self._heard = self._unrecorded = self._told = False
+                    self._heard = self._registering.unrecorded = self._told = False
                     self._doubt_epoch = None
                     self._under_way.forget()
                     self._times.keep((Kind.REGISTER, Kind.DISCOVER))
@@ -353,104 +304,10 @@ class ReplicasManager:
                 case Action.ELECT_BY_POLL:
                     self._times.put_by(Kind.ELECT, self._times.at(Kind.POLL))
                 case Action.WRITE_APPLICATION | Action.WRITE_IDENTITY | Action.REMOVE_APPLICATION:
-                    outputs.append(self._write(action))
+                    outputs.append(self._registering.write())
         return outputs
 
-    # --- registration ----------------------------------------------------------------------------------------
-
-    def _register(self, now_ns: int) -> list[Output]:
-        """Take the next step to be registered: an id, its application, the address."""
-        config = self._config
-        if self._writing or self._counted or not self._times.due(Kind.REGISTER, now_ns):
-            return []
-        self._times.put(Kind.REGISTER, now_ns + config.retry_ms * NS_PER_MS)
-        if self._found is None:
-            return self._ask(Kind.REGISTER, RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
-                             GetNextBrokerIdRequest(config.cluster_name, config.broker_name), now_ns, self._next_id)
-        if isinstance(self._found, Application):
-            header = ApplyBrokerIdRequest(config.cluster_name, config.broker_name, self._found.broker_id,
-                                          self._found.check_code)
-            return self._ask(Kind.REGISTER, RequestCode.CONTROLLER_APPLY_BROKER_ID, header, now_ns, self._applied)
-        return self._ask(Kind.REGISTER, RequestCode.CONTROLLER_REGISTER_BROKER,
-                         self._registration(self._found.broker_id), now_ns, self._registered)
-
-    def _registration(self, broker_id: int, running: bool | None = None) -> RegisterBrokerToControllerRequest:
-        config = self._config
-        return RegisterBrokerToControllerRequest(
-            config.cluster_name, config.broker_name, broker_id, config.address, broker_life=self._life,
-            already_running=running, **self._announced())
-
-    def _record(self, now_ns: int) -> list[Output]:
-        """Its life, where it is registered without: that costs no role. What refuses it is told by heartbeats."""
-        broker_id = self.broker_id
-        if not self._unrecorded or broker_id is None or self.machine.resigning \
-                or not self._counted or not self._times.due(Kind.RECORD, now_ns):
-            return []
-        self._unrecorded = False
-        self._times.put(Kind.RECORD, now_ns + self._config.retry_ms * NS_PER_MS)
-        return self._ask(Kind.RECORD, RequestCode.CONTROLLER_REGISTER_BROKER, self._registration(broker_id, True),
-                         now_ns, self._recorded)
-
-    def _next_id(self, answer: Command | None, _: int) -> list[Output]:
-        if answer is None or answer.code != ResponseCode.SUCCESS:
-            return []
-        number = GetNextBrokerIdResponse.from_ext(answer.ext).next_broker_id
-        if number is None:
-            return [Report("the controller told no next broker id")]
-        self._found = Application(self._config.cluster_name, self._config.broker_name, number, self._check_code)
-        return self._act(self.machine.happened(Event.NUMBERED))
-
-    def _applied(self, answer: Command | None, _: int) -> list[Output]:
-        assert isinstance(self._found, Application)
-        if answer is not None and answer.code == ResponseCode.SUCCESS:
-            self._found = self._found.granted
-            return self._act(self.machine.happened(Event.GRANTED))
-        if answer is not None and answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:
-            self._found = None  # another's: the only answer after which the application is of no use
-            return self._act(self.machine.happened(Event.ID_IS_ANOTHERS))
-        return []
-
-    def _registered(self, answer: Command | None, _: int) -> list[Output]:
-        if answer is None:
-            return []
-        if answer.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
-            return [self._unknown()]
-        if answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:
-            return [Report(f"not registered, and asked again until it is: {answer.remark}")]
-        if answer.code != ResponseCode.SUCCESS:
-            return []
-        self._heard = self._unrecorded = False
-        return self._act(self.machine.happened(Event.REGISTERED)) + self._recorded(answer, 0)
-
-    def _recorded(self, answer: Command | None, _: int) -> list[Output]:
-        if answer is None or answer.code != ResponseCode.SUCCESS:
-            return []
-        header, members = RegisterBrokerToControllerResponse.from_ext(answer.ext), SyncStateSet.from_json(answer.body)
-        return self._hear_of(header.master_broker_id, header.master_address, header.master_epoch, header.master_life,
-                             members.sync_state_set, members.sync_state_set_epoch)
-
-    def _unknown(self) -> Report:
-        return Report(f"the controller does not know broker {self.broker_id} of {self._config.broker_name!r}: its data "
-                      "was lost or this broker was cleaned; remove the identity file to join as a new one")
-
-    def _write(self, action: Action) -> Output:
-        assert not self._writing, "one file at a time"
-        self._writing = True
-        self._times.put(Kind.REGISTER)
-        if isinstance(self._found, Identity):
-            return WriteIdentity(self._found)
-        return RemoveApplication() if self._found is None else WriteApplication(self._found)
-
     # --- heartbeats, elections, polls ------------------------------------------------------------------------
-
-    def _announced(self) -> _Announced:
-        """Return how this broker acknowledges, for controllers that ask; Java's do not."""
-        config = self._config
-        return {
-            "master_lease_ms": config.master_lease_ms or None,
-            "all_ack_in_sync_state_set": True if config.all_ack_in_sync_state_set else None,
-            "min_in_sync_replicas": self.gate.announced if self.gate.announced > 1 else None,
-            "learner": True if config.learner else None}
 
     def _beat(self, now_ns: int) -> list[Output]:
         config, broker_id = self._config, self.broker_id
@@ -469,7 +326,7 @@ class ReplicasManager:
             log_in_doubt=True if self._in_doubt else None, doubt_epoch=self._doubt_epoch if self._in_doubt else None,
             broker_life=self._life, heartbeat_interval_ms=config.heartbeat_interval_ms,
             silent_epoch=troubles.silent_epoch, reaches=troubles.reaches or None, disk_trouble=troubles.disk or None,
-            **self._announced())
+            **self._registering.announced())
         held = self.in_sync
         generation = UNSETTLED if held is not None and held.asked else self.gate.generation
 
@@ -487,7 +344,7 @@ class ReplicasManager:
         if header.registered_life is not None and self._life is not None and header.registered_life != self._life:
             if header.registered_life:
                 return self._give_way(self.epoch)
-            self._unrecorded = True
+            self._registering.unrecorded = True
         mine = renewed and header.lease_epoch in (None, self.epoch)  # None: a controller that does not say
         if (header.lease_epoch or 0) > self.epoch:
             self._times.put(Kind.POLL)
@@ -577,12 +434,20 @@ class ReplicasManager:
 
     def _elected(self, answer: Command | None, _: int) -> list[Output]:
         if answer is not None and answer.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
-            return [self._unknown()]
+            return [self._registering.unknown()]
         if answer is None or answer.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
             return []
         header, body = ElectMasterResponse.from_ext(answer.ext), ElectMasterResponseBody.from_json(answer.body)
         return self._hear_of(header.master_broker_id, header.master_address, header.master_epoch, header.master_life,
                              body.sync_state_set, header.sync_state_set_epoch or 0)
+
+    def _registered(self, answer: Command | None, _: int) -> list[Output]:
+        """Learn what a registration tells of the master."""
+        if answer is None or answer.code != ResponseCode.SUCCESS:
+            return []
+        header, members = RegisterBrokerToControllerResponse.from_ext(answer.ext), SyncStateSet.from_json(answer.body)
+        return self._hear_of(header.master_broker_id, header.master_address, header.master_epoch, header.master_life,
+                             members.sync_state_set, members.sync_state_set_epoch)
 
     def _polled(self, answer: Command | None, _: int) -> list[Output]:
         if answer is None:

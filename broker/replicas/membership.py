@@ -14,8 +14,9 @@ from broker.ha.insync import InSync
 from broker.ha.taking import Become, BecomeMaster, BecomeSlave
 from broker.replicas import identity
 from broker.replicas.carrying import Carrier
+from broker.replicas.config import ManagerConfig
 from broker.replicas.machine import REGISTERED, TAKING
-from broker.replicas.manager import LogState, ManagerConfig, ReplicasManager
+from broker.replicas.manager import LogState, ReplicasManager
 from broker.replicas.outputs import (
     Fence,
     Leave,

@@ -15,7 +15,8 @@ import trio
 
 from broker.ha.insync import InSync
 from broker.ha.taking import Become, BecomeMaster, BecomeSlave
-from broker.replicas.manager import LogState, ManagerConfig
+from broker.replicas.config import ManagerConfig
+from broker.replicas.manager import LogState
 from broker.replicas.membership import Membership
 from broker.replicas.outputs import Leave, SendCommand
 from broker.replicas.probing import PROBE_MEMBER

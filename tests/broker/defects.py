@@ -29,6 +29,7 @@ PEERS: Final = "tests/broker/ha/test_bad_peers.py::"
 WIRE: Final = "tests/broker/ha/test_wire.py::"
 ACKS: Final = "tests/broker/ha/test_acks.py::"
 MANAGER: Final = "tests/broker/replicas/test_manager.py::"
+REGISTERING: Final = "tests/broker/replicas/test_registering.py::"
 SHELL: Final = "tests/broker/replicas/test_shell.py::"
 IDENTITY: Final = "tests/broker/replicas/test_identity.py::"
 
@@ -52,13 +53,13 @@ ROWS: Final[dict[str, Defect]] = {
         "apache/rocketmq#5989, #6100, #4808, #5745",
         "a broker is who its address says: another address, another broker",
         "Its id is in a file, and outlives its address, its name server and its controllers.",
-        (IDENTITY + "test_texts_are_javas", MANAGER + "test_every_crash_point_of_the_first_boot_is_resumed"),
+        (IDENTITY + "test_texts_are_javas", REGISTERING + "test_every_crash_point_of_the_first_boot_is_resumed"),
         why_none="an address is nowhere an identity"),
     "M2": Defect(
         "read, ReplicasManager", "a lost answer to ApplyBrokerId removes the application, and its id is never used",
         "An application outlives everything but the controller's word that the id is another's.",
-        (MANAGER + "test_an_application_outlives_a_failure_that_says_nothing",
-         MANAGER + "test_an_id_that_is_another_brokers_is_given_up"),
+        (REGISTERING + "test_an_application_outlives_a_failure_that_says_nothing",
+         REGISTERING + "test_an_id_that_is_another_brokers_is_given_up"),
         ("a lost answer costs the id",)),
     "M3": Defect(
         "read, BrokerMetadata",
@@ -109,7 +110,7 @@ ROWS: Final[dict[str, Defect]] = {
     "M11": Defect(
         "read, ReplicasManager", "a group that the controllers lost is asked for in vain, without a word",
         "It is reported, with what to do. An id is not applied for again by itself: it may be another's by now.",
-        (MANAGER + "test_a_group_that_the_controller_lost_is_named",), why_none="words"),
+        (REGISTERING + "test_a_group_that_the_controller_lost_is_named",), why_none="words"),
     "M12": Defect(
         "apache/rocketmq#9843, #9845",
         "the task that probes controllers dies of a full queue, and no replica joins again",

@@ -25,8 +25,10 @@ from broker.ha.insync import InSync
 from broker.ha.master import LogView
 from broker.ha.taking import BecomeMaster, BecomeSlave
 from broker.ha.wire import Ack, MasterHandshake, SlaveHandshake
+from broker.replicas.config import ManagerConfig
+from broker.replicas.identity import Application
 from broker.replicas.lease import Gate
-from broker.replicas.manager import ManagerConfig
+from broker.replicas.machine import RoleMachine, State
 from broker.replicas.outputs import Serve
 from broker.replicas.timetable import Kind
 from broker.replicas.underway import UnderWay
@@ -166,8 +168,16 @@ def a_role(machine: Any) -> None:
 
 
 def a_first_tick(manager: Any) -> None:
-    config = manager.ManagerConfig("cluster", "group", "here:1", ("there:1",))
+    config = ManagerConfig("cluster", "group", "here:1", ("there:1",))
     manager.ReplicasManager(config, None, "code").tick(0)
+
+
+def an_application_written(registering: Any) -> None:
+    one = registering.Registering(
+        ManagerConfig("cluster", "group", "here:1", ("there:1",)), Application("cluster", "group", 1, "code"), "code",
+        None, RoleMachine(State.APPLYING), Gate(1), UnderWay(1_000), lambda event: [], lambda answer, number: [])
+    one.write()
+    one.written()
 
 
 def a_group_of_three(probing: Any) -> None:
@@ -406,6 +416,7 @@ INSIDE = [
     Inside("broker.replicas.membership", "files.remove(identity_path + TEMP)  # a", "pass  # a",
            an_identity_and_its_application),
     Inside("broker.replicas.probing", " and each.broker_id not in but", "", a_group_of_three),
+    Inside("broker.replicas.registering", "self._writing = True", "pass", an_application_written),
     Inside("broker.replicas.timetable", ' and (kind, "") not in self._waits', "", a_kind_that_waits),
     Inside("broker.replicas.underway", "if kind is not None and times.waits(kind, slot):", "if False:",
            two_requests_of_a_kind),

@@ -15,8 +15,9 @@ from broker.ha.acks import QuorumConfig
 from broker.ha.taking import Become, BecomeMaster
 from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.puts import Done, PutResult, Puts
+from broker.replicas.config import ManagerConfig
 from broker.replicas.demand import Demand
-from broker.replicas.manager import LogState, ManagerConfig
+from broker.replicas.manager import LogState
 from broker.replicas.membership import Membership
 from broker.replicas.outputs import Leave, SendCommand
 from broker.replicas.probing import PROBE_MEMBER

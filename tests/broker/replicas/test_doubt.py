@@ -7,7 +7,8 @@ from typing import Any, Final
 import attrs
 
 from broker.ha.taking import BecomeMaster, BecomeSlave
-from broker.replicas.manager import LogState, ManagerConfig
+from broker.replicas.config import ManagerConfig
+from broker.replicas.manager import LogState
 from remoting.codes import RequestCode
 from tests.broker.replicas.test_manager import CONFIG, Broker, booted
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from broker.ha.config import NS_PER_MS, HaConfig
 from broker.ha.insync import InSync
 from broker.ha.taking import Become, BecomeMaster, BecomeSlave
-from broker.replicas.identity import Application, Identity, load
+from broker.replicas.config import ManagerConfig
+from broker.replicas.identity import load
 from broker.replicas.machine import SEASONED, State
-from broker.replicas.manager import ManagerConfig, ReplicasManager
+from broker.replicas.manager import ReplicasManager
 from broker.replicas.outputs import (
     Fence,
     Leave,
@@ -142,6 +143,11 @@ class Controller:
             body=ElectMasterResponseBody(self.members).to_json())
 
 
+POINTS = ["before 1012", "after 1012", "before application", "after application", "before 1013", "after 1013",
+          "before identity", "between identity and removal", "after identity", "before 1003", "after 1003",
+          "after 904", "before 1002", "after 1002"]
+
+
 class Crash(Exception):
     pass
 
@@ -266,65 +272,6 @@ def test_first_boot() -> None:
     seen = broker.controller.seen
     assert seen.index(RequestCode.BROKER_HEARTBEAT) < seen.index(RequestCode.CONTROLLER_ELECT_MASTER)
     assert seen.index(RequestCode.CONTROLLER_REGISTER_BROKER) < seen.index(RequestCode.BROKER_HEARTBEAT)
-
-
-POINTS = ["before 1012", "after 1012", "before application", "after application", "before 1013", "after 1013",
-          "before identity", "between identity and removal", "after identity", "before 1003", "after 1003",
-          "after 904", "before 1002", "after 1002"]
-
-
-@pytest.mark.parametrize("point", POINTS)
-def test_every_crash_point_of_the_first_boot_is_resumed(point: str) -> None:
-    broker = Broker(Controller())
-    broker.crash_at = point
-    with pytest.raises(Crash):
-        broker.run(5_000)
-    broker.start()
-    broker.run(10_000)
-    assert broker.manager.machine.state in SEASONED
-    assert broker.manager.broker_id == 1
-    assert broker.identity == "c#b#1"
-    assert broker.controller.next_id == 2, "no id was leaked"
-    assert len(broker.roles) == 1
-
-
-@pytest.mark.parametrize("code", [None, ResponseCode.CONTROLLER_NOT_LEADER, ResponseCode.SYSTEM_ERROR])
-def test_an_application_outlives_a_failure_that_says_nothing(code: int | None) -> None:
-    """There the temporary file was removed, and the id leaked when the controller had granted it after all."""
-    controller = Controller()
-    broker = Broker(controller)
-    broker.lose = {RequestCode.CONTROLLER_APPLY_BROKER_ID}
-    broker.run(10)
-    (sent,) = broker.held
-    granted = controller.answer("ctl1", sent.command)
-    assert granted is not None and granted.code == 0, "granted, and the answer is lost"
-    broker.lose = set()
-    broker.do(broker.manager.answered(sent.request, None if code is None else response(sent.command, code), broker.now))
-    broker.run(5_000)
-    assert broker.manager.broker_id == 1
-    assert controller.next_id == 2
-
-
-def test_an_id_that_is_another_brokers_is_given_up() -> None:
-    controller = Controller(next_id=1, codes={1: "other;1"}, addresses={1: "other:1"}, master=1, epoch=4, set_epoch=7,
-                            members=frozenset({1}))
-    broker = Broker(controller)
-    controller.next_id = 1
-    broker.application = Application("c", "b", 1, "mine;1").to_text()
-    broker.start()
-    controller.next_id = 2
-    broker.run(5_000)
-    assert broker.identity == "c#b#2"
-    assert broker.roles == [BecomeSlave(4, 1, "other:1")]
-
-
-def test_a_group_that_the_controller_lost_is_named() -> None:
-    broker = Broker(Controller())
-    broker.identity = Identity("c", "b", 5).to_text()
-    broker.start()
-    broker.run(3_000)
-    assert "does not know broker 5" in broker.reports[0]
-    assert broker.fences == []
 
 
 def test_a_broker_that_was_cleaned_away_while_it_had_no_master_says_so() -> None:

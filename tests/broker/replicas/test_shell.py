@@ -14,9 +14,10 @@ import trio
 from broker.ha.config import HaConfig
 from broker.ha.insync import InSync
 from broker.ha.taking import Become, BecomeMaster, BecomeSlave
+from broker.replicas.config import ManagerConfig
 from broker.replicas.identity import IdentityError
 from broker.replicas.machine import SEASONED, Event
-from broker.replicas.manager import LogState, ManagerConfig
+from broker.replicas.manager import LogState
 from broker.replicas.membership import TEMP
 from broker.replicas.outputs import Leave
 from broker.replicas.shell import GroupMember

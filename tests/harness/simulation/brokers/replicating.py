@@ -77,9 +77,10 @@ PLANTED: Final = (
     Planted("nobody leaves and nobody joins", HA + "insync.py",
             "        if target != self.accepted:\n            return target\n", "", ("INV_B22",)),
     # --- rows of tests.broker.defects
-    Planted("a lost answer costs the id", MANAGER,
+    Planted("a lost answer costs the id", "broker/replicas/registering.py",
             "        if answer is not None and answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:\n",
-            "        if True:\n", (MANAGERS + "test_an_application_outlives_a_failure_that_says_nothing",)),
+            "        if True:\n",
+            ("tests/broker/replicas/test_registering.py::test_an_application_outlives_a_failure_that_says_nothing",)),
     Planted("heartbeats wait for each other", MANAGER,
             "            outputs += self._under_way.send(None, address, RequestCode.BROKER_HEARTBEAT",
             "            outputs += self._under_way.send(Kind.BEAT, address, RequestCode.BROKER_HEARTBEAT",

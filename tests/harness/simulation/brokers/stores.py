@@ -54,7 +54,7 @@ PLANTED: Final = (
             "in observation.live.keys() - {group.leader}\n", "in observation.live.keys()\n",
             (ACTIVE + "test_a_master_that_lives_is_not_replaced_for_what_it_last_said_of_doubt",)),
     Planted("who was cleaned away while it had no master asks in vain", MANAGER,
-            "            return [self._unknown()]\n        if answer is None or",
+            "            return [self._registering.unknown()]\n        if answer is None or",
             "            return []\n        if answer is None or",
             (MANAGERS + "test_a_broker_that_was_cleaned_away_while_it_had_no_master_says_so",)),
     Planted("that a log is in doubt no longer waits for the next heartbeat", MANAGER,
