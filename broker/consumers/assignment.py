@@ -7,7 +7,7 @@ Source: ``QueryAssignmentProcessor`` and ``MessageRequestModeManager`` of Rocket
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
@@ -16,6 +16,7 @@ from broker.consumers.members import Consumers
 from broker.groups import GroupTable
 from broker.part import QueuesOf
 from broker.topics import TopicTable
+from broker.topics.admin import Saved, when_saved
 from broker.topics.names import RETRY_PREFIX
 from remoting.allocation import Allocate, averagely, averagely_by_circle, shared
 from remoting.bodies.consumers import (
@@ -59,7 +60,7 @@ class Assignments:
     """``keys`` may be replaced at any time. ``saved`` returns when the modes are on disk, or raises ``OSError``."""
 
     def __init__(self, consumers: Consumers, groups: GroupTable, topics: TopicTable, queues_of: QueuesOf,
-                 saved: Callable[[], Awaitable[None]], kept: MessageRequestModes | None = None) -> None:
+                 saved: Saved, kept: MessageRequestModes | None = None) -> None:
         self._consumers, self._groups, self._topics, self._queues_of = consumers, groups, topics, queues_of
         self._saved, self.keys = saved, AssignmentKeys()
         self._modes = {topic: dict(groups) for topic, groups in (
@@ -142,12 +143,7 @@ class Assignments:
                             remark="subscription group does not exist")
         self._modes.setdefault(asked.topic, {})[asked.consumer_group] = attrs.evolve(asked, mode=mode)
         self.on_change()
-        try:
-            await self._saved()
-        except OSError as error:
-            return response(request, ResponseCode.SYSTEM_ERROR, remark=(
-                f"done, and kept in memory only: messageRequestMode.json cannot be written, {error}"))
-        return response(request)
+        return await when_saved(request, self._saved, "messageRequestMode.json")
 
     def all_modes(self, _: Connection, request: Command) -> Command:
         """Code 402: the modes of all groups."""

@@ -6,14 +6,14 @@ Source: ``AdminBrokerProcessor`` of RocketMQ 5.5.0.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import attrs
 import trio
 
 from broker.groups.table import GroupTable
 from broker.store.tables import SubscriptionGroup, SubscriptionGroups
-from broker.topics.admin import is_version, page, positions_stay
+from broker.topics.admin import Saved, is_version, page, when_deleted, when_saved
 from broker.topics.names import group_fault
 from remoting.bodies.consumers import GroupForbidden
 from remoting.body import Body, body
@@ -38,14 +38,12 @@ class SubscriptionGroupList(Body):
 
 
 class GroupAdmin:
-    """``saved`` returns when the table is on disk, or raises ``OSError``."""
-
-    def __init__(self, groups: GroupTable, saved: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, groups: GroupTable, saved: Saved) -> None:
         self._groups, self._saved = groups, saved
         self.on_clean: Callable[[str], None] = lambda group: None
         """Called with a deleted group's name when its offsets are to go with it."""
-        self.cleaned: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
-        """Returns when they are gone on disk, or raises ``OSError``."""
+        self.cleaned: Saved = trio.lowlevel.checkpoint
+        """Of those offsets, which are gone."""
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -85,10 +83,7 @@ class GroupAdmin:
         self._groups.delete(asked.group_name)
         if asked.clean_offset:
             self.on_clean(asked.group_name)
-            try:
-                await self.cleaned()
-            except OSError as error:
-                return response(request, ResponseCode.SYSTEM_ERROR, remark=positions_stay(error))
+            return await when_deleted(request, self.cleaned, self._when_saved)
         return await self._when_saved(request)
 
     async def forbid(self, _: Connection, request: Command) -> Command:
@@ -100,12 +95,8 @@ class GroupAdmin:
         return await self._when_saved(request, GroupForbidden(asked.group, asked.topic, readable))
 
     async def _when_saved(self, request: Command, answer: Body | None = None) -> Command:
-        try:
-            await self._saved()
-        except OSError as error:
-            return response(request, ResponseCode.SYSTEM_ERROR, remark=(
-                f"done, and kept in memory only: subscriptionGroup.json cannot be written, {error}"))
-        return response(request, body=b"" if answer is None else answer.to_json())
+        return await when_saved(request, self._saved, "subscriptionGroup.json",
+                                b"" if answer is None else answer.to_json())
 
     # --- reading ---------------------------------------------------------------------------------------------
 

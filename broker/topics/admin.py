@@ -36,17 +36,17 @@ PERM_MAX: Final = 15
 FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
 Fault = tuple[ResponseCode, str]
+Saved = Callable[[], Awaitable[None]]
+"""Returns when something is on disk, or raises ``OSError``."""
 
 
 class TopicAdmin:
-    """``saved`` returns when the table is on disk, or raises ``OSError``."""
-
-    def __init__(self, topics: TopicTable, saved: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, topics: TopicTable, saved: Saved) -> None:
         self._topics, self._saved = topics, saved
         self.groups_of: Callable[[str], Iterable[str]] = lambda topic: ()
         """Groups that have read a topic."""
-        self.cleaned: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
-        """Returns when positions in a deleted topic are gone on disk, or raises ``OSError``."""
+        self.cleaned: Saved = trio.lowlevel.checkpoint
+        """Of positions in a deleted topic, which are gone."""
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -119,11 +119,7 @@ class TopicAdmin:
         cleared = self._topics.config.clear_retry_topic_when_delete_topic
         for gone in (name, *(self._pop_retry_topics(name) if cleared else ())):
             self._topics.delete(gone)
-        try:
-            await self.cleaned()
-        except OSError as error:
-            return response(request, ResponseCode.SYSTEM_ERROR, remark=positions_stay(error))
-        return await self._when_saved(request)
+        return await when_deleted(request, self.cleaned, self._when_saved)
 
     def _pop_retry_topics(self, name: str) -> Iterator[str]:
         """Those that are there of where its messages come back that groups popped."""
@@ -134,12 +130,7 @@ class TopicAdmin:
                     yield retry
 
     async def _when_saved(self, request: Command) -> Command:
-        try:
-            await self._saved()
-        except OSError as error:
-            return response(request, ResponseCode.SYSTEM_ERROR, remark=(
-                f"done, and kept in memory only: topics.json cannot be written, {error}"))
-        return response(request)
+        return await when_saved(request, self._saved, "topics.json")
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -167,9 +158,21 @@ class TopicAdmin:
         return response(request, body=TopicList(sorted(self._topics.system)).to_json())
 
 
-def positions_stay(error: OSError) -> str:
-    """Return what the answer to a deletion says: after a kill, a topic or group of the name would go on there."""
-    return f"deleted, and the positions in memory only: consumerOffset.json cannot be written, {error}"
+async def when_saved(request: Command, saved: Saved, file: str, body: bytes = b"", *,
+                     what: str = "done, and kept") -> Command:
+    """The answer to a change that is on disk, or that is in memory only, since ``file`` cannot be written."""
+    try:
+        await saved()
+    except OSError as error:
+        return response(request, ResponseCode.SYSTEM_ERROR,
+                        remark=f"{what} in memory only: {file} cannot be written, {error}")
+    return response(request, body=body)
+
+
+async def when_deleted(request: Command, cleaned: Saved, then: Callable[[Command], Awaitable[Command]]) -> Command:
+    """The answer to a deletion, behind the positions: after a kill, a topic or group of the name would go on there."""
+    answer = await when_saved(request, cleaned, "consumerOffset.json", what="deleted, and the positions")
+    return answer if answer.code else await then(request)
 
 
 def page(names: Sequence[str], seq: int, size: int) -> Sequence[str]:

@@ -22,6 +22,7 @@ class Bench:
     groups: GroupTable
     wire: Wire
     failure: OSError | None = None
+    positions_stay: OSError | None = None
     saves: int = 0
     cleaned: list[str] = attrs.field(factory=list)
 
@@ -35,6 +36,10 @@ class Bench:
         if self.failure is not None:
             raise self.failure
 
+    async def positions_gone(self) -> None:
+        if self.positions_stay is not None:
+            raise self.positions_stay
+
 
 @asynccontextmanager
 async def bench(config: GroupsConfig | None = None) -> AsyncGenerator[Bench, None]:
@@ -47,7 +52,7 @@ async def bench(config: GroupsConfig | None = None) -> AsyncGenerator[Bench, Non
     admin = GroupAdmin(groups, saved)
     async with wire_to(Server(admin.handlers())) as wire:
         made.append(Bench(groups, wire))
-        admin.on_clean = made[0].cleaned.append
+        admin.on_clean, admin.cleaned = made[0].cleaned.append, made[0].positions_gone
         yield made[0]
 
 
@@ -62,6 +67,16 @@ async def test_a_group_is_made_changed_read_and_deleted() -> None:
         assert (at.groups.get("g"), at.cleaned, at.saves) == (None, ["g"], 2)
         await at.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="g")
         assert at.cleaned == ["g"]
+
+
+async def test_a_deletion_says_what_stays_on_disk() -> None:
+    async with bench() as at:
+        at.positions_stay = OSError(28, "No space left on device")
+        kept = await at.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="g", cleanOffset="true")
+        assert (kept.code, kept.remark) == (
+            ResponseCode.SYSTEM_ERROR, "deleted, and the positions in memory only: consumerOffset.json cannot be "
+            "written, [Errno 28] No space left on device")
+        assert (await at.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="g")).code == ResponseCode.SUCCESS
 
 
 async def test_a_list_with_a_bad_name_makes_none() -> None:

@@ -121,6 +121,19 @@ async def test_a_disk_that_takes_nothing(autojump_clock: MockClock) -> None:
         world.files.content["config/topics.json.tmp"].fault = None
 
 
+async def test_a_deletion_says_that_positions_stay_on_disk(autojump_clock: MockClock) -> None:
+    async def no_space() -> None:
+        raise OSError(28, "No space left on device")
+
+    async with running() as world:
+        await world.ask(create("one"))
+        world.admin.cleaned = no_space
+        answer = await world.ask(request(DELETE, TopicRequest("one")))
+        assert (answer.code, answer.remark) == (
+            ResponseCode.SYSTEM_ERROR, "deleted, and the positions in memory only: consumerOffset.json cannot be "
+            "written, [Errno 28] No space left on device")
+
+
 async def test_the_systems_topics(autojump_clock: MockClock) -> None:
     async with running() as world:
         answer = await world.ask(request(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER))
