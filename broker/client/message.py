@@ -7,7 +7,7 @@ It knows properties and records; nothing of connections. Source: ``Message``, ``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -134,7 +134,7 @@ class Encoded:
 def check_types(message: Message) -> None:
     """What is no text, number or mapping would fail somewhere inside, or be sent as the text that Python makes of it.
 
-    Raises ``MessageIllegal``."""
+    What properties hold is looked at where they are read. Raises ``MessageIllegal``."""
     if not isinstance(message, Message):
         raise MessageIllegal(f"{_shown(message)} is no Message")
     keys: object = message.keys
@@ -148,9 +148,6 @@ def check_types(message: Message) -> None:
         raise MessageIllegal(f"keys are {_shown(keys)}; a list of strings is needed")
     if not isinstance(properties, Mapping):
         raise MessageIllegal(f"properties are {_shown(properties)}; a mapping of strings is needed")
-    for key, value in properties.items():
-        if not isinstance(key, str) or not isinstance(value, str):
-            raise MessageIllegal(f"property {_shown(key)} is {_shown(value)}; names and values are strings")
 
 
 def _expect(message: Message, name: str, kind: type) -> None:
@@ -184,10 +181,16 @@ def properties_of(message: Message, message_id: str, further: Mapping[str, str] 
         except (AttributeError, TypeError):
             raise MessageIllegal(f"delay {message.delay!r:.40}, deliver_at {message.deliver_at!r:.40}: "
                                  "a timedelta, or a datetime, is needed") from None
-    if message.properties:
-        if taken := RESERVED.intersection(message.properties):
-            raise MessageIllegal(f"property {min(taken)!r} has a meaning of its own; choose another name")
-        values.update(message.properties)
+    taken: list[str] = []
+    pairs: Iterable[tuple[object, object]] = message.properties.items()
+    for key, value in pairs:
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise MessageIllegal(f"property {_shown(key)} is {_shown(value)}; names and values are strings")
+        if key in RESERVED:
+            taken.append(key)
+        values[key] = value
+    if taken:
+        raise MessageIllegal(f"property {min(taken)!r} has a meaning of its own; choose another name")
     values |= further
     try:
         return codec.encode_properties(values).decode()
