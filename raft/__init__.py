@@ -53,7 +53,7 @@ _LAZY = {
     "Host": "host", "open_host": "host", "open_node": "host",
     "Node": "node", "Ticket": "pending", "TLSConfig": "tls", "TransportLimits": "transport",
 }
-"""Name -> module of this package: what needs trio."""
+"""Names that need trio, with the module of this package that defines each."""
 
 __version__ = "0.1.0"
 

@@ -1,7 +1,7 @@
-"""Who may do what on a node's port, judged by what the connection itself shows.
+"""Decides who may do what on a node's port, from what the connection itself shows.
 
-That is the socket's own peer and a verified certificate: never what a hello or a PROXY header says. Without TLS an
-address and an id are all that there is to judge by, and both can be made up by who reaches the network of a group.
+That is the socket's own peer and a verified certificate, never a hello or a PROXY header. Without TLS there are only
+an address and an id, and anybody who reaches the group's network can forge both.
 Pure: it knows addresses and names; nothing of streams, requests or messages.
 """
 
@@ -19,7 +19,8 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 LOCAL: Final = "this machine"
-"""``Caller.host`` of a connection that no network carries: a Unix socket's, or one of a machine to its own address."""
+"""``Caller.host`` of a connection that no network carries: through a Unix socket, or from a machine to its own
+address."""
 OWN_PROCESS_ONLY: Final = "this state machine takes commands from its own process alone"
 
 
@@ -28,13 +29,13 @@ class Caller:
     """The other end of a connection."""
 
     host: str = ""
-    """Address of the socket's peer; empty where there is no telling."""
+    """Address of the socket's peer; empty if it is not known."""
     names: frozenset[str] = frozenset()
-    """Of its verified certificate, if it showed one."""
+    """Names in its verified certificate, if it showed one."""
 
     @property
     def address(self) -> Address | None:
-        """As a number; an IPv4 address in IPv6's clothes as what it is."""
+        """Return the host as an IP address, or None. An IPv4 address that is mapped into IPv6 is returned as IPv4."""
         try:
             found = ip_address(self.host)
         except ValueError:
@@ -43,7 +44,7 @@ class Caller:
 
     @property
     def is_local(self) -> bool:
-        """Whether it connects from this machine."""
+        """Return whether the caller connects from this machine."""
         address = self.address
         return self.host == LOCAL if address is None else address.is_loopback
 
@@ -52,7 +53,7 @@ class Caller:
 
 
 def networks_of(given: Iterable[str | Network]) -> tuple[Network, ...]:
-    """Networks from ``10.0.0.0/24`` and the like; a single address is one, too. Raises ``ConfigError``."""
+    """Parse networks such as ``10.0.0.0/24``. A single address is a network too. Raises ``ConfigError``."""
     found = []
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ConfigError("networks", given, "must be a list of networks, such as ['10.0.0.0/24']")
@@ -76,23 +77,23 @@ def _names(given: Iterable[str]) -> frozenset[str]:
 
 @attrs.frozen(kw_only=True)
 class Access:
-    """The rule of one host. Looking, reading and asking for status stay open to all that may connect."""
+    """The access rules of one host. Everybody who may connect can read and ask for status."""
 
     networks: tuple[Network, ...] = attrs.field(default=(), converter=networks_of)
-    """Clients may change the group from here, and from the loopback: members, leader, snapshots."""
+    """Networks whose clients may change the group (members, leader, snapshots). The loopback always may."""
     admins: frozenset[str] = attrs.field(default=(), converter=_names)
-    """So may, from anywhere, certificates that name one of these or a member's id."""
+    """Names whose certificates may change the group from anywhere. A member's id always may."""
     peer_networks: tuple[Network, ...] = attrs.field(default=(), converter=networks_of)
-    """Nodes come from here or from the loopback; none named: from anywhere."""
+    """Networks from which nodes may connect, besides the loopback. Empty: from anywhere."""
     client_proposals: bool = True
-    """Whether clients may propose commands; ``False``: the node's own process alone does."""
+    """True if clients may propose commands; False if only the node's own process may."""
 
     def __attrs_post_init__(self) -> None:
         if type(self.client_proposals) is not bool:
             raise ConfigError("client_proposals", self.client_proposals, "must be True or False")
 
     def change_refused(self, caller: Caller, members: Collection[str]) -> str | None:
-        """Why this client may not change the group; None: it may."""
+        """Return the reason why this client may not change the group; None if it may."""
         if caller.is_local or _within(caller, self.networks) or caller.names & {*members, *self.admins}:
             return None
         shown = f" with a certificate of {', '.join(sorted(caller.names))}" if caller.names else ""
@@ -100,7 +101,7 @@ class Access:
                 f"{_listed(self.networks)} and for certificates of members and admins")
 
     def peer_refused(self, caller: Caller) -> str | None:
-        """Why no node may come from there; None: one may. Who it is comes on top."""
+        """Return the reason why no node may connect from there; None if it may. Who the node is, is checked apart."""
         if not self.peer_networks or caller.is_local or _within(caller, self.peer_networks):
             return None
         return f"nodes come from the loopback{_listed(self.peer_networks)}, not from {caller}"

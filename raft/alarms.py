@@ -1,5 +1,5 @@
-"""Deadlines of callers: of those who brought one of their own, in a heap that forgets whoever was answered in time, and
-of those who wait in turn, as long as everybody.
+"""Deadlines of callers. Callers with a deadline of their own stand in a heap that drops those answered in time; all
+others wait equally long, in turn.
 
 Knows tasks and numbers; decides nothing about the answer.
 """
@@ -18,25 +18,26 @@ SWEEP_MIN = 1_024
 
 
 class InTurn(Protocol):
-    """A place where callers wait as long as everybody."""
+    """A place where callers wait, all of them equally long."""
 
     deadline: int
     done: bool
-    """Nobody waits there any more."""
+    """True once nobody waits there any more."""
 
 
 InTurnT = TypeVar("InTurnT", bound=InTurn)
 
 
 class Alarms(Generic[PlaceT]):
-    """(deadline, ns) of tasks, each with the place it waits in. Memory is bounded by twice the tasks that wait."""
+    """Deadlines (ns) of tasks, each with the place it waits in. Holds at most twice as many as there are tasks that
+    wait."""
 
     def __init__(self, waits: Callable[[PlaceT, Task], bool]) -> None:
-        """``waits``: whether this task waits in this place still."""
+        """``waits(place, task)`` says whether the task still waits in this place."""
         self._waits = waits
         self._heap: list[tuple[int, int, PlaceT, Task]] = []
         self._latest: dict[Task, int] = {}
-        """The one alarm that is meant for a task, by its serial: a task waits in one place at a time."""
+        """Task -> serial of its one valid alarm: a task waits in one place at a time."""
         self._serial = 0
         self._sweep_at = SWEEP_MIN
 
@@ -55,14 +56,15 @@ class Alarms(Generic[PlaceT]):
         self._latest[task] = self._serial
 
     def forget(self, task: Task) -> None:
-        """``task`` left by itself. It may wait in the same place again, with another deadline or with none."""
+        """Drop the alarm of a task that left by itself. It may wait in the same place again, with another deadline or
+        with none."""
         self._latest.pop(task, None)
 
     def _meant(self, serial: int, _place: PlaceT, task: Task) -> bool:
         return self._latest.get(task) == serial
 
     def next(self) -> int | None:
-        """The earliest deadline that is set, else None."""
+        """Return the earliest deadline that is set, else None."""
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: int) -> Iterator[tuple[PlaceT, Task]]:
@@ -76,7 +78,7 @@ class Alarms(Generic[PlaceT]):
 
 
 def first_due(in_turn: deque[InTurnT], alarms: Alarms[Any]) -> int | None:
-    """The earliest deadline of both kinds. Lets go of the places at the front where nobody waits any more."""
+    """Return the earliest deadline of both kinds. Drops places at the front where nobody waits any more."""
     while in_turn and in_turn[0].done:
         in_turn.popleft()
     alarm = alarms.next()

@@ -22,12 +22,13 @@ from raft.statemachine import Machine
 from raft.wakeup import Bell
 
 LOAD_BYTES = 1 << 20
-"""Read from storage at a time when the frames are no longer in memory."""
+"""Bytes read from storage at a time, when the frames are no longer in memory."""
 CHUNK_MAX = 1 << 16
 
 
 class Applier:
-    """``index`` is applied. ``progress`` is called after each slice, ``fault`` once, with the exception."""
+    """Applies one group's log to its machine. ``index`` is applied. ``progress`` is called after each slice, ``fault``
+    once, with the exception."""
 
     def __init__(
         self, *, machine: Machine, log: RaftLog, proposals: Proposals, config: Config, clock: Callable[[], int],
@@ -42,20 +43,20 @@ class Applier:
         self._progress, self._fault, self._run_blocking = progress, fault, run_blocking
         self._slice_ns = config.apply_slice_ms * MS
         self._chunk = 64
-        """Commands between two looks at the clock; follows what they cost."""
+        """Commands between two looks at the clock; adapts to what they cost."""
         self._begun: tuple[Frame, list[bytes], list[object]] | None = None
-        """A frame that is applied in part: its commands and the results so far."""
+        """A frame that is applied in part, with its commands and the results so far."""
         self._loaded: list[Frame] = []
         self.torn = False
-        """A thread replaces all state by a snapshot's: nothing may look at it."""
+        """True while a thread replaces all state by a snapshot's: nothing may look at it."""
         self._lock, self._turn = trio.Lock(), trio.Lock()
         self._behind = machine.threaded
-        """The task applies; ``advance`` leaves it alone."""
+        """True while the task applies: ``advance`` then applies nothing itself."""
         self._bell = Bell()
         self._dead = False
 
     def advance(self, index: int) -> None:
-        """Everything up to ``index`` may be applied."""
+        """Allow applying up to ``index``, and apply what fits into this slice."""
         if index > self.target:
             self.target = index
         if self._behind or self._lock.locked():
@@ -67,7 +68,7 @@ class Applier:
                 self._bell.ring()
 
     async def run(self) -> None:
-        """The task for what cannot be done at once."""
+        """Apply, as a task, what cannot be done at once."""
         threaded = self.machine.threaded
         while not self._dead:
             await self._bell.wait()
@@ -103,7 +104,7 @@ class Applier:
                     return
 
     def _frames(self) -> list[Frame]:
-        """The next frames to apply; none if they must be loaded first."""
+        """Return the next frames to apply; none if they must be loaded first."""
         if self._loaded:
             self._loaded = [frame for frame in self._loaded if self.index < frame.first <= self.target]
             if self._loaded:
@@ -111,7 +112,7 @@ class Applier:
         return self._log.cached(self.index + 1, LOAD_BYTES) or []
 
     def _apply(self, frame: Frame, until: int) -> bool:
-        """Apply one frame, or go on with it. False: the slice is over, or the machine raised."""
+        """Apply one frame, or go on with it. Return False if the slice is over or the machine raised."""
         assert frame.first == self.index + 1, (frame, self.index)
         if frame.kind != Kind.COMMANDS:
             self._finish(frame, [])
@@ -129,7 +130,7 @@ class Applier:
                 part = commands[done:]
             try:
                 results += apply_many(part, frame.term, frame.first + done, frame.wall_ms)
-            except Exception as error:  # noqa: BLE001 (whatever it is, the machine is not what the log says)
+            except Exception as error:  # noqa: BLE001 (after any error the machine differs from the log)
                 self.fail(error)
                 return False
             now = self._clock()
@@ -154,7 +155,7 @@ class Applier:
         self._proposals.settle(frame, results)
 
     def fail(self, error: Exception) -> None:
-        """The machine is not what the log says, and will not be."""
+        """Stop for good: the machine raised, so it no longer matches the log."""
         self._dead = True
         self._fault(error)
 
@@ -175,14 +176,14 @@ class Applier:
                 return
 
     async def between(self, work: Callable[[], Awaitable[Any]]) -> Any:
-        """``work()`` while no call of the machine is under way. Commands wait for one such work at most."""
+        """Run ``work()`` while no call of the machine is under way. Commands wait for one such work at most."""
         async with self._turn, self._lock:
             return await work()
 
     # --- snapshots
 
     async def capture(self) -> tuple[int, Any] | None:
-        """(index, view): the machine as of the end of a frame. None if it is stopped within one.
+        """Return (index, view) of the machine at the end of a frame; None if applying stopped within a frame.
 
         Raises ``UsageError`` if the machine raised.
         """
@@ -190,7 +191,7 @@ class Applier:
             while self._begun is not None and not self._dead:
                 self._slice()
                 await trio.lowlevel.checkpoint()
-            if self._begun is not None:  # the part of a frame that the state has would be applied once more
+            if self._begun is not None:  # else the applied part of this frame would be applied again
                 return None
             index = self.index
             if self.machine.threaded:
@@ -207,7 +208,7 @@ class Applier:
             raise made_no_snapshot(error) from error
 
     async def restore(self, meta: SnapshotMeta, chunks: Iterator[bytes]) -> None:
-        """Let the machine become what ``chunks`` describe, as of ``meta.index``."""
+        """Replace the machine's state by the snapshot in ``chunks``, taken at ``meta.index``."""
         async with self._lock:
             self._begun, self._loaded = None, []
             try:
@@ -231,5 +232,5 @@ class Applier:
 
 
 def made_no_snapshot(error: Exception) -> UsageError:
-    """What ``take_snapshot`` raises when the user's code did."""
+    """Return the error that ``take_snapshot`` raises when the user's code raised ``error``."""
     return UsageError(f"the state machine made no snapshot: {type(error).__name__}: {error}")

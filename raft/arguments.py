@@ -1,6 +1,6 @@
-"""What callers pass, looked at in the call itself: a wrong type is named there, not where it first does harm.
+"""Checks what callers pass, in the call itself: a wrong type is named there, not where it first does harm.
 
-What callers may change later is copied here. Knows types and words, and nothing of nodes, groups or disks.
+Values that callers may change later are copied here. Knows types and words, and nothing of nodes, groups or disks.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from raft.config import Read
 from raft.errors import UsageError
 
 NAME_BYTES_MAX: Final = 255
-"""Of an id or a cluster's name, in UTF-8: a hello carries no more."""
+"""Longest id or cluster name, in bytes of UTF-8: a hello carries no more."""
 _NO_LIST: Final = (str, bytes, bytearray, memoryview, Mapping, AbstractSet)
-"""What can be iterated over, and is no list of commands."""
+"""Types that can be iterated over, but are no list of commands."""
 
 
 def data(what: str, given: object) -> bytes:
-    """``given``, if it is bytes: nobody can change these later."""
+    """Return ``given`` if it is bytes, which nobody can change later."""
     if not isinstance(given, bytes):
         raise UsageError(f"{what} is bytes, not {type(given).__name__}")
     return given
 
 
 def listed(given: Iterable[Any]) -> list[Any]:
-    """A list of the caller's commands that stays as it is when the caller's own changes."""
+    """Copy the caller's commands into a list, since the caller may change its own later."""
     if isinstance(given, _NO_LIST) or not isinstance(given, Iterable):
         raise UsageError(f"commands are given as a list, not as {type(given).__name__}")
     return list(given)
 
 
 def timeout(given: int) -> int:
-    """``given``, if it is a timeout."""
+    """Return ``given`` if it is a timeout."""
     if type(given) is not int or given <= 0:
         raise UsageError(f"timeout_ms={given!r}: must be a whole number above 0")
     return given
 
 
 def freshness(given: Read) -> Read:
-    """``given``, if it is a level of reading."""
+    """Return ``given`` if it is a level of reading."""
     if not isinstance(given, Read):
         raise UsageError(f"level={given!r}: must be one of raft.Read, {', '.join(str(level) for level in Read)}")
     return given
 
 
 def a_name(name: str, given: str) -> str:
-    """``given``, if it is a name that nodes can tell each other."""
+    """Return ``given`` if it is a name that fits into a hello."""
     size = len(given.encode("utf-8", "replace")) if type(given) is str and given.isprintable() else 0
     if not 0 < size <= NAME_BYTES_MAX:
         raise UsageError(f"{name}={given!r:.80}: must be printable text of 1 to {NAME_BYTES_MAX} bytes")
@@ -55,14 +55,14 @@ def a_name(name: str, given: str) -> str:
 
 
 def copied(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a mapping from node ids, whatever is in it."""
+    """Copy a mapping from node ids. Its values are not checked."""
     if not isinstance(given, Mapping):
         raise UsageError(f"{name} maps node ids, {{'n1': ...}}; it is no {type(given).__name__}")
     return dict(given)
 
 
 def addresses(name: str, given: Mapping[str, str]) -> dict[str, str]:
-    """A copy of an address book: ids to addresses, all text."""
+    """Copy an address book, which maps ids to addresses, all text."""
     book = copied(name, given)
     for node, address in book.items():
         a_name(f"an id in {name}", node)
@@ -72,7 +72,7 @@ def addresses(name: str, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def directory(given: Any) -> str:
-    """The path of a directory, as text."""
+    """Return the path of a directory, as text."""
     path = given.__fspath__() if hasattr(type(given), "__fspath__") else given
     if type(path) is not str or not path or "\0" in path:
         raise UsageError(f"data_dir={given!r}: must be the path of a directory, as text")
@@ -80,7 +80,7 @@ def directory(given: Any) -> str:
 
 
 def kinds(**given: tuple[object, type]) -> None:
-    """Each argument is None or of its kind."""
+    """Check that each argument is None or of its kind."""
     for name, (value, kind) in given.items():
         if value is not None and not isinstance(value, kind):
             raise UsageError(f"{name} is a {kind.__name__}, not {type(value).__name__}: {value!r:.80}")

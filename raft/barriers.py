@@ -1,4 +1,4 @@
-"""Read barriers between the caller and the moment it may read: gathered, asked of the core, granted, applied.
+"""Read barriers, which callers wait at until they may read: gathered, asked of the core, granted, applied.
 
 All callers of one level in one pass of the scheduler share one ticket and so one question. Knows tasks and
 deadlines; the guarantee itself is the core's (``reads``, ``following``). Reading the state machine is the caller's.
@@ -36,7 +36,7 @@ class Barrier:
     done: bool = False
 
     def finish(self, make: Callable[[], RaftError] | None) -> None:
-        """Let them read, or raise an error of its own in each."""
+        """Let the callers read, or raise in each an error of its own."""
         self.done = True
         for task in (*self.tasks, *self.patient):
             if make is None:
@@ -48,7 +48,7 @@ class Barrier:
 
 
 class Barriers:
-    """All read barriers of one node. ``bell`` rings when the flusher has some to ask."""
+    """All read barriers of one node. ``bell`` rings when the flusher has barriers to ask about."""
 
     def __init__(self, config: Config, clock: Callable[[], int], bell: Bell, rearm: Callable[[int], None]) -> None:
         self._clock, self._bell, self._rearm = clock, bell, rearm
@@ -100,11 +100,11 @@ class Barriers:
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something to ask."""
+        """Return whether a barrier waits to be asked about."""
         return bool(self._gathering or self._again)
 
     def take(self) -> Barrier | None:
-        """The next group to ask the core about, under a ticket of its own."""
+        """Return the next barrier to ask the core about, with a ticket of its own."""
         if self._again:
             barrier = self._again.popleft()
         elif self._gathering:
@@ -122,12 +122,12 @@ class Barriers:
         return barrier
 
     def refused(self, barrier: Barrier, make: Callable[[], RaftError]) -> None:
-        """The core did not take the question."""
+        """Raise ``make()`` in the callers of this barrier: the core did not take its question."""
         self._asked.pop(barrier.ticket, None)
         barrier.finish(make)
 
     def ready(self, answer: ReadReady) -> None:
-        """The core's answer. Callers go on at ``release``."""
+        """Note the core's answer. Callers go on at ``release``."""
         barrier = self._asked.pop(answer.ticket, None)
         if barrier is None or barrier.done:
             return
@@ -139,7 +139,7 @@ class Barriers:
         self._granted.append(barrier)
 
     def release(self, applied: int, lease_valid: Callable[[], bool]) -> None:
-        """Let callers read whose index is applied. Where a lease has ended meanwhile they wait for a round instead."""
+        """Let callers read whose index is applied. If a lease has ended meanwhile, they wait for a round instead."""
         granted = self._granted
         if not granted:
             return
@@ -156,7 +156,7 @@ class Barriers:
         self._granted = left
 
     def _ask_again(self, barrier: Barrier) -> None:
-        """Ask again, for a round this time. The tasks keep waiting for this very object."""
+        """Ask again, for a round this time. The tasks keep waiting at the same barrier."""
         barrier.level, barrier.lease = Read.INDEX, False
         self._again.append(barrier)
         self._bell.ring()
@@ -173,11 +173,11 @@ class Barriers:
             barrier.finish(refusal)
 
     def next_deadline(self) -> int | None:
-        """When ``expire`` has something to do."""
+        """Return the time of the next caller's deadline, when ``expire`` is due; None if nobody waits."""
         return first_due(self._expiring, self._alarms)
 
     def expire(self, now: int) -> None:
-        """Answer callers whose time is over: a read has no effect, so the answer is certain."""
+        """Answer callers whose time is over. A read has no effect, so they get a certain ``Rejected``."""
         expiring = self._expiring
         while expiring and (expiring[0].done or expiring[0].deadline <= now):
             barrier = expiring.popleft()

@@ -1,7 +1,7 @@
-"""The properties that say how much may wait: INV_R32 of peers and readers, INV_R38 of a disk that stands still; and
-INV_R37, that what cannot be helped is not tried for ever; INV_R39 and INV_R40 of groups that share a log.
+"""Properties that bound what may wait: INV_R32 for peers and readers, INV_R38 for a disk that stands still, INV_R37
+for elections that cannot help, INV_R39 and INV_R40 for groups that share a log.
 
-Asked by ``raft.invariants.Checker``, of ghosts and replicas. Changes nothing.
+``raft.invariants.Checker`` evaluates them on ghosts and replicas. They change nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 CALM_ELECTIONS: Final = 3
 KINDS: Final = 8
-"""Kinds of messages that one peer is told while a vote or term is not durable."""
+"""Kinds of messages that a node may hold back for one peer while a vote or term is not durable."""
 
 
 def INV_R32(group: Checker, node: Ghost, replica: Replica) -> None:
-    """Bounded resources: what is in flight to each peer, reads that wait, and directories of peers met."""
+    """Resources are bounded: what is in flight to each peer, reads that wait, and directories of peers met."""
     config = group.config
     for progress in replica.peers.values():
         group.counts["INV_R32"] += 1
@@ -42,8 +42,8 @@ def INV_R32(group: Checker, node: Ghost, replica: Replica) -> None:
 
 
 def INV_R37(group: Checker, node: Ghost, term: int) -> None:
-    """No group without a better leader elects for ever: while nothing fails or comes back, it elects no more than a few
-    times for each member before something is committed."""
+    """Elections end: while nothing fails or comes back, a group elects only a few times for each member before
+    something is committed."""
     if not group.calm:
         return
     group.counts["INV_R37"] += 1
@@ -53,8 +53,8 @@ def INV_R37(group: Checker, node: Ghost, term: int) -> None:
 
 
 def INV_R38(group: Checker, node: Ghost, replica: Replica, clock: int, held: Held) -> None:
-    """What waits for this node's disk is bounded, however long that stands still and whoever leads meanwhile: writes
-    and frames by bytes, messages by kinds and peers. Asked while a write waits longer than an election timeout."""
+    """A stalled disk delays a bounded amount, however long it stalls and whoever leads meanwhile: writes and frames are
+    bounded by bytes, messages by kinds and peers. Checked while a write waits longer than an election timeout."""
     config, pending = group.config, node.pending
     if node.full or clock - replica.writes.oldest_unsynced_ns() < config.election_timeout_ms * MS:
         return
@@ -67,9 +67,9 @@ def INV_R38(group: Checker, node: Ghost, replica: Replica, clock: int, held: Hel
 
 
 def INV_R39(log_bytes: int, segment_bytes: int, tails: int, live: int) -> None:
-    """A shared log, as far as it is written, is no longer than two segments, what busy groups have not yet put into
-    snapshots (``tails``) and what quiet groups must keep (``live``); what that has above a segment counts twice, for
-    no more is carried than is written. Asked between group commits."""
+    """A shared log is bounded by two segments, plus what busy groups have not yet put into snapshots (``tails``), plus
+    what quiet groups must keep (``live``). The part of ``live`` above one segment counts twice, since no more is
+    carried forward than is written. Checked between group commits."""
     most = 2 * segment_bytes + tails + live + max(0, live - segment_bytes)
     assert most >= 2 * segment_bytes + tails + live, "what must be kept has room"
     require(log_bytes <= most, "INV_R39", f"the log has {log_bytes} bytes, of at most {most}",
@@ -77,7 +77,7 @@ def INV_R39(log_bytes: int, segment_bytes: int, tails: int, live: int) -> None:
 
 
 def INV_R40(name: str, found: list[bytes] | None, due: list[bytes]) -> None:
-    """A group that shares a log and says nothing comes back in every life with all it had, however often that was
-    carried forward, unless its bytes were damaged: then it is refused, and nothing else passes for it."""
+    """A quiet group on a shared log comes back in every life with all it had, however often that was carried forward.
+    If its bytes were damaged, it is refused, and nothing else is taken for it."""
     require(found == due, "INV_R40", f"{name} has of the quiet group on its log",
             "what it cannot read" if found is None else f"{len(found)} entries, {len(due)} are due, or others")

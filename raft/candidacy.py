@@ -1,4 +1,4 @@
-"""What a candidate does: rounds of questions, planned and parsed by the election rules.
+"""The candidate's part: it asks for votes in rounds, which the election rules plan and judge.
 
 Owns the state between rounds and the answers of the running one. Takes terms and votes through the replica; knows
 no log entries and no timers but its own.
@@ -29,21 +29,22 @@ class Campaign:
         self.rounds = 0
         self.started_at = 0
         self.last_outcome: tuple[ParseResult, dict[str, VoteResult]] | None = None
-        """How the latest finished round went, for people."""
+        """Result and answers of the latest finished round, for people."""
         self._tally: Tally | None = None
         self._round = 0
         self._round_deadline = NEVER
         self._next_round_at = NEVER
         self._own_vote_after = 0
-        """Token that makes the candidate's own vote durable; only then it counts (KAFKA-10533)."""
+        """Token of the write that makes the candidate's own vote durable; the vote counts only then (KAFKA-10533)."""
 
     @property
     def allowed(self) -> bool:
-        """Only a voter asks for votes (etcd db54973: a removed node never does), and only with the directory that the
-        latest membership means: after a wipe, older ones still name the lost one.
+        """Return whether this node may ask for votes: only a voter may, and only with the directory that the latest
+        membership records. A removed node never asks (etcd db54973). After a wipe, older memberships still name the
+        lost directory.
 
-        While its removal may be uncommitted a voter goes on asking, for votes of the others (thesis §4.2.2): those who
-        are left may have shorter logs and need it.
+        A voter goes on asking while its removal may be uncommitted (thesis §4.2.2): the remaining voters may have
+        shorter logs and need it.
         """
         core = self.core
         member = core.membership.members.get(core.node_id)
@@ -68,14 +69,15 @@ class Campaign:
         self.started_at = self._next_round_at = self.core.now
 
     def take_over(self, cause: str) -> None:
-        """Ask for real votes at once, whatever voters promised the leader who wants it so: once, in its next term."""
+        """Ask for real votes at once, since the leader hands over: what voters promised that leader does not stop it.
+        Holds for one attempt, in the next term."""
         core, state = self.core, self.state
         state.transfer, state.need_increase_term = True, not core.rules.taking_leadership_wins()
         core.become_candidate(cause)
         self.tick()
 
     def learn_term(self, known_term: int) -> None:
-        """A higher term exists: take it now (one-step rules), or when the next round needs it (DLedger §2.5)."""
+        """Note that a higher term exists. One-step rules take it now, DLedger when the next round needs it (§2.5)."""
         core = self.core
         assert core.role != LEADER
         if known_term <= core.term:
@@ -88,13 +90,13 @@ class Campaign:
             self.state.known_term = max(self.state.known_term, known_term)
 
     def increase_term(self) -> None:
-        """DLedger's needIncreaseTermImmediately: the next round, due at once, takes a higher term."""
+        """Make the next round due at once, in a higher term: DLedger's needIncreaseTermImmediately."""
         self.state.need_increase_term = True
         if self._tally is None:
             self._next_round_at = self.core.now
 
     def stop(self) -> None:
-        """Follow or lead: no round runs. What was heard of higher terms stays."""
+        """End the candidacy, to follow or to lead. Higher terms that were heard of are kept."""
         self._tally = None
         self._next_round_at = self._round_deadline = NEVER
         self.state.transfer = False
@@ -107,7 +109,7 @@ class Campaign:
             self._ask()
 
     def _ask(self) -> None:
-        """Plan the next round and put the question."""
+        """Plan the next round and ask for votes."""
         assert self._tally is None, "one round at a time"
         core, state = self.core, self.state
         if not self.allowed or core.writes.disk_full:
@@ -164,7 +166,7 @@ class Campaign:
             self._maybe_finish()
 
     def on_reply(self, peer: str, reply: VoteReply) -> None:
-        """Count an answer once per voter, and only for the running round (Xraft duplicate votes)."""
+        """Count an answer once for each voter, and only in the running round (Xraft duplicate votes)."""
         tally = self._tally
         if self.core.role != Role.CANDIDATE or tally is None or reply.round != self._round:
             self.core.dropped(peer, reply, "no such round")
@@ -178,7 +180,7 @@ class Campaign:
             self._maybe_finish()
 
     def on_unreachable(self, peer: str) -> None:
-        """No answer is to be expected (DLedger's UNKNOWN); one that comes all the same still counts."""
+        """Expect no answer from this peer (DLedger's UNKNOWN). If one comes all the same, it still counts."""
         tally = self._tally
         if tally and peer not in tally.replies and tally.membership.votes(peer):
             tally.replies[peer] = VoteReply(self.core.group, 0, self._round, VoteResult.UNKNOWN, tally.probe)
@@ -190,7 +192,7 @@ class Campaign:
             return
         if self._own_vote_after and tally.membership.agree(
                 [self.core.node_id, *tally.with_result(VoteResult.ACCEPT)]):
-            return  # the own vote is on its way to the disk: a round it could still win is not over
+            return  # the own vote is not durable yet, and may still win this round
         self._finish()
 
     def _finish(self) -> None:

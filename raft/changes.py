@@ -1,7 +1,7 @@
-"""Changing the membership as a leader: one committed step after another until the desired state is reached.
+"""Changes the membership as a leader: one committed step after another until the desired state is reached.
 
-No step before an entry of the leader's own term is committed (raft-dev 2015), none while an earlier membership
-entry is uncommitted. A joint membership that any leader finds committed is left at once, exactly once.
+A step waits until an entry of the leader's own term is committed (raft-dev 2015), and until every earlier membership
+entry is. A leader that finds a committed joint membership leaves it at once, exactly once.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 class Changes:
-    """At most one desired state at a time."""
+    """The membership change of one leadership: at most one desired state at a time."""
 
     def __init__(self, leadership: Leadership) -> None:
         self.leadership = leadership
         self.desired: Desired | None = None
         self.waiting: tuple[str, ...] = ()
-        """Who has to catch up before the next step."""
+        """Nodes that must catch up before the next step."""
         self.deadline = NEVER
         self._ticket = 0
         self._unrecorded = True
-        """Whether some member's directory may be met but not written down yet."""
+        """True if a member's directory may have been met but not written down yet."""
 
     def begin(
         self, ticket: int, voters: Mapping[str, str], learners: Mapping[str, str],
@@ -58,7 +58,7 @@ class Changes:
 
     @property
     def free(self) -> bool:
-        """Whether a membership entry may be appended now."""
+        """Return whether a membership entry may be appended now."""
         leadership = self.leadership
         core = leadership.core
         return (leadership.own_term_committed and core.log.membership_index <= core.commit_index
@@ -74,7 +74,7 @@ class Changes:
         if current.joint:
             self._append(leave_joint(current))
             return
-        # Directories first: a voter that loses its disk before it is known by its directory would come back unnoticed.
+        # Record directories first: else a voter that loses its disk before that would come back unnoticed.
         if (self._unrecorded and self.record_incarnations()) or self.desired is None:
             return
         step = next_step(current, self.desired, self._strangers(), leadership.tracker.caught_up())
@@ -86,11 +86,11 @@ class Changes:
             self._resolve(Resolved(self._ticket))
 
     def met_again(self) -> None:
-        """The membership changed: look once more whom it knows by directory."""
+        """Check again which members' directories are recorded, since the membership changed."""
         self._unrecorded = True
 
     def record_incarnations(self) -> bool:
-        """Write down the directory of every member that was met for the first time. Returns whether there was one."""
+        """Write down the directory of every member that was met for the first time. Return whether there was one."""
         core = self.leadership.core
         self._unrecorded = True
         if not self.free or core.membership.joint:
@@ -119,7 +119,8 @@ class Changes:
         self.leadership.broadcast()
 
     def tick(self) -> None:
-        """Who did not catch up in time keeps what it has: learners stay learners."""
+        """Take the next step if it is due, or give up at the deadline: learners that did not catch up stay
+        learners."""
         if self.desired is not None:
             self.advance()
         if self.leadership.core.now >= self.deadline:
@@ -134,6 +135,6 @@ class Changes:
         self.leadership.core.output(resolved)
 
     def leave(self) -> None:
-        """Leadership ends: a joint state will be left by the next leader, the rest of the way is open."""
+        """Answer that the outcome is unknown, since leadership ends. The next leader leaves a joint membership."""
         if self.desired is not None:
             self._resolve(Resolved(self._ticket, None, "leadership was lost on the way", True))

@@ -1,7 +1,7 @@
-"""``raftctl``: look at a running group and change it, from a shell. A thin skin over ``raft.connect``.
+"""``raftctl`` looks at a running group and changes it, from a command line. A thin layer over ``raft.connect``.
 
-Knows the command line, plain statuses and words; decides nothing. Exit codes: 0 done, 1 refused, failed or a node out
-of reach, 2 wrong usage, 3 the outcome is unknown, 130 interrupted with no effect.
+Knows the command line, statuses as dicts, and words; decides nothing. Exit codes: 0 done, 1 refused, failed or a node
+out of reach, 2 wrong usage, 3 the outcome is unknown, 130 interrupted with no effect.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ USAGE: Final = 2
 UNKNOWN: Final = 3
 ADDRESSES_VARIABLE: Final = "RAFT_ADDRESSES"
 LOOK_TIMEOUT_MS: Final = 3_000
-"""How long ``status`` and ``explain`` wait for one node."""
+"""Time that ``status`` and ``explain`` wait for one node."""
 
 Command = Callable[[argparse.Namespace, Client], Awaitable[int]]
 
@@ -41,7 +41,7 @@ Command = Callable[[argparse.Namespace, Client], Awaitable[int]]
 async def _ask_each(
     addresses: Sequence[str], ask: Callable[[str], Awaitable[Any]]
 ) -> dict[str, Any | RaftError]:
-    """What each node says, or why it does not; all at once."""
+    """Ask all nodes at the same time. Return the answer of each, or the error."""
     found: dict[str, Any | RaftError] = dict.fromkeys(addresses)
 
     async def ask_one(address: str) -> None:
@@ -57,7 +57,8 @@ async def _ask_each(
 
 
 def _say(text: str) -> None:
-    """To whoever reads on: `raftctl status | head -1` is no failure, and a transfer was done whoever reads of it."""
+    """Print a line. A closed pipe is no failure: `raftctl status | head -1` succeeds, and a transfer that was done
+    was done."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -84,7 +85,7 @@ COLUMNS: Final = ("address", "node", "role", "term", "leader", "committed", "app
 
 
 def status_table(found: Mapping[str, Any]) -> list[str]:
-    """A line per node; ``found`` maps addresses to plain statuses or errors."""
+    """Return a line for each node; ``found`` maps addresses to statuses (as dicts) or errors."""
     rows: list[Sequence[str]] = [COLUMNS]
     for address, said in found.items():
         if isinstance(said, RaftError):
@@ -157,7 +158,7 @@ async def _reconfigure(arguments: argparse.Namespace, client: Client) -> int:
 
 
 async def _leaders_status(client: Client, timeout_ms: int | None) -> dict[str, Any]:
-    """The membership that counts is the leader's; any other node's may be old."""
+    """Return the leader's status, since another node's membership may be old; any node's if no leader is known."""
     status = await client.status(timeout_ms=timeout_ms)
     if status["role"] != "leader" and status["leader_address"]:
         status = await client.status(status["leader_address"], timeout_ms=timeout_ms)
@@ -168,7 +169,7 @@ def plan_membership(
     membership: Mapping[str, Any], *, voters: str | None = None, learners: str | None = None, add: Sequence[str] = (),
     add_learner: Sequence[str] = (), remove: Sequence[str] = (), priority: Sequence[str] = (),
 ) -> tuple[dict[str, str], dict[str, str], dict[str, int] | None]:
-    """Voters, learners and priorities to ask for, from a plain membership and what the command line says.
+    """Return voters, learners and priorities to ask for, from a membership (as a dict) and the command line.
 
     Items are ``id=host:port``, or an id alone for members whose address is known. Raises ``UsageError``.
     """
@@ -205,7 +206,7 @@ def plan_membership(
 
 
 def _take(item: str, book: dict[str, str]) -> str:
-    """The id of ``id=host:port`` or ``id``; notes the address in ``book``."""
+    """Return the id of ``id=host:port`` or ``id``, and note the address in ``book``."""
     name, equals, address = item.partition("=")
     if equals and address:
         book[name] = address
@@ -226,7 +227,7 @@ def _tell(arguments: argparse.Namespace, value: Mapping[str, Any], sentence: str
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """All commands and options, with their help."""
+    """Make the parser of all commands and options, with their help."""
     parser = argparse.ArgumentParser(
         prog="raftctl", description="Look at a running Raft group, and change it.",
         epilog="Exit codes: 0 done; 1 refused, failed, or a node did not answer; 2 wrong usage; 3 outcome unknown; "
@@ -285,7 +286,7 @@ def _tls(arguments: argparse.Namespace) -> TLSConfig | ssl.SSLContext | None:
     if arguments.tls_cert:
         return TLSConfig(cert=arguments.tls_cert, key=arguments.tls_key, ca=arguments.tls_ca)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False  # nodes have ids, not host names: the CA alone vouches for them
+    context.check_hostname = False  # nodes have ids, not host names: the CA alone proves who they are
     try:
         context.load_verify_locations(arguments.tls_ca)
     except OSError as error:
@@ -312,7 +313,7 @@ async def _run(arguments: argparse.Namespace) -> int:
 
 @piped
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of ``raftctl``; returns the exit code."""
+    """Run ``raftctl`` and return its exit code."""
     given = make_parser().parse_args(arguments)
     code = DONE
     try:

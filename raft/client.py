@@ -1,8 +1,8 @@
-"""A client of a group, from outside: finds the leader, follows it, asks again where that is certain to do no harm.
+"""A client of a group: finds the leader, follows it, and asks again if that can do no harm.
 
-The one rule: a request is sent again only when it surely had no effect, or can have none. A write whose connection
-broke after it left, or whose answer did not come in time, ends in ``Unknown``: the caller alone can decide whether
-doing it twice is harmless. A shell around ``clientwire``; it knows addresses and answers, no terms and no logs.
+The one rule: a request is sent again only if it surely had no effect, or can have none. A write ends in ``Unknown`` if
+its connection broke after it left, or its answer did not come in time: only the caller can decide whether doing it
+twice is harmless. A shell around ``clientwire``; it knows addresses and answers, no terms and no logs.
 """
 
 from __future__ import annotations
@@ -63,38 +63,38 @@ from raft.wakeup import Bell
 
 TIMEOUT_MS: Final = 10_000
 RECONFIGURE_TIMEOUT_MS: Final = 70_000
-"""Above the node's own default, so that its answer comes first."""
+"""Default timeout of ``reconfigure``. Above the node's own, so that the node's answer comes first."""
 CONNECT_TIMEOUT_MS: Final = 1_000
 BACKOFF_MIN_MS: Final = 20
 BACKOFF_MAX_MS: Final = 500
 SLACK_MS: Final = 100
-"""How much longer than the node a client waits for an answer, so that the node's more precise one can come."""
+"""Time that a client waits longer than the node, so that the node's more precise answer can come."""
 PAUSE_MIN_MS: Final = 10
 PAUSE_MAX_MS: Final = 100
-"""Between attempts, doubling from the least to the most, with chance in it."""
+"""Longest pause between attempts. Pauses double from ``PAUSE_MIN_MS``, with jitter."""
 READ_PATIENCE_MS: Final = 2_000
-"""A read, which is free to be repeated, is asked elsewhere after this long without an answer; then after twice as long,
-and so on: what takes its time everywhere is answered too."""
+"""Time without an answer after which a read is asked elsewhere, as repeating it is harmless. It doubles each time, so
+that a read that is slow everywhere is answered too."""
 TIMEOUT_MS_MAX: Final = 0xFFFF_FFFF
-"""What a request can say; a client that waits longer waits by itself."""
+"""Largest timeout that a request can carry. A client that waits longer counts the rest itself."""
 NO_END_MS: Final = 1 << 62
-"""Nobody else is asked for a snapshot: the one that was asked is writing it."""
+"""Patience for a snapshot: no other node is asked, since the first one is writing it."""
 REQUESTS_MAX: Final = 1_024
 """Requests on one connection without an answer; more wait here."""
 _RECEIVE_BYTES: Final = 256 << 10
 
 OpenStream: TypeAlias = Callable[[str], Awaitable[tuple[Stream, bytearray, Hello]]]
-"""From an address to a greeted stream, what came behind the node's hello, and that hello."""
+"""Opens a greeted stream to an address. Returns it with the bytes that followed the node's hello, and that hello."""
 _AGAIN: Final = frozenset({
     RejectReason.TRANSFERRING, RejectReason.STOPPED, RejectReason.INSTALLING, RejectReason.BUSY,
     RejectReason.LEADER_LOST, RejectReason.DISK_FULL, RejectReason.NO_SUCH_GROUP,
     RejectReason.OVERWRITTEN, RejectReason.NO_LEASE,
 })
-"""Refusals without effect that another attempt, perhaps elsewhere, may overcome."""
+"""Refusals without effect after which another attempt may succeed, perhaps elsewhere."""
 
 
 class ConnectOptions(TypedDict, total=False):
-    """What ``connect`` takes besides addresses and the machine's class."""
+    """Options of ``connect``, besides addresses and the machine's class."""
 
     cluster: str
     group: str
@@ -129,11 +129,11 @@ async def connect(
     addresses: Sequence[str], *, machine: type[Any] | None = None, cluster: str = "default", group: str = DEFAULT_GROUP,
     tls: TLSConfig | ssl.SSLContext | None = None, timeout_ms: int = TIMEOUT_MS, dial: Connector = connect_tcp,
 ) -> AsyncIterator[Client[Any, Any, Any]]:
-    """A client of ``group`` for as long as the block runs. Dials nobody before the first request.
+    """Yield a client of ``group`` while the block runs. It dials nobody before the first request.
 
-    ``addresses`` (``host:port``) are where to begin; the leader is followed beyond them. ``machine`` is the class of
-    the group's state machine, for its types and its codec, the only part of it that is called here. ``timeout_ms`` is
-    the default of every request, retries included. Raises ``ConfigError`` for a bad address or timeout.
+    ``addresses`` (``host:port``) are asked first; a leader elsewhere is followed. ``machine`` is the class of the
+    group's state machine: it gives the types, and its codec is called here. ``timeout_ms`` is the default for each
+    request, retries included. Raises ``ConfigError`` for a bad address or timeout.
     """
     if isinstance(addresses, (str, bytes)) or not isinstance(addresses, Iterable):
         raise ConfigError("addresses", addresses, "must be a list of host:port")
@@ -173,17 +173,17 @@ async def connect(
                          None if codec is None else codec.encode)
         except BaseException as error:  # noqa: BLE001  # raised again below
             failure = error
-        nursery.cancel_scope.shield = failure is not None  # else a cancellation from outside would take its place
+        nursery.cancel_scope.shield = failure is not None  # else a cancellation from outside would replace the failure
         nursery.cancel_scope.cancel()
-    if failure is not None:  # as the caller's block raised it, not in a group of this nursery
+    if failure is not None:  # as the caller's block raised it, not inside this nursery's group
         raise failure
 
 
 class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
-    """Made by ``connect``. Any number of tasks may call it at once; each node is connected to once.
+    """A client of one group, made by ``connect``. Many tasks may call it at once; it has one connection to each node.
 
-    ``Client[Command, Result, Answer]`` has the types of the machine that ``connect`` was told. Results and answers come
-    as CBOR: numbers, text, bytes, ``None``, lists, and dicts of these; a tuple comes as a list.
+    ``Client[Command, Result, Answer]`` has the types of the machine that ``connect`` was given. Results and answers
+    come as CBOR: numbers, text, bytes, ``None``, lists, and dicts of these; a tuple comes as a list.
 
     Every method raises ``Rejected`` (no effect), ``Unknown`` (writes only: it may have taken effect, or still may),
     ``NotLeader`` (no leader was found in time; no effect), ``Faulted`` (reads only), ``HandshakeRefused`` (all nodes
@@ -197,7 +197,7 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         self.addresses = addresses
         self._encode = encode
         self.leader_address: str | None = None
-        """Where the leader was last seen."""
+        """Address at which the leader was last seen."""
         self._group, self._timeout_ms = group, timeout_ms
         self._open_stream, self._nursery = open_stream, nursery
         self._links: dict[str, _Link] = {}
@@ -207,14 +207,15 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
     # --- writing and reading
 
     async def propose(self, command: CommandT_contra, *, timeout_ms: int | None = None) -> ResultT_co:
-        """Have ``command`` replicated and applied; what ``apply`` returned on the leader."""
+        """Replicate and apply ``command``. Return what ``apply`` returned on the leader."""
         request = Request(0, Op.PROPOSE, self._group, commands=(self._encoded(command),))
         return cast("ResultT_co", await self._write(request, timeout_ms))
 
     async def propose_many(
         self, commands: Sequence[CommandT_contra], *, timeout_ms: int | None = None
     ) -> list[ResultT_co]:
-        """Many commands in order; all results, or one error for the whole call. Not atomic."""
+        """Replicate and apply commands in order. Return all results, or raise one error for the whole call. Not
+        atomic."""
         data = [self._encoded(command) for command in arguments.listed(commands)]
         if not data:
             await trio.lowlevel.checkpoint()
@@ -229,9 +230,9 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
     async def query(
         self, data: bytes, *, level: Read = Read.INDEX, address: str | None = None, timeout_ms: int | None = None
     ) -> AnswerT_co:
-        """What ``query(data)`` of the state machine returns, as fresh as ``level`` says.
+        """Return the answer of the state machine's ``query(data)``, as fresh as ``level`` says.
 
-        Asks the leader, or the node at ``address``, which may be a follower; repeated until time is up.
+        Asks the leader, or the node at ``address``, which may be a follower, again and again until time is up.
         """
         request = Request(0, Op.QUERY, self._group, level=arguments.freshness(level),
                           commands=(arguments.data("what is asked", data),))
@@ -240,22 +241,22 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
     # --- the group
 
     async def status(self, address: str | None = None, *, timeout_ms: int | None = None) -> dict[str, Any]:
-        """``Status.as_dict`` of the node at ``address``, or of the first that answers."""
+        """Return ``Status.as_dict`` of the node at ``address``, or of the first that answers."""
         found = await self._read(Request(0, Op.STATUS, self._group), address, timeout_ms, anybody=True)
         assert isinstance(found, dict)
         return found
 
     async def explain(self, address: str | None = None, *, timeout_ms: int | None = None) -> list[str]:
-        """What is the matter with that node, or with the first that answers, in sentences."""
+        """Return sentences that say what is wrong with the node at ``address``, or with the first that answers."""
         return [sentence for _, sentence in await self.diagnose(address, timeout_ms=timeout_ms)]
 
     async def diagnose(self, address: str | None = None, *, timeout_ms: int | None = None) -> list[tuple[str, str]]:
-        """``explain`` with the name of each situation."""
+        """Return (name, sentence) of each situation that ``explain`` tells."""
         pairs = await self._read(Request(0, Op.EXPLAIN, self._group), address, timeout_ms, anybody=True)
         return [(name, sentence) for name, sentence in pairs]
 
     async def transfer_leadership(self, target: str | None = None, *, timeout_ms: int | None = None) -> None:
-        """Hand leadership to the voter ``target``, or to the best placed one; returns when it leads."""
+        """Hand leadership to the voter ``target``, or to the best placed one. Returns when it leads."""
         if target is not None:
             arguments.a_name("target", target)
         await self._write(Request(0, Op.TRANSFER, self._group, target=target), timeout_ms)
@@ -265,7 +266,8 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         self, voters: Mapping[str, str], learners: Mapping[str, str] | None = None, *,
         priorities: Mapping[str, int] | None = None, timeout_ms: int = RECONFIGURE_TIMEOUT_MS,
     ) -> None:
-        """Move the group to this membership (id to address). Asking twice is harmless: it names a goal, not a step."""
+        """Move the group to this membership (id to address). Asking twice is harmless: this names a goal, not a
+        step."""
         ranks = None if priorities is None else arguments.copied("priorities", priorities)
         plan = MembershipPlan(
             arguments.copied("voters", voters), arguments.copied("learners", learners or {}), ranks)
@@ -274,27 +276,27 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         await self._write(Request(0, Op.RECONFIGURE, self._group, plan=plan), timeout_ms)
 
     async def take_snapshot(self, address: str | None = None, *, timeout_ms: int | None = None) -> int:
-        """Let the node at ``address``, or the leader, snapshot its state machine now; the index it covers."""
+        """Have the node at ``address``, or the leader, take a snapshot now. Return the index that it covers."""
         index = await self._read(Request(0, Op.SNAPSHOT, self._group), address, timeout_ms)
         assert isinstance(index, int)
         return index
 
     async def accept_loss(self, address: str, *, timeout_ms: int | None = None) -> bool:
-        """Let the node at ``address`` vote and count again although it lost what it had acknowledged; see
-        ``Node.accept_loss``. False: it had lost nothing."""
-        split_address(address)  # of no other node, whatever was given
+        """Let the node at ``address`` vote and count again although it lost what it had acknowledged. Return False if
+        it had lost nothing. See ``Node.accept_loss``."""
+        split_address(address)  # raises for None: no node must be chosen by chance
         return bool(await self._read(Request(0, Op.ACCEPT_LOSS, self._group), address, timeout_ms))
 
     # --- asking until it is answered
 
     async def _write(self, request: Request, timeout_ms: int | None) -> Any:
-        """From the leader. Sent again only after what surely had no effect."""
+        """Ask the leader to write. Sends again only after an attempt that surely had no effect."""
         return await self._ask(request, None, timeout_ms, repeatable=False)
 
     async def _read(
         self, request: Request, address: str | None, timeout_ms: int | None, *, anybody: bool = False
     ) -> Any:
-        """Asked again whatever happened: it has no effect, or the same one twice."""
+        """Ask until there is an answer, whatever happened: once or twice has the same effect."""
         if address is not None:
             split_address(address)
         return await self._ask(request, address, timeout_ms, repeatable=True, anybody=anybody)
@@ -351,7 +353,7 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         return link
 
     def _turn_from(self, address: str, sender: str = "") -> None:
-        """Somebody else is asked next, who is not ``sender`` either: it knew nobody better."""
+        """Ask another node next. ``sender``, which named ``address`` as the leader, is not asked next either."""
         if self.leader_address is not None and address == self.leader_address:
             self.leader_address = None
         elif address == self.addresses[self._turn % len(self.addresses)]:
@@ -365,16 +367,17 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
 
 
 def _worth_another(error: RaftError, op: Op) -> bool:
-    """Whether an answer says that nothing happened, and another attempt may do better."""
+    """Return whether an answer says that nothing happened and that another attempt may succeed."""
     if isinstance(error, Rejected):
         if error.reason is RejectReason.TIMED_OUT:
-            return op is Op.QUERY  # that node could not confirm it, being cut off perhaps; another may
+            return op is Op.QUERY  # that node may be cut off; another may confirm the read
         return error.reason in _AGAIN and (op is not Op.SNAPSHOT or error.reason is not RejectReason.DISK_FULL)
     return isinstance(error, (NotLeader, Faulted))
 
 
 class _NotSent(Exception):
-    """The request never left: no connection, or no time to use it. ``refusal``: the node refused the handshake."""
+    """The request never left: no connection, or no time to use it. ``refusal`` is set if the node refused the
+    handshake."""
 
     def __init__(self, why: str, refusal: HandshakeRefused | None = None) -> None:
         super().__init__(why)
@@ -402,7 +405,7 @@ class _Link:
         self, address: str, open_stream: OpenStream, nursery: trio.Nursery, random: Random,
     ) -> None:
         self.refusal: HandshakeRefused | None = None
-        """The last handshake's, if it was refused."""
+        """Refusal of the last handshake, if it was refused."""
         self._address, self._open_stream, self._nursery, self._random = address, open_stream, nursery, random
         self._opening = trio.Lock()
         self._room = trio.Event()
@@ -416,8 +419,8 @@ class _Link:
         self._bell = Bell()
 
     async def ask(self, request: Request, deadline: float) -> Answer:
-        """Send and wait for the answer. Raises ``_NotSent``, ``_NoAnswer``, ``UsageError`` for what cannot be sent, and
-        ``Rejected`` for what this node would not take: it would end the connection, and with it everybody's requests.
+        """Send and wait for the answer. Raises ``_NotSent``, ``_NoAnswer``, and ``UsageError`` for what cannot be sent.
+        Raises ``Rejected`` for a request above this node's limit, which would end the connection for all requests.
         """
         waiting: _Waiting | None = None
         with trio.move_on_at(deadline + SLACK_MS / 1e3):
@@ -454,12 +457,13 @@ class _Link:
         raise _NoAnswer(why) if waiting.sent else _NotSent(why)
 
     def _make_room(self) -> None:
-        """Let those look again who wait for a place."""
+        """Wake the requests that wait for a place, to look again."""
         self._room.set()
         self._room = trio.Event()
 
     async def _connect(self) -> None:
-        """Raises ``_NotSent``; at once when the last failure is too fresh. ``UsageError`` once the client is closed."""
+        """Connect and greet. Raises ``_NotSent``, at once if the last failure is recent, and ``UsageError`` once the
+        client is closed."""
         if self._nursery.cancel_scope.cancel_called:
             raise UsageError("this client is closed: its block has ended")
         if trio.current_time() < self._retry_at:
@@ -487,7 +491,7 @@ class _Link:
         raise _NotSent(problem, refusal)
 
     async def _run(self, stream: Stream, received: bytearray) -> None:
-        """One connection from its greeting to its end, which every request under way is told."""
+        """Serve one connection from its greeting to its end, and then tell all requests under way why it ended."""
         problem = "the connection was closed"
         try:
             async with trio.open_nursery() as nursery:
@@ -503,7 +507,7 @@ class _Link:
             await trio.aclose_forcefully(stream)
 
     async def _receive(self, stream: Stream, received: bytes | bytearray) -> str:
-        """Hand answers to those who wait; why there are no more."""
+        """Hand answers to the requests that wait. Return why no more answers come."""
         blocks = Blocks(ANSWER_BYTES_MAX)
         try:
             while True:
@@ -524,7 +528,7 @@ class _Link:
             return f"the connection broke: {str(error) or type(error).__name__}"
 
     async def _send(self, stream: Stream, connection: trio.CancelScope) -> None:
-        """Everything that waits, in one piece. From the first byte on, a request counts as sent."""
+        """Send everything that waits, in one piece. A request counts as sent from its first byte on."""
         try:
             while True:
                 await self._bell.wait()

@@ -1,9 +1,9 @@
 """Serves one client's connection on a node: reads requests, lets the node carry them out, sends the answers.
 
-A shell around ``clientwire``. Requests of one connection run side by side and are answered in any order; whoever needs
-an order awaits an answer or sends PROPOSE_MANY. At most ``REQUESTS_MAX`` requests, and ``REQUEST_BYTES_MAX`` bytes of
-them, are in the works, and ``ANSWERS_BYTES_MAX`` bytes of answers wait to be taken; beyond that the connection is not
-read and its queries are not asked. Bad input ends that connection, with a reason, and nothing else.
+A shell around ``clientwire``. Requests of one connection run side by side and are answered in any order; a client that
+needs an order awaits an answer or sends PROPOSE_MANY. At most ``REQUESTS_MAX`` requests, and ``REQUEST_BYTES_MAX``
+bytes of them, run at once, and ``ANSWERS_BYTES_MAX`` bytes of answers wait to be taken; beyond that the connection is
+not read and its queries are not asked. Bad input ends that connection, with a reason, and nothing else.
 Knows ``ServedNode``, not the node's insides; takes no decision that is the node's.
 """
 
@@ -53,14 +53,14 @@ from raft.wakeup import Bell
 REQUESTS_MAX: Final = 1_024
 """Requests of one connection that have no answer yet."""
 REQUEST_BYTES_MAX: Final = 16 << 20
-"""Bytes of their commands; one request may exceed it alone."""
+"""Bytes of commands in those requests; a single request may exceed it."""
 ANSWERS_BYTES_MAX: Final = 16 << 20
-"""Bytes of answers of one connection that the client has not taken; the last of them may exceed it."""
+"""Bytes of answers that the client of one connection has not taken yet; the last answer may exceed it."""
 SEND_TIMEOUT_S: Final = 30.0
-"""A client that takes no answers for this long is cut off."""
+"""Time after which a client that takes no answers is disconnected."""
 GOODBYE_S: Final = 1.0
 _SEND_BYTES: Final = 256 << 10
-"""Sent at a time: a client that takes large answers slowly is not one that takes none."""
+"""Bytes sent at a time, each with its own timeout: a client that takes large answers slowly is not disconnected."""
 _RECEIVE_BYTES: Final = 64 << 10
 _PROPOSALS: Final = frozenset((Op.PROPOSE, Op.PROPOSE_MANY))
 _CHANGES: Final = frozenset((Op.TRANSFER, Op.RECONFIGURE, Op.SNAPSHOT, Op.ACCEPT_LOSS))
@@ -72,13 +72,13 @@ RunBlocking: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 class PendingProposal(Protocol):
-    """What ``propose_nowait`` returns, to be awaited or dropped."""
+    """A proposal that ``propose_nowait`` made, to be awaited or dropped."""
 
     def wait(self) -> Awaitable[object]: ...
 
 
 class ServedNode(Protocol):
-    """What clients reach of a node. Commands are bytes here, whatever the machine's codec."""
+    """The part of a node that clients reach. Commands are bytes here, whatever the machine's codec."""
 
     @property
     def config(self) -> Config: ...
@@ -107,13 +107,13 @@ async def serve_client(
     nodes: Mapping[int, ServedNode], config: Config, stream: Stream, hello: Hello, received: bytes, *,
     run_blocking: RunBlocking = trio.to_thread.run_sync, access: Access | None = None,
 ) -> None:
-    """Serve a client until it leaves or misbehaves; ``received`` is what came behind its hello.
+    """Serve a client until it leaves or misbehaves. ``received`` holds the bytes that followed its hello.
 
-    ``nodes`` are this process's, by number of their group, and may change meanwhile; ``config`` sets the limits;
+    ``nodes`` are this process's, by their group's number, and may change meanwhile; ``config`` sets the limits;
     ``run_blocking`` is for queries of threaded state machines; ``access`` says what this client may do, None: all.
 
-    Does not close ``stream``. Raises nothing of the stream or the client. A client that leaves takes back no command
-    that it has sent.
+    Does not close ``stream``. Raises no errors of the stream or the client. A client that leaves withdraws none of the
+    commands that it has sent.
     """
     connection = _Connection(nodes, config, stream, run_blocking, access)
     async with trio.open_nursery() as nursery:
@@ -153,7 +153,7 @@ class _Connection:
     # --- in
 
     async def read_requests(self, nursery: trio.Nursery, received: bytes | bytearray) -> None:
-        """Until the client leaves. Raises ``MalformedMessage`` or a stream's error."""
+        """Read requests until the client leaves. Raises ``MalformedMessage`` or a stream's error."""
         while True:
             quick: list[tuple[int, PendingProposal, int]] = []
             for block in self._blocks.feed(received):
@@ -184,7 +184,8 @@ class _Connection:
             nursery.start_soon(self._await_proposals, proposals)
 
     def _propose_nowait(self, request: Request) -> PendingProposal | None:
-        """The short way, for a proposal with the node's own timeout; None: it must go the long way."""
+        """Propose without a task of its own, if the request has the node's own timeout. Return None if ``_carry_out``
+        must do it."""
         node = self._nodes.get(request.group)
         if request.op is not Op.PROPOSE or node is None or 0 < request.timeout_ms < node.config.propose_timeout_ms:
             return None
@@ -192,17 +193,17 @@ class _Connection:
             return None
         try:
             return node.propose_nowait(request.commands[0])
-        except RaftError:  # the long way waits for room, or says what is wrong
+        except RaftError:  # ``_carry_out`` waits for room, or says what is wrong
             return None
 
     def _refuses(self, op: Op) -> bool:
-        """Commands of clients, where the node's own process alone proposes."""
+        """Return whether this is a command of a client, while only the node's own process may propose."""
         return self._access is not None and not self._access.client_proposals and op in _PROPOSALS
 
     # --- at work
 
     async def _await_proposals(self, proposals: list[tuple[int, PendingProposal, int]]) -> None:
-        """One task for all proposals of one receive: a task for each would cost more than the proposal."""
+        """Await all proposals of one receive in one task: a task for each would cost more than the proposal."""
         for number, proposal, size in proposals:
             try:
                 value = await proposal.wait()
@@ -231,7 +232,7 @@ class _Connection:
         await self._put_when_taken(answer, size)
 
     async def _query(self, node: ServedNode, request: Request, size: int) -> None:
-        """The barrier, then one query of this connection after the other, each when there is room for its answer."""
+        """Pass the barrier, then ask. Queries of one connection run one by one, each when its answer has room."""
         timeout_ms = request.timeout_ms or None
         try:
             ask = _query_of(node.state_machine)
@@ -254,7 +255,7 @@ class _Connection:
         self._held_up.unpark()
 
     async def _carry_out(self, request: Request) -> Any:
-        """The value of OK. Raises what the node raises."""
+        """Return the value of the OK answer. Raises what the node raises."""
         node, op, timeout_ms = self._nodes.get(request.group), request.op, request.timeout_ms or None
         if self._refuses(op):
             raise NotAllowed(OWN_PROCESS_ONLY)
@@ -285,7 +286,7 @@ class _Connection:
     # --- out
 
     async def _put_when_taken(self, answer: Answer, size: int) -> None:
-        """Once the client has taken enough of those before."""
+        """Queue an answer once the client has taken enough of the earlier ones."""
         while self._unsent > ANSWERS_BYTES_MAX:
             await self._held_up.park()
         self._put(answer, size)
@@ -299,14 +300,14 @@ class _Connection:
         self._due.ring()
 
     async def say_goodbye(self, answer: Answer) -> None:
-        """Send what is there and this last answer."""
+        """Send the answers that wait, and this last one."""
         self._last = True
         self._open += 1
         self._put(answer, 0)
         await self._said.wait()
 
     async def send_answers(self, connection: trio.CancelScope) -> None:
-        """All answers that are ready in one piece. Ends the connection when the client does not take them."""
+        """Send all answers that are ready, in one piece. Ends the connection if the client does not take them."""
         try:
             while not (self._last and not self._answers):
                 await self._due.wait()
@@ -329,20 +330,21 @@ class _Connection:
 
 
 def _faulted(error: Faulted, op: Op, led: bool) -> RaftError:
-    """What a fault means for a write: nobody knows, if this node may have stored it before; else nothing happened."""
+    """Return the error to answer after a fault. A write is ``Unknown`` if this node may have stored it (``led``), else
+    it had no effect."""
     if op not in _WRITES:
         return error
     return Unknown(detail=f"the leader faulted: {error}") if led else NotLeader(None, None)
 
 
 def _query_of(machine: object) -> Callable[[bytes], object]:
-    """``query`` of a state machine; what it raises is a ``UsageError``, as it is if there is none."""
+    """Return ``query`` of a state machine. Its errors become ``UsageError``, and so does its absence."""
     query = query_of(machine)
 
     def ask(data: bytes) -> object:
         try:
             return query(data)
-        except Exception as error:  # the user's code, and the client's data: only this answer suffers
+        except Exception as error:  # the user's code and the client's data: an error concerns this answer alone
             raise UsageError(f"query() raised {type(error).__name__}: {error}") from error
 
     return ask

@@ -1,4 +1,4 @@
-"""What a client and a node say to each other, as values and as bytes. No I/O; it knows no roles and no connections.
+"""Requests and answers between a client and a node, as values and as bytes. No I/O; knows no roles and connections.
 
 After the greetings (``hello``, lane CLIENT) both sides send blocks, little-endian, each behind its u32 length:
 
@@ -7,7 +7,7 @@ After the greetings (``hello``, lane CLIENT) both sides send blocks, little-endi
 
 Ids are the client's; answers come in any order. The body of a PROPOSE or QUERY is the raw command, that of a
 PROPOSE_MANY a u32 count, as many u32 lengths, and the raw commands; of TRANSFER and RECONFIGURE it is CBOR; the others
-have none. A block's length is looked at before any of it is kept. Decoders raise nothing but ``MalformedMessage``.
+have none. A block's length is checked before any of it is kept. Decoders raise only ``MalformedMessage``.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from raft.errors import (
 )
 
 ANSWER_BYTES_MAX: Final = 16 << 20
-"""Largest answer a node sends and a client takes."""
+"""Largest answer that a node sends and a client takes."""
 REQUEST_OVERHEAD_BYTES: Final = 64
-"""What a request adds to its commands at most, without the table of PROPOSE_MANY."""
+"""Most bytes that a request adds to its commands, not counting the table of PROPOSE_MANY."""
 PLAN_BYTES_MAX: Final = 64 << 10
 """Largest CBOR body of a request."""
 
@@ -52,12 +52,12 @@ _DECODE_ERRORS: Final = (ValueError, TypeError, AttributeError, cbor2.CBORError,
 
 
 def request_bytes_max(config: Config) -> int:
-    """Largest request, without its length, that a node with this configuration takes."""
+    """Return the largest request, without its length, that a node with this configuration takes."""
     return config.message_bytes_max + REQUEST_OVERHEAD_BYTES
 
 
 class TooManyCommands(MalformedMessage):
-    """A PROPOSE_MANY beyond what this node takes at once. It is whole and has an id, so it can be answered."""
+    """A PROPOSE_MANY with more commands than this node takes at once. It is whole and has an id, so it is answered."""
 
     def __init__(self, id: int, message: str) -> None:  # noqa: A002  the word of the protocol
         super().__init__(message)
@@ -65,7 +65,7 @@ class TooManyCommands(MalformedMessage):
 
 
 class Op(enum.IntEnum):
-    """What a client asks for."""
+    """The kinds of requests that a client sends."""
 
     PROPOSE = 1
     PROPOSE_MANY = 2
@@ -79,7 +79,7 @@ class Op(enum.IntEnum):
 
 
 class ResultCode(enum.IntEnum):
-    """How a request ended. The fields in brackets are the answer's body, a CBOR list; OK's is the value itself."""
+    """The ways in which a request ends. Fields in brackets are the answer's body, a CBOR list; OK has the value."""
 
     OK = 0
     NOT_LEADER = 1
@@ -89,9 +89,9 @@ class ResultCode(enum.IntEnum):
     UNKNOWN = 3
     """[first index, last index, detail]: may or may not take effect."""
     FAULTED = 4
-    """[reason]: this node stopped."""
+    """[reason]: this node has stopped for good."""
     USAGE = 5
-    """[sentence]: the request cannot be served by this group's state machine, or its result cannot travel."""
+    """[sentence]: this group's state machine cannot serve the request, or its result cannot be encoded."""
     MALFORMED = 6
     """[sentence]: the request could not be read; the node closes the connection."""
 
@@ -103,7 +103,7 @@ _BARE: Final = frozenset((Op.STATUS, Op.EXPLAIN, Op.SNAPSHOT, Op.ACCEPT_LOSS))
 
 @attrs.frozen
 class MembershipPlan:
-    """A membership to be reached: ids to addresses; ``priorities`` of None leaves them as they are."""
+    """A membership to be reached: ids to addresses. ``priorities`` of None leaves the priorities as they are."""
 
     voters: Mapping[str, str]
     learners: Mapping[str, str]
@@ -118,7 +118,7 @@ class Request:
     op: Op
     group: int = 1
     timeout_ms: int = 0
-    """0: the node's own default."""
+    """Time that the node may take; 0: its own default."""
     level: Read = Read.INDEX
     commands: Sequence[bytes] = ()
     target: str | None = None
@@ -127,7 +127,7 @@ class Request:
 
 @attrs.define
 class Answer:
-    """One answer: the value of OK, the list of fields of the others."""
+    """One answer: its value if it is OK, else the list of its fields."""
 
     id: int
     result: ResultCode
@@ -135,7 +135,7 @@ class Answer:
 
 
 class Blocks:
-    """Bytes of one connection in, the blocks behind their lengths out. Holds at most one unfinished block."""
+    """Splits the bytes of one connection into blocks, by their lengths. Holds at most one unfinished block."""
 
     __slots__ = ("_buffer", "_bytes_max", "_due")
 
@@ -145,7 +145,7 @@ class Blocks:
         self._due = _LENGTH.size
 
     def feed(self, data: bytes | bytearray) -> list[bytes]:
-        """Every block that ``data`` completes. Raises ``MalformedMessage`` for a length beyond the limit."""
+        """Return every block that ``data`` completes. Raises ``MalformedMessage`` for a length beyond the limit."""
         buffer = self._buffer
         buffer += data
         blocks: list[bytes] = []
@@ -170,7 +170,7 @@ class Blocks:
 
 
 def encode_request(request: Request) -> bytes:
-    """The request with its length. Raises ``UsageError`` for what the format cannot carry."""
+    """Return the request as bytes, with its length. Raises ``UsageError`` for what the format cannot carry."""
     op = request.op
     body: list[bytes] = []
     if op in (Op.PROPOSE, Op.QUERY):
@@ -198,7 +198,7 @@ def encode_request(request: Request) -> bytes:
 
 
 def decode_request(block: bytes, commands_max: int) -> Request:
-    """A request from a block. Raises ``MalformedMessage``, among them ``TooManyCommands``."""
+    """Decode a request from a block. Raises ``MalformedMessage``, or its kind ``TooManyCommands``."""
     if len(block) < _REQUEST.size:
         raise MalformedMessage(f"a request of {len(block)} bytes; the least is {_REQUEST.size}")
     number, group, op, level, zero, timeout_ms = _REQUEST.unpack_from(block)
@@ -275,7 +275,8 @@ def _checked(mapping: Any, kind: type) -> dict[str, Any]:
 
 
 def encode_answer(answer: Answer) -> bytes:
-    """The answer with its length. A value that cannot travel becomes a USAGE that says that the request took effect."""
+    """Return the answer as bytes, with its length. If its value cannot be encoded, it becomes a USAGE that says that
+    the request took effect."""
     result, body = answer.result, b""
     try:
         body = cbor2.dumps(answer.value)
@@ -292,7 +293,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 
 def decode_answer(block: bytes) -> Answer:
-    """An answer from a block. Raises ``MalformedMessage``."""
+    """Decode an answer from a block. Raises ``MalformedMessage``."""
     if len(block) < _ANSWER.size:
         raise MalformedMessage(f"an answer of {len(block)} bytes; the least is {_ANSWER.size}")
     number, result, zero, zero_too = _ANSWER.unpack_from(block)
@@ -304,12 +305,13 @@ def decode_answer(block: bytes) -> Answer:
         raise MalformedMessage(f"not CBOR: {error}") from error
     answer = Answer(number, ResultCode(result), value)
     if answer.result is not ResultCode.OK:
-        to_error(answer)  # raises if the fields are not what they should be
+        to_error(answer)  # raises for fields that do not fit
     return answer
 
 
 def failure(number: int, error: RaftError) -> Answer:
-    """The answer that tells of an error. ``to_error`` is its inverse, but for a ``StorageError`` and its like."""
+    """Return the answer that tells of an error. ``to_error`` is its inverse, but for errors such as
+    ``StorageError``."""
     if isinstance(error, NotLeader):
         return Answer(number, ResultCode.NOT_LEADER, [error.leader, error.address])
     if isinstance(error, Rejected):
@@ -338,7 +340,8 @@ _KINDS: Final[dict[RejectReason, type[Busy | NotAllowed]]] = {
 
 
 def to_error(answer: Answer) -> RaftError:
-    """What an answer other than OK means to the caller. Raises ``MalformedMessage`` for fields that do not fit."""
+    """Return the error that an answer other than OK means to the caller. Raises ``MalformedMessage`` for fields that do
+    not fit."""
     fields, kinds = answer.value, _FIELDS[answer.result]
     if type(fields) is not list or len(fields) != len(kinds) or not all(map(_is_one_of, fields, kinds)):
         raise MalformedMessage(f"an answer {answer.result.name} with other fields than it has")

@@ -1,9 +1,9 @@
-"""What every command does first: it makes sure that the packages it is about to import are ours.
+"""Starts every command of ours, after a check that the packages which it imports are ours.
 
-``pip install raft`` fetches somebody else's package of that name, which pip writes over ours without a word. The
-commands themselves are entry points of the group ``quorate.commands``; one in a package that is an extra, too, says
-what to install where its libraries are missing. An editable install lists no packages, and a checkout that is not
-installed has no commands: nothing is asked there. Other distributions with commands ``run`` theirs by it, too.
+``pip install raft`` fetches somebody else's package of that name, and pip writes it over ours without a warning. The
+commands are entry points of the group ``quorate.commands``. A command that belongs to an extra says what to install
+if its libraries are missing. Nothing is checked in an editable install, which lists no packages, or in a checkout that
+is not installed, which has no commands. Other distributions with commands call ``run`` for theirs.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ DISTRIBUTION: Final = "quorate-raft"
 IN_THE_WAY: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130
-"""As shells have it for whoever is interrupted."""
+"""Exit code of an interrupted command, as in shells."""
 _START: Final = "/__init__.py"
 
 
 def main() -> int:
-    """The command of this distribution by whose name this was started; its exit code."""
+    """Run the command of this distribution that has the program's name. Return its exit code."""
     return run((DISTRIBUTION,))
 
 
 def run(distributions: Sequence[str]) -> int:
-    """The command, of the first of these distributions, by whose name this was started; it imports packages of all."""
+    """Run the command of the first of these distributions that has the program's name. It may import packages of all
+    of them."""
     try:
         return _run(Path(sys.argv[0]).stem, distributions)
-    except KeyboardInterrupt:  # while it was loaded, perhaps
+    except KeyboardInterrupt:  # perhaps while the command was being loaded
         return INTERRUPTED
 
 
@@ -60,7 +61,7 @@ def _run(name: str, distributions: Sequence[str]) -> int:
 
 
 def in_the_way(distributions: Sequence[str]) -> Iterator[str]:
-    """In words, each package that would be imported in the place of one of these, and whose it is."""
+    """Say of each package that would be imported in place of one of these distributions' where it is and whose."""
     for distribution in distributions:
         for name, ours, digest in _installed(distribution):
             package = name.removesuffix(_START)
@@ -73,7 +74,8 @@ def in_the_way(distributions: Sequence[str]) -> Iterator[str]:
 
 
 def _installed(distribution: str) -> Iterator[tuple[str, Path, str]]:
-    """Name, place and digest of each file as installed; ``metadata.files`` leaves out what is gone, from 3.12 on."""
+    """Yield name, path and digest of each file as it was installed. ``metadata.files`` leaves out files that are gone,
+    from Python 3.12 on."""
     try:
         found = metadata.distribution(distribution)
     except metadata.PackageNotFoundError:
@@ -83,7 +85,7 @@ def _installed(distribution: str) -> Iterator[tuple[str, Path, str]]:
 
 
 def _fault(ours: Path, digest: str, package: str, distributions: Sequence[str]) -> str:
-    """What is in the place of a package; "" if it is there itself."""
+    """Return words for what is in the place of our package; "" if our package itself is there."""
     spec = find_spec(package)
     found = Path(spec.origin) if spec is not None and spec.origin else None
     if found is None:
@@ -99,7 +101,7 @@ def _fault(ours: Path, digest: str, package: str, distributions: Sequence[str]) 
 
 
 def _is_checkout(folder: Path, distributions: Sequence[str]) -> bool:
-    """Of the tree that all of them are made from: whoever puts that on the path means it."""
+    """Return whether the folder is a checkout of these distributions, which somebody put on the path on purpose."""
     for project in (folder / "pyproject.toml", folder / "raft" / "pyproject.toml"):
         if project.is_file() and any(
                 f'name = "{name}"' in project.read_text(encoding="utf-8") for name in distributions):
@@ -108,7 +110,7 @@ def _is_checkout(folder: Path, distributions: Sequence[str]) -> bool:
 
 
 def _owners(package: str, distributions: Sequence[str]) -> str:
-    """Others that have a package of that name."""
+    """Return words that name other distributions with a package of that name; "" if there are none."""
     others = sorted({f"{each.name} {each.version}" for each in metadata.distributions()
                      if each.name not in distributions and any(
                          str(file) in (f"{package}{_START}", f"{package}.py") for file in each.files or ())})

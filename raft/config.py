@@ -1,6 +1,6 @@
 """Every limit and timeout of one group, validated, with the relations between them.
 
-Milliseconds in names here; the cores count in integer nanoseconds. This module does no I/O.
+Names here end in ``_ms``; the cores count in integer nanoseconds. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ import attrs
 from raft.errors import ConfigError
 
 MS = 1_000_000
-"""Nanoseconds in a millisecond."""
+"""One millisecond in nanoseconds, the unit of the cores."""
 NEVER = 1 << 62
 """A deadline, in ns, that does not come."""
 
 
 class Rules(enum.Enum):
-    """Which election rules a group runs. All its members must run the same."""
+    """The election rules that a group can run. All its members must run the same."""
 
     STRICT = "strict"
     DLEDGER = "dledger"
 
 
 class Sync(enum.Enum):
-    """When a write counts as durable."""
+    """The moment at which a write counts as durable."""
 
     ALWAYS = "always"
-    """After fdatasync. The only policy under which nothing acknowledged is lost in a power cut."""
+    """Durable after fdatasync. The only policy under which a power cut loses nothing that was acknowledged."""
     INTERVAL = "interval"
     """Synced every ``sync_interval_ms``; a power cut may lose what was acknowledged since. Weaker."""
     NEVER = "never"
-    """Left to the operating system; a power cut may lose anything. Weaker."""
+    """Never synced by the node, only by the operating system; a power cut may lose anything. Weaker."""
 
 
 class Read(enum.Enum):
-    """How fresh a read is, and at what price."""
+    """Levels of reading: how fresh the answer is, and at what price."""
 
     INDEX = "index"
     """Linearizable: one round to a quorum, on leader or follower. The default."""
@@ -59,64 +59,68 @@ class DLedgerTimers:
     min_take_leadership_vote_interval_ms: int = 30
     max_take_leadership_vote_interval_ms: int = 100
     vote_wait_ms: int = 2000
-    """How long a round waits for answers, besides a random share of ``max_vote_interval_ms``."""
+    """Time that a round waits for answers, plus a random share of ``max_vote_interval_ms``."""
 
 
 @attrs.frozen(kw_only=True)
 class Config:
-    """Limits and timeouts. Raises ``ConfigError`` naming the field, its value and the broken rule."""
+    """Limits and timeouts of one group. Raises ``ConfigError``, which names the field, its value and the broken
+    rule."""
 
     rules: Rules = Rules.STRICT
     election_timeout_ms: int = 400
-    """Least silence before a follower asks for votes; drawn from [1, 1.5) of it. Also bounds lease and check quorum."""
+    """Least silence before a follower asks for votes: each time it draws 1 to 1.5 times this. Also bounds lease and
+    check quorum."""
     heartbeat_interval_ms: int = 80
     clock_drift_percent: int = 10
-    """How much faster one node's monotonic clock may run than another's, for leases."""
+    """Most that one node's monotonic clock may run faster than another's, in percent. Leases rest on it."""
     dledger: DLedgerTimers = DLedgerTimers()
     preferred_leaders: tuple[str, ...] = ()
-    """DLedger's preferredLeaderIds: these hurry, and refuse others, while leadership is being handed to them."""
+    """DLedger's preferredLeaderIds: these nodes hurry, and refuse others, while leadership is handed to them."""
 
     propose_timeout_ms: int = 5_000
     transfer_timeout_ms: int = 2_000
     reconfigure_timeout_ms: int = 60_000
     storage_stall_ms: int = 5_000
-    """A leader whose write is not durable for this long resigns."""
+    """Time after which a leader resigns if its write is not durable yet."""
     replication_timeout_ms: int = 1_000
-    """In-flight appends without any answer for this long are given up and the peer is probed anew."""
+    """Time after which in-flight appends without an answer are given up, and the peer is probed anew."""
 
     entry_bytes_max: int = 1 << 20
     frame_bytes_max: int = 256 << 10
-    """A frame closes at this size; one larger entry makes a frame of its own."""
+    """Size at which a frame closes; a larger entry gets a frame of its own."""
     frame_entries_max: int = 4_096
     message_bytes_max: int = 8 << 20
-    """A peer's message above this closes its connection before anything is allocated."""
+    """Largest message of a peer. A larger one closes its connection before anything is allocated."""
     append_bytes_max: int = 1 << 20
-    """Frames in one append; always at least one."""
+    """Most bytes of frames in one append, which has at least one frame."""
     inflight_bytes_max: int = 16 << 20
     inflight_messages_max: int = 256
     uncommitted_bytes_max: int = 64 << 20
     uncommitted_frames_target: int = 8
-    """While this many frames wait for commit, proposals gather into a larger frame. Group commit without a timer."""
+    """Number of frames that wait for commit from which on proposals gather into a larger frame: group commit without
+    a timer."""
     cache_bytes_max: int = 32 << 20
-    """Recent frames kept in memory for peers and for applying."""
+    """Bytes of recent frames kept in memory, for peers and for applying."""
     reads_pending_max: int = 100_000
     proposals_pending_max: int = 100_000
 
     snapshot_log_bytes: int = 256 << 20
-    """Take a snapshot when the log since the last one has grown by this much. 0: only when asked."""
+    """Growth of the log since the last snapshot after which a new one is taken. 0: only when asked."""
     snapshot_tail_entries: int = 10_000
     """Entries kept behind a snapshot for slow followers."""
     snapshot_tail_bytes: int = 64 << 20
-    """The same in bytes: no more than about so many are kept, however few entries that is."""
+    """Bytes of such entries, about: no more are kept, however few entries that is."""
     snapshot_chunk_bytes: int = 1 << 20
     learner_lag_entries: int = 1_000
-    """A learner this close to the leader's last index counts as caught up."""
+    """Distance to the leader's last index at which a learner counts as caught up."""
 
     segment_bytes: int = 64 << 20
     sync: Sync = Sync.ALWAYS
     sync_interval_ms: int = 10
     loop_sync_max_ms: int = 50
-    """A lone entry is synced on the event loop, not by a thread that has to wake, until that takes longer. 0: never."""
+    """Longest sync of a lone entry on the event loop; beyond it the writer's thread syncs for a while. 0: always the
+    thread."""
     apply_slice_ms: int = 4
     """Longest time that applying keeps the event loop from other tasks."""
 
@@ -163,8 +167,8 @@ class Config:
 
     @property
     def unsynced_bytes_max(self) -> int:
-        """Frames on their way to a node's own disk, bytes: more than a leader has in flight to it, or uncommitted. From
-        here on it takes none; what is under way already still comes in."""
+        """Bytes of frames on their way to a node's own disk at which it takes no more. It is more than a leader has in
+        flight to the node, or uncommitted, so what is under way already is still taken."""
         return self.inflight_bytes_max + self.uncommitted_bytes_max
 
     def _require(self, field: str, holds: bool, rule: str) -> None:

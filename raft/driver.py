@@ -1,8 +1,8 @@
 """Drives one node of one group: the shell that carries out what the replica decides, and runs the group's tasks.
 
-Everything runs in one trio thread: an input goes into the replica, ``pump`` carries out the outputs in order. No
-decision on a term or an index is taken here. The disk is behind ``submit`` (a writer that reports durable tokens), the
-peers behind ``send``; ``host`` owns both and starts these tasks. Users see ``node.Node``, which asks this.
+Everything runs in one trio thread: an input goes into the replica, ``pump`` carries out the outputs in order. It
+decides nothing about terms or indices. ``submit`` leads to the disk (a writer that reports durable tokens), ``send`` to
+the peers; ``host`` owns both and starts these tasks. Users see ``node.Node``, which calls this.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ from raft.wakeup import Bell
 
 NS = 1_000_000_000
 ROOM_RETRY_S = 1.0
-"""How long a full disk is left alone before it is tried again; doubles up to ``ROOM_RETRY_MAX_S``."""
+"""Pause before a full disk is tried again; doubles up to ``ROOM_RETRY_MAX_S``."""
 ROOM_RETRY_MAX_S = 30.0
 SUSPENDED_NS = 10 * MS
-"""Less than this is the difference of two clocks read one after the other, not a suspension."""
+"""Least difference of the two clocks that means a suspension; reading one after the other makes smaller ones."""
 STOP_TRANSFER_S = 1.0
-"""A leader that stops hands over within this time, or goes without."""
+"""Time that a stopping leader has to hand over; after that it stops without."""
 
 
 
 class Driver:
-    """What ``host`` and the other shells call, and ``Node`` behind the user's back."""
+    """One node's shell. ``host``, the other shells and ``Node`` call it; users do not."""
 
     def __init__(
         self, *, name: str, cluster: str, replica: Replica, state_machine: AnyMachine, config: Config,
@@ -88,11 +88,11 @@ class Driver:
         self.held = Held()
         """Messages whose write is not durable yet."""
         self.early_acks: deque[tuple[int, str, AppendReply, EarlyAck]] = deque()
-        """Acknowledgements that came with writes (their tokens) which are not durable yet."""
+        """Acknowledgements, each with the token of its write, which is not durable yet."""
         self.clock = system.clock
         self._bell = Bell()
-        self._hold = 0
-        """Above 0: as many batches in flight as may be; proposals gather until one of them has its fate."""
+        self._full_at = 0
+        """Batches in flight when no more were allowed; proposals gather until there are fewer. 0: not full."""
         self.proposals = Proposals(config, system.clock, self._bell, self._rearm, self._flush)
         self.barriers = Barriers(config, system.clock, self._bell, self._rearm)
         self.events_hub = EventHub()
@@ -126,12 +126,12 @@ class Driver:
     # --- calls of the user -----------------------------------------------------------------------------------
 
     def check_open(self) -> None:
-        """Raise why nothing is accepted here any more: ``Faulted`` or ``Rejected``; not that another node leads."""
+        """Raise ``Faulted`` or ``Rejected`` if nothing is accepted here any more. Does not raise ``NotLeader``."""
         if self.replica.faulted or self.stopping:
             raise self.refusal()
 
     def check_readable(self) -> None:
-        """Raise why the state machine may not be looked at now."""
+        """Raise the reason if the state machine may not be looked at now."""
         self.check_open()
         if self.applier.torn:
             raise Rejected(RejectReason.INSTALLING)
@@ -139,10 +139,11 @@ class Driver:
     async def ask_machine(
         self, ask: Callable[[bytes], object], data: bytes, *, run_blocking: RunBlocking, timeout_ms: int | None = None,
     ) -> object:
-        """``ask(data)``, which looks at the state machine: here, or (``threaded``) by ``run_blocking``, but never while
-        another of its calls runs. Follows a read barrier; no checkpoint comes before a look that is taken here.
+        """Return ``ask(data)``, which looks at the state machine: here, or (``threaded``) through ``run_blocking``, but
+        never while another call of the machine runs. Callers passed a read barrier first; if it looks here, no
+        checkpoint comes before.
 
-        Raises what ``ask`` raises, ``Rejected`` (it was busy for all that time, or is given a snapshot), ``Faulted``.
+        Raises what ``ask`` raises, ``Rejected`` (the machine was busy all the time, or takes a snapshot), ``Faulted``.
         """
         if not self.applier.machine.threaded:
             self.check_readable()
@@ -158,9 +159,9 @@ class Driver:
         raise Rejected(RejectReason.TIMED_OUT, "the state machine was busy all the time")
 
     async def request(self, ask: Callable[[int], None]) -> None:
-        """Ask the core for a reconfiguration or a hand-over, by a ticket; returns when it is done.
+        """Ask the core for a reconfiguration or a hand-over, under a ticket. Returns when it is done.
 
-        Raises what ``ask`` raises, ``Rejected``, ``Unknown``, or why nothing is accepted here any more.
+        Raises what ``ask`` raises, ``Rejected``, ``Unknown``, or the error of ``check_open``.
         """
         self.check_open()
         self._ticket += 1
@@ -187,7 +188,7 @@ class Driver:
     # --- inputs from the host --------------------------------------------------------------------------------
 
     def receive(self, peer: str, message: PeerMessage) -> None:
-        """One message of a batch; ``pump`` follows the last."""
+        """Take one message of a batch; the caller pumps after the last one."""
         now = self._now
         if not now:
             now = self._now = self.clock()
@@ -196,12 +197,12 @@ class Driver:
         self.replica.receive(now, peer, message)
 
     def durable(self, token: int) -> None:
-        """Every write up to ``token`` is on the disk."""
+        """Note that every write up to ``token`` is on the disk, and pump."""
         self.note_durable(token)
         self.pump()
 
     def note_durable(self, token: int) -> None:
-        """The same among the messages of a batch; ``pump`` follows the last."""
+        """Note that every write up to ``token`` is on the disk; the caller pumps after the batch."""
         if token <= self.durable_token:
             return
         self.durable_token = token
@@ -217,34 +218,34 @@ class Driver:
         self.replica.durable(self.clock(), token)
 
     def identify(self, peer: str, incarnation: bytes) -> None:
-        """A peer's hello named its directory."""
+        """Take the incarnation of a peer's directory, which its hello named."""
         self.replica.identities.meet(self.clock(), peer, incarnation)
         self.pump()
 
     def outlived(self, peer: str, lives: tuple[int, ...]) -> bool:
-        """A peer's hello named lives of this directory that it never had; whether that is news."""
+        """Take lives that a peer met of this directory, and that it never had. Return whether that is news."""
         news = self.replica.regaining.outlived(self.clock(), peer, lives)
         if news:
-            self.held.clear()  # a vote among it may be this directory's second one
+            self.held.clear()  # a vote among them may be the second one in its term
         self.pump()
         return news
 
     def unreachable(self, peer: str) -> None:
-        """The connection to a peer broke."""
+        """Note that the connection to a peer broke."""
         self.replica.unreachable(self.clock(), peer)
         self.pump()
 
     def disk_full(self) -> None:
-        """The disk took none of the writes behind the durable ones."""
+        """Note that the disk was full, and took none of the writes after the durable ones."""
         self.storage_state = "full"
-        self.held.clear()  # what they promise rests on writes that are gone
+        self.held.clear()  # these messages rest on writes that are gone
         self.early_acks.clear()
         self.replica.storage_fault(self.clock(), "full")
         self._room_wanted.set()
         self.pump()
 
     def write_failed(self, error: StorageError) -> None:
-        """The disk failed for good, or gave back of this group what was not stored."""
+        """Stop the node: the disk failed for good, or gave back other bytes than this group had stored."""
         if self.storage_state in ("failed", "damaged"):
             return
         if isinstance(error, DiskFull):
@@ -266,7 +267,7 @@ class Driver:
         """Carry out what the replica wants, until it wants nothing more."""
         self._now = 0
         if self._pumping:
-            return  # whoever pumps goes on
+            return  # the outer call goes on
         replica, held, writes = self.replica, self.held, self._writes
         self._pumping = True
         try:
@@ -288,7 +289,7 @@ class Driver:
         finally:
             self._pumping = False
         if writes:
-            # Peers' disks are further away than this one, but it is needed too: half of them go first.
+            # A commit needs half of the voters besides this disk: flush to them before this node's own write.
             self.peers.flush(len(replica.membership.voters) // 2)
             self._submit()
         self.peers.flush(None)
@@ -297,13 +298,13 @@ class Driver:
             self._reporting_now = waits
             self.disk.report_now(waits)
         self.barriers.release(self.applier.index, self.lease_valid)
-        if self.proposals.in_flight < self._hold:
+        if self.proposals.in_flight < self._full_at:
             self._bell.ring()
         if replica.deadline < self._armed:
             self._rearm(replica.deadline)
 
     def _write_inline(self) -> bool:
-        """A lone write goes to the disk at once where that is quick; whether it did, and so may have an effect."""
+        """Write a lone entry at once, if the disk is quick. Return whether it was written: there may be new outputs."""
         if len(self._writes) != 1:
             return False
         (write,) = self._writes
@@ -317,7 +318,8 @@ class Driver:
         return True
 
     def _submit(self) -> None:
-        """Hand over the writes. Word of mere entries may come late; a follower's acknowledgement goes along."""
+        """Hand the writes to the disk. If they are mere entries, the report may come late. A follower's acknowledgement
+        goes along."""
         *others, last = self._writes
         self._writes.clear()
         self.submitted = last.token
@@ -373,7 +375,7 @@ class Driver:
         return RoleChanged(replica.role, replica.term, replica.leader, replica.leadership_seq)
 
     def _fault(self) -> None:
-        """Nobody gets an answer from here any more but this one."""
+        """Answer everybody who waits with the fault, and accept nothing more."""
         self.applier.stop()
         self.proposals.close(self.refusal)
         self.proposals.abandon_in_flight(lambda first, last: self.refusal())
@@ -382,7 +384,7 @@ class Driver:
         self.events_hub.put(NodeFaulted(self.replica.faulted or ""))
 
     def refusal(self) -> RaftError:
-        """Why nothing is accepted here now."""
+        """Return the error that says why nothing is accepted here now."""
         if self.stopping:
             return Rejected(RejectReason.STOPPED)
         if self.replica.faulted:
@@ -397,14 +399,15 @@ class Driver:
         return self.replica.lease_valid(self.clock())
 
     def _notice_suspension(self) -> None:
-        """A machine that was suspended has a clock that stood still: what was heard before proves no lease."""
+        """Void the lease if the machine was suspended: its clock stood still, so what was heard before proves no
+        lease."""
         suspended = self.system.suspended_ns()
         if abs(suspended - self._suspended) > SUSPENDED_NS:
             self._suspended = suspended
             self.replica.void_lease(self.clock())
 
     def _progress(self) -> None:
-        """Tell the core how far the machine is."""
+        """Tell the core up to where the state machine has applied."""
         replica, index = self.replica, self.applier.index
         if index > replica.applied_index and not replica.faulted:
             replica.applied(replica.now, index)
@@ -458,7 +461,7 @@ class Driver:
         self.pump()
 
     async def _run_within(self, task: Callable[[], Awaitable[None]]) -> None:
-        """A task that ends with the node, where the host goes on without it."""
+        """Run a task that ends with the node, while the host goes on."""
         try:
             with self._scope_of_task():
                 await task()
@@ -475,7 +478,7 @@ class Driver:
         return scope
 
     async def leave(self) -> None:
-        """End all tasks, which ``close`` lets run on to the end of the host."""
+        """End all tasks. After ``close`` alone they would run until the host ends."""
         self.close()
         self._left = True
         for scope in self._scopes:
@@ -512,13 +515,13 @@ class Driver:
         """Hand what callers have gathered to the core. Woken by the first of a batch, so it runs after the others."""
         while True:
             await self._bell.wait()
-            if self._hold:  # a commit woke callers and this task together: let them join
+            if self._full_at:  # a commit woke callers and this task together: let them join
                 await trio.lowlevel.cancel_shielded_checkpoint()
             self._flush()
 
     def _flush(self) -> None:
         now = self.clock()
-        self._hold = 0
+        self._full_at = 0
         while (barrier := self.barriers.take()) is not None:
             self._notice_suspension()
             self.counters["reads_asked"] += 1
@@ -558,13 +561,13 @@ class Driver:
                 proposals.handed_over(batch, first, last, self.replica.term)
 
     def _wait_for_commit(self) -> None:
-        self._hold = self.proposals.in_flight
+        self._full_at = self.proposals.in_flight
         deadline = self.proposals.next_deadline()
         if deadline is not None:
             self._rearm(deadline)
 
     def _rearm(self, deadline: int) -> None:
-        """The timer must fire no later than this."""
+        """Let the timer fire no later than ``deadline``."""
         if deadline < self._armed:
             self._armed = deadline
             if self._timer is not None:
@@ -595,7 +598,7 @@ class Driver:
             self.pump()
 
     async def _run_loads(self) -> None:
-        """Read old frames for slow peers."""
+        """Read, as a task, old frames from storage for slow peers."""
         async for load in self._loads_due:
             try:
                 frames = await self._load(load.first, load.max_bytes)
@@ -606,7 +609,7 @@ class Driver:
             self.pump()
 
     async def _run_room(self) -> None:
-        """Ask again, ever more patiently, whether a full disk has room."""
+        """Ask, as a task, whether a full disk has room again, with growing pauses."""
         while True:
             await self._room_wanted.wait()
             self._room_wanted = trio.Event()

@@ -3,7 +3,7 @@
     RaftError
     ├── LocalError                you, the caller, broke a rule: fix the program or the configuration
     │   ├── ConfigError           a configuration field; says field, value and rule
-    │   └── UsageError            a call in the wrong order or state, or with what it does not take
+    │   └── UsageError            a call in the wrong order or state, or with a wrong argument
     ├── RemoteError               a peer or client sent what it must not; only that connection suffers
     │   ├── MalformedMessage      bytes that do not decode, or exceed a limit
     │   └── HandshakeRefused      a hello that does not fit: cluster, node, version, rules, certificate
@@ -11,16 +11,16 @@
     │   ├── DiskFull              no room; nothing of the write was kept
     │   ├── DamagedLog            bytes on disk that fail their checks; says path, offset and reason
     │   ├── WriteFailed           a write or sync failed; final, see ``docs/explanation/storage.md``
-    │   └── WrongDirectory        the directory belongs to another node, cluster or format, or to nobody yet
-    ├── Outcome                   what became of a request; callers must handle these
+    │   └── WrongDirectory        the directory belongs to another node, cluster or format, or is not formatted
+    ├── Outcome                   a request was refused or lost, or its fate is unknown; handle these
     │   ├── NotLeader             definitely not accepted; ask ``leader``
     │   ├── Rejected              definitely not accepted or definitely lost; says why
     │   │   ├── Busy              a limit is reached; try again later
-    │   │   └── NotAllowed        not for whoever asks from there
+    │   │   └── NotAllowed        this connection may not ask for that
     │   └── Unknown               may or may not take effect
     └── Faulted                   this node stopped applying; says why
 
-A ``RemoteError`` never leaves a decoder as anything else: any other exception on foreign bytes is a bug.
+Decoders raise only ``RemoteError`` for bytes from outside: any other exception there is a bug.
 This module knows nothing but the standard library.
 """
 
@@ -30,11 +30,11 @@ import enum
 
 
 class RaftError(Exception):
-    """What every error of this library is."""
+    """The base class of every error of this library."""
 
 
 class LocalError(RaftError):
-    """The caller broke a rule."""
+    """The caller broke a rule: the program or the configuration must be mended."""
 
 
 class ConfigError(LocalError):
@@ -46,7 +46,7 @@ class ConfigError(LocalError):
 
 
 class UsageError(LocalError):
-    """A call in the wrong order or state, or with an argument that it does not take."""
+    """A call came in the wrong order or state, or with a wrong argument."""
 
 
 class RemoteError(RaftError):
@@ -54,11 +54,11 @@ class RemoteError(RaftError):
 
 
 class MalformedMessage(RemoteError):
-    """Bytes that do not decode, or that exceed a limit."""
+    """Bytes from outside do not decode, or exceed a limit."""
 
 
 class HandshakeRefused(RemoteError):
-    """A hello that does not fit this node. ``reason`` is a sentence for the operator."""
+    """A hello did not fit this node. ``reason`` is a sentence for the operator."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -70,7 +70,7 @@ class StorageError(RaftError):
 
 
 class DiskFull(StorageError):
-    """No room for a write; nothing of it was kept, and the log is as before."""
+    """The disk had no room for a write; nothing of it was kept, and the log is as before."""
 
 
 class WriteFailed(StorageError):
@@ -78,7 +78,7 @@ class WriteFailed(StorageError):
 
 
 class DamagedLog(StorageError):
-    """Bytes on disk fail their checks where a crash cannot explain it."""
+    """Bytes on disk fail their checks, and no crash can explain it."""
 
     def __init__(self, path: str, offset: int, reason: str) -> None:
         super().__init__(f"{path} at byte {offset}: {reason}")
@@ -90,7 +90,7 @@ class WrongDirectory(StorageError):
 
 
 class RejectReason(enum.Enum):
-    """Why a request was refused or lost. The value is the sentence shown to people."""
+    """The reasons why a request was refused or lost. The value is the sentence shown to people."""
 
     BUSY = "a limit is reached; try again later"
     TRANSFERRING = "leadership is being handed over; try again on the new leader"
@@ -107,15 +107,15 @@ class RejectReason(enum.Enum):
     LEADER_LOST = "leadership changed before the answer; ask again"
     NO_SUCH_GROUP = "the group is not open on this node, or not yet"
     STOPPED = "this node is stopping"
-    NOT_ALLOWED = "that is not for whoever asks from there"
+    NOT_ALLOWED = "this connection may not ask for that"
 
 
 class Outcome(RaftError):
-    """What became of a request."""
+    """A request was refused or lost, or its fate is unknown."""
 
 
 class NotLeader(Outcome):
-    """Definitely not accepted: this node does not lead. ``leader`` and ``address`` are None when unknown."""
+    """The request was not accepted: this node does not lead. ``leader`` and ``address`` are None when unknown."""
 
     def __init__(self, leader: str | None, address: str | None) -> None:
         known = f"ask {leader} at {address}" if leader else "no leader is known"
@@ -124,10 +124,11 @@ class NotLeader(Outcome):
 
 
 class Rejected(Outcome):
-    """Not done, for a reason. A proposal so refused has no effect, for certain.
+    """The request was not done, for a reason. A rejected proposal certainly has no effect.
 
-    Of ``reconfigure`` and of a hand-over it says that the goal was not reached: learners may have been added, or
-    another node may lead.
+    From ``reconfigure`` and a hand-over it means that the goal was not reached: learners may have been added, or
+    another
+    node may lead.
     """
 
     def __init__(self, reason: RejectReason, detail: str = "") -> None:
@@ -150,7 +151,7 @@ class NotAllowed(Rejected):
 
 
 class Unknown(Outcome):
-    """May or may not take effect. ``first`` and ``last`` are log indices, 0 where not even that is known."""
+    """The request may or may not take effect. ``first`` and ``last`` are log indices, 0 if these are not known."""
 
     def __init__(self, first: int = 0, last: int = 0, detail: str = "") -> None:
         where = f"entries {first}..{last}" if first else "the request"

@@ -1,4 +1,4 @@
-"""What a program may watch on a node, and the queues it is delivered through.
+"""Events of a node that a program may watch, and the queues that deliver them.
 
 Each subscriber has a bounded queue. One that is too slow loses the oldest events and is told how many, by a
 ``Lagged`` in their place; it never slows the node. Knows trio's parking and nothing of the node.
@@ -51,7 +51,8 @@ NodeEvent: TypeAlias = RoleChanged | MembershipChanged | SnapshotTaken | Snapsho
 
 
 class Subscription:
-    """Events since ``node.events()`` was called, the present role first. One task iterates; ends with the node."""
+    """Iterates over events since ``node.events()`` was called, the present role first. For one task; ends with the
+    node."""
 
     def __init__(self, hub: EventHub, first: NodeEvent) -> None:
         self._hub, self._bell = hub, Bell()
@@ -76,7 +77,7 @@ class Subscription:
             await self._bell.wait()
 
     def pending(self) -> list[NodeEvent]:
-        """What would come next without waiting; stays in the queue."""
+        """Return the events that would come next without waiting. They stay in the queue."""
         return [*([Lagged(self._missed)] if self._missed else []), *self._queue]
 
     def close(self) -> None:
@@ -97,7 +98,7 @@ class Subscription:
 
 
 class EventHub:
-    """Everyone who listens to one node."""
+    """All subscriptions to one node's events."""
 
     def __init__(self) -> None:
         self._subscribers: list[Subscription] = []

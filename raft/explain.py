@@ -1,7 +1,7 @@
-"""From a ``Status`` to sentences: why there is no leader, who holds the commit back, what is being waited for.
+"""Turns a ``Status`` into sentences: why there is no leader, who holds the commit back, what is being waited for.
 
-Each situation is one function from a status to what there is to say about it; ``SITUATIONS`` lists them in the order in
-which an operator wants to hear of them. A sentence states facts of this status, with their numbers, and never guesses.
+Each situation is one function from a status to its sentences; ``SITUATIONS`` lists them, the gravest first. A sentence
+states facts of this status, with their numbers, and never guesses.
 Pure: no clock, no I/O. It knows ``Status`` and nothing of the replica.
 """
 
@@ -16,18 +16,18 @@ from raft.quorum import majority
 from raft.status import PeerStatus, RefusalKind, Status
 
 CONTACT_NS: Final = 1_000 * MS
-"""A peer silent for longer is said to be out of contact."""
+"""Silence after which a peer counts as out of contact."""
 PAUSE_TOLD_NS: Final = 60_000 * MS
-"""How long a pause of the process stays worth telling."""
+"""Time for which a pause of the process is told."""
 
 
 def explain(status: Status) -> list[str]:
-    """What is the matter, in sentences, the gravest first; one sentence if nothing is."""
+    """Return sentences that say what is wrong, the gravest first; one sentence if all is well."""
     return [sentence for _, sentence in diagnose(status)]
 
 
 def diagnose(status: Status) -> list[tuple[str, str]]:
-    """``explain`` with the name of each sentence's situation, which programs may rely on."""
+    """Return (name, sentence) of each situation. Programs may rely on the names."""
     found = [(name, sentence) for name, situation in SITUATIONS for sentence in situation(status)]
     return found or [("healthy", _healthy(status))]
 
@@ -54,7 +54,7 @@ def _silence(peer: PeerStatus) -> str:
 
 
 def _in_contact(status: Status, node_id: str) -> bool:
-    """This node itself, or a peer whose connection stands and that is not silent."""
+    """Return whether this is the node itself, or a peer that is connected and not silent."""
     if node_id == status.node_id:
         return True
     peer = _peer(status, node_id)
@@ -66,7 +66,7 @@ def _peer(status: Status, node_id: str) -> PeerStatus | None:
 
 
 def _halves(status: Status) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The sets of voters that must each agree, with what to call them."""
+    """Yield each set of voters that must agree, with words for it."""
     membership = status.membership
     if membership.joint:
         yield "the new voters", membership.voters
@@ -76,7 +76,7 @@ def _halves(status: Status) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _match(status: Status, node_id: str) -> int:
-    """Up to where a voter's disk holds the log, as this leader knows it."""
+    """Return the last index that a voter's disk holds, as far as this leader knows."""
     if node_id == status.node_id:
         return status.durable_index
     peer = _peer(status, node_id)
@@ -84,7 +84,7 @@ def _match(status: Status, node_id: str) -> int:
 
 
 def _is_lapsed(status: Status, node_id: str) -> bool:
-    """Whether a peer lacks what it had acknowledged."""
+    """Return whether a peer lacks what it had acknowledged."""
     peer = _peer(status, node_id)
     return peer is not None and bool(peer.owed or peer.lapsed)
 
@@ -252,7 +252,8 @@ def _not_ready(status: Status) -> Iterator[str]:
 
 
 def _holding_back(status: Status) -> Iterator[str]:
-    """Who must store entry commit + 1 before it is committed (paper §5.4.2; both halves while joint)."""
+    """Name the voters that must store entry commit + 1 before it is committed (paper §5.4.2; both halves while
+    joint)."""
     if not status.leads or status.commit_index >= status.last_index:
         return
     due = status.commit_index + 1
@@ -273,12 +274,12 @@ def _holding_back(status: Status) -> Iterator[str]:
 
 
 def _lagging(status: Status) -> Iterator[str]:
-    """A voter that is behind while the others carry the commit."""
+    """Name each voter or learner that is behind while a quorum stands without it."""
     if not status.leads:
         return
     for peer in status.peers:
         behind = status.commit_index - peer.match
-        # A committed entry is on a quorum's disks, so who lacks it was not needed.
+        # A committed entry is on a quorum's disks, so a peer that lacks it was not needed.
         late = behind > status.learner_lag_entries or (behind > 0 and not _in_contact(status, peer.node_id))
         if peer.voter and late and peer.state != "SNAPSHOT":
             gone = "" if peer.connected else ", not connected"

@@ -1,7 +1,7 @@
-"""What a node does with a leader's messages: entries, commit index, reads it asked for, a hand-over.
+"""The follower's part: takes entries and commit index from a leader, asks it for reads, and carries out a hand-over.
 
 Truncation happens only here, only at the first frame that conflicts, never at or below the commit index
-(dledger F3, F4). Acknowledgements are made when the disk reports, from what is durable and proven equal.
+(dledger F3, F4). An acknowledgement is made when the disk reports, up to what is durable and proven equal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Following:
-    """A follower's state towards the present leader, and a hand-over that it left open when it led itself."""
+    """A follower's state towards the present leader, and a hand-over from its own leadership that is still open."""
 
     def __init__(self, core: Replica) -> None:
         self.core = core
@@ -39,19 +39,20 @@ class Following:
         self._read_round = 0
         self._ack_due = False
         self._acked = -1
-        """Early acknowledgements cover entries up to here; -1: none was sent."""
+        """Last entry that an early acknowledgement covers; -1: none was sent."""
         self._timeout_now: TimeoutNow | None = None
         self._asked = core.life
-        """Number of the latest question to a leader: never one of another life, to which answers may be under way."""
+        """Number of the latest question to a leader. Starts at a random number, as answers to questions of an earlier
+        life may be under way."""
         self._questions: dict[int, tuple[int, int]] = {}
-        """Number of a read asked of the leader -> (the caller's ticket, when to give up)."""
+        """Number of a read asked of the leader -> (the caller's ticket, deadline)."""
         self.handed_over: tuple[int, str, int] | None = None
-        """A hand-over whose outcome is open since this node stepped down: (ticket, target, deadline)."""
+        """A hand-over whose outcome is open, since this node stepped down: (ticket, target, deadline)."""
         self.members_only = False
-        """Strangers are not heard as long as a leader is: see ``hears``."""
+        """True if ``hears`` may refuse strangers; False: everybody's messages count."""
 
     def reset(self) -> None:
-        """Another leader, or none: nothing is verified, and what was asked of the old one is void."""
+        """Begin anew with another leader or none: nothing is verified, and questions to the old leader are void."""
         self.verified = 0
         self._session = self._sequence = self._read_round = 0
         self._acked = -1
@@ -62,9 +63,11 @@ class Following:
     # --- hearing a leader
 
     def hears(self, peer: str) -> bool:
-        """Whether messages of ``peer`` count: of members, of those who are told that they are none any more, and of
-        anybody while this node knows no member or hears no leader. Its membership may be the older one then, and whom
-        it does not know may be its leader (thesis §4.1). Votes have rules of their own.
+        """Return whether messages of ``peer`` count.
+
+        Messages count from members, and from nodes that are being told of their removal. While this node knows no
+        member or hears no leader, they count from anybody: its membership may be old, and an unknown node may be its
+        leader (thesis §4.1). Votes have rules of their own.
         """
         core = self.core
         if not self.members_only or peer in core.membership.members or not core.membership.members:
@@ -74,7 +77,7 @@ class Following:
         return peer == core.leader or core.leader is None or core.now >= core.election_deadline
 
     def judge_leader(self, peer: str, term: int) -> Code:
-        """Judge a message that only a leader sends; SUCCESS: follow it, the deadline is moved."""
+        """Judge a message that only a leader sends. SUCCESS: this node follows it, and its deadline is moved."""
         core = self.core
         if term == core.term and core.leader == peer and core.role == FOLLOWER:
             core.heard_leader_at = core.now
@@ -93,19 +96,19 @@ class Following:
         return decision.code
 
     def rearm(self) -> None:
-        """Hearing the leader moves the deadline; drawn once, so that it costs nothing per message."""
+        """Move the election deadline, since the leader was heard. The timeout is drawn once, not for each message."""
         core = self.core
         core.election_deadline = core.now + core.silence_ns
 
     def wait_for_leader(self) -> None:
-        """Draw anew how long this node waits until it asks for votes itself."""
+        """Draw a new timeout after which this node asks for votes itself."""
         core = self.core
         core.silence_ns = core.rules.follower_timeout_ns(core.rng, core.membership, core.node_id)
         assert core.silence_ns > 0
         core.election_deadline = core.now + core.silence_ns
 
     def patience_deadline(self) -> int:
-        """When this follower asks for votes unless it hears its leader; ``NEVER`` if it may not."""
+        """Return when this follower asks for votes if it does not hear its leader; ``NEVER`` if it may not ask."""
         core = self.core
         return core.election_deadline if core.campaign.allowed else NEVER
 
@@ -142,14 +145,16 @@ class Following:
             self._reply(peer, message, SUCCESS)
 
     def _matches(self, message: Append) -> bool:
-        """Paper §5.3: an entry (prev_index, prev_term) is here. What was purged is committed, so it matches."""
+        """Return whether the log has the entry (prev_index, prev_term), as paper §5.3 asks. Purged entries are
+        committed, so they match."""
         log, prev = self.core.log, message.prev_index
         if prev > log.last_index or (prev and not message.prev_term):
             return False
         return prev < log.purged_index or log.term_at(prev) == message.prev_term
 
     def _take(self, peer: str, message: Append) -> bool | None:
-        """Append what is missing, truncate what conflicts. None: refused, the message contradicts what is certain."""
+        """Append what is missing and truncate what conflicts. Return None if the message contradicts what is certain,
+        and was refused."""
         core, log = self.core, self.core.log
         expected, appended = message.prev_index + 1, False
         for frame in message.frames:
@@ -168,7 +173,7 @@ class Following:
                 if frame.first <= max(core.commit_index, log.purged_index):
                     core.dropped(peer, message, f"contradicts committed entry {frame.first}")
                     return None
-            if core.writes.disk_lags:  # the leader sees by the answer that this node lives, and sends it again
+            if core.writes.disk_lags:  # the answer shows the leader that this node lives; it sends the frames again
                 expected = frame.first
                 break
             if frame.first <= log.last_index:
@@ -196,7 +201,7 @@ class Following:
                                     core.log.last_index, hint, hint_term, read_round))
 
     def on_durable(self) -> None:
-        """One cumulative acknowledgement per sync."""
+        """Send one cumulative acknowledgement for each sync."""
         core = self.core
         if core.lapse is not None:
             core.regaining.look()
@@ -219,10 +224,10 @@ class Following:
                            core.log.last_index, 0, 0, self._read_round)
 
     def early_ack(self) -> tuple[str, AppendReply] | None:
-        """What will be said, and to whom, once all that is appended so far is durable.
+        """Return the peer and the acknowledgement to send once all that is appended so far is durable.
 
-        It may leave as soon as that write is durable, whatever else came in since: that is no more than a reply that
-        was made then and comes late. ``early_ack_sent`` tells that it left.
+        It may leave as soon as that write is durable, whatever else came in since: it then equals a reply that was made
+        in time and arrives late. ``early_ack_sent`` tells that it left.
         """
         core = self.core
         if not self._ack_due or core.leader is None or core.role != FOLLOWER or core.writes.disk_full:
@@ -231,11 +236,11 @@ class Following:
 
     @property
     def needs_disk(self) -> bool:
-        """Whether a hand-over or a snapshot waits for the disk."""
+        """Return whether a hand-over or a snapshot waits for the disk."""
         return self._timeout_now is not None or self.core.snapshots.answer_due is not None
 
     def early_ack_sent(self, reply: AppendReply) -> None:
-        """This acknowledgement left early; it need not be sent again."""
+        """Note that this acknowledgement left early, so that it is not sent again."""
         if reply.term == self.core.term and reply.session == self._session:
             self._acked = max(self._acked, reply.match)
 
@@ -250,7 +255,7 @@ class Following:
         core.send(core.leader, ReadRequest(core.group, core.term, number))
 
     def next_question(self) -> int:
-        """A number for a question to a leader."""
+        """Return a new number for a question to a leader."""
         self._asked += 1
         assert 0 < self._asked < 1 << 63, "it travels in 63 bits"
         return self._asked
@@ -286,14 +291,14 @@ class Following:
             core.output(ReadReady(ticket, 0, RejectReason.TIMED_OUT))
 
     def deadline(self) -> int:
-        """When the oldest read, or a hand-over that is open, is given up, ns."""
+        """Time (ns) when the oldest read, or an open hand-over, is given up."""
         read = next(iter(self._questions.values()))[1] if self._questions else NEVER
         return min(read, self.handed_over[2]) if self.handed_over else read
 
     # --- a hand-over, given and taken
 
     def settle_hand_over(self) -> None:
-        """It ends when a leader is known: as asked, or not."""
+        """Answer an open hand-over once a leader is known: the target, or another node."""
         leader = self.core.leader
         if self.handed_over and leader:
             ticket, target, _ = self.handed_over
@@ -302,7 +307,7 @@ class Following:
             self.core.output(Resolved(ticket, refused, "" if refused is None else f"{leader} leads instead"))
 
     def on_timeout_now(self, peer: str, message: TimeoutNow) -> None:
-        """The leader hands over: campaign as soon as everything it has is durable here (openraft 1805)."""
+        """Take a hand-over from the leader: ask for votes once all its entries are durable here (openraft 1805)."""
         core = self.core
         if peer != core.leader or message.term != core.term or not core.campaign.allowed:
             core.dropped(peer, message, "not from my leader, or not a voter")

@@ -1,8 +1,8 @@
-"""The properties of nodes that lost what they had acknowledged: INV_R35 of commits, INV_R36 of votes.
+"""Properties of nodes that lost what they had acknowledged: INV_R35 for commits, INV_R36 for votes.
 
-A node knows of its loss by its own mark, or by a peer that met a life of its directory which the directory never had.
-Which lives were met is followed here from starts and greetings alone, not by ``raft.lives``.
-Asked by ``raft.invariants.Checker``, of ghosts and replicas. Changes nothing.
+A node learns of its loss from its own mark, or from a peer that met a life of its directory which the directory never
+had. This module follows the lives that were met from starts and greetings alone, without ``raft.lives``.
+``raft.invariants.Checker`` evaluates these properties on ghosts and replicas. They change nothing.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from raft.shadow import Ghost
 
 LIVES_MET = 8
-"""Lives of each peer that a directory is to remember."""
+"""Number of each peer's lives that a directory must remember."""
 
 
 def said(node: Ghost, peer: str, reply: PeerMessage) -> None:
-    """An acknowledgement leaves a node that lost some."""
+    """Note an acknowledgement that leaves a node which lost some of what it had acknowledged."""
     assert isinstance(reply, AppendReply) and node.lost is not None and node.replica is not None
     if node.replica.lapse is None and node.disk.last >= node.lost.last:
-        node.lost = None  # it holds as much again, the same or what took its place
+        node.lost = None  # it holds as much again: the same entries or those that replaced them
     else:
         node.said.add((peer, reply.term, reply.session, reply.sequence, reply.last_index))
 
 
 def told(group: Checker, node: Ghost, source: str, reply: AppendReply) -> None:
-    """A reply reaches a leader: from here on it can know what the sender lost, if the reply shows it."""
+    """Note a reply that reaches a leader: if it shows what the sender lost, the leader knows from here on."""
     sender, replica = group.nodes.get(source), node.replica
     if sender is None or sender.lost is None or replica is None or replica.leadership is None:
         return
@@ -45,12 +45,12 @@ def told(group: Checker, node: Ghost, source: str, reply: AppendReply) -> None:
 
 
 def knew(node: Ghost, voter: Ghost) -> bool:
-    """Whether this leader was told, in its present leadership, that the voter lost something."""
+    """Return whether this leader was told, in its present leadership, that the voter lost something."""
     return (node.name, node.term) in voter.told
 
 
 def begins(node: Ghost, life: int, *, knows: bool) -> None:
-    """A process starts on this disk. ``knows``: its mark says that it lost something."""
+    """Note that a process starts on this disk. ``knows`` is true if its mark says that it lost something."""
     node.life = life
     node.own.add(life)
     node.met = {peer: lives[:] for peer, lives in node.kept.items()}
@@ -60,9 +60,9 @@ def begins(node: Ghost, life: int, *, knows: bool) -> None:
 
 
 def greets(node: Ghost, source: Ghost) -> None:
-    """A peer's hello reaches a node: which life it is, and which lives of this node it met."""
+    """Note a peer's hello that reaches a node: it names the peer's life, and the lives of this node that it met."""
     if source.replica is None:
-        return  # what it had sent before it died
+        return  # the hello is of an earlier life
     lives = node.met.setdefault(source.directory, [])
     if source.life not in lives:
         lives.append(source.life)
@@ -75,8 +75,8 @@ def greets(node: Ghost, source: Ghost) -> None:
 
 
 def INV_R35(group: Checker, node: Ghost, replica: Replica, voter: Ghost) -> None:
-    """No commit counts an acknowledgement that its voter's disk lost, once the leader was told: by an answer that falls
-    short of it, or by the voter's own word. Asked at every commit that a leader counts while a voter has lost some."""
+    """No commit counts an acknowledgement that its voter's disk lost, once the leader was told so: by an answer that
+    ends before it, or by the voter itself. Checked at each commit that a leader counts while a voter lost some."""
     group.counts["INV_R35"] += 1
     if replica.leadership is None or not knew(node, voter):
         return
@@ -87,8 +87,8 @@ def INV_R35(group: Checker, node: Ghost, replica: Replica, voter: Ghost) -> None
 
 
 def INV_R36(group: Checker, node: Ghost, what: str, *, gave: bool = True) -> None:
-    """Who knows that it lost what it had acknowledged neither votes, asks for votes nor is elected before it holds, of
-    that, everything that is committed."""
+    """A node that knows of its loss does not vote, ask for votes or get elected, before it holds again all that it had
+    acknowledged and that is committed."""
     if node.lost is None or not node.knows:
         return
     group.counts["INV_R36"] += 1

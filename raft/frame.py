@@ -1,4 +1,4 @@
-"""The frame: the unit on disk, on the wire and in memory. Build, check, slice.
+"""The frame is the unit on disk, on the wire and in memory. This module builds, checks and slices frames.
 
 A frame holds ``count`` consecutive entries of one term. The leader writes its bytes once; nobody re-encodes
 them. Layout, little-endian, 64 bytes of header, then a table of ``count`` u32 lengths, then the payloads:
@@ -11,8 +11,8 @@ them. Layout, little-endian, 64 bytes of header, then a table of ``count`` u32 l
     16  u64 term                  56  u32 reserved, 0
     24  u64 first index           60  u32 header CRC: CRC-32C of bytes 0..59
 
-A header holds its body's CRC and its predecessor's chain, so one header CRC (``Frame.mark``) stands for
-the whole log up to it. The chain detects accidents; it never replaces the (index, term) check.
+A header holds its body's CRC and the predecessor's header CRC (``chain``), so one header CRC (``Frame.mark``) stands
+for the whole log up to it. The chain detects accidents; it never replaces the (index, term) check.
 This module does no I/O and knows no roles.
 """
 
@@ -38,15 +38,15 @@ assert _HEADER.size + _CRC.size == _WHOLE.size == HEADER_BYTES
 
 
 class Kind(enum.IntEnum):
-    """What a frame's entries are. All but COMMANDS always hold exactly one entry."""
+    """The kinds of a frame's entries. A frame of any kind but COMMANDS holds exactly one entry."""
 
     COMMANDS = 1
     NOOP = 2
-    """First frame of a leadership: CBOR of how it was won, for analysis."""
+    """First frame of a leadership: CBOR that says how it was won, for analysis."""
     MEMBERSHIP = 3
     """CBOR of a ``Membership``, effective on append."""
     SESSION = 4
-    """Reserved for client sessions."""
+    """Reserved for client sessions, which do not exist yet."""
 
 
 _KINDS: Final = frozenset(map(int, Kind))
@@ -104,17 +104,18 @@ def build(
     head = _HEADER.pack(
         MAGIC, kind, 0, VERSION, group, term, first, count, len(body), wall_ms, crc32c(body), chain, 0
     )
-    mark = crc32c(head)  # not of all 64 bytes: a CRC over data and its own CRC is one constant, whatever the data
+    mark = crc32c(head)  # without its own 4 bytes: the CRC of data that ends with its CRC is a constant
     return Frame(head + _CRC.pack(mark) + body, kind, group, term, first, count, wall_ms, chain, mark)
 
 
 def frame_bytes(payload_count: int, payload_bytes: int) -> int:
-    """Size of a frame of ``payload_count`` entries with ``payload_bytes`` in all."""
+    """Return the size of a frame of ``payload_count`` entries with ``payload_bytes`` in all."""
     return HEADER_BYTES + 4 * payload_count + payload_bytes
 
 
 def peek_size(header: bytes) -> int:
-    """Whole size of the frame that starts with this 64-byte header; raises ``MalformedMessage`` if damaged."""
+    """Return the whole size of the frame that starts with this 64-byte header. Raises ``MalformedMessage`` if
+    damaged."""
     return _check_header(header)[8] + HEADER_BYTES
 
 
@@ -139,7 +140,7 @@ def _check_header(header: bytes) -> tuple[bytes, int, int, int, int, int, int, i
 
 
 def check(data: bytes, offset: int, end: int) -> tuple[int, int, int, int, int, int, int, int, int]:
-    """Check the frame at ``offset`` without taking it: a scan's inner loop. Nothing is read at or beyond ``end``.
+    """Check the frame at ``offset`` and copy nothing: a scan's inner loop. Reads nothing at or beyond ``end``.
 
     Returns (group, first index, last index, term, kind, leader's wall clock in ms, chain, mark, offset behind it).
     Raises ``MalformedMessage`` for anything but a whole, undamaged frame.
@@ -160,13 +161,13 @@ def check(data: bytes, offset: int, end: int) -> tuple[int, int, int, int, int, 
 
 
 def parse(data: bytes, offset: int = 0, *, end: int | None = None) -> Frame:
-    """Check and take the frame at ``offset``. Raises as ``check`` does."""
+    """Check the frame at ``offset`` and return it. Raises as ``check`` does."""
     group, first, last, term, kind, wall_ms, chain, mark, stop = check(data, offset, len(data) if end is None else end)
     return Frame(data[offset:stop], kind, group, term, first, last - first + 1, wall_ms, chain, mark)
 
 
 def parse_all(data: bytes, offset: int = 0) -> list[Frame]:
-    """Every frame from ``offset`` to the end of ``data``."""
+    """Return every frame from ``offset`` to the end of ``data``."""
     frames, end = [], len(data)
     while offset < end:
         frame = parse(data, offset, end=end)

@@ -1,7 +1,7 @@
-"""How each group of a directory began: its name and the membership it was bootstrapped with, written once.
+"""Files that tell how each group of a directory began: its name and first membership, written once.
 
-Everything later is in the log. The file is what tells a group that has not started yet from one whose log is lost, and
-what a node reads its first membership from until a later one is in the log. Works on ``Files``; knows no log.
+Everything later is in the log. Such a file distinguishes a group that has not started yet from one whose log is lost.
+A node reads its first membership from it, until a later one is in the log. Works on ``Files``; knows no log.
 """
 
 from __future__ import annotations
@@ -21,26 +21,28 @@ from raft.storage.smallfile import read_small, write_small
 DEFAULT_GROUP: Final = "default"
 NAME_BYTES_MAX: Final = 255
 REMOVED: Final = "removed"
-"""A third value, which builds from before it refuse: they would begin the group anew, without its votes."""
+"""Third value in the file of a removed group. Older builds refuse the file because of it: else they would begin the
+group anew, without its votes."""
 _MAGIC: Final = b"QRg1"
 _NAME: Final = re.compile("group-([0-9a-f]{16})")
 
 
 @attrs.frozen
 class Origin:
-    """``membership`` is empty for a node that joined an existing group."""
+    """The origin of one group. ``membership`` is empty for a node that joined an existing group."""
 
     name: str
     membership: Membership
     removed: bool = False
-    """Nothing of it is left here but its name and its vote: it does not begin here again."""
+    """True for a removed group: only its name and its vote are left, and it does not begin here again."""
 
 
 def group_number(name: str) -> int:
-    """The id that frames and messages carry: 1 for ``DEFAULT_GROUP``, else 64 bits of the name's SHA-256."""
+    """Return the number that frames and messages carry: 1 for ``DEFAULT_GROUP``, else 64 bits of the name's
+    SHA-256."""
     try:
         size = len(str.encode(name))
-    except (UnicodeEncodeError, TypeError):  # of a command line that was not UTF-8; no text
+    except (UnicodeEncodeError, TypeError):  # a command line that is not UTF-8; no text
         size = 0
     if not 0 < size <= NAME_BYTES_MAX:
         raise UsageError(f"a group's name is 1 to {NAME_BYTES_MAX} bytes of UTF-8, not {name!r}")
@@ -55,13 +57,13 @@ def _path(number: int) -> str:
 
 
 def removed_groups(files: Files) -> list[int]:
-    """Numbers of the groups that were removed from this directory. Raises ``DamagedLog``."""
+    """Return the numbers of groups that were removed from this directory. Raises ``DamagedLog``."""
     numbers = [int(match[1], 16) for name in files.list("") if (match := _NAME.fullmatch(name))]
     return [number for number in numbers if (origin := read_origin(files, number)) is not None and origin.removed]
 
 
 def read_origin(files: Files, number: int) -> Origin | None:
-    """None if the group never started in this directory. Raises ``DamagedLog``."""
+    """Read how the group began; None if it never started in this directory. Raises ``DamagedLog``."""
     path = _path(number)
     try:
         body = read_small(files, path, _MAGIC, 1 << 20)
@@ -79,7 +81,7 @@ def read_origin(files: Files, number: int) -> Origin | None:
 
 
 def write_origin(files: Files, number: int, origin: Origin) -> None:
-    """Make it durable, whole or not at all. The directory is this node's and locked."""
+    """Write down how the group began, durably, whole or not at all. The directory is this node's and locked."""
     assert number == group_number(origin.name), "the file is that group's"
     body = cbor2.dumps([origin.name, origin.membership.encode(), *([REMOVED] if origin.removed else [])])
     write_small(files, _path(number), _MAGIC, body)

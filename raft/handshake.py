@@ -1,4 +1,4 @@
-"""Greetings over trio streams, both ends, and the TCP and TLS steps before them. The shell around ``hello``.
+"""Greets over trio streams, at both ends, after the TCP and TLS steps. The shell around ``hello``.
 
 Used by nodes and by clients. Knows streams and addresses; nothing of peer messages or of who should be connected.
 """
@@ -29,10 +29,10 @@ from raft.hello import (
 from raft.tls import certificate_names
 
 Connector = Callable[[str], Awaitable[Stream]]
-"""From ``host:port`` to an open stream; raises ``OSError``. Tests connect memory streams this way."""
+"""Opens a stream to ``host:port``; raises ``OSError``. Tests connect memory streams this way."""
 
 STREAM_ERRORS: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
-"""What a stream raises when the world, not the program, ends it."""
+"""Errors of a stream that the other end or the network broke, not this program."""
 TLS_RECORD: Final = 0x16
 """First byte of a TLS handshake."""
 _REFUSAL_SECONDS: Final = 1.0
@@ -41,7 +41,7 @@ _NOTSENT_BYTES: Final = 1 << 20
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """``host:port`` or ``[v6]:port`` as a pair; raises ``ConfigError``."""
+    """Split ``host:port`` or ``[v6]:port`` into a pair. Raises ``ConfigError``."""
     try:
         host, colon, port = str.rpartition(address, ":")
     except TypeError:
@@ -54,14 +54,14 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def join_address(host: str, port: int) -> str:
-    """``host:port``, an IPv6 host in brackets, as ``split_address`` reads it."""
+    """Return ``host:port``, an IPv6 host in brackets, as ``split_address`` reads it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def connect_tcp(address: str) -> Stream:
-    """An open TCP connection, tuned. Raises ``OSError``, also for an address that makes no sense.
+    """Open a TCP connection and tune it. Raises ``OSError``, also for an address that makes no sense.
 
-    Addresses come out of memberships and hellos too: a bad one must be no worse than one where nobody listens.
+    Addresses also come from memberships and hellos: a bad one must do no more harm than one where nobody listens.
     """
     try:
         stream = await trio.open_tcp_stream(*split_address(address))
@@ -72,7 +72,8 @@ async def connect_tcp(address: str) -> Stream:
 
 
 def tune_socket(stream: Stream) -> None:
-    """A peer that vanished is noticed in about five seconds, and large writes are taken in large pieces."""
+    """Set the socket's options: a peer that vanished is noticed in about five seconds, and large writes go in large
+    pieces."""
     if not isinstance(stream, trio.SocketStream):
         return
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -87,7 +88,7 @@ def tune_socket(stream: Stream) -> None:
 
 
 class PrefixedStream(Stream):
-    """A stream some of whose bytes were read already, to find out what is spoken on it."""
+    """A stream whose first bytes were read already, to find out which protocol it carries."""
 
     def __init__(self, prefix: bytes | bytearray, stream: Stream) -> None:
         self._prefix = bytes(prefix)
@@ -112,20 +113,20 @@ class PrefixedStream(Stream):
 
 
 async def start_tls(stream: Stream, context: ssl.SSLContext, *, server: bool) -> trio.SSLStream[Stream]:
-    """TLS on ``stream``, hands shaken. Raises ``trio.BrokenResourceError``."""
-    # Frames carry their lengths and CRCs: a connection cut without TLS's own goodbye can do no harm.
+    """Start TLS on ``stream``, handshake included. Raises ``trio.BrokenResourceError``."""
+    # Frames carry their lengths and CRCs, so a connection that is cut without TLS's close message does no harm.
     secure = trio.SSLStream(stream, context, server_side=server, https_compatible=True)
     await secure.do_handshake()
     return secure
 
 
 def caller_of(stream: Stream) -> Caller:
-    """Who is at the other end of a stream, below any layers and by the socket's own word."""
+    """Return who is at the other end of a stream: the peer of the lowest socket, and the names in its certificate."""
     below: object = stream
     names: frozenset[str] = frozenset()
     while (sock := getattr(below, "socket", None)) is None:
         if isinstance(below, trio.SSLStream):
-            with contextlib.suppress(ValueError):  # it is not settled: it has shown nothing
+            with contextlib.suppress(ValueError):  # before the TLS handshake it has shown no certificate
                 names = frozenset(certificate_names(below.getpeercert()))
         below = getattr(below, "transport_stream", None) or getattr(below, "_stream", None)
         if below is None:
@@ -140,7 +141,7 @@ def caller_of(stream: Stream) -> Caller:
 
 
 async def read_greeting(stream: Stream, received: bytearray) -> Greeting:
-    """The next greeting; ``received`` holds bytes read before and, after, those beyond it.
+    """Read the next greeting. ``received`` holds bytes that were read before; afterwards, those beyond the greeting.
 
     Raises ``MalformedMessage``, or ``trio.BrokenResourceError`` at the end of the stream.
     """
@@ -155,7 +156,7 @@ async def read_greeting(stream: Stream, received: bytearray) -> Greeting:
 
 
 async def greet(stream: Stream, own: Hello, received: bytearray) -> Hello:
-    """The dialler's half: says ``own``, returns the checked answer; bytes beyond it are left in ``received``.
+    """Greet as the dialler: send ``own`` and return the checked answer. Bytes beyond it are left in ``received``.
 
     Raises ``Refused`` by either end (the other is told), ``MalformedMessage``, or a stream's error.
     """
@@ -179,7 +180,7 @@ async def refuse(stream: Stream, refused: Refused) -> None:
         await stream.send_all(encode_greeting(HelloRefusal(refused.kind, refused.reason)))
         if isinstance(stream, trio.abc.HalfCloseableStream):
             await stream.send_eof()
-        # Closing with unread bytes would reset the connection and take the refusal with it.
+        # Closing with unread bytes would reset the connection, and the refusal would be lost.
         drained = 0
         while drained < _REFUSAL_DRAIN_BYTES and (data := await stream.receive_some(GREETING_BYTES_MAX)):
             drained += len(data)

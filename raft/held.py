@@ -1,7 +1,7 @@
-"""Messages that wait for a write to be durable: of what says the same, only the latest, and never more than so many.
+"""Messages that wait until a write is durable: only the latest of those that say the same, and a bounded number.
 
-A disk may stand still for hours while leaders come and go and beats are answered. What is dropped here is as good as
-lost on the way: whoever waits for it asks again. Knows messages' kinds; no disk, no transport.
+A disk may stand still for hours while leaders change and heartbeats are answered. A message that is dropped here counts
+as lost on the way: its receiver asks again. Knows messages' kinds; no disk, no transport.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Final
 from raft.messages import ReadReply, Send, VoteReply
 
 HELD_MAX: Final = 1_024
-"""Messages that one node holds back, whatever the number of its peers; then the oldest goes."""
+"""Most messages that one node holds back, whatever the number of its peers; beyond it the oldest is dropped."""
 
 
 class Held:
-    """In the order of their tokens, which never fall."""
+    """The messages of one node that wait, in the order of their tokens, which never fall."""
 
     __slots__ = ("_sends",)
 
@@ -30,7 +30,7 @@ class Held:
         return iter(self._sends.values())
 
     def add(self, send: Send) -> None:
-        """Hold this back; it takes the place of what said the same to the same peer."""
+        """Hold this message back. It replaces one that says the same to the same peer."""
         sends, key = self._sends, _key(send)
         assert not sends or next(reversed(sends.values())).after <= send.after, "tokens never fall"
         sends.pop(key, None)
@@ -40,7 +40,7 @@ class Held:
         assert len(sends) <= HELD_MAX
 
     def due(self, token: int) -> Iterator[Send]:
-        """Those that waited for writes up to ``token``; they are held no longer."""
+        """Release the messages that waited for writes up to ``token``."""
         sends = self._sends
         while sends:
             key = next(iter(sends))
@@ -49,7 +49,7 @@ class Held:
             yield sends.pop(key)
 
     def clear(self) -> None:
-        """What they rest on is gone."""
+        """Drop all messages, since the writes that they rest on are gone."""
         self._sends.clear()
 
 

@@ -1,4 +1,4 @@
-"""The first message on each connection, both ways: who is there, and whether the two fit. No I/O.
+"""The first message on each connection, both ways. It says who is there, and whether the two fit. No I/O.
 
 The dialler greets with a ``Hello``; the acceptor answers with its own or with a ``HelloRefusal``, a sentence that both
 ends report. A ``Ping`` may follow from the acceptor later, to find out whether a quiet connection still has another
@@ -38,50 +38,51 @@ _HELLO, _REFUSAL, _PING = 1, 2, 3
 
 
 class Lane(enum.IntEnum):
-    """What a connection is for. Peer connections carry messages from the dialler to the acceptor only."""
+    """The purposes of connections. Peer connections carry messages from the dialler to the acceptor only."""
 
     CONTROL = 0
-    """Whatever carries neither frames nor state: never waits behind them."""
+    """Messages without frames or state, which so never wait behind these."""
     BULK = 1
-    """Frames and snapshot chunks."""
+    """Messages with frames and snapshot chunks."""
     CLIENT = 2
     """The client protocol, both ways."""
 
 
 @attrs.frozen(kw_only=True)
 class Hello:
-    """Who greets, and what for."""
+    """The greeting of one end: who greets, and for which purpose."""
 
     cluster: str
-    """Empty: any (clients only)."""
+    """Name of the cluster; empty: any (clients only)."""
     node: str
-    """Empty for a client."""
+    """Id of the node; empty for a client."""
     incarnation: bytes
     """16 random bytes of the node's directory; empty for a client."""
     lane: Lane
     boot: int = 0
-    """Random number of this run of the process: tells two processes on copies of one directory apart."""
+    """Random number of this run of the process. It distinguishes two processes on copies of one directory."""
     rules: str = ""
     """Name of the election rules; empty: nothing to compare."""
     address: str = ""
     """Where the greeting node listens, ``host:port``."""
     expects: str = ""
-    """Id of the node that the dialler wants; empty: whoever answers."""
+    """Id of the node that the dialler wants; empty: any node."""
     lease_ms: int = 0
-    """How long this node, having heard a leader, ignores other candidates; leases rest on it. 0: nothing to compare."""
+    """Time for which this node ignores other candidates after it heard a leader; leases rest on it. 0: nothing to
+    compare."""
     request_bytes_max: int = 0
-    """Largest request that this node takes from a client, bytes; 0: not said."""
+    """Largest request in bytes that this node takes from a client; 0: not said."""
     life: int = 0
-    """Which life of its directory this is (``raft.lives``); 0: not said."""
+    """Number of this life of the directory (``raft.lives``); 0: not said."""
     met: Met = NONE_MET
-    """Lives that the greeting node met of the one it greets."""
+    """Lives of the other node that the greeting node met."""
     versions: tuple[int, int] = VERSIONS
     features: int = FEATURES
 
 
 @attrs.frozen
 class HelloRefusal:
-    """Why there will be no connection, for the operator at the other end."""
+    """The reason why there will be no connection, for the operator at the other end."""
 
     kind: RefusalKind
     reason: str
@@ -89,14 +90,14 @@ class HelloRefusal:
 
 @attrs.frozen
 class Ping:
-    """Nothing; but a connection whose other end is gone breaks on it."""
+    """An empty message: sending it breaks a connection whose other end is gone."""
 
 
 Greeting = Hello | HelloRefusal | Ping
 
 
 class Refused(HandshakeRefused):
-    """A hello that does not fit, and the kind of reason."""
+    """A hello does not fit; ``kind`` is the kind of reason."""
 
     def __init__(self, kind: RefusalKind, reason: str) -> None:
         super().__init__(reason)
@@ -107,7 +108,7 @@ class Refused(HandshakeRefused):
 
 
 def encode_greeting(greeting: Greeting) -> bytes:
-    """Raises ``UsageError`` for a text that is too long or an incarnation of another length than 0 or 16."""
+    """Encode a greeting. Raises ``UsageError`` if a text is too long, or the incarnation has not 0 or 16 bytes."""
     if isinstance(greeting, Hello):
         texts = (greeting.cluster, greeting.node, greeting.rules, greeting.address, greeting.expects)
         if not all(_fits(text) for text in texts) or len(greeting.incarnation) not in (0, INCARNATION_BYTES):
@@ -138,9 +139,9 @@ def _fits(text: object) -> bool:
 
 
 def decode_greeting(data: bytes | bytearray) -> tuple[Greeting, int] | None:
-    """The greeting at the start of ``data`` and its length; None while more bytes are needed.
+    """Return the greeting at the start of ``data`` and its length; None while more bytes are needed.
 
-    Raises ``MalformedMessage`` as early as the first wrong byte, so that a stranger's protocol is not waited for.
+    Raises ``MalformedMessage`` at the first wrong byte: bytes of another protocol must not keep it waiting.
     """
     if data[: len(MAGIC)] != MAGIC[: len(data)]:
         raise MalformedMessage(f"not a raft greeting: it starts with {bytes(data[:4])!r}")
@@ -169,7 +170,7 @@ def decode_greeting(data: bytes | bytearray) -> tuple[Greeting, int] | None:
 
 
 def _take_hello(fields: Any, lane: Lane, versions: tuple[int, int], features: int) -> Hello:
-    # A later version may append fields; it must not change these.
+    # Later versions may append fields, but not change these.
     if type(fields) is not list or len(fields) < 7:
         raise ValueError("a hello has seven fields")
     cluster, node, incarnation, boot, rules, address, expects = fields[:7]
@@ -178,12 +179,12 @@ def _take_hello(fields: Any, lane: Lane, versions: tuple[int, int], features: in
     if not all(_fits(text) for text in (cluster, node, rules, address, expects)):
         raise ValueError(f"a name is printable text of at most {TEXT_BYTES_MAX} bytes")
     if type(incarnation) is not bytes or type(boot) is not int or boot < 0 or boot >> 64:
-        raise ValueError("incarnation or boot number")
+        raise ValueError("wrong incarnation or boot number")
     if not all(type(number) is int and 0 <= number < 1 << 63 for number in (lease_ms, request_bytes_max, life)):
-        raise ValueError("lease, request size or life")
+        raise ValueError("wrong lease, request size or life")
     if lane is Lane.CLIENT:
         if len(incarnation) not in (0, INCARNATION_BYTES):
-            raise ValueError("incarnation")
+            raise ValueError("wrong incarnation")
     elif not cluster or not node or len(incarnation) != INCARNATION_BYTES:
         raise ValueError("a node names its cluster, itself and its incarnation of 16 bytes")
     return Hello(
@@ -206,7 +207,7 @@ def _take_refusal(fields: Any) -> HelloRefusal:
 
 
 def check_hello(own: Hello, theirs: Hello) -> None:
-    """Raises ``Refused`` when these two do not belong together. The same on both ends; the words name both sides."""
+    """Raise ``Refused`` if the two ends do not fit. Both ends decide the same; the words name both sides."""
     if own.versions[0] > theirs.versions[1] or theirs.versions[0] > own.versions[1]:
         raise Refused(
             RefusalKind.VERSION,
@@ -255,7 +256,7 @@ def _check_names(own: Hello, theirs: Hello) -> None:
 
 
 def check_same_process(known: Hello, theirs: Hello) -> None:
-    """Raises ``Refused`` when a node that is connected already greets from another directory or process."""
+    """Raise ``Refused`` if a node that is connected already greets from another directory or process."""
     if known.incarnation != theirs.incarnation:
         what = f"with incarnation {known.incarnation.hex()[:8]}, and now greets with {theirs.incarnation.hex()[:8]}"
         raise Refused(

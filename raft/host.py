@@ -1,4 +1,4 @@
-"""A process's share of a cluster: one directory, one port, one log writer; any number of groups on them.
+"""A process's share of a cluster: one directory, one port, one log writer, and any number of groups on them.
 
 Opens and closes things in the right order, wires nodes to transport and disk, and refuses directories that are not what
 the caller says. Knows no terms and no indices. ``open_node`` is a host with one group.
@@ -68,56 +68,57 @@ from raft.transport import Transport, TransportLimits
 logger = logging.getLogger("raft.host")
 T = TypeVar("T")
 THREADS_MAX = 40
-"""Worker threads of a host at one time, and of its clients' queries: its own, since the program's may wait for it."""
+"""Worker threads of a host at one time, and of its clients' queries. They are its own, since the program's threads may
+wait for the host."""
 NOBODY: Mapping[str, str] = {}
 
 
 def monotonic_ns() -> int:
-    """Trio's clock, so that a virtual one in a test is the node's too."""
+    """Return trio's time in ns, so that a test's virtual clock is the node's too."""
     return int(trio.current_time() * 1e9)
 
 
 def suspended_ns() -> int:
-    """How long this machine has been suspended since it booted: the boot clock counts it, trio's does not."""
+    """Return how long this machine was suspended since it booted. The boot clock counts that time, trio's does not."""
     boot_clock = getattr(time, "CLOCK_BOOTTIME", None)
     return 0 if boot_clock is None else time.clock_gettime_ns(boot_clock) - time.monotonic_ns()
 
 
 def wall_clock_ms() -> int:
-    """For people and analysis only."""
+    """Return the wall clock's time, for people and analysis only."""
     return time.time_ns() // 1_000_000
 
 
 async def run_inline(function: Callable[..., T], *args: Any) -> T:
-    """Instead of a worker thread, where every step must come in the same order each time."""
+    """Run the function here, not in a worker thread, so that steps have the same order in every run."""
     await trio.lowlevel.checkpoint()
     return function(*args)
 
 
 def _threads(inline: bool) -> Callable[..., Awaitable[Any]]:
-    """What runs a function in one of so many threads."""
+    """Return the function that runs blocking calls: in one of ``THREADS_MAX`` threads, or inline."""
     return run_inline if inline else partial(trio.to_thread.run_sync, limiter=trio.CapacityLimiter(THREADS_MAX))
 
 
 @attrs.define(eq=False)
 class _Links:
-    """What the host knows of the other nodes, for all groups together."""
+    """The host's knowledge of other nodes, for all groups together."""
 
     met: dict[str, bytes] = attrs.Factory(dict)
-    """Incarnation by node id, as their hellos said."""
+    """Node id -> incarnation, as hellos said."""
     listed: dict[str, str] = attrs.Factory(dict)
-    """Addresses as memberships list them; only a change of those overrides what the caller said."""
+    """Addresses as memberships list them. Only a change of these overrides the caller's addresses."""
     lives: Lives = attrs.Factory(Lives)
-    """Of this directory, and those of the others that it met."""
+    """Lives of this directory, and the lives of others that it met."""
     missing: dict[int, str] = attrs.Factory(dict)
-    """Lives that this directory never had, and who met them: for groups that are opened later."""
+    """Lives that this directory never had -> peer that met them, for groups that are opened later."""
     kept: bytes = b""
-    """What of the lives is on disk."""
+    """The lives as they were last written to disk."""
     to_keep: trio.Event = attrs.Factory(trio.Event)
 
 
 class GroupOptions(TypedDict, total=False):
-    """What ``Host.open_group`` takes besides the name and the machine."""
+    """Options of ``Host.open_group``, besides the name and the machine."""
 
     peers: Mapping[str, str]
     bootstrap: bool
@@ -127,7 +128,7 @@ class GroupOptions(TypedDict, total=False):
 
 
 class NodeOptions(TypedDict, total=False):
-    """What ``open_node`` takes besides who, where and which machine."""
+    """Options of ``open_node``, besides node, addresses, directory and machine."""
 
     bootstrap: bool
     join: bool
@@ -149,7 +150,7 @@ class NodeOptions(TypedDict, total=False):
 
 
 class Served(Node[bytes, Any, Any]):
-    """A node as clients reach it: their commands are bytes already, and their queries have threads of their own."""
+    """A node as clients reach it: commands are bytes already, and queries have threads of their own."""
 
     def propose(self, command: bytes, timeout_ms: int | None = None) -> Coroutine[Any, Any, Any]:
         self._driver.applier.machine.check(command)
@@ -167,12 +168,12 @@ class Served(Node[bytes, Any, Any]):
     async def ask_machine(
         self, ask: Callable[[bytes], object], data: bytes, *, run_blocking: RunBlocking, timeout_ms: int | None = None,
     ) -> object:
-        """Ask as ``Driver.ask_machine`` does, which says how."""
+        """Ask the state machine: see ``Driver.ask_machine``."""
         return await self._driver.ask_machine(ask, data, run_blocking=run_blocking, timeout_ms=timeout_ms)
 
 
 class Host:
-    """Made by ``open_host``. Groups are opened one by one and live as long as the host."""
+    """The host that ``open_host`` makes. Groups are opened one by one, and live as long as the host."""
 
     def __init__(
         self, *, identity: Identity, files: Files, storage: Storage, recovered: dict[int, Recovered],
@@ -182,9 +183,9 @@ class Host:
         self.node_id, self.cluster, self.incarnation = identity.node_id, identity.cluster, identity.incarnation
         self.config, self.storage = config, storage
         self.drivers: dict[int, Driver] = {}
-        """By number of the group. ``Node``s are what users have of them."""
+        """Drivers by number of the group. Users have a ``Node`` of each."""
         self._served: dict[int, ServedNode] = {}
-        """What clients have of them."""
+        """Nodes as clients reach them, by number of the group."""
         self._files, self._recovered = files, recovered
         self._rng, self._clock = rng, clock
         self._system = System(clock, wall_ms, run_blocking, suspended_ns)
@@ -194,34 +195,34 @@ class Host:
         """Groups that are open or being opened."""
         self._links = _Links(lives=lives, kept=lives.encode())
         self._fulls = 0
-        """Times that the disk was full."""
+        """Number of times that the disk was full."""
         self._told: set[int] = set()
-        """Groups that were said to keep the log."""
+        """Groups that were logged as keeping the log."""
         self._stopped: set[int] = set()
-        """Groups that were said to be damaged."""
+        """Groups that were logged as damaged."""
         self._touched: list[Driver] = []
         self._transport: Transport | None = None
         self._writer: InlineWriter | LogWriter | None = None
         self._disk: SharedDisk
         self._peers: SharedPeers
-        """Made by ``start``."""
+        """All groups' way to the peers; ``start`` makes it."""
         self._leaving: dict[int, Driver] = {}
-        """Closed, and their last writes not yet durable."""
+        """Groups that are closed, but whose last writes are not durable yet."""
         self._forgetting: set[int] = set()
         """Groups whose removal is on its way to the disk."""
         self._left = trio.Event()
-        """Set, and made anew, when something may have come of those."""
+        """Set, and made anew, when a write of a leaving or removed group may have become durable."""
         self._disk_failure: StorageError | None = None
-        """For groups that are opened later."""
+        """The disk's failure, for groups that are opened later."""
         self._unheard: deque[Mapping[int, int]] = deque()
-        """``LogWriter.reports``"""
+        """Reports of the writer (``LogWriter.reports``) that the loop was not told of yet."""
         self._nursery: trio.Nursery | None = None
 
     # --- for the user ----------------------------------------------------------------------------------------
 
     @property
     def address(self) -> str:
-        """Where this host listens, ``host:port``; "" if it does not."""
+        """Address at which this host listens, ``host:port``; "" if it does not listen."""
         return self.transport.hello.address
 
     @property
@@ -251,13 +252,13 @@ class Host:
         self, name: str = DEFAULT_GROUP, *, state_machine: AnyMachine, peers: Mapping[str, str] = NOBODY,
         bootstrap: bool = False, join: bool = False, config: Config | None = None, trace: Trace | None = None,
     ) -> Node[Any, Any, Any]:
-        """Start this host's node of a group.
+        """Start this host's node of a group, and return it.
 
         The first time, ``bootstrap`` says that ``peers`` (id to address, this node among them) are the first voters of
-        a new group; every one of them must be told the same. ``join`` says that the group exists and will take this
-        node in by ``reconfigure``. Later both are ignored, and ``peers`` only tells where others listen.
+        a new group; all of them must be given the same. ``join`` says that the group exists and will take this node in
+        by ``reconfigure``. Later both are ignored, and ``peers`` only tells where others listen.
 
-        ``config`` may differ from the host's, but not in rules and election timeout: connections name the host's.
+        ``config`` may differ from the host's, but not in rules and election timeout: hellos name the host's.
 
         Raises ``UsageError``, ``ConfigError``, ``WrongDirectory``, ``DamagedLog``.
         """
@@ -265,7 +266,7 @@ class Host:
         arguments.kinds(config=(config, Config), bootstrap=(bootstrap, bool), join=(join, bool))
         if bootstrap and join:
             raise UsageError("bootstrap makes a new group, join enters an existing one: not both")
-        Machine(state_machine)  # raises before a group begins whose machine is none
+        Machine(state_machine)  # raises for a wrong machine before the group begins
         if trace is not None:
             arguments.functions(trace=trace)
         for field in ("rules", "election_timeout_ms"):
@@ -273,7 +274,7 @@ class Host:
                 raise ConfigError(field, getattr(config, field), f"must be the host's, {getattr(self.config, field)}")
         number = group_number(name)
         if number in self._taken:
-            raise UsageError(f"group {name!r} is open already, or was left half closed: then open the host again")
+            raise UsageError(f"group {name!r} is open already; or closing it was interrupted: then open the host again")
         self._taken.add(number)
         try:
             return await self._open(number, name, state_machine, peers, bootstrap, join, config or self.config, trace)
@@ -313,17 +314,17 @@ class Host:
         return Node(driver, driver.applier.machine.encode)
 
     async def close_group(self, name: str = DEFAULT_GROUP) -> None:
-        """Stop this host's node of a group; the others go on. What it has stays, and ``open_group`` goes on with it.
+        """Stop this host's node of a group. Other groups go on. Its data stays, and ``open_group`` continues from it.
 
-        Cancelled while it waits for the disk, it leaves the group closed until the host is opened again. Raises
-        ``UsageError``: it is not open.
+        If this is cancelled while it waits for the disk, the group stays closed until the host is opened again. Raises
+        ``UsageError`` if the group is not open.
         """
         number = await self._leave(name)
         self._recovered[number] = await self._run_blocking(in_words(self.storage.recovered), number)
         self._taken.discard(number)
 
     async def _leave(self, name: str) -> int:
-        """Close a group, whose number is still taken afterwards."""
+        """Close a group and return its number, which stays taken."""
         number = group_number(name)
         driver = self.drivers.get(number)
         if driver is None:
@@ -343,19 +344,19 @@ class Host:
         return number
 
     async def remove_group(self, name: str = DEFAULT_GROUP) -> None:
-        """Take a group off this host for good, open or not: its log and its snapshots go, and what is left of its room.
+        """Remove a group from this host for good, open or not: its log, its snapshots and all files.
 
-        First take this node out of the membership, unless the whole group is to go: it will never vote again, for the
-        name is not taken again here. A removal that is interrupted is finished when the host is opened again.
+        Take this node out of the membership first, unless the whole group shall go: it will never vote again, since its
+        name cannot be used again here. An interrupted removal is finished when the host is opened again.
 
-        Raises ``UsageError`` (it never began here), ``StorageError`` (an open one stays closed, if it still began).
+        Raises ``UsageError`` (the group never began here), ``StorageError`` (an open group then stays closed).
         """
         number = group_number(name)
         origin: Origin | None = await self._run_blocking(in_words(read_origin), self._files, number)
         if origin is None or origin.name != name:
             raise UsageError(f"group {name!r} has not begun in this directory")
         if left := number in self.drivers:
-            await self._leave(name)  # and nothing is read of it, for that may be what is damaged
+            await self._leave(name)  # and read nothing of it: its data may be damaged
         elif number in self._taken:
             raise UsageError(f"group {name!r} is being opened or removed")
         self._taken.add(number)
@@ -364,11 +365,12 @@ class Host:
             left = False
             await self._forget(number)
         finally:
-            if not left:  # else it is closed, and what it has is not read here: it must not begin with nothing
+            if not left:  # else it stays taken: its data was not read, and it must not begin empty
                 self._taken.discard(number)
 
     async def _forget(self, number: int) -> None:
-        """Empty the group's log, and when that is durable, destroy its snapshots, without which it could not open."""
+        """Empty the group's log. When that is durable, destroy its snapshots: before, it could not open without
+        them."""
         writer = self._writer
         assert writer is not None
         self._recovered.pop(number, None)
@@ -391,7 +393,7 @@ class Host:
         self, nursery: trio.Nursery, listen: str | None, address: str, listeners: list[Listener[Any]],
         tls: TLSConfig | None, limits: TransportLimits | None, connect: Connector,
     ) -> None:
-        """Listen and write. Groups come later."""
+        """Start the transport and the log writer. Groups are opened later."""
         self._nursery = nursery
         hello = Hello(
             cluster=self.cluster, node=self.node_id, incarnation=self.incarnation, lane=Lane.CONTROL,
@@ -418,7 +420,7 @@ class Host:
         await nursery.start(partial(self._transport.run, listen, listeners=listeners or None))
 
     async def stop(self) -> None:
-        """Hand leaderships over, where that is quick; then answer everybody."""
+        """Hand leaderships over if that is quick, then answer everybody who waits."""
         async with trio.open_nursery() as nursery:
             for driver in self.drivers.values():
                 nursery.start_soon(partial(driver.stop, transfer=True))
@@ -429,7 +431,7 @@ class Host:
             driver.close()
 
     def close_disk(self) -> None:
-        """Write and sync what is under way, then let go of the directory. Blocks."""
+        """Write and sync what is under way, then unlock the directory. Blocks."""
         if self._writer is not None:
             self._writer.close()
         self.storage.close()
@@ -438,7 +440,7 @@ class Host:
     # --- opening a group -------------------------------------------------------------------------------------
 
     async def _origin(self, number: int, name: str, peers: Mapping[str, str], bootstrap: bool, join: bool) -> Origin:
-        """How the group began here; begins it if told so."""
+        """Return how the group began here. Begins it if the caller says so."""
         origin: Origin | None = await self._run_blocking(in_words(read_origin), self._files, number)
         if origin is not None:
             if origin.name != name:
@@ -467,7 +469,7 @@ class Host:
     # --- who is where ----------------------------------------------------------------------------------------
 
     def _members_changed(self, membership: Membership) -> None:
-        """A group's membership is another one now."""
+        """Note that a group's membership changed: learn addresses, and connect to its members."""
         listed = self._links.listed
         moved = {peer: address for peer, address in _addresses(membership).items() if listed.get(peer) != address}
         self._peers.learn(moved)
@@ -483,7 +485,8 @@ class Host:
         self.transport.set_peers(wanted)
 
     def _refuse_peer(self, peer: str, caller: Caller) -> str | None:
-        """Why a node that dials is not let in; None: it is. Before a group is open here nobody is a stranger."""
+        """Return the reason why a node that dials is not let in; None if it is. Before a group is open here, any node
+        is."""
         assert self._access is not None
         if why := self._access.peer_refused(caller):
             return why
@@ -503,7 +506,7 @@ class Host:
                 self._touched.append(driver)
 
     def _hear_disk(self) -> None:
-        """What the writer has not called the loop for yet. Those nodes are pumped with the batch."""
+        """Take reports of the writer that the loop was not told of yet. Their nodes are pumped with the batch."""
         while self._unheard:
             for group, token in self._unheard.popleft().items():
                 driver = self.drivers.get(group)
@@ -520,7 +523,7 @@ class Host:
             driver.pump()
 
     def _on_greeted(self, peer: str, hello: Hello) -> None:
-        """A hello also says which life of its directory greets, and which lives of this one it met."""
+        """Take the lives that a peer's hello names: its own, and those of this directory that it met."""
         links = self._links
         if links.lives.meet(peer, hello.incarnation, hello.life):
             links.lives.forget_guests(links.listed.__contains__)
@@ -533,7 +536,7 @@ class Host:
                                    driver.name, peer)
 
     async def _keep_lives(self) -> None:
-        """Write down the lives of members that were met. What a crash takes is only who was met just before it."""
+        """Write down, as a task, the lives of members that were met. A crash loses only those met just before."""
         links = self._links
         while True:
             await links.to_keep.wait()
@@ -544,7 +547,7 @@ class Host:
                     if await self._run_blocking(write_lives, self._files, body):
                         links.kept = body
                 except OSError as error:
-                    logger.warning("which lives of its peers this node met is not kept: %s", error)
+                    logger.warning("the lives of peers that this node met could not be written down: %s", error)
 
     def _on_identify(self, peer: str, incarnation: bytes) -> None:
         met = self._links.met
@@ -559,7 +562,7 @@ class Host:
             driver.unreachable(peer)
 
     def _on_durable(self, tokens: Mapping[int, int]) -> None:
-        """By group, the last token of each that is on the disk."""
+        """Take, for each group, the last token that is on the disk."""
         for group, token in tokens.items():
             driver = self.drivers.get(group)
             if driver is not None:
@@ -568,7 +571,7 @@ class Host:
                 self._hear_of_left(group, token)
 
     def _hear_of_left(self, group: int, token: int) -> None:
-        """Word of the disk for a group that was closed or removed."""
+        """Take the disk's report for a group that was closed or removed."""
         if group in self._leaving:
             self._leaving[group].durable_token = token
         self._forgetting.discard(group)
@@ -585,7 +588,8 @@ class Host:
         self._tell_left()
 
     def _on_kept(self, groups: Mapping[int, int]) -> None:
-        """These groups keep the oldest segment. If the log is much longer than what all need, they are to let it go."""
+        """Take the groups that keep the oldest segment. If the log is much longer than all groups need, they must free
+        it."""
         needed = sum(max(driver.replica.log.kept_bytes, driver.snapshots.log_bytes) for driver in self.drivers.values())
         length = self.storage.log_bytes
         long = length > 2 * self.config.segment_bytes + needed
@@ -601,7 +605,7 @@ class Host:
                                         "open it, or remove it")
 
     def _on_damaged(self, groups: Mapping[int, DamagedLog]) -> None:
-        """Entries of these groups are damaged: their nodes stop, and the others go on."""
+        """Stop the nodes of groups whose entries are damaged. The others go on."""
         for number, error in groups.items():
             driver = self.drivers.get(number) or self._leaving.get(number)
             if driver is not None:
@@ -630,7 +634,7 @@ def _addresses(membership: Membership) -> dict[str, str]:
 
 
 def _known(address: str) -> str:
-    """"" for an address whose port is not chosen yet."""
+    """Return the address, or "" if its port is not chosen yet."""
     return "" if address.endswith(":0") else address
 
 
@@ -641,7 +645,7 @@ START_WORDS = (
 
 
 def segments(place: Place) -> Storage:
-    """The storage that is used unless another is given."""
+    """Make the storage that is used unless another is given."""
     return SegmentStorage(
         place.files, place.identity.cluster, place.identity.node_id, segment_bytes=place.config.segment_bytes,
         rng=place.rng, background=not place.inline, opened_before=place.opened_before)
@@ -651,7 +655,7 @@ async def _open_storage(
     directory: str, files: Files, cluster: str, node_id: str, create: bool, config: Config, rng: Random, inline: bool,
     make: MakeStorage, run_blocking: Callable[..., Awaitable[Any]],
 ) -> tuple[Identity, Storage, dict[int, Recovered], Lives]:
-    """The directory's storage, formatted first if it is empty and that was asked for, and its lives, with one more."""
+    """Open the directory's storage, and begin a life. Formats an empty directory first, if ``create``."""
 
     def work() -> tuple[Identity, Storage, dict[int, Recovered], Lives]:
         files.lock()
@@ -668,7 +672,7 @@ async def _open_storage(
             recovered = storage.open()
             if noted:
                 note_kind(files, storage.kind, opened=True)
-            for number in removed_groups(files):  # of which an interrupted removal may have left something
+            for number in removed_groups(files):  # an interrupted removal may have left some of their data
                 found = recovered.pop(number, None)
                 if found is not None and (found.last_index or found.snapshot):
                     storage.write([Write(0, number, forget=True)])
@@ -691,13 +695,13 @@ async def open_host(
     wall_ms: Callable[[], int] = wall_clock_ms, files: Files | None = None, connect: Connector = connect_tcp,
     listeners: Sequence[Listener[Any]] = (), access: Access | None = None, storage: MakeStorage = segments,
 ) -> AsyncIterator[Host]:
-    """Open a directory and a port for groups. Leaving the block stops them in order and answers all who wait.
+    """Open a directory and a port for groups. The end of the block stops them in order and answers all who wait.
 
     ``create`` formats an empty directory. ``listen`` is ``host:port`` (port 0: any; None: connections come from
     ``listeners`` or ``Host.transport.serve_stream``); ``address`` is where others reach it, if that differs.
     ``files``, ``clock`` (monotonic, ns), ``wall_ms``, ``rng`` and ``connect`` replace disk, time, chance and network;
-    with ``files`` no threads are used. ``access`` says who may change the groups, and who is let in as a node; None:
-    everybody who can connect. ``storage`` makes what keeps the log, at every opening the same kind.
+    with ``files`` no threads are used. ``access`` says who may change the groups, and who may connect as a node; None:
+    everybody who can connect. ``storage`` makes the storage of the log, of the same kind at every opening.
 
     Raises ``WrongDirectory``, ``DamagedLog``, any other ``StorageError`` (the directory), ``LocalError`` (an argument),
     ``OSError`` (the port).
@@ -733,7 +737,7 @@ async def open_host(
                 host.close()
                 nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        # What the caller's own block raised comes out as it was, not wrapped in this block's nursery.
+        # An error of the caller's block is raised as it is, not inside this nursery's group.
         if failure is None or len(group.exceptions) != 1 or group.exceptions[0] is not failure:
             raise
     finally:
@@ -775,9 +779,9 @@ async def open_node(
     listeners: Sequence[Listener[Any]] = (), trace: Trace | None = None, access: Access | None = None,
     storage: MakeStorage = segments,
 ) -> AsyncIterator[Node[Any, Any, Any]]:
-    """A host with one group: see ``open_host`` and ``Host.open_group``. Listens at its own address in ``peers``, or
-    at ``listen`` where that differs. With another ``connect`` nobody knows what that address is: then say ``listen`` or
-    ``listeners``, but for a group of one.
+    """Open a host with one group: see ``open_host`` and ``Host.open_group``. It listens at its own address in
+    ``peers``, or at ``listen`` if that differs. With ``connect`` that address may mean anything: then give ``listen``
+    or ``listeners``, unless the group has one node.
 
     An empty directory starts only with ``bootstrap`` or ``join``.
     """

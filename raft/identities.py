@@ -1,8 +1,8 @@
-"""Which directory each peer's hello named, and who is a stranger: a member that came back with another one.
+"""Remembers which directory each peer's hello named, and finds strangers: members that came back with another one.
 
-A directory's incarnation is drawn at format. A member that the group knows by one, and that greets with another, lost
-what it had acknowledged and voted: it counts for nothing until a leader has admitted it anew. Members and others are
-remembered alike, so many as fit.
+A directory's incarnation is drawn at random when it is formatted. A member that greets with another incarnation than
+the group knows lost its acknowledged entries and its votes: it counts for nothing until a leader has admitted it anew.
+Members and others are remembered alike, up to ``GUESTS_MAX``.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ if TYPE_CHECKING:
     from raft.replica import Replica
 
 GUESTS_MAX = 1_024
-"""Directories remembered of peers, members or not yet."""
+"""Peers whose directories are remembered, members or not."""
 
 
 class Identities:
-    """Whom one node has met."""
+    """The peers that one node has met, and their directories."""
 
     def __init__(self, core: Replica) -> None:
         self.core = core
         self.met: dict[str, bytes] = {}
         """Peer -> incarnation of the directory that its latest hello named."""
         self.strangers: frozenset[str] = frozenset()
-        """Members whose directory is not the one the membership knows: they count for nothing."""
+        """Members whose directory is not the one that the membership records: they count for nothing."""
 
     def meet(self, now: int, peer: str, incarnation: bytes) -> None:
-        """A peer's hello named the incarnation of its directory (random at format)."""
+        """Note the incarnation of a peer's directory, which its hello named."""
         core, known = self.core, self.met.get(peer)
         if not core.enter(now) or known == incarnation:
             return
         self.met[peer] = incarnation
-        if len(self.met) > GUESTS_MAX:  # whoever greets under ever new names must not fill the memory
+        if len(self.met) > GUESTS_MAX:  # a peer that greets under ever new names must not fill the memory
             guest = next((name for name in self.met if name not in core.membership.members), peer)
             del self.met[guest]
         assert len(self.met) <= GUESTS_MAX
@@ -43,7 +43,7 @@ class Identities:
             core.leadership.changes.record_incarnations()
 
     def find_strangers(self) -> None:
-        """Look anew who is one: the membership, or a directory, is another."""
+        """Find all strangers again, since the membership or a directory changed."""
         members = self.core.membership.members
         self.strangers = frozenset(
             peer for peer, met in self.met.items()

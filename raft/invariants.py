@@ -1,11 +1,11 @@
-"""The safety properties of Raft as code: one function per property, asked at the moments that could break it.
+"""The safety properties of Raft as code: one function for each property, called at the moments that could break it.
 
-``Checker`` watches a whole group from above. It keeps what no node may see: who led which term, every vote, the hash
+``Checker`` watches a whole group from outside. It keeps what no node may see: who led which term, every vote, the hash
 of every log prefix, what was ever committed, and a shadow of each node's log in memory and on disk, built from the
-``Write``s alone. The simulator calls it after every event; anything that owns replicas in one place may.
+``Write``s alone. The simulator calls it after every event; other programs that own all replicas may.
 
-``InvariantViolation`` carries the property's name. ``Checker.counts`` says how often each property was asked about
-something (an evaluation with nothing to compare is not counted): a property that was never asked proves nothing.
+``InvariantViolation`` carries the property's name. ``Checker.counts`` says how often each property was evaluated (only
+if there was something to compare): a property that was never evaluated proves nothing.
 This module does no I/O, draws no chance and changes no replica.
 """
 
@@ -44,7 +44,7 @@ from raft.violation import InvariantViolation, require
 __all__ = ["DECLARED", "Checker", "InvariantViolation", "quorum", "require"]
 DECLARED = (*(f"INV_R{number}" for number in range(1, 33) if number not in (28, 29)), "INV_R35", "INV_R36",
             "INV_R37", "INV_R38", "INV_R39", "INV_R40")
-"""Every property that is checked today; R28 and R29 come with client sessions."""
+"""All properties that are checked. R28 and R29 are left for client sessions."""
 LEADER: Final = Role.LEADER
 MEMBERSHIP: Final = Kind.MEMBERSHIP
 GRANT = int(VoteResult.ACCEPT)
@@ -54,42 +54,43 @@ ALONE_LOOKS = 15
 
 
 def quorum(membership: Membership, names: Iterable[str]) -> bool:
-    """Whether these make a majority of each half. Not ``raft.quorum``: a checker must not ask what it checks."""
+    """Return whether these make a majority of each half. Does not use ``raft.quorum``: a checker must not rely on what
+    it checks."""
     held, voters, outgoing = set(names), membership.voters, membership.outgoing
     return 2 * len(held.intersection(voters)) > len(voters) and (
         not outgoing or 2 * len(held.intersection(outgoing)) > len(outgoing))
 
 
 class Checker:
-    """Ghost state of one group, and the moments at which properties are asked."""
+    """The ghost state of one group, and the moments at which properties are checked."""
 
     def __init__(self, config: Config, bootstrap: Membership) -> None:
         self.config, self.bootstrap = config, bootstrap
         self.strict = config.rules is Rules.STRICT
         self.counts: dict[str, int] = dict.fromkeys(DECLARED, 0)
-        """Property -> how often it was asked about something."""
+        """Property -> number of evaluations."""
         self.nodes: dict[str, Ghost] = {}
         self.leaders: dict[int, str] = {}
         self.votes: dict[tuple[str, bytes, int], str] = {}
         self.grants: dict[tuple[int, str], set[str]] = {}
-        """(term, candidate) -> who voted for it."""
+        """(term, candidate) -> voters that voted for it."""
         self.chain: dict[tuple[int, int], int] = {}
-        """(index at a frame's edge, term) -> mark, anywhere, ever."""
+        """(index at a frame's edge, term) -> mark, of all nodes at all times."""
         self.committed_lasts: list[int] = []
         self.committed: list[Frame] = []
-        """The one committed log, as far as any node ever saw it."""
+        """The one committed log, up to where any node ever saw it."""
         self.marks: dict[int, int] = {}
         """Index at a frame's end -> mark, of the committed log."""
         self.commits: list[tuple[int, int]] = []
-        """(term of the leader that counted, largest index it counted), rising."""
+        """(term, largest index that its leader counted as committed), rising."""
         self.state: dict[int, int] = {}
         """Index -> digest of all results up to it."""
         self.acknowledged = 0
         self.calm = False
-        """Nothing fails any more: elections are counted, from the latest commit on."""
+        """True once nothing fails any more: then elections are counted, from the latest commit on."""
         self.elected = 0
         self.lapses = False
-        """Whether any disk ever lost its end."""
+        """True once a disk has lost its end."""
         self.recent: deque[Event] = deque(maxlen=400)
         self._on_event: dict[type[Event], Callable[[Ghost, Event], None]] = {
             VoteCast: self._vote_cast, CommitAdvanced: self._commit_advanced, BecameLeader: self._became_leader,
@@ -129,7 +130,7 @@ class Checker:
         greets(self.nodes[name], self.nodes[source])
 
     def kept_lives(self, name: str) -> None:
-        """Which lives of its peers a node met is on its disk."""
+        """Note that a node's disk holds the lives of its peers that it met."""
         ghost = self.nodes[name]
         ghost.kept = {peer: lives[:] for peer, lives in ghost.met.items()}
 
@@ -140,7 +141,7 @@ class Checker:
         self.lapses = True
 
     def settled(self, name: str, recovered: Recovered) -> bool:
-        """Whether a disk that is down holds just what was synced, so that a copy of it holds the same."""
+        """Return whether a stopped node's disk holds exactly what was synced, so that a copy of it holds the same."""
         assert self.nodes[name].replica is None, "a process keeps the disk from being looked at"
         disk = self.nodes[name].disk
         return (disk.term, disk.vote, *disk.end) == (
@@ -148,7 +149,7 @@ class Checker:
             recovered.last_mark)
 
     def arrives(self, name: str, source: str, reply: AppendReply) -> None:
-        """An answer reaches a node, before that looks at it. Needed while ``lapses``."""
+        """Note an answer that reaches a node, before the node handles it. Needed while ``lapses``."""
         told(self, self.nodes[name], source, reply)
 
     def stopped(self, name: str) -> None:
@@ -156,17 +157,17 @@ class Checker:
         self.nodes[name].replica = None
 
     def resumed(self, name: str) -> None:
-        """A node stood still, or its clock jumped, and it goes on: it has had no chance to notice anything."""
+        """Note that a node goes on after it stood still or its clock jumped: it could not have noticed anything."""
         self.nodes[name].cut_since = None
 
     def disk_full(self, name: str) -> None:
-        """A write was refused for want of room: nothing pending was kept. What is in memory stays there."""
+        """Note that a disk was full: no pending write was kept. The node's memory is as before."""
         ghost = self.nodes[name]
         ghost.pending.clear()
         ghost.full = True
 
     def disk_room(self, name: str) -> None:
-        """There is room again, and what the disk missed has been written anew."""
+        """Note that a disk has room again, and that what it missed was written anew."""
         self.nodes[name].full = False
 
     def disk_failed(self, name: str) -> None:
@@ -178,14 +179,14 @@ class Checker:
     # --- after every event -----------------------------------------------------------------------------------
 
     def event(self, event: Event) -> None:
-        """Take note of one event in a replica's trace, and check what it must satisfy."""
+        """Note one event in a replica's trace, and check its properties."""
         self.recent.append(event)
         handle = self._on_event.get(type(event))
         if handle is not None:
             handle(self.nodes[event.node], event)
 
     def written(self, name: str, write: Write) -> None:
-        """A replica put out a write: its log in memory has it already."""
+        """Note a write that a replica put out. Its log in memory has it already."""
         ghost = self.nodes[name]
         replica = ghost.replica
         assert replica is not None
@@ -219,7 +220,7 @@ class Checker:
                 INV_R2(self, ghost)
 
     def leaves(self, name: str, peer: str, message: PeerMessage) -> None:
-        """A message leaves a node: whatever it promises must be on the disk by now."""
+        """Note a message that leaves a node: all that it promises must be on the disk by now."""
         ghost = self.nodes[name]
         kind = type(message)
         if kind is AppendReply:
@@ -277,20 +278,21 @@ class Checker:
         ghost.snapshot = max(ghost.snapshot, meta.index)
 
     def delivered_twice(self, name: str, before: tuple[object, ...], after: tuple[object, ...]) -> None:
-        """The same message was handed over twice in a row; the state after each."""
+        """Compare a node's state ``before`` and ``after`` the second delivery of the same message."""
         INV_R25(self, name, before, after)
 
     # --- reads -----------------------------------------------------------------------------------------------
 
     @property
     def read_floor(self) -> int:
-        """Asked when a read begins: everything committed by now must show in it."""
+        """Largest index that is committed now: a read that begins now must show everything up to it."""
         return self.commits[-1][1] if self.commits else 0
 
     def read_answered(
         self, name: str, level: Read, floor: int, index: int, applied: int, *, sound: bool = True,
     ) -> None:
-        """A read is answered from a machine at ``applied``. ``sound``: clocks drifted no more than configured."""
+        """Note a read that is answered from a machine at ``applied``. ``sound``: clocks drift no more than
+        configured."""
         if level is Read.UNSAFE:
             return
         if level is Read.LEASE:
@@ -304,7 +306,7 @@ class Checker:
     def sample(
         self, clocks: Mapping[str, int], version: int, hears: Callable[[str, str], bool],
     ) -> None:
-        """Look at the whole group. ``clocks``: what each running node reads; ``hears(a, b)``: messages from ``b`` reach
+        """Check the whole group. ``clocks``: time on each running node; ``hears(a, b)``: messages from ``b`` reach
         ``a`` now; ``version`` rises whenever an answer of ``hears`` may have changed."""
         for name, clock in clocks.items():
             ghost = self.nodes[name]
@@ -319,24 +321,25 @@ class Checker:
                 INV_R27(self, ghost, replica, clock, hears)
 
     def waits(self, name: str, clock: int, held: Held) -> None:
-        """``held`` is what a running node holds back at this moment of its clock."""
+        """Check the messages (``held``) that a running node holds back at this moment of its clock."""
         ghost = self.nodes[name]
         if ghost.replica is not None:
             INV_R38(self, ghost, ghost.replica, clock, held)
 
     def shares(self, log_bytes: int, segment_bytes: int, tails: int, live: int) -> None:
-        """The log of a running node, which a quiet group shares, as it is now."""
+        """Check the log of a running node that a quiet group shares."""
         self.counts["INV_R39"] += 1
         INV_R39(log_bytes, segment_bytes, tails, live)
 
     def neighbour_came_back(self, name: str, found: list[bytes] | None, due: list[bytes]) -> None:
-        """A life found these entries of the quiet group; None: it could not read them."""
+        """Check the entries of the quiet group that a life found; None if it could not read them."""
         self.counts["INV_R40"] += 1
         INV_R40(name, found, due)
 
     def finished(self, states: Mapping[str, tuple[int, int]], *, leader: str | None, leased: bool, served: int,
                  wanted: int) -> None:
-        """After healing and a quiet time: (applied index, state digest) of every live member."""
+        """Check the end of a run, after healing and a quiet time. ``states``: (applied index, state digest) of every
+        live member."""
         INV_R30(self, states, leader, leased, served, wanted)
 
     # --- events of one kind ----------------------------------------------------------------------------------
@@ -397,7 +400,7 @@ def INV_R1(group: Checker, node: Ghost, term: int) -> None:
 
 
 def INV_R2(group: Checker, node: Ghost) -> None:
-    """One vote per term, over all restarts of one directory. Paper §5.2. What is on the disk counts (INV_R3)."""
+    """One vote in each term, over all restarts of one directory. Paper §5.2. The vote on disk counts (INV_R3)."""
     term, vote = node.disk.term, node.disk.vote
     if vote is None:
         return
@@ -498,7 +501,8 @@ def INV_R8(group: Checker, node: Ghost, term: int) -> None:
 
 
 def INV_R9(group: Checker, node: Ghost, frame: Frame, digest: int) -> None:
-    """State-machine safety: all nodes apply the same entries in the same order, with the same results. Paper §5.4.3."""
+    """State-machine safety: all nodes apply the same entries in the same order, with the same results. Paper
+    §5.4.3."""
     group.counts["INV_R9"] += 1
     last = frame.first + frame.count - 1
     if frame.first != node.applied + 1:
@@ -510,9 +514,9 @@ def INV_R9(group: Checker, node: Ghost, frame: Frame, digest: int) -> None:
 
 
 def INV_R10(group: Checker, node: Ghost, replica: Replica, index: int) -> None:
-    """What a leader counts as committed is on the disks of a majority, of both halves while joint.
+    """Entries that a leader counts as committed are on the disks of a majority, of both halves while joint.
 
-    Also what a disk lost since, as long as the leader cannot know (INV_R35).
+    An entry that a disk lost later counts too, as long as the leader cannot know (INV_R35).
     """
     group.counts["INV_R10"] += 1
     membership, mark, holders = replica.membership, node.memory.marks.get(index), []
@@ -544,9 +548,9 @@ def INV_R11(group: Checker, node: Ghost, event: CommitAdvanced) -> None:
 def INV_R12(group: Checker, node: Ghost, peer: str, message: PeerMessage) -> None:
     """An acknowledgement leaves only when the disk holds the leader's log up to it.
 
-    Or when it did hold it, in an earlier term that this message speaks for, and a later leader's truncation reached
-    the disk in the very sync that the message waited for: it says what was true before this node took a later term,
-    like one that was long on its way.
+    One exception: the disk held it in the message's own, earlier term, and a later leader's truncation reached the disk
+    in the same sync that the message waited for. Then the message was true before this node took the later term, as a
+    delayed message would be.
     """
     assert isinstance(message, AppendReply)
     if message.code != ACK or not message.match:
@@ -616,7 +620,7 @@ def INV_R14_commit(group: Checker, node: Ghost, replica: Replica) -> None:
 
 
 def INV_R14_snapshot(group: Checker, node: Ghost, replica: Replica) -> None:
-    """Applied and snapshot index never fall either."""
+    """Within one life of a node its snapshot index never falls."""
     group.counts["INV_R14"] += 1
     index = replica.log.snapshot.index if replica.log.snapshot else 0
     require(index >= node.snapshot_seen, "INV_R14", f"snapshot index of {node.name} fell", node.snapshot_seen, index)
@@ -634,7 +638,7 @@ def INV_R14_restart(group: Checker, node: Ghost, replica: Replica, recovered: Re
 
 
 def INV_R15(group: Checker, node: Ghost, replica: Replica) -> None:
-    """Pointers in order: purged <= snapshot <= applied <= committed <= last, and durable <= last."""
+    """Pointers keep their order: purged <= snapshot <= applied <= committed <= last, and durable <= last."""
     group.counts["INV_R15"] += 1
     log = replica.log
     snapshot = replica.log.snapshot.index if replica.log.snapshot else 0
@@ -684,7 +688,7 @@ def INV_R22_purge(group: Checker, node: Ghost, write: Write) -> None:
 
 
 def INV_R23_stops(group: Checker, node: Ghost) -> None:
-    """After a failed write or sync a node is faulted and leads no more: nobody knows what its disk holds."""
+    """A node with a failed write or sync is faulted and leads no more: nobody knows what its disk holds."""
     group.counts["INV_R23"] += 1
     replica = node.replica
     require(replica is not None and replica.faulted is not None and replica.role is not Role.LEADER, "INV_R23",
@@ -692,7 +696,7 @@ def INV_R23_stops(group: Checker, node: Ghost) -> None:
 
 
 def INV_R23_silent(group: Checker, node: Ghost, message: PeerMessage) -> None:
-    """After a failed write or sync nothing is promised any more."""
+    """A node with a failed write or sync promises nothing more."""
     group.counts["INV_R23"] += 1
     promises = (isinstance(message, AppendReply) and message.code == ACK and message.match > node.disk.last) or (
         isinstance(message, SnapshotReply) and message.done and message.index > node.disk.last)
@@ -728,7 +732,7 @@ def INV_R24(group: Checker, node: Ghost, recovered: Recovered) -> None:
 
 
 def INV_R25(group: Checker, node: str, before: tuple[object, ...], after: tuple[object, ...]) -> None:
-    """Delivering a message twice is as good as once."""
+    """Delivering a message twice has the same effect as once."""
     group.counts["INV_R25"] += 1
     require(before == after, "INV_R25", f"{node} changed by the second delivery", before, after)
 
@@ -744,7 +748,7 @@ def INV_R26(group: Checker, node: Ghost, replica: Replica, version: int, hears: 
         return
     _, looks, term = node.alone
     node.alone = (version, looks + 1, replica.term)
-    if looks > ALONE_LOOKS:  # by then, what dead nodes had sent has arrived
+    if looks > ALONE_LOOKS:  # by then, messages that dead nodes had sent have arrived
         group.counts["INV_R26"] += 1
         require(replica.term == term, "INV_R26", f"{node.name}, cut off, raised its term", term, replica.term)
 
@@ -766,7 +770,7 @@ def INV_R27(group: Checker, node: Ghost, replica: Replica, clock: int, hears: Ca
 def INV_R30(
     group: Checker, states: Mapping[str, tuple[int, int]], leader: str | None, leased: bool, served: int, wanted: int,
 ) -> None:
-    """Liveness: once healed, a leader emerges, it has its lease, writes are served, and all members come to the same
+    """Liveness: after healing there is a leader, it has its lease, writes are served, and all members reach the same
     state."""
     group.counts["INV_R30"] += 1
     require(leader is not None, "INV_R30", "no leader after healing", *sorted(states))
@@ -776,7 +780,7 @@ def INV_R30(
 
 
 def INV_R31(group: Checker, node: Ghost, replica: Replica, term: int) -> None:
-    """A leader was granted its term by a quorum of its own membership, of both halves while joint. It belongs to that
+    """A quorum of a leader's own membership granted its term, of both halves while joint. The leader belongs to that
     membership, or is needed to commit it (thesis §4.2.2)."""
     group.counts["INV_R31"] += 1
     membership = replica.membership

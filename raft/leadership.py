@@ -1,8 +1,8 @@
-"""What a leader does: replicate, commit, beat, judge its own quorum. Lives for one leadership, in one term.
+"""The leader's part: replicates, commits, sends heartbeats and checks its quorum. One object is one leadership.
 
-Commit only through an entry of the leader's own term on a quorum of *durable* logs, its own among them only when
-its disk said so (paper §5.4.2; KAFKA-10533). Progress starts anew with every leadership (dledger F1). Appends leave
-without waiting for the leader's own disk.
+It commits only through an entry of its own term on a quorum of *durable* logs. Its own log counts only once its disk
+said so (paper §5.4.2; KAFKA-10533). Progress starts anew with every leadership (dledger F1). Appends leave without
+waiting for the leader's own disk.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 _OBJECTIONS = frozenset((Code.EXPIRED_TERM, Code.INCONSISTENT_LEADER, Code.TERM_NOT_READY))
 BEAT_AGAIN_NS = 10 * MS
-"""Least time between two beats when a peer wants another at once: a peer that cannot take the term asks with every
-answer, and answers that come twice would double the beats. DLedger's own loop looks every 10 ms."""
+"""Least time between two heartbeats if a peer wants another at once. A peer that cannot take the term wants one with
+every answer, and answers that come twice would double the heartbeats. DLedger's own loop looks every 10 ms."""
 COMMIT_NOTICE_NS = 2 * MS
-"""How long a new commit index may wait for an append to ride on."""
+"""Time that a new commit index may wait for an append to travel with."""
 
 
 class Leadership:
@@ -66,7 +66,7 @@ class Leadership:
         """Only answers to messages sent at or after this moment extend the lease."""
         self.heartbeat_ns = core.rules.heartbeat_ns
         self.pause_ns = max(4 * self.heartbeat_ns, core.rules.lease_ns // 2)
-        """A longer gap between two inputs means that this node stood still."""
+        """Longest gap between two inputs that does not yet mean that this node stood still."""
         self._stall_ns = core.config.storage_stall_ms * MS
         self.uncommitted_bytes = 0
         self._uncommitted: deque[tuple[int, int]] = deque()
@@ -78,7 +78,7 @@ class Leadership:
     # --- life
 
     def begin(self, grants: tuple[str, ...], cause: str, rounds: int, election_ms: int) -> None:
-        """Greet everyone with the no-op of this term (paper §8); its payload is for analysis."""
+        """Append the no-op of this term and send it to everyone (paper §8). Its payload is for analysis."""
         core = self.core
         if core.trace:
             core.trace(BecameLeader(core.now, core.node_id, core.group, core.term, core.leadership_seq,
@@ -92,7 +92,7 @@ class Leadership:
         self._next_beat = core.now + self.heartbeat_ns
 
     def end(self, reason: str) -> None:
-        """Every waiter of this leadership gets its answer."""
+        """Answer everybody who waits for this leadership."""
         self.transfer.leave()
         self.changes.leave()
         self.reads.refuse_all()
@@ -135,14 +135,15 @@ class Leadership:
             self.changes.tick()
 
     def sync_peers(self) -> None:
-        """The membership is another one: feed its members, and look whom it knows by directory."""
+        """Follow a change of the membership: feed its members, and check which directories it records."""
         self.tracker.sync()
         self.changes.met_again()
 
     # --- proposing
 
     def propose(self, payloads: list[bytes]) -> tuple[int, int]:
-        """Raises ``Rejected`` or ``Busy``; nothing is appended then."""
+        """Append commands, and return the first and last index. Raises ``Rejected`` or ``Busy`` and appends nothing
+        then."""
         core, config = self.core, self.core.config
         if self.transfer.busy:
             raise Rejected(RejectReason.TRANSFERRING)
@@ -167,7 +168,7 @@ class Leadership:
         return first, core.log.last_index
 
     def _cuts(self, sizes: list[int]) -> list[tuple[int, int]]:
-        """Where to split payloads into frames: at the limits, an oversized entry alone."""
+        """Return the ranges that split payloads into frames: at the limits, an oversized entry alone."""
         config, cuts, start, used = self.core.config, [], 0, frame_bytes(0, 0)
         for position, size in enumerate(sizes):
             if position > start and (
@@ -180,13 +181,13 @@ class Leadership:
         return cuts
 
     def append_own(self, kind: Kind, payload: bytes) -> Frame:
-        """Append one entry of the leader's own."""
+        """Append one entry of the leader's own, which is no command."""
         return self._append_frame(kind, [payload])
 
     def _append_frame(self, kind: Kind, payloads: list[bytes]) -> Frame:
         core = self.core
         log = core.log
-        # The entry's term is the one this node was elected in, whatever happens meanwhile (hashicorp 695).
+        # The entry has the term in which this node was elected, whatever happens meanwhile (hashicorp 695).
         assert core.role == LEADER and self.term == core.term >= log.last_term
         frame = build(kind=kind, group=core.group, term=self.term, first=log.last_index + 1, payloads=payloads,
                       wall_ms=core.wall_ms, chain=log.last_mark)
@@ -199,12 +200,12 @@ class Leadership:
     # --- replicating
 
     def broadcast(self) -> None:
-        """Give every peer what its window admits."""
+        """Send every peer what its window allows."""
         for progress in self.peers.values():
             self.feed(progress)
 
     def feed(self, progress: Progress) -> None:
-        """Send the next frames, or look for the common point, or nothing while something is under way."""
+        """Send a peer its next frames, or probe for the common point, or send nothing while something is under way."""
         core = self.core
         log, config = core.log, core.config
         if progress.state == PROBE:
@@ -239,7 +240,7 @@ class Leadership:
             self.reads.round, frames))
 
     def _probe(self, progress: Progress) -> None:
-        """One message to find out whether the logs agree at ``next - 1``; the first time, frames come along."""
+        """Send one message to find out whether the logs agree at ``next - 1``. The first one brings frames."""
         core = self.core
         log = core.log
         previous, frames = progress.next - 1, None
@@ -258,7 +259,7 @@ class Leadership:
             core.commit_index, self.reads.round, frames or ()))
 
     def beat(self) -> None:
-        """A heartbeat to everyone; also carries the read round and whatever is due to be tried again."""
+        """Send everyone a heartbeat. It carries the read round, and repeats what is due to be tried again."""
         core = self.core
         self._beaten_at = core.now
         self._next_beat = core.now + self.heartbeat_ns
@@ -268,12 +269,12 @@ class Leadership:
         timeout = core.config.replication_timeout_ms * MS
         for progress in list(self.peers.values()):
             if progress.inflight and core.now - progress.inflight[0][2] > timeout:
-                # Answered beats prove nothing about it (hashicorp 612).
+                # Answered heartbeats do not prove that an append arrived (hashicorp 612).
                 self._to_probe(progress, progress.match + 1, "no answer")
             self._send_beat(progress)
 
     def _send_beat(self, progress: Progress) -> None:
-        """An append without frames at the known match; while probing, the probe itself once more."""
+        """Send an append without frames at the known match; while probing, send the probe once more."""
         core = self.core
         if progress.state == PROBE:
             self._probe(progress)
@@ -359,7 +360,7 @@ class Leadership:
         elif progress.state == REPLICATE and self._lost_some(progress, reply):
             self._to_probe(progress, progress.match + 1, "appends were lost")
         if moved:
-            if progress.match > core.commit_index:  # else it makes no quorum that was none
+            if progress.match > core.commit_index:  # else it adds nothing to a quorum
                 self._count()
             if core.leadership is not self:
                 return
@@ -369,13 +370,15 @@ class Leadership:
         self.feed(progress)
 
     def _lost_some(self, progress: Progress, reply: AppendReply) -> bool:
-        """The peer answers later messages but its log ends before what was sent long ago."""
+        """Return whether appends were lost: the peer answers later messages, but its log ends before what was sent
+        long ago."""
         inflight = progress.inflight
         return (bool(inflight) and reply.last_index < inflight[0][0]
                 and self.core.now - inflight[0][2] > 2 * self.heartbeat_ns)
 
     def _on_mismatch(self, progress: Progress, reply: AppendReply) -> None:
-        """Jump back over a whole run of one term per answer, on either side (openraft 6d53aa12)."""
+        """Move ``next`` back after a mismatch: each answer skips a whole run of one term, in either log (openraft
+        6d53aa12)."""
         core = self.core
         if reply.sequence <= progress.resolved_sequence or progress.state == SNAPSHOT:
             core.dropped(progress.peer, reply, "a refusal from the past")
@@ -385,7 +388,7 @@ class Leadership:
         if reply.hint_index < core.log.purged_index:
             index = reply.hint_index
         elif term > reply.hint_term:
-            index -= 1  # the logs part below what this log still holds: only a snapshot helps
+            index -= 1  # the logs differ below what this log still holds: only a snapshot helps
         if index < progress.match and reply.sequence > progress.match_sequence:
             self._forgot(progress)
             return
@@ -393,10 +396,10 @@ class Leadership:
         self.feed(progress)
 
     def _forgot(self, progress: Progress) -> None:
-        """The peer answered, after it had acknowledged entries, that it does not hold them: its disk lost them.
+        """Handle a peer that lost entries which it had acknowledged, as its answer shows.
 
-        Its last block rotted, or an older copy of its directory was put back. Nobody may rest on that acknowledgement
-        any more; a session of its own begins, which finds the real end of its log.
+        Its last block rotted, or an older copy of its directory was put back. That acknowledgement counts no longer; a
+        new session begins, which finds the real end of its log.
         """
         owed = max(progress.owed, progress.match)
         assert owed > 0, "who acknowledged nothing forgets nothing"
@@ -409,7 +412,7 @@ class Leadership:
         self.feed(fresh)
 
     def _note_lapse(self, progress: Progress, reply: AppendReply) -> None:
-        """A success with a hint: the peer knows of itself that it lost what it had acknowledged. Without: not so."""
+        """Note from a success whether the peer knows that it lost what it had acknowledged: its hint is set then."""
         if reply.hint_index:
             progress.lapsed, progress.lapse_sequence = True, progress.sequence
             self.tracker.recount()
@@ -419,7 +422,8 @@ class Leadership:
             self._count()
 
     def _counts_again(self, progress: Progress) -> None:
-        """The peer holds again what it had acknowledged. What it said meanwhile goes on counting for nothing."""
+        """Count the peer again, since it holds what it had acknowledged. What it said meanwhile still counts for
+        nothing."""
         progress.read_round, progress.counted_ns = 0, self.core.now
         self.tracker.recount()
 
@@ -446,7 +450,7 @@ class Leadership:
     # --- snapshots
 
     def _start_snapshot(self, progress: Progress) -> None:
-        """What the peer needs was purged: send the newest snapshot."""
+        """Send the newest snapshot, since entries that the peer needs were purged."""
         if progress.state != SNAPSHOT:
             progress.send_snapshot()
             self._trace_peer(progress, "needs purged entries")
@@ -468,7 +472,7 @@ class Leadership:
         if meta is None or data is None:
             gone = progress.snapshot_index != 0
             progress.snapshot_index = progress.chunk_offset = 0
-            if gone:  # a newer one took its place
+            if gone:  # a newer snapshot replaced it
                 self._load_chunk(progress)
             return
         if progress.snapshot_index in (0, meta.index) and progress.chunk_offset == offset:
@@ -506,11 +510,12 @@ class Leadership:
 
     @property
     def own_term_committed(self) -> bool:
-        """Before its own no-op is committed a leader does not know what is (paper §8)."""
+        """True once this leadership's no-op is committed. Before that, the leader does not know what is committed
+        (paper §8)."""
         return self.core.commit_index >= self.own_first
 
     def _count(self) -> None:
-        """Advance commit to what a quorum holds durably, if that entry is of this term (paper §5.4.2)."""
+        """Advance the commit index to what a quorum holds durably, if that entry is of this term (paper §5.4.2)."""
         core = self.core
         membership = core.membership
         index = self.tracker.quorum_match()
@@ -531,10 +536,11 @@ class Leadership:
             self.changes.advance()
 
     def _resign_removed(self) -> None:
-        """The membership without this node is committed: it led until here without counting itself (paper §6)."""
+        """Step down once the membership without this node is committed. Until then it led without counting itself
+        (paper §6)."""
         core = self.core
         assert core.log.membership_index <= core.commit_index
-        self.changes.advance()  # nothing is left to do but to answer who asked for the change
+        self.changes.advance()  # answers the caller of the change
         self.beat()
         successor = self.tracker.best_successor()
         if successor and self.peers[successor].match == core.log.last_index:
@@ -559,9 +565,9 @@ class Leadership:
             self._next_beat = min(self._next_beat, max(core.now, self._beaten_at + BEAT_AGAIN_NS))
 
     def resign(self, decision: LeaderDecision) -> None:
-        """Leave because the rules say so: without promises of silence one asks again at once (DLedger).
+        """Step down because the rules say so. Under DLedger's rules it asks for votes again at once.
 
-        A leader that handed over leaves the target its time.
+        A leader that handed over gives the target time first.
         """
         core = self.core
         assert core.leadership is self, "a leadership ends once"
@@ -575,17 +581,18 @@ class Leadership:
         self.reads.read(ticket, level)
 
     def lease_valid(self) -> bool:
-        """A quorum promised silence to other candidates, counted from when its answered messages were *sent*."""
+        """Return whether the lease holds: a quorum promised to ignore other candidates, counted from when the messages
+        that it answered were *sent*."""
         core = self.core
         if not core.rules.lease_ns or self.lease_dead or not self.own_term_committed or self.transfer.busy:
             return False
         if not core.membership.votes(core.node_id):
-            return False  # it leads until its removal commits, and a sole voter that is left need not wait for it
+            return False  # it leads until its removal is committed, but a single remaining voter need not wait for it
         length = core.rules.lease_ns * (100 - core.config.clock_drift_percent) // 100
         start = self.tracker.quorum_contact(counted=True)
         return start >= self.lease_floor and core.now < start + length
 
     def void_lease(self, now: int) -> None:
-        """The node stood still: only messages sent from now on prove anything."""
+        """Void the lease, since the node stood still: only messages that are sent from now on count."""
         assert now + 1 >= self.lease_floor, (now, self.lease_floor)
         self.lease_floor = now + 1

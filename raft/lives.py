@@ -1,8 +1,8 @@
 """The lives that a directory has had, and those of its peers that it met. No I/O.
 
-A life is one opening of a directory, as a number: which opening it is, and 40 random bits, since a copy of a directory
-counts on as its original does. Two nodes that greet each other tell which lives of the other they met. Who is told of a
-life of its own that it never had runs on an older copy of its directory: what it has acknowledged since is not there.
+A life is one opening of a directory. Its number counts openings, and has 40 random bits, since a copy of a directory
+counts on as its original does. Two nodes that greet each other tell which lives of the other they met. A node that is
+told of a life which it never had runs on an older copy of its directory: it lacks what was acknowledged since.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ RANDOM_BITS: Final = 40
 LIFE_BITS: Final = 63
 """Bits of a life's number: enough for one opening each second for three months."""
 OWN_MAX: Final = 1_024
-"""Lives of its own that a directory remembers. Of one before these nothing is concluded."""
+"""Own lives that a directory remembers. Nothing is concluded from lives before these."""
 MET_MAX: Final = 8
-"""Lives of one peer that are remembered, the newest."""
+"""Lives of one peer that are remembered: the newest."""
 TOLD_MAX: Final = 16
-"""Lives that one group was told of and that its directory never had."""
+"""Lives that one group remembers although its directory never had them."""
 PEERS_MAX: Final = 1_024
 
 
@@ -47,7 +47,7 @@ class Lives:
         self._met = dict(met or {})
 
     def begin(self, chance: int) -> None:
-        """One more life; ``chance`` has ``RANDOM_BITS``. To be kept, synced, before anybody hears of it."""
+        """Begin a new life. ``chance`` has ``RANDOM_BITS``. It must be durable before a peer hears of it."""
         assert 0 <= chance < 1 << RANDOM_BITS, chance
         opening = (max(self._own, default=0) >> RANDOM_BITS) + 1
         self.now = (opening << RANDOM_BITS | chance) & ((1 << LIFE_BITS) - 1)
@@ -55,13 +55,13 @@ class Lives:
         assert self.now < 1 << LIFE_BITS
 
     def unsaid(self) -> None:
-        """This life could not be kept: nobody hears of it."""
+        """Take back this life, since it could not be made durable: no peer hears of it."""
         assert self.now == self._own[-1]
         self.now = 0
         self._own.pop()
 
     def meet(self, peer: str, incarnation: bytes, life: int) -> bool:
-        """A peer greets; whether that is to be kept. 0: it does not say which life it is."""
+        """Note a peer's life from its hello; 0: it does not say. Return whether that must be written down."""
         known = self._met.get(peer, NONE_MET)
         if known.incarnation != incarnation:
             known = Met(incarnation)
@@ -72,7 +72,7 @@ class Lives:
         return True
 
     def forget_guests(self, is_member: Callable[[str], bool]) -> None:
-        """Whoever greets under ever new names must not fill the memory."""
+        """Drop a peer if there are too many: a peer that greets under ever new names must not fill the memory."""
         if len(self._met) > PEERS_MAX:
             del self._met[next((peer for peer in self._met if not is_member(peer)), next(iter(self._met)))]
 
@@ -112,7 +112,7 @@ def take_met(fields: object) -> Met:
 
 
 def check_lives(lives: object) -> list[int]:
-    """The same as a list. Raises ``ValueError`` for what is no numbers of lives."""
+    """Return a list of lives unchanged. Raises ``ValueError`` if it is no list of lives' numbers."""
     if type(lives) is not list or not all(type(life) is int and 0 < life < 1 << LIFE_BITS for life in lives):
         raise ValueError("a life is a number")
     return lives

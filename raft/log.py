@@ -18,9 +18,9 @@ from raft.messages import Recovered, SnapshotMeta
 
 MEMBERSHIP: Final = Kind.MEMBERSHIP
 BOUNDARY_ENTRIES = 512
-"""Distance of remembered frame ends: where the log may be purged."""
+"""Entries between remembered ends of frames, at which the log may be purged."""
 BOUNDARY_BYTES = 1 << 20
-"""The same in bytes."""
+"""Bytes between remembered ends of frames."""
 BOUNDARIES_MAX = 100_000
 
 
@@ -49,15 +49,15 @@ class RaftLog:
         self._boundaries: deque[int] = deque(
             sorted({self.purged_index, self.last_index, self.snapshot.index if self.snapshot else 0}))
         self._sizes: deque[int] = deque([0] * len(self._boundaries))
-        """Bytes that were appended in this life up to each boundary."""
+        """Bytes appended in this life, up to each boundary."""
         self._appended = self._appended_at = 0
-        """The same up to the end of the log, and up to the newest boundary."""
+        """Bytes appended in this life, up to the end of the log and up to the newest boundary."""
 
     # --- looking
 
     @property
     def membership(self) -> Membership:
-        """The latest one in the log, committed or not: effective on append."""
+        """The latest membership in the log, committed or not: it takes effect when it is appended."""
         return self.memberships[-1][1]
 
     @property
@@ -65,14 +65,14 @@ class RaftLog:
         return self.memberships[-1][0]
 
     def membership_at(self, index: int) -> tuple[int, Membership]:
-        """The membership in effect at ``index``, with the index of the entry that made it."""
+        """Return the index of the entry that set the membership in effect at ``index``, and that membership."""
         for entry in reversed(self.memberships):
             if entry[0] <= index:
                 return entry
         return self.memberships[0]
 
     def term_at(self, index: int) -> int:
-        """Term of an entry between ``purged_index`` and ``last_index``; 0 outside (and for index 0)."""
+        """Return the term of an entry between ``purged_index`` and ``last_index``; 0 outside, and for index 0."""
         if index > self.last_index or index < self.purged_index:
             return 0
         if index == self.purged_index:
@@ -80,7 +80,7 @@ class RaftLog:
         return self._run_terms[bisect_right(self._run_starts, index) - 1]
 
     def last_with_term_up_to(self, index: int, term: int) -> tuple[int, int]:
-        """Largest index <= ``index`` whose term is <= ``term``, with its term: one step skips a whole run.
+        """Return the largest index <= ``index`` whose term is <= ``term``, with that term. One step skips a whole run.
 
         Below the purged boundary the answer is the boundary itself.
         """
@@ -95,7 +95,8 @@ class RaftLog:
         return index, self._run_terms[run]
 
     def cached(self, first: int, max_bytes: int) -> list[Frame] | None:
-        """Frames from the one that holds ``first`` while they fit (at least one), or None if storage must be read."""
+        """Return frames from the one that holds ``first``, as many as fit (at least one); None if storage must be
+        read."""
         firsts = self._cache_firsts
         if not firsts or first < firsts[0] or first > self.last_index:
             return None
@@ -113,7 +114,7 @@ class RaftLog:
         return out
 
     def purge_point(self, index: int) -> int:
-        """Largest known frame end <= ``index``, never below ``purged_index``."""
+        """Return the largest known frame end <= ``index``, never below ``purged_index``."""
         best = self.purged_index
         for boundary in self._boundaries:
             if boundary > index:
@@ -124,14 +125,14 @@ class RaftLog:
 
     @property
     def kept_bytes(self) -> int:
-        """Appended in this life and not purged."""
+        """Return the bytes that were appended in this life and not purged."""
         kept = self._appended - (self._sizes[0] if self._sizes else 0)
         assert kept >= 0, (self._appended, kept)
         return kept
 
     def tail_start(self, index: int, tail_bytes: int) -> int:
-        """The first known frame end with no more than ``tail_bytes`` between it and entry ``index``; 0 if there is none
-        before that."""
+        """Return the first known frame end with no more than ``tail_bytes`` between it and entry ``index``; 0 if the
+        whole log is no longer than that."""
         sizes = [size for boundary, size in zip(self._boundaries, self._sizes, strict=True) if boundary <= index]
         if not sizes or sizes[-1] <= tail_bytes:
             return 0
@@ -140,7 +141,7 @@ class RaftLog:
     # --- changing
 
     def note_end(self, index: int) -> None:
-        """A frame ends here: the log may be purged up to it."""
+        """Note that a frame ends at ``index``: the log may be purged up to it."""
         assert index <= self.last_index, (index, self.last_index)
         at = bisect_right(self._boundaries, index)
         if not at or self._boundaries[at - 1] == index:
@@ -148,16 +149,16 @@ class RaftLog:
         size, firsts = self._sizes[at - 1], self._cache_firsts
         if firsts and firsts[0] <= index + 1:
             size = self._appended - sum(len(frame.data) for frame in self._cache[bisect_right(firsts, index):])
-            if at < len(self._sizes):  # what was truncated since counts as appended, but behind what stays
+            if at < len(self._sizes):  # entries truncated since count as appended, but after those that stay
                 size = min(size, self._sizes[at])
         assert size >= self._sizes[at - 1], "sizes rise with the boundaries"
         self._boundaries.insert(at, index)
         self._sizes.insert(at, size)
 
     def append(self, frame: Frame) -> None:
-        """Take the next frame. It must follow the last entry and never lower the term.
+        """Append the next frame. It must follow the last entry and not lower the term.
 
-        Raises ``MalformedMessage`` for a membership that is none; nothing is taken then.
+        Raises ``MalformedMessage`` if its membership does not decode; nothing is appended then.
         """
         membership = Membership.decode(frame.payloads()[0]) if frame.kind == MEMBERSHIP else None
         first, term = frame.first, frame.term
@@ -195,10 +196,10 @@ class RaftLog:
                 each.extend(kept[:half:2] + kept[half:])
 
     def _evict(self) -> None:
-        """Forget the oldest durable frames, down to three quarters of the window: seldom, and in one cut."""
+        """Forget the oldest durable frames, down to three quarters of the window, so that this is seldom needed."""
         excess, drop, durable = self._cache_bytes - self._cache_bytes_max * 3 // 4, 0, self.durable_index
         for frame in self._cache:
-            if excess <= 0 or frame.first + frame.count - 1 > durable:  # the newest never is
+            if excess <= 0 or frame.first + frame.count - 1 > durable:  # the newest frame is never durable here
                 break
             size = len(frame.data)
             excess -= size
@@ -251,7 +252,7 @@ class RaftLog:
         del self._cache[:drop], self._cache_firsts[:drop]
 
     def install(self, meta: SnapshotMeta) -> None:
-        """Stand on a snapshot: the log is empty behind it."""
+        """Replace the whole log by a snapshot. The log is empty after it."""
         assert self.snapshot is None or meta.index > self.snapshot.index, "snapshots only go forward"
         self.snapshot = meta
         self.purged_index, self.purged_term = meta.index, meta.term

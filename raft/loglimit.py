@@ -1,7 +1,7 @@
-"""A logging filter against floods: a stranger with a socket makes a server write some lines a second, not thousands.
+"""A logging filter against floods: strangers who connect make a server write a few lines a second, not thousands.
 
-Lines are of one kind when logger, level and the words before their arguments are the same. Of each kind some pass at
-once, then one in each interval; how many were left out is said, at the latest an interval after the last of them.
+Lines are of one kind if logger, level and the format are the same. Some lines of each kind pass at once, then one in
+each interval. The filter says how many were left out, at the latest an interval after the last of them.
 Knows ``logging``, a clock and a timer, and nothing of who logs.
 """
 
@@ -17,7 +17,8 @@ import attrs
 
 _SAID: Final = "%d lines like this one were left out: %s"
 _KINDS_MAX: Final = 4_096
-"""Kinds are parts of the program, so there are some hundreds; whoever logs other people's words as such is bounded."""
+"""Most kinds to remember. A program has some hundreds; the bound is for code that logs other people's words as
+formats."""
 
 
 def _later(wait_s: float, call: Callable[[], None]) -> None:
@@ -34,21 +35,21 @@ class _Kind:
 
 
 class RepeatLimit(logging.Filter):
-    """For a handler: ``handler.addFilter(RepeatLimit())``. One for each handler."""
+    """The filter of one handler: ``handler.addFilter(RepeatLimit())``. Each handler needs its own."""
 
     def __init__(self, burst: int = 200, interval_s: float = 1.0, *, clock: Callable[[], float] = time.monotonic,
                  later: Callable[[float, Callable[[], None]], None] = _later) -> None:
-        """``burst`` lines of a kind pass at once, and one more for each ``interval_s`` since. ``later(wait_s, call)``
+        """Let ``burst`` lines of a kind pass at once, and then one for each ``interval_s``. ``later(wait_s, call)``
         calls once, from any thread."""
         super().__init__()
         self._burst, self._interval_s, self._clock, self._later = burst, interval_s, clock, later
         self._kinds: dict[tuple[str, int, object], _Kind] = {}
         self._lock = threading.Lock()
         self._awaited = False
-        """``later`` was asked to call."""
+        """True while a call of ``later`` is due."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it may be written."""
+        """Return whether the line may be written."""
         if record.msg is _SAID:
             return True
         key = record.name, record.levelno, str(record.msg)

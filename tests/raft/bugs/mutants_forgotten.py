@@ -112,7 +112,7 @@ MUTANTS = [
            new="",
            tests=(LIVES + "F15_a_leader_that_is_told_leads_no_more",)),
     Mutant("F15", "raft/driver.py",
-           old="            self.held.clear()  # a vote among it may be this directory's second one\n",
+           old="            self.held.clear()  # a vote among them may be the second one in its term\n",
            new="            pass\n",
            tests=(LIVES + "F15_what_a_real_node_holds_back_is_dropped_when_it_is_told",)),
     Mutant("F15", "raft/transport.py",

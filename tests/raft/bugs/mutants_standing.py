@@ -32,7 +32,7 @@ MUTANTS = [
            new="        if False:\n",
            tests=(TESTS + "test_BUG_G1_no_more_than_so_many_messages_are_held_back",)),
     Mutant("G2", "raft/following.py",
-           old="            if core.writes.disk_lags:  # the leader",
+           old="            if core.writes.disk_lags:  # the answer",
            new="            if False:  # the leader",
            tests=(TESTS + "test_BUG_G2_tails_that_are_overwritten_fill_the_queue_of_a_disk_that_hangs_to_its_limit",)),
     Mutant("G2", "raft/following.py",
