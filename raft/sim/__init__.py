@@ -2,7 +2,7 @@
 
     from raft.sim import Cluster, explore
 
-Everything beneath is public for those who build further (``tape``, ``world``, ``links``, ``disk``).
+The modules below (``tape``, ``world``, ``links``, ``disk``) are public, to build other simulations with.
 """
 
 from raft.invariants import InvariantViolation

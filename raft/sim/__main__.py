@@ -1,4 +1,4 @@
-"""``python -m raft.sim``: see ``command``. A module of its own, so that worker processes can import what they run."""
+"""Runs ``python -m raft.sim``: see ``command``, which is another module so that worker processes can import it."""
 
 import sys
 

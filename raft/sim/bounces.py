@@ -1,7 +1,7 @@
 """Kills a follower, restarts it in the same term, and delivers the answers that were meant for its earlier life.
 
-Random crashes do not reach this: the answer must arrive behind messages sent after it, which needs a second connection,
-while the new life has a request of the same kind open. So one act does all steps in order.
+Random crashes do not reach this: the answer must arrive after messages that were sent later, which needs a second
+connection, while the new life has a request of the same kind open. So one act does all steps in order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from raft.sim.node import Life
 
 PATIENCE_NS: Final = 500 * MS
-"""How long a new life may take to hear the leader."""
+"""Time that a new life has to hear the leader."""
 
 
 class Bounce:

@@ -1,7 +1,7 @@
 """Plays one seed: load under faults first, then healing and a demand for progress.
 
-``run`` plays one tape: a ``Cluster`` of ledger machines, clients that write and read, a nemesis that does what the
-seed's ``Plan`` admits. Each client act and each fault is one decision on the tape, whose boring value is to do
+``run`` plays one tape: a ``Cluster`` of ledger machines, clients that write and read, and a nemesis that applies the
+faults of the seed's ``Plan``. Each client act and each fault is one decision on the tape, whose boring value is to do
 nothing, so a failing run shrinks to the few acts that matter. Knows nothing of files, processes or terminals.
 """
 
@@ -36,9 +36,9 @@ WRITES_WANTED: Final = 10
 HEAL_MS: Final = 20_000
 """Longest wait for a leader, and for equal states, after healing."""
 OPEN_MAX: Final = 200
-"""Outcomes of requests are counted whenever so many are open."""
+"""Number of open requests at which their outcomes are counted."""
 PATIENCE_MS: Final = 3_000
-"""How long a client waits for one answer: a leader that is removed meanwhile never learns the outcome."""
+"""Time that a client waits for one answer: a leader that is removed meanwhile never learns the outcome."""
 DECLARED_FAULTS: Final = (
     "loss", "duplicate", "reorder", "delay", "overflow", "cut", "hold", "crash", "lost writes", "wipe", "pause",
     "partition", "clock rate", "clock step", "disk full", "disk room", "failed sync", "slow sync", "stalled sync",
@@ -51,9 +51,9 @@ DECLARED_FAULTS: Final = (
 )
 """Faults and events that each campaign must meet at least once. A silent loss is too rare for this list."""
 RARE_FAULTS: Final = frozenset({"damage refused", "neighbour damaged"})
-"""Few seeds have a segment log, and in few of them the damage hits bytes that are read again."""
+"""Faults that small campaigns may miss: few seeds have a segment log, and damage seldom hits bytes that are read."""
 LONG_EVENTS: Final = 20_000_000
-"""A campaign of so many events must meet ``RARE_FAULTS``, too."""
+"""Number of events from which on a campaign must meet ``RARE_FAULTS``, too."""
 
 
 class Ledger:
@@ -98,17 +98,17 @@ class Result:
     fingerprint: str
     predicates: dict[str, int]
     applied: dict[str, int]
-    """How often each fault or other counted event happened."""
+    """Number of times that each fault or other counted event happened."""
     outcomes: dict[str, int]
     failure: str | None = None
     """Name of the broken invariant, or of the exception and where it was raised."""
     message: str = ""
     deviations: Deviations = attrs.Factory(dict)
-    """What a failed run drew besides boring values; empty if it passed."""
+    """Decisions of a failed run that were not boring; empty if it passed."""
 
 
 class Simulated(Protocol):
-    """A simulated cluster, as far as campaigns know it."""
+    """The part of a simulated cluster that campaigns know."""
 
     @property
     def world(self) -> World: ...
@@ -137,14 +137,14 @@ class Played(Protocol):
 
 @attrs.frozen
 class Program:
-    """What a campaign plays. It is pickled for worker processes, so its functions stand in modules."""
+    """The program of a campaign. It is pickled for worker processes, so its functions must be in modules."""
 
     command: str
-    """Runs it, as ``python -m raft.sim``."""
+    """Command that runs it, such as ``python -m raft.sim``."""
     scene: Callable[[Tape, str], Played]
-    """Makes the scene of a tape and a profile."""
+    """Makes the scene for a tape and a profile."""
     profiles: tuple[str, ...]
-    """The first is played unless another is asked for."""
+    """Profiles, the default first."""
     predicates: tuple[str, ...]
     """Properties that must have been evaluated at least once."""
     faults: tuple[str, ...]
@@ -152,10 +152,10 @@ class Program:
     at_the_end: frozenset[str]
     """Properties that only a whole run can break: a failing tape is not cut at the failure."""
     rare: frozenset[str] = frozenset()
-    """Of ``faults``, those that a campaign of fewer than ``LONG_EVENTS`` need not meet."""
+    """Those of ``faults`` that a campaign of fewer than ``LONG_EVENTS`` events may miss."""
 
     def missing(self, predicates: Counter[str], applied: Counter[str], events: int = LONG_EVENTS) -> list[str]:
-        """Predicates never evaluated and faults never applied: a campaign that misses any is invalid, not passed."""
+        """Return predicates never evaluated and faults never applied: a campaign that misses any is invalid."""
         return [name for name in self.predicates if not predicates[name]] + [
             name for name in self.faults if not applied[name] and (events >= LONG_EVENTS or name not in self.rare)]
 
@@ -171,7 +171,7 @@ def run(
     gc.disable()
     try:
         return _run(tape, profile, until_ns, (program or RAFT).scene)
-    finally:  # the scene is garbage by now: the collector frees it at its next run
+    finally:  # the scene is garbage now, and the collector frees it in its next run
         if enabled:
             gc.enable()
 
@@ -195,7 +195,7 @@ def _run(tape: Tape, profile: str, until_ns: int | None, make: Callable[[Tape, s
 
 
 def name_of(error: Exception) -> str:
-    """Name of an exception that does not change when lines move: type, file and function."""
+    """Return a name of an exception that does not change when lines move: type, file and function."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].name}" if frames else "?"
     return f"{type(error).__name__} in {where}"
@@ -234,12 +234,12 @@ class Scene:
 
     @property
     def evaluated(self) -> Counter[str]:
-        """How often each predicate was evaluated."""
+        """Number of evaluations of each predicate."""
         return Counter(self.cluster.checker.counts)
 
     @property
     def happened(self) -> Counter[str]:
-        """How often each fault or other counted event happened."""
+        """Number of times that each fault or other counted event happened."""
         return self.cluster.counts
 
     def play(self, until_ns: int | None) -> None:
@@ -267,7 +267,7 @@ class Scene:
             what, who, *rest = act
             life = self._life(who)
             if life is not None and life.paused is not None:
-                life.paused.append((self._do, (life, what, rest)))  # taken when it resumes, behind older mail
+                life.paused.append((self._do, (life, what, rest)))  # taken when it resumes, after older messages
             elif life is not None:
                 self._do((life, what, rest))
         if len(self._open) > self._settle_at:
@@ -303,7 +303,7 @@ class Scene:
         self._open.append(life.read(level, _sum))
 
     def running(self, name: str) -> Life | None:
-        """A node's process, unless it is down or paused."""
+        """Return a node's process; None if it is down or paused."""
         return self._pick(name)
 
     def _an_act(self, chance: Chance) -> list[Value] | None:
@@ -327,7 +327,7 @@ class Scene:
         return names[int(chance() * len(names))]
 
     def _life(self, who: str) -> Life | None:
-        """The running process of this node, of the "leader", or of the "oldest": the leader of the lowest term."""
+        """Return the running process of this node, of the "leader", or of the "oldest" leader, of the lowest term."""
         if who == "oldest":
             terms = [(node.life.replica.term, name) for name, node in self.cluster.nodes.items()
                      if node.life is not None and node.life.replica.role is Role.LEADER]
@@ -407,7 +407,7 @@ class Scene:
         return [what, who, span_ms]
 
     def _a_membership(self, chance: Chance) -> tuple[list[str], list[str]]:
-        """Voters and learners: some of those there are, and at times a new one."""
+        """Choose voters and learners: some of the present ones, and at times a new one."""
         names = list(self.cluster.nodes)
         if len(names) < 7 and chance() < 0.3:
             names.append(f"n{len(names)}")
@@ -419,7 +419,7 @@ class Scene:
 
     @property
     def healing(self) -> bool:
-        """Whether the time of faults is over."""
+        """True once the time of faults is over."""
         return self.cluster.world.now >= self._ends
 
     def after(self, span_ms: int, action: Callable[[], None]) -> None:
@@ -453,7 +453,7 @@ class Scene:
             self.lapses.copy(name, span_ms)
 
     def _do_wipe(self, name: str | None, span_ms: int) -> None:
-        """Lose a disk, only where all other disks have its directory on record and so notice the loss."""
+        """Lose a disk, but only if all other disks have its directory on record and so notice the loss."""
         if name is None or not self._up(name) or not self.may_wipe(name):
             return
         self.cluster.crash(name)
@@ -463,7 +463,8 @@ class Scene:
         self.after(span_ms + 500, self._readmit)
 
     def may_wipe(self, name: str) -> bool:
-        """Whether the group survives the loss of this disk: a minority is lost, and all others notice the new one."""
+        """Return whether the group survives the loss of this disk: a minority is lost, and all others notice the new
+        one."""
         ghosts = self.cluster.checker.nodes
         node = self.cluster.nodes[name]
         memberships = {other: ghosts[other].disk.memberships[-1] for other in self.cluster.nodes}
@@ -485,10 +486,10 @@ class Scene:
         return len(lost) <= (len(membership.voters) - 1) // 2
 
     def _do_damage(self, name: str | None, span_ms: int, where: float, how: int) -> None:
-        """Damage stored bytes of a node that is down, where it must notice; replace its disk later.
+        """Damage stored bytes of a node that is down, so that it must notice; replace its disk later.
 
-        From now on the disk counts as lost, though all that it still serves must be right. Only one disk at a time: a
-        second damaged one could not record that the first is lost.
+        From now on the disk counts as lost, but all that it still serves must be right. Only one disk is damaged at a
+        time: a second damaged one could not record that the first is lost.
         """
         if name is None or not self._up(name) or self._damaged or not self.may_wipe(name):
             return
@@ -512,13 +513,13 @@ class Scene:
         self.after(500, self._readmit)
 
     def _is_out(self, name: str) -> bool:
-        """Whether the latest membership is committed and does not have this node."""
+        """Return whether the latest membership is committed and does not have this node."""
         ghosts = self.cluster.checker.nodes
         index, membership = max((ghost.disk.memberships[-1] for ghost in ghosts.values()), key=lambda each: each[0])
         return name not in membership.everyone and not membership.joint and not self.changing(index)
 
     def changing(self, index: int) -> bool:
-        """Whether a change of members is under way anywhere."""
+        """Return whether a change of members is under way anywhere."""
         for name, node in self.cluster.nodes.items():
             if node.life is not None:
                 leadership = node.life.replica.leadership
@@ -528,7 +529,8 @@ class Scene:
         return False
 
     def lost(self) -> set[str]:
-        """Nodes whose disk was lost and that were not readmitted or removed since, or that await another disk."""
+        """Return nodes whose disk was lost and that were not readmitted or removed since, or that await another
+        disk."""
         _, latest = max((ghost.disk.memberships[-1] for ghost in self.cluster.checker.nodes.values()),
                         key=lambda each: each[0])
         for name in sorted(self._wiped):
@@ -542,7 +544,7 @@ class Scene:
             self._reconfigure(self.cluster.leader, list(membership.voters), list(membership.learners))
 
     def membership(self) -> Membership | None:
-        """The leader's membership; None without a leader."""
+        """Return the leader's membership; None without a leader."""
         leader = self.cluster.leader
         return self.cluster.life(leader).replica.membership if leader else None
 
@@ -594,7 +596,7 @@ class Scene:
             self.after(span_ms, partial(self.cluster.free_disk, name))
 
     def _do_fail(self, name: str | None, span_ms: int) -> None:
-        """A failed sync; the operator restarts the node later."""
+        """Let a sync fail; the operator restarts the node later."""
         if name is not None and self._up(name):
             self.cluster.fail_sync(name)
             self.after(span_ms, partial(self._replace, self.cluster.life(name)))
@@ -639,7 +641,7 @@ class Scene:
     def _do_reconfigure(self, name: str | None, voters: list[str], learners: list[str]) -> None:
         """Reconfigure as an operator would, but not while a disk or its acknowledged writes are lost.
 
-        Then a membership without the nodes that hold those writes could lose the quorum for good.
+        Otherwise a membership without the nodes that hold those writes could lose the quorum for good.
         """
         if not self.lost() and not self.lapses.lapsed():
             self._reconfigure(name, voters, learners)
@@ -703,7 +705,7 @@ class Healing:
             self.scene.start(name)
 
     def _leads(self) -> str | None:
-        """A leader that has committed an entry of its own term."""
+        """Return a leader that has committed an entry of its own term; None if there is none."""
         name = self.cluster.leader
         if name is None:
             return None
@@ -711,7 +713,7 @@ class Healing:
         return name if leadership is not None and leadership.own_term_committed else None
 
     def _leased(self) -> bool:
-        """Whether the leader's lease is valid, where leaders have leases."""
+        """Return whether the leader's lease is valid, or there are no leases."""
         name = self._leads()
         life = self.cluster.life(name) if name is not None else None
         return life is None or not life.replica.rules.lease_ns or life.replica.lease_valid(life.replica.now)

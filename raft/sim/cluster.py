@@ -43,16 +43,17 @@ SAMPLE_NS = 100 * MS
 STEP_NS = 10 * MS
 DISKS: dict[str, Callable[[str, Tape], SimDisk]] = {"memory": lambda name, tape: MemoryDisk(), "segment": SegmentDisk}
 TRIES_NS = 60_000 * MS
-"""How long, in virtual time, a blocking verb tries."""
+"""Virtual time for which a blocking call tries."""
 RETRIED = frozenset({RejectReason.BUSY, RejectReason.TRANSFERRING, RejectReason.LEADER_LOST,
                      RejectReason.DISK_FULL, RejectReason.INSTALLING, RejectReason.NO_LEASE})
 
 
 class Cluster:
-    """``size`` voters n0, n1, ... and ``learners`` more, all started. ``machine`` makes one state machine per start.
+    """A cluster of ``size`` voters n0, n1, ... and ``learners``, all started. ``machine`` makes a state machine for
+    each start.
 
-    ``seed`` decides everything that is left to chance; a ``tape`` replays a recorded run instead. ``disk`` is "memory",
-    "segment" (the real log on a virtual disk, slower) or makes one from a node's name and the tape. With ``codec``
+    ``seed`` decides all chance; a ``tape`` replays a recorded run instead. ``disk`` is "memory", "segment" (the real
+    log on a virtual disk, slower) or a function that makes one from a node's name and the tape. With ``codec``
     every message goes through the wire's bytes. Raises ``UsageError`` for a call that makes no sense.
     """
 
@@ -73,7 +74,7 @@ class Cluster:
         self.world = World()
         self.network = Network(self.world, self.tape, self._receiver, links)
         self.counts: Counter[str] = self.network.counts
-        """How often each fault or other counted event happened."""
+        """Number of times that each fault or other counted event happened."""
         self.nodes: dict[str, SimNode] = {}
         self.twice = self.tape.stream("delivered twice")
         self.twice_rate = 0.0
@@ -104,7 +105,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Stop all nodes and let go of their storage. Idempotent."""
+        """Stop all nodes and close their storages. Idempotent."""
         for node in self.nodes.values():
             if node.life is not None:
                 node.life.end()
@@ -122,7 +123,7 @@ class Cluster:
         self._run(self.world.now + int(duration_ms * MS))
 
     def run_until(self, holds: Callable[[], bool], timeout_ms: float = TRIES_NS / MS) -> bool:
-        """Let virtual time pass until ``holds()``; False if it does not within ``timeout_ms``."""
+        """Let virtual time pass until ``holds()``. Return False if it does not within ``timeout_ms``."""
         end = self.world.now + int(timeout_ms * MS)
         try:
             return self.world.run_while(lambda: not holds(), end)
@@ -147,7 +148,7 @@ class Cluster:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of every event so far: equal for equal runs, on every Python."""
+        """Hash of every event so far. It is equal for equal runs, on every Python."""
         return self.world.fingerprint
 
     # --- looking
@@ -165,11 +166,11 @@ class Cluster:
         return best
 
     def machine(self, node: str) -> Any:
-        """The state machine of a running node."""
+        """Return the state machine of a running node."""
         return self.life(node).machine.inner
 
     def life(self, node: str) -> Life:
-        """The running process of a node; its ``replica`` shows role, term, log and peers."""
+        """Return the running process of a node. Its ``replica`` shows role, term, log and peers."""
         life = self._node(node).life
         if life is None:
             raise UsageError(f"{node} is down")
@@ -193,7 +194,7 @@ class Cluster:
     # --- asking: these run virtual time until they are resolved
 
     def propose(self, *commands: Any) -> Any:
-        """Propose at the leader; returns ``apply``'s result (a list for several commands).
+        """Propose at the leader, and return ``apply``'s result (a list for several commands).
 
         Without a codec commands are bytes. Retries only if nothing was accepted. Raises ``Unknown``, ``Rejected``, or
         ``NotLeader`` after a minute without a leader.
@@ -248,7 +249,7 @@ class Cluster:
 
     @staticmethod
     def _answered(asked: Proposal | Reading | Change) -> bool:
-        """Whether the outcome is complete: a proposal in several frames gets its results one by one."""
+        """Return whether the outcome is complete: a proposal in several frames gets its results one by one."""
         outcome = asked.outcome
         if isinstance(asked, Proposal) and isinstance(outcome, list):
             return len(outcome) == asked.last - asked.first + 1
@@ -276,7 +277,7 @@ class Cluster:
         self.checker.born(node.name, node.incarnation, bootstrap)
 
     def start(self, name: str) -> None:
-        """Start a node that is down. It stays down if its storage refuses what ``damage_disk`` damaged."""
+        """Start a node that is down. It stays down if its storage refuses bytes that ``damage_disk`` damaged."""
         node = self._node(name)
         if node.life is not None:
             raise UsageError(f"{name} is up")
@@ -294,7 +295,7 @@ class Cluster:
     restart = start
 
     def _new_machine(self, name: str) -> SimMachine:
-        """The state machine of a process that starts."""
+        """Make the state machine of a process that starts."""
         assert name in self.nodes
         return SimMachine(self._machine())
 
@@ -349,7 +350,7 @@ class Cluster:
                 action(argument)
 
     def snapshot(self, name: str) -> bool:
-        """Begin a snapshot on one node; False if there is nothing new to take."""
+        """Begin a snapshot on one node. Return False if there is nothing new to take."""
         return self.life(name).snapshot()
 
     # --- the network
@@ -380,19 +381,19 @@ class Cluster:
         self._version += 1
 
     def lose(self, chance: float) -> None:
-        """Every message is lost with this chance."""
+        """Lose every message with this chance."""
         self.network.shape(attrs.evolve(self.network.profile, loss=chance))
 
     def delay(self, chance: float, longest_ms: float) -> None:
-        """Every message comes up to ``longest_ms`` late with this chance, and holds up those behind it."""
+        """Delay every message with this chance by up to ``longest_ms``, and all messages after it."""
         self.network.shape(attrs.evolve(self.network.profile, delay=chance, delay_ns=int(longest_ms * MS)))
 
     def duplicate(self, chance: float) -> None:
-        """Every message arrives twice with this chance."""
+        """Deliver every message twice with this chance."""
         self.network.shape(attrs.evolve(self.network.profile, duplicate=chance))
 
     def reorder(self, chance: float) -> None:
-        """Every message may be overtaken by later ones with this chance."""
+        """Let later messages overtake every message with this chance."""
         self.network.shape(attrs.evolve(self.network.profile, reorder=chance))
 
     # --- clocks
@@ -415,11 +416,11 @@ class Cluster:
             node.life.rearm()
 
     def _settling_ns(self) -> int:
-        """Time after which no lease from before a change of clocks is valid."""
+        """Return the time after which no lease from before a change of clocks is valid."""
         return 4 * self.config.election_timeout_ms * MS
 
     def clocks_are_sound(self) -> bool:
-        """Whether clocks have drifted apart no more than ``clock_drift_percent`` allows, for long enough."""
+        """Return whether clocks have drifted no more than ``clock_drift_percent`` allows, for long enough."""
         return self._rates_sound and self.world.now >= self._unsound_until
 
     # --- disks
@@ -437,7 +438,7 @@ class Cluster:
             node.life.room()
 
     def fail_sync(self, name: str) -> None:
-        """Let the next sync fail; the writes it covers may or may not be on the disk."""
+        """Let the next sync fail. The writes that it covers may or may not be on the disk."""
         self._node(name).fail_next = True
 
     def stall_disk(self, name: str, duration_ms: float) -> None:
@@ -445,14 +446,15 @@ class Cluster:
         self._node(name).stalled_until = self.world.now + int(duration_ms * MS)
 
     def slow_disk(self, name: str, chance: float, longest_ms: float = 20) -> None:
-        """Syncs take up to ``longest_ms`` longer with this chance."""
+        """Let every sync with this chance take up to ``longest_ms`` longer."""
         node = self._node(name)
         node.slow, node.slow_ns = chance, int(longest_ms * MS)
 
     def damage_disk(self, name: str, where: float, how: int) -> bool:
-        """Damage the segment log or a snapshot of a node that is down, where recovery or a read must notice it.
+        """Damage the segment log or a snapshot of a node that is down, so that recovery or a read must notice it.
 
-        ``SegmentDisk.damage`` says what the numbers mean. False: nothing was damaged, the disk holds too little.
+        ``SegmentDisk.damage`` says what the numbers mean. Returns False if nothing was damaged, as the disk holds too
+        little.
         """
         node = self._node(name)
         if node.life is not None or not isinstance(node.disk, SegmentDisk):
@@ -466,12 +468,12 @@ class Cluster:
     # --- inside
 
     def next_life(self) -> int:
-        """A unique number for a process that starts."""
+        """Return a unique number for a process that starts."""
         self._lives += 1
         return self._lives
 
     def links_from(self, name: str) -> dict[str, Link]:
-        """A node's outgoing raft links, kept over its lives."""
+        """Return a node's outgoing raft links, which last over its lives."""
         return self._links.setdefault(name, {})
 
     def _receiver(self, link: Link) -> Receiver:
@@ -494,7 +496,7 @@ class Cluster:
         return decoded
 
     def hears(self, target: str, source: str) -> bool:
-        """Whether both nodes run and messages from ``source`` get through to ``target``."""
+        """Return whether both nodes run and messages from ``source`` reach ``target``."""
         for name in (target, source):
             life = self.nodes[name].life
             if life is None or life.paused is not None:

@@ -1,12 +1,12 @@
-"""``python -m raft.sim``: campaigns of many seeds, and the replay of one.
+"""Implements ``python -m raft.sim``: campaigns of many seeds, and the replay of one.
 
     python -m raft.sim --events 500M --jobs 2         seeds until so many events, report at the end
     python -m raft.sim --seed 7                       one seed
     python -m raft.sim --replay failures/INV_R7-7.json
     python -m raft.sim --events 20M --json            one JSON object a line: progress, failure, report
 
-A failing seed leaves a small tape in ``--out`` and prints the one command that repeats it. Exit status: 0 passed,
-1 an invariant broke, 2 invalid: a declared fault never happened or a declared invariant was never asked.
+A failing seed leaves a small tape in ``--out`` and prints the command that repeats it. Exit status: 0 passed, 1 an
+invariant broke, 2 invalid: a declared fault never happened or a declared invariant was never evaluated.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHRINK_S = 60.0
 
 @piped
 def main(arguments: list[str] | None = None, program: Program = RAFT) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command and return its exit status."""
     options = parse(arguments, program)
     if options.replay:
         return _replay(options.replay, program, as_json=options.json)
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None, program: Program = RAFT) -> int:
 
 
 def parse(arguments: list[str] | None, program: Program) -> argparse.Namespace:
-    """The options of a command."""
+    """Parse the options of a command."""
     parser = argparse.ArgumentParser(prog=program.command, description="Simulate many seeded clusters.")
     parser.add_argument("--version", action="version", version=f"%(prog)s: raft {__version__}")
     parser.add_argument("--events", type=_number, default=20_000_000, help="stop after so many events: 500M, 20k (20M)")
@@ -72,7 +72,7 @@ def _number(text: str) -> int:
 
 
 def _replay(path: Path, program: Program, *, as_json: bool) -> int:
-    """Play a tape and say what comes out."""
+    """Play a tape and print its result. Return the exit status."""
     tape, notes = load(path)
     result = run(tape, str(notes.get("profile", "swarm")), until_ns=notes.get("until_ns"), program=program)
     if as_json:
@@ -163,7 +163,7 @@ class CampaignRun:
             say(line)
 
     def report(self) -> int:
-        """Print the sums; returns the exit status."""
+        """Print the sums and return the exit status."""
         took, program = time.monotonic() - self._started, self._program
         partial_by_wish = program.faults and (self._single or self._options.profile != "swarm")
         holes = [] if self._single and program.faults else program.missing(

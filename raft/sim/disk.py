@@ -1,4 +1,4 @@
-"""A simulated disk: files have a volatile and a durable image, and a crash decides which unsynced writes survive.
+"""A simulated disk, whose files have a volatile and a durable image: a crash decides which unsynced writes survive.
 
 Implements ``Files``, so that the real storage runs on it. At a crash each un-synced write is kept, dropped or torn
 at sectors, in any order; a file may keep its new size and lose the data; names that were not synced with their
@@ -24,7 +24,7 @@ SECTOR_BYTES: Final = 512
 
 
 class Draw(Protocol):
-    """Makes one decision of a named stream, given its boring value; ``Tape.draw`` fits."""
+    """Makes one decision of a named stream, given its boring value. ``Tape.draw`` is one."""
 
     def __call__(self, stream: str, default: T, generator: Callable[[Chance], T], /) -> T: ...
 
@@ -48,7 +48,7 @@ class SimulatedCrash(BaseException):
 
 @attrs.define
 class DiskFaults:
-    """Probabilities of faults, per operation. All zero: only a crash loses data."""
+    """Probabilities of faults in one operation. With all 0 only a crash loses data."""
 
     read_error: float = 0.0
     write_error: float = 0.0
@@ -61,7 +61,7 @@ class DiskFaults:
 
 @attrs.define(eq=False)
 class _Node:
-    """A file's content: what reads see, what survives, and the writes between."""
+    """A file's content: the image that reads see, the image that survives, and the writes between them."""
 
     volatile: bytearray = attrs.field(factory=bytearray)
     durable: bytearray = attrs.field(factory=bytearray)
@@ -70,7 +70,7 @@ class _Node:
 
 
 _NameChange = tuple[str, str, _Node | None]
-"""("create" | "remove" | the new name's path, path, node)."""
+"""A change of names: ("create" | "remove" | the new name's path, path, node)."""
 
 
 def _put(image: bytearray, offset: int, data: bytes) -> None:
@@ -92,7 +92,7 @@ def _parent(path: str) -> str:
 
 
 class VirtualDisk:
-    """The files of one machine in memory, with faults: ``Files``, simulated."""
+    """The files of one machine in memory, with faults: simulated ``Files``."""
 
     def __init__(self, draw: Draw | None = None, faults: DiskFaults | None = None, *, name: str = "disk") -> None:
         self._draw: Draw = draw if draw is not None else seeded(0)
@@ -100,11 +100,12 @@ class VirtualDisk:
         self.name = name
         self.counts: Counter[str] = Counter()
         self.operations = 0
-        """Changing operations so far: write, sync, allocate, truncate, create, rename, remove, sync_dir, make_dir."""
+        """Number of changing operations so far: write, sync, allocate, truncate, create, rename, remove, sync_dir,
+        make_dir."""
         self.dead: Callable[[str], BaseException] = SimulatedCrash
         """Makes the exception that a dead disk raises."""
         self.journal: list[str] | None = None
-        """If set to a list: every changing operation is appended, in words."""
+        """If set to a list, every changing operation is appended to it, in words."""
         self._names: dict[str, _Node] = {}
         self._durable_names: dict[str, _Node] = {}
         self._name_changes: dict[str, list[_NameChange]] = {}
@@ -117,11 +118,12 @@ class VirtualDisk:
     # --- faults on demand ------------------------------------------------------------------------------------
 
     def crash_at(self, operation: int) -> None:
-        """Crash in the changing operation of this number (counted from 1 over the disk's life); 0: do not."""
+        """Crash in the changing operation of this number (counted from 1 over the disk's life); 0: never."""
         self._crash_at = operation
 
     def fail(self, operation: str, code: int = errno.EIO, *, skip: int = 0) -> None:
-        """Let the next "read", "write", "short_write", "sync", "allocate" … but ``skip`` fail once with this errno."""
+        """Let an operation ("read", "write", "short_write", "sync", "allocate", ...) fail once with this errno, after
+        ``skip`` more of them."""
         self._planned.setdefault(operation, []).append((skip, code))
 
     def rot(self, path: str, offset: int, mask: int = 0x01) -> None:
@@ -140,7 +142,7 @@ class VirtualDisk:
         self.counts["misdirected"] += 1
 
     def crash(self) -> None:
-        """The machine stops now. Every file opened before is dead; ``restart`` brings the disk back."""
+        """Stop the machine now. Every open file is dead; ``restart`` brings the disk back."""
         self._dead = True
 
     def kill(self) -> None:
@@ -168,13 +170,14 @@ class VirtualDisk:
         self.counts["crash"] += 1
 
     def _choose(self, stream: str, mode: int, options: Sequence[str]) -> str:
-        """Mode 0 loses everything, 1 keeps everything, the others mix; ``options`` begin with lost and kept."""
+        """Choose what becomes of a change: mode 0 loses all, 1 keeps all, others mix. ``options`` begin with lost and
+        kept."""
         if mode < 2:
             return options[mode]
         return self._draw(f"{self.name}.{stream}", options[0], lambda chance: options[int(chance() * len(options))])
 
     def _settle_names(self, changes: list[_NameChange], mode: int) -> None:
-        """Decide which name changes survive: of one file only a prefix, as file systems do; of several files any."""
+        """Decide which name changes survive: for one file only a prefix, as in file systems; for several files any."""
         stuck: set[int] = set()
         for kind, path, node in changes:
             fate = self._choose("name", mode, ("lost", "kept"))
@@ -210,7 +213,7 @@ class VirtualDisk:
                 _resize(node.durable, offset + len(data))
 
     def _tear(self, node: _Node, offset: int, data: bytes) -> None:
-        """Keep some sectors of a write, any of them."""
+        """Keep any sectors of a write."""
         start, end = offset, offset + len(data)
         while start < end:
             stop = min(end, (start // SECTOR_BYTES + 1) * SECTOR_BYTES)
@@ -221,7 +224,7 @@ class VirtualDisk:
     # --- checks of every operation ---------------------------------------------------------------------------
 
     def step(self, operation: str, path: str, life: int | None = None) -> bool:
-        """Count a changing operation. True: the machine crashes in it, and the caller must call ``die``."""
+        """Count a changing operation. Return True if the machine crashes in it: the caller must call ``die``."""
         if self._dead or (life is not None and life != self._life):
             raise self.dead(f"{operation} {path} on a dead disk")
         self.operations += 1
@@ -234,7 +237,7 @@ class VirtualDisk:
         raise SimulatedCrash(f"crash in operation {self.operations}")
 
     def happens(self, operation: str, probability: float = 0.0) -> int:
-        """errno of a fault that hits this operation, 0 for none."""
+        """Return the errno of a fault that hits this operation; 0 for none."""
         for number, (skip, code) in enumerate(planned := self._planned.get(operation, [])):
             if skip:
                 planned[number] = skip - 1, code
@@ -324,7 +327,7 @@ class VirtualDisk:
                 self._durable_names[name if kind == "create" else kind] = node
 
     def lock(self) -> None:
-        """Do nothing: one object serves one process."""
+        """Do nothing, since one object serves one process."""
 
     def unlock(self) -> None:
         """Do nothing, as ``lock`` does."""
@@ -333,7 +336,7 @@ class VirtualDisk:
         return max(0, self.faults.capacity_bytes - self.used_bytes())
 
     def used_bytes(self) -> int:
-        """Sum of the sizes of all files."""
+        """Return the sum of the sizes of all files."""
         return sum(len(node.volatile) for node in self._names.values())
 
     def demand(self, path: str, more: int) -> None:
@@ -343,13 +346,13 @@ class VirtualDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     def elsewhere(self, node_bytes: int) -> int:
-        """Offset of the sector that a misdirected write hits."""
+        """Return the offset of the sector that a misdirected write hits."""
         sectors = max(1, node_bytes // SECTOR_BYTES)
         return self._draw(f"{self.name}.where", 0, lambda chance: int(chance() * sectors)) * SECTOR_BYTES
 
 
 class VirtualFile:
-    """One open file of a ``VirtualDisk``: ``File``, simulated."""
+    """One open file of a ``VirtualDisk``: a simulated ``File``."""
 
     def __init__(self, disk: VirtualDisk, path: str, node: _Node, life: int) -> None:
         self._disk, self._path, self._node, self._life = disk, path, node, life
@@ -393,7 +396,7 @@ class VirtualFile:
             disk.die()
         code = disk.happens("sync", disk.faults.sync_error)
         if code:
-            node.pending.clear()  # as Linux does: the pages count as clean and are never written again
+            node.pending.clear()  # as on Linux, the pages count as clean and are never written again
             raise OSError(code, os.strerror(code), self._path)
         for offset, data in node.pending:
             if data is None:

@@ -1,6 +1,6 @@
 """Disks of simulated nodes: a fast one in memory, and the real segment log on a virtual disk.
 
-Knows storages, what a power cut leaves of them and where rot must be noticed; knows no replicas and no time.
+Knows storages, what a power cut leaves of them, and which rot must be noticed; knows no replicas and no time.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class SimDisk(Protocol):
     """A node's disk: it opens storages, and decides which writes survive a crash."""
 
     def storage(self) -> Storage:
-        """The storage, as a process that starts now finds it."""
+        """Return the storage as a process that starts now finds it."""
     def crash(self, survivors: Callable[[int], int]) -> int:
-        """Cut the power: of n unsynced writes keep the first ``survivors(n)``. Returns how many were lost."""
+        """Cut the power: of n unsynced writes keep the first ``survivors(n)``. Return how many were lost."""
 
 
 class MemoryDisk:
-    """A ``SimDisk`` on ``MemoryStorage``: fast, no bytes."""
+    """A ``SimDisk`` on ``MemoryStorage``: fast, and without bytes."""
 
     def __init__(self) -> None:
         self._storage = MemoryStorage()
@@ -81,11 +81,11 @@ class SegmentDisk:
             self._crashed = False
 
     def damage(self, where: float, how: int) -> bool:
-        """After a crash: flip a bit on the medium, or (odd ``how``) overwrite a sector as a misdirected write does.
+        """Flip a bit on a crashed disk's medium, or (odd ``how``) overwrite a sector as a misdirected write does.
 
-        ``where``, of [0, 1), chooses among all bytes whose damage no crash explains: snapshots, and the log before its
+        ``where``, in [0, 1), chooses among all bytes whose damage no crash explains: snapshots, and the log before its
         last block, whose damage looks like a torn write (see the storage's explanation). Every eighth damage flips a
-        bit in the quiet group's last entry. False: there is no such byte yet.
+        bit in the quiet group's last entry. Returns False if there is no such byte yet.
         """
         self._restart()
         if how % 8 == 2 and (place := place_of(self.files)) is not None:
@@ -107,7 +107,7 @@ class SegmentDisk:
         return False
 
     def _spans(self) -> list[tuple[str, int]]:
-        """Files, and how many of their first bytes may be damaged."""
+        """Return files, each with the number of its first bytes that may be damaged."""
         spans = [(path, self.files.open(path).size()) for path in (
             f"snapshots/{name}" for name in self.files.list("snapshots")) if path.endswith(".snap")]
         last, start = None, 0
@@ -121,7 +121,7 @@ class SegmentDisk:
         return [span for span in spans if span[1]]
 
     def _sector(self, number: int) -> bytes:
-        """Data of a misdirected write: some sector of this disk's newest segment."""
+        """Return the data of a misdirected write: some sector of this disk's newest segment."""
         newest = max(name for name in self.files.list("log") if name.endswith(SUFFIX))
         file = self.files.open(f"log/{newest}")
         return file.pread(SECTOR_BYTES, number % (file.size() // SECTOR_BYTES) * SECTOR_BYTES)

@@ -1,4 +1,4 @@
-"""A campaign's scene with the user's state machine, workload and checks in place of the library's own.
+"""A campaign's scene that uses the user's state machine, workload and checks in place of the library's own.
 
 Each client does one operation at a time, recorded in ``history``. Predicates see a machine after each command, the run
 before each step, and the run after healing. An exception of the user's code is raised unchanged. Knows scenes and
@@ -33,40 +33,42 @@ COMMAND_BYTES_MAX: Final = 8 << 10
 SPARE: Final = 1_000_000_000
 """First serial number of the nemesis's and the healing's writes."""
 SHORTER: Final = 5
-"""An exploration's seed is so many times shorter than a campaign's."""
+"""Factor by which an exploration's seed is shorter than a campaign's."""
 TRIES: Final = 100
 DONE: Final = "operations done"
 
 
 @attrs.frozen(kw_only=True)
 class Subject:
-    """What is explored. A predicate fails if it raises (``assert``) or returns False; None and True pass."""
+    """The subject of an exploration. A predicate fails if it raises (``assert``) or returns False; None and True
+    pass."""
 
     machine: Callable[[], AnyMachine]
-    """Makes a state machine, once per start of a node."""
+    """Makes a state machine, once for each start of a node."""
     operations: Workload
     invariant: Callable[[Any], object] | None = None
-    """Given a machine after each command it applied, and after each restore from a snapshot."""
+    """Predicate of a machine, evaluated after each command that it applied, and after each restore from a snapshot."""
     every_step: Callable[[Explored], object] | None = None
-    """Given the run before each step: for what must hold between nodes. Slow."""
+    """Predicate of the run, evaluated before each step: for what must hold between nodes. Slow."""
     check: Callable[[Explored], object] | None = None
-    """Given the run at the end, when all is healed and all machines are equal."""
+    """Predicate of the run, evaluated at the end, when all is healed and all machines are equal."""
     nodes: int | None = None
-    """Voters; None: drawn, mostly three."""
+    """Number of voters; None: drawn, mostly three."""
     clients: int = 5
 
     def predicates(self) -> tuple[str, ...]:
-        """Names of the predicates that the user gave."""
+        """Return the names of the predicates that the user gave."""
         return tuple(name_of_predicate(each) for each in (self.invariant, self.every_step, self.check) if each)
 
 
 def name_of_predicate(predicate: Callable[..., object]) -> str:
-    """The name of a predicate in messages."""
+    """Return the name of a predicate in messages."""
     return str(getattr(predicate, "__qualname__", predicate)).replace("<locals>.", "")
 
 
 class Broke(BaseException):
-    """Carries an exception of the user's code through a node, which handles an ``Exception`` as a failed machine."""
+    """Carries an exception of the user's code through a node, which would take an ``Exception`` for a failed
+    machine."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
@@ -124,7 +126,7 @@ class WatchedMachine(SimMachine):
 
 
 class WatchedCluster(Cluster):
-    """A cluster whose machines are watched; the scene looks before each step if it has to."""
+    """A cluster whose machines are watched. The scene is called before each step if it must be."""
 
     def __init__(self, scene: Explored, plan: Plan, tape: Tape) -> None:
         self._scene = scene
@@ -148,14 +150,14 @@ class WatchedCluster(Cluster):
 
 
 def limits(plan: Plan, tape: Tape) -> Config:
-    """A campaign's limits, with room for larger commands and states, and with automatic snapshots."""
+    """Return a campaign's limits, with room for larger commands and states, and with automatic snapshots."""
     return attrs.evolve(plan.config(), entry_bytes_max=COMMAND_BYTES_MAX, frame_bytes_max=8_192, append_bytes_max=8_192,
                         snapshot_chunk_bytes=256 if plan.tight else 1_024,
                         snapshot_log_bytes=tape.stream("snapshots").pick((0, 600, 600, 3_000), 0))
 
 
 def plan_of(subject: Subject, tape: Tape, profile: str) -> Plan:
-    """The plan of one seed, drawn as in campaigns, but shorter and with the subject's number of nodes."""
+    """Return the plan of one seed, drawn as in campaigns, but shorter and with the subject's number of nodes."""
     plan = with_lapses(draw_plan(tape, profile), tape, profile)
     plan.duration_ms //= SHORTER
     plan.rules = Rules.DLEDGER if profile == "dledger" else Rules.STRICT
@@ -169,11 +171,11 @@ class Explored(Scene):
     def __init__(self, subject: Subject, tape: Tape, profile: str) -> None:
         self.subject, self.history = subject, History()
         self.asked: Counter[str] = Counter(dict.fromkeys(subject.predicates(), 0))
-        """Predicate -> how often it was evaluated."""
+        """Predicate -> number of evaluations."""
         self.done = 0
-        """Operations of the workload that succeeded."""
+        """Number of the workload's operations that succeeded."""
         self.refusals: Counter[str] = Counter()
-        """Reason why an operation failed -> how often."""
+        """Reason why operations failed -> number of times."""
         self.tell: Callable[[str], None] | None = None
         """Called with a line for each event of a client and each new leader."""
         sample = subject.machine()
@@ -226,11 +228,11 @@ class Explored(Scene):
 
     @property
     def steps(self) -> bool:
-        """Whether ``step`` must be called before each step."""
+        """True if ``step`` must be called before each step."""
         return self.subject.every_step is not None or self.tell is not None
 
     def step(self) -> bool:
-        """Report a new leader and evaluate ``every_step``; always False."""
+        """Report a new leader and evaluate ``every_step``. Always returns False."""
         if self.tell is not None and (leader := self.cluster.leader) != self._led:
             self._led = leader
             self.tell(f"{leader} leads, term {self.cluster.life(leader).replica.term}" if leader else "nobody leads")
@@ -250,7 +252,7 @@ class Explored(Scene):
             raise InvariantViolation(name, f"it returned False{f' for the machine of {node}' if node else ''}")
 
     def where(self, name: str) -> str:
-        """Node and time, for a note to an exception."""
+        """Return words for node and time, for a note to an exception."""
         return f"on {name}, at {self.cluster.world.now / MS:.3f} ms of virtual time"
 
     # --- clients
@@ -276,7 +278,7 @@ class Explored(Scene):
         return None if made is None else {"client": client, "node": node, **to_tape(made, self._encode)}
 
     def _made(self, choices: Choices) -> Operation | None:
-        """Ask the workload for an operation. Its exceptions are the user's error: a replay would not call it."""
+        """Ask the workload for an operation. Its exceptions become ``UsageError``, as a replay would not call it."""
         try:
             return operation_of(self.subject.operations(choices))
         except Exception as error:
@@ -388,7 +390,7 @@ class Explored(Scene):
             made = self._made(self._choices.point(chance, serial, 0))
             if made is not None and made.query is None:
                 return made
-        raise UsageError(f"in {TRIES} tries the workload made no command: with questions alone nothing can be explored")
+        raise UsageError(f"in {TRIES} tries the workload made no command: queries alone explore nothing")
 
     def put(self, name: str) -> None:
         life = self.running(name)
@@ -403,4 +405,4 @@ class Explored(Scene):
 
 
 def _nothing(_: Any) -> None:
-    """Answer of a read that only tests the read barrier."""
+    """Answer a read that only tests the read barrier."""

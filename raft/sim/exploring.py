@@ -1,4 +1,4 @@
-"""``explore`` runs your state machine and workload under every fault of the library's own campaigns.
+"""Explores your state machine and workload under every fault of the library's own campaigns: ``explore``.
 
     def test_no_money_is_made():
         explore(Accounts, transfers, invariant=total_is_kept)
@@ -38,18 +38,18 @@ SHRINK_S: Final = 30.0
 
 
 class Counterexample(AssertionError):
-    """A seed failed. The text has the shrunk script and how to repeat it."""
+    """A seed failed. The text has the shrunk script, and says how to repeat it."""
 
     def __init__(self, text: str, *, failure: str, seed: int, tape: Path, script: list[str]) -> None:
         super().__init__(text)
         self.failure, self.seed = failure, seed
         self.tape = tape
-        """The file that repeats it; a file beside it, ``.history.jsonl``, has what clients did."""
+        """The file that repeats the failure. A file beside it, ``.history.jsonl``, has the clients' operations."""
         self.script = script
 
 
 class NothingExplored(AssertionError):
-    """No operation succeeded, or a predicate was never asked: such a pass would say nothing."""
+    """No operation succeeded, or a predicate was never evaluated: to pass would prove nothing."""
 
 
 @attrs.frozen
@@ -63,11 +63,11 @@ class ExplorationReport:
     outcomes: dict[str, int]
     """Number of operations by outcome."""
     predicates: dict[str, int]
-    """How often each predicate was evaluated."""
+    """Number of evaluations of each predicate."""
     applied: dict[str, int]
-    """How often each fault or other counted event happened."""
+    """Number of times that each fault or other counted event happened."""
     replayed: int
-    """Earlier failures that pass now."""
+    """Number of earlier failures that pass now."""
 
     def __str__(self) -> str:
         asked = ", ".join(f"{name} asked {number:,} times" for name, number in self.predicates.items())
@@ -81,7 +81,7 @@ _intercept: Callable[[Exploration], ExplorationReport] | None = None
 
 @attrs.frozen(kw_only=True)
 class Exploration:
-    """One call of ``explore``, which says what the fields mean."""
+    """One call of ``explore``. Its documentation says what the fields mean."""
 
     subject: Subject
     seeds: int = 30
@@ -106,7 +106,7 @@ class Exploration:
             raise UsageError("an exploration has at least one node and one client")
 
     def program(self, command: str = "") -> Program:
-        """A campaign's program that explores this subject."""
+        """Return a campaign's program that explores this subject."""
         profiles = tuple(dict.fromkeys((self.profile, *PROFILES)))
         return Program(command, partial(Explored, self.subject), profiles, (*self.subject.predicates(), DONE), (),
                        frozenset({"INV_R30", *self._at_the_end()}))
@@ -116,7 +116,7 @@ class Exploration:
 
     def run(self) -> ExplorationReport:
         """Replay a file, or play all seeds. Raises the exceptions of ``explore``."""
-        __tracebackhide__ = True  # pytest shows where the test called this, not how it is done
+        __tracebackhide__ = True  # pytest shows the test's call of this, not the inside
         if _intercept is not None:
             return _intercept(self)
         tally = _Tally(self)
@@ -142,18 +142,18 @@ class Exploration:
 
     @property
     def folder(self) -> Path | None:
-        """Folder of this exploration's earlier failures; None: they are not played."""
+        """Folder of this exploration's earlier failures; None if they are not played."""
         return self.corpus / re.sub(r"[^A-Za-z0-9_.-]+", "-", self.name).strip("-") if self.corpus else None
 
     def earlier(self) -> list[Path]:
-        """Files of earlier failures, by name."""
+        """Return the files of earlier failures, by name."""
         folder = self.folder
         return sorted(folder.glob("*.json")) if folder is not None and folder.is_dir() else []
 
     def _fail(self, result: Result, program: Program) -> None:
         __tracebackhide__ = True
         if str(result.failure).startswith("UsageError"):
-            Explored(self.subject, Tape(result.seed), result.profile).play(None)  # raises it, with where it comes from
+            Explored(self.subject, Tape(result.seed), result.profile).play(None)  # raises it with its traceback
             raise UsageError(result.message)
         folder = self.folder or Path(CORPUS)
         self._raise(*write_down_repeated(result, folder, program, SHRINK_S, nodes=self.subject.nodes,
@@ -171,7 +171,7 @@ class Exploration:
         return tape, str(notes.get("profile", "swarm"))
 
     def _as_recorded(self, path: Path) -> Exploration:
-        """This exploration, with the nodes and clients that the file was recorded with."""
+        """Return this exploration with the numbers of nodes and clients of the recorded file."""
         _, notes = load(path)
         nodes, clients = notes.get("nodes", self.subject.nodes), notes.get("clients", self.subject.clients)
         return attrs.evolve(self, subject=attrs.evolve(self.subject, nodes=nodes, clients=clients))
@@ -206,7 +206,7 @@ class Exploration:
 
 
 def _near(path: Path) -> Path:
-    """The path relative to the working directory, if it is below."""
+    """Return the path, relative to the working directory if it is below."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
@@ -234,13 +234,13 @@ class _Tally:
         self._replayed += not result.failure
 
     def enough(self) -> bool:
-        """Whether ``events`` or ``budget_s`` is used up."""
+        """Return whether ``events`` or ``budget_s`` is used up."""
         of = self._of
         return (of.events is not None and self._events >= of.events) or (
             of.budget_s is not None and time.monotonic() - self._started >= of.budget_s)
 
     def demand(self) -> None:
-        """Raises ``NothingExplored`` if no operation succeeded or a predicate was never evaluated."""
+        """Raise ``NothingExplored`` if no operation succeeded or a predicate was never evaluated."""
         never = [name for name in self._of.subject.predicates() if not self._predicates[name]]
         if not self._predicates[DONE]:
             why = ", ".join(f"{name.removeprefix('refused: ')} ({number} times)" for name, number in
@@ -271,7 +271,7 @@ def explore(
     """Run a replicated state machine under faults until something breaks, or ``seeds`` seeds have passed.
 
     ``machine()`` makes one state machine, ``operations(choices)`` the next thing that a client does: a command, an
-    ``Operation``, or None. ``invariant(machine)`` is asked after each applied command, ``every_step(run)`` before each
+    ``Operation``, or None. ``invariant(machine)`` is called after each applied command, ``every_step(run)`` before each
     step, ``check(run)`` once all is healed; each raises or returns False if something is wrong. The invariants of
     ``raft.sim`` are checked as well: they find a machine that is not deterministic, or whose snapshot lacks state that
     results depend on, without a predicate.
@@ -303,7 +303,7 @@ class _Found(BaseException):
 
 
 def explored_by(function: Callable[..., object]) -> Exploration:
-    """The exploration of a function that calls ``explore``, or of a test with an argument of that name.
+    """Return the exploration of a function that calls ``explore``, or of a test with an argument of that name.
 
     Raises ``UsageError`` for a function that never calls it.
     """

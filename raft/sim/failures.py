@@ -15,7 +15,7 @@ from raft.sim.tape import Deviations, Tape, Value, save
 
 
 class NotRepeatable(AssertionError):
-    """The same seed gave two different runs: something depends on a clock, a set's order or unseeded chance."""
+    """One seed gave two different runs: something depends on a clock, a set's order or unseeded chance."""
 
 
 def play_again(before: Result, program: Program, cause: str) -> None:
@@ -27,12 +27,12 @@ def play_again(before: Result, program: Program, cause: str) -> None:
 
 
 def until_of(result: Result, program: Program) -> int | None:
-    """World time in ns up to which a replay must run; None: to the end."""
+    """Return the world time in ns up to which a replay must run; None: to the end."""
     return None if result.failure in program.at_the_end else result.virtual_ns + 1
 
 
 def repeats(result: Result, program: Program, deviations: Deviations) -> bool:
-    """Whether a replay of these decisions fails in the same way."""
+    """Return whether a replay of these decisions fails in the same way."""
     tape = Tape(result.seed, deviations)
     return run(tape, result.profile, until_ns=until_of(result, program), program=program).failure == result.failure
 
@@ -40,7 +40,8 @@ def repeats(result: Result, program: Program, deviations: Deviations) -> bool:
 def write_down_repeated(
     result: Result, out: Path, program: Program, seconds: float, **notes: Value
 ) -> tuple[Path, str]:
-    """``write_down`` for a failure that a replay repeats: the file, and how far it shrank. Raises ``NotRepeatable``."""
+    """Write down a failure that a replay repeats. Return the file and words for how far it shrank. Raises
+    ``NotRepeatable``."""
     __tracebackhide__ = True
     if not repeats(result, program, result.deviations):
         raise NotRepeatable(

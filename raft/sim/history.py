@@ -21,7 +21,7 @@ class HistoryEvent:
 
     index: int
     type: str
-    """invoke, ok, fail or info."""
+    """Type of the event: invoke, ok, fail or info."""
     process: int
     f: str
     key: Value
@@ -29,11 +29,11 @@ class HistoryEvent:
     time_ns: int
     """Virtual time since the start of the run."""
     result: Value = None
-    """The machine's result at ``ok``, even if ``value`` is the value written. Not in files."""
+    """The machine's result at ``ok``, even if ``value`` is the written value. Not in files."""
     error: str | None = None
 
     def line(self) -> str:
-        """The event as JSON, without absent fields."""
+        """Return the event as JSON, without absent fields."""
         out = {"index": self.index, "type": self.type, "process": self.process, "f": self.f, "value": self.value,
                "time_ns": self.time_ns}
         for name in ("key", "error"):
@@ -58,7 +58,7 @@ class History:
         return self.events[index]
 
     def of(self, type: str, f: str | None = None) -> list[HistoryEvent]:  # noqa: A002  the word of histories
-        """Events of one type, and of one kind of operation."""
+        """Return events of one type, and of one kind of operation."""
         return [event for event in self.events if event.type == type and f in (None, event.f)]
 
     def add(self, type: str, process: int, f: str, key: Value, value: Value, time_ns: int,  # noqa: A002

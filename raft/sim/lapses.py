@@ -1,9 +1,9 @@
 """Lets disks lose acknowledged writes: the last block rots, or an older copy of the directory is put back.
 
-Only where the group survives the loss. A node that knows of its loss does not vote, so a majority of the voters must
-have no loss. A copy is put back only in the node's current term and with its current vote, and if all other voters have
-a later life of the node on record: then each candidate that asks for its vote tells it of the loss. The leader may be
-gone by then, and with it the entries that only the leader and the copied node held. If nobody can tell the node, a
+It does so only if the group survives the loss. A node that knows of its loss does not vote, so a majority of the voters
+must have no loss. A copy is put back only in the node's current term and with its current vote, and if all other voters
+have a later life of the node on record: then each candidate that asks for its vote tells it of the loss. The leader may
+be gone by then, and with it the entries that only the leader and the copied node held. If nobody can tell the node, a
 majority of the others must hold all that it loses. A loss is counted as silent if the node starts and neither its mark,
 nor a peer's record of its lives, nor a leader knows of the loss. Only disks in memory are treated so.
 """
@@ -38,21 +38,21 @@ class Lapses:
         """Node that runs on an older copy -> its incarnation."""
 
     def lapsed(self) -> set[str]:
-        """Nodes that lack writes they acknowledged, knowing it or not, or that believe so."""
+        """Return nodes that lack writes that they acknowledged, whether they know it or not, or that believe so."""
         checker = self._cluster.checker
         return {name for name, ghost in checker.nodes.items()
                 if self._knows(name) or self._will_be_told(name) or (
                     ghost.lost is not None and (ghost.rotten or not ghost.whole(checker.marks)))}
 
     def _will_be_told(self, name: str) -> bool:
-        """Whether it runs on an older copy and a peer, which met a later life, tells it so at each start."""
+        """Return whether the node runs on an older copy, and a peer that met a later life tells it so at each start."""
         if self._back.get(name) != self._cluster.nodes[name].incarnation:
             return False
         ghosts, ghost = self._cluster.checker.nodes, self._cluster.checker.nodes[name]
         return any(set(other.kept.get(ghost.directory, ())) - ghost.own for other in ghosts.values())
 
     def _knows(self, name: str) -> bool:
-        """Whether it knows of its loss, or will at its start, and so does not vote."""
+        """Return whether the node knows of its loss, or will at its start, and so does not vote."""
         node = self._cluster.nodes[name]
         if node.life is not None:
             return node.life.replica.lapse is not None
@@ -79,7 +79,7 @@ class Lapses:
         self._scene.after(span_ms + DOWN_MS, partial(self._come_back, name))
 
     def copy(self, name: str, span_ms: int, *, hidden: bool = False) -> None:
-        """Crash a node; put an earlier copy of its directory back, or make a copy to put back later."""
+        """Crash a node, and put an earlier copy of its directory back, or make a copy to put back later."""
         cluster, node, ghost = self._cluster, self._cluster.nodes[name], self._cluster.checker.nodes[name]
         if self._scene.healing or node.life is None or not isinstance(node.disk, MemoryDisk):
             return
@@ -108,7 +108,7 @@ class Lapses:
             cluster.counts["older copy, leader lost"] += 1
 
     def _hide(self, name: str) -> bool:
-        """Let only this node, its leader and as few others as a quorum needs get the next entries."""
+        """Let the next entries reach only this node, its leader and as few others as a quorum needs."""
         cluster, leader = self._cluster, self._cluster.leader
         if leader in (None, name) or not self._met_by_others(name, self._copies[name][1]):
             return False
@@ -122,7 +122,7 @@ class Lapses:
         return True
 
     def _lose_leader(self, name: str, span_ms: int) -> bool:
-        """Crash the leader, which knows how much this node's log held; False if no other node leads."""
+        """Crash the leader, which knows how much this node's log held. Return False if no other node leads."""
         leader = self._cluster.leader
         if leader is None or leader == name:
             return False
@@ -138,7 +138,7 @@ class Lapses:
         self._scene.start(name)
 
     def _told_by_any(self, name: str) -> bool:
-        """Whether its mark, a peer's record of its lives, or a leader knows what this node lost."""
+        """Return whether its mark, a peer's record of its lives, or a leader knows what this node lost."""
         ghosts, ghost = self._cluster.checker.nodes, self._cluster.checker.nodes[name]
         return self._knows(name) or any(
             set(other.kept.get(ghost.directory, ())) - ghost.own or (
@@ -147,7 +147,7 @@ class Lapses:
             for other in ghosts.values())
 
     def _met_by_others(self, name: str, copy: Copy) -> bool:
-        """Whether every other voter has a life of this node on record that the copy does not know."""
+        """Return whether every other voter has a life of this node on record that the copy does not know."""
         ghosts = self._cluster.checker.nodes
         _, membership = max((ghost.disk.memberships[-1] for ghost in ghosts.values()), key=lambda each: each[0])
         directory = ghosts[name].directory
@@ -165,7 +165,7 @@ class Lapses:
         return len(lost.intersection(membership.voters)) <= (len(membership.voters) - 1) // 2
 
     def _held_by_others(self, name: str, index: int) -> bool:
-        """Whether a quorum without this node holds on disk all that this node holds."""
+        """Return whether a quorum without this node holds on disk all that this node holds."""
         ghosts = self._cluster.checker.nodes
         _, membership = max((ghost.disk.memberships[-1] for ghost in ghosts.values()), key=lambda each: each[0])
         unsure = {name} | self.lapsed() | self._scene.lost()

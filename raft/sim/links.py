@@ -1,8 +1,8 @@
 """Typed one-way links between nodes, which deliver, delay, double or lose messages.
 
-A link delivers in order after a fixed latency unless its profile, drawn from the tape once per message, says
-otherwise; it can be cut, or hold everything back until released. A link has a kind ("raft", "client", ...), so a
-fault can hit one kind of traffic alone. This module knows neither what a message is nor what nodes do with it.
+A link delivers in order after a fixed latency, unless a fault of its profile hits a message, which the tape decides. It
+can be cut, or hold everything back until released. A link has a kind ("raft", "client", ...), so a fault can hit one
+kind of traffic alone. This module knows neither what a message is nor what nodes do with it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from raft.sim.world import World
 
 Receiver = Callable[[Any], None]
 Cut = bool | Callable[[Any], bool]
-"""True: nothing passes. A predicate: messages for which it holds do not pass."""
+"""Says what a cut link drops: True: everything; a predicate: messages for which it holds."""
 LATENCY_NS: Final = 500_000
 
 
 @attrs.frozen(kw_only=True)
 class LinkProfile:
-    """How a link treats messages; chances are per message. The default loses, delays and doubles nothing."""
+    """Faults of a link, with the chance that each hits a message. The default loses, delays and doubles nothing."""
 
     latency_ns: int = LATENCY_NS
     loss: float = 0.0
@@ -32,7 +32,7 @@ class LinkProfile:
     reorder: float = 0.0
     """Chance that later messages may overtake this one."""
     delay: float = 0.0
-    """Chance that a message is late and holds up all that follow."""
+    """Chance that a message is late and delays all that follow."""
     delay_ns: int = 2_000_000
     """Longest lateness of a delayed or overtaken message, and of a duplicate."""
     capacity: int = 4_096
@@ -63,12 +63,12 @@ class Link:
         self.shape(profile)
 
     def shape(self, profile: LinkProfile) -> None:
-        """Treat messages this way from now on."""
+        """Treat messages by this profile from now on."""
         self.profile = profile
         self._odds, self._generate = _fates(profile)
 
     def send(self, message: Any) -> None:
-        """Take a message at the world's now; it may arrive once, twice or never."""
+        """Take a message at the present world time. It may arrive once, twice or never."""
         profile = self.profile
         fate = self._fate.seldom(self._odds, self._generate)
         if self.cut and (self.cut is True or self.cut(message)):
@@ -117,13 +117,13 @@ class Link:
             self._fly(self._last, message)
 
     def divert(self) -> list[Any]:
-        """Stop holding, and take the held messages out; ``bring`` delivers them later."""
+        """Stop holding, and take the held messages out. ``bring`` delivers them later."""
         held, self.held = self.held or [], None
         self.in_flight -= len(held)
         return held
 
     def bring(self, messages: Iterable[Any]) -> None:
-        """Deliver diverted messages at once and in order, after messages that were sent behind them."""
+        """Deliver diverted messages at once and in order, after messages that were sent later."""
         for message in messages:
             self._fly(self._world.now + 1, message)
 
@@ -140,7 +140,7 @@ class Link:
 
 
 def _fates(profile: LinkProfile) -> tuple[float, Callable[[float, Chance], list[Any]]]:
-    """The chance of a fault, and a function that makes it: one number chooses the fault, a second one the delay."""
+    """Return the chance of a fault, and a function that makes it: one number chooses the fault, another the delay."""
     lost = profile.loss
     doubled = lost + profile.duplicate
     overtaken = doubled + profile.reorder
@@ -176,7 +176,7 @@ class Network:
         """Rises whenever a link is cut or healed."""
 
     def link(self, source: str, target: str, kind: str = "raft") -> Link:
-        """The link of this kind from ``source`` to ``target``."""
+        """Return the link of this kind from ``source`` to ``target``."""
         key = kind, source, target
         link = self._links.get(key)
         if link is None:
@@ -186,7 +186,7 @@ class Network:
         return link
 
     def links(self) -> Iterable[Link]:
-        """Links made so far, in a fixed order."""
+        """Return the links made so far, in a fixed order."""
         return [self._links[key] for key in sorted(self._links)]
 
     def shape(self, profile: LinkProfile) -> None:
@@ -216,12 +216,12 @@ class Network:
         self._apply()
 
     def narrow(self, stops: Callable[[Any], bool] | None) -> None:
-        """Let all links drop the messages for which ``stops`` holds; None: none any more."""
+        """Let all links drop the messages for which ``stops`` holds; None: no longer."""
         self._narrow = stops or False
         self._apply()
 
     def open(self, source: str, target: str, kind: str = "raft") -> bool:
-        """Whether messages of this kind can pass this way."""
+        """Return whether messages of this kind can pass this way."""
         return (kind, source, target) not in self._cut and (None, source, target) not in self._cut
 
     def _apply(self) -> None:

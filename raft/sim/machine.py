@@ -1,8 +1,8 @@
-"""A user's state machine inside a simulation, with a digest of everything it ever answered.
+"""A user's state machine inside a simulation, with a digest of all its results.
 
-The digest travels in front of a snapshot's bytes, so a node restored from one goes on with the same digest: that is
-how states are compared after every applied frame without asking the machine for its state. Knows frames; knows no
-roles, disks or time.
+A snapshot's bytes begin with the digest, so a node that is restored goes on with the same digest. So the checker can
+compare states after every applied frame without asking the machine for its state. Knows frames; knows no roles, disks
+or time.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class SimMachine:
         self.digest = 0
 
     def encoded(self, command: Any) -> bytes:
-        """The bytes of the log for a command."""
+        """Return the bytes of the log for a command."""
         data: bytes = command if self.machine.encode is None else self.machine.encode(command)
         return data
 
     def apply(self, frame: Frame) -> list[object]:
-        """Results of the frame's commands; other kinds have one result, None."""
+        """Apply a frame, and return the results of its commands. Other kinds have one result, None."""
         if frame.kind == COMMANDS:
             results = self.machine.apply_many(frame.payloads(), frame.term, frame.first, frame.wall_ms)
-            if frame.count == 1 and type(results[0]) is int:  # the usual frame: the same bytes as below, faster
+            if frame.count == 1 and type(results[0]) is int:  # the usual frame: the same bytes, faster
                 self.digest = crc32(b"%d[%d]" % (frame.mark, results[0]), self.digest)
             else:
                 plain = results
@@ -57,7 +57,7 @@ class SimMachine:
         return results
 
     def capture(self) -> tuple[bytes, Any]:
-        """The state as of now, for ``write``."""
+        """Return the present state, for ``write``."""
         return _HEAD.pack(self.index, self.mark, self.digest), self.machine.capture()
 
     def write(self, view: tuple[bytes, Any], sink: Any) -> None:

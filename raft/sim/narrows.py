@@ -1,7 +1,7 @@
 """Links that pass small messages and drop large ones, as a router with a small packet size does.
 
-Heartbeats are answered, entries arrive nowhere, and nothing else fails. No other leader could do better, so elections
-must not follow one another (INV_R37).
+Heartbeats are answered, entries never arrive, and nothing else fails. No other leader could do better, so elections
+must end (INV_R37).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WRITES: Final = 4
 
 
 def large(message: Any) -> bool:
-    """Whether it carries entries or state."""
+    """Return whether the message carries entries or state."""
     return isinstance(message, SnapshotChunk) or (isinstance(message, Append) and bool(message.frames))
 
 

@@ -44,7 +44,7 @@ class SharedLog:
         self._tail = Tail(storage.log_bytes, last, SEGMENT_BYTES // 8)
 
     def wrote(self, writes: Iterable[Write]) -> None:
-        """Count writes of the life's own group."""
+        """Count these writes of the life's own group."""
         self._tail.wrote(writes)
 
     def look(self) -> None:
@@ -66,7 +66,7 @@ class SharedLog:
 
 
 def move_in(storage: Storage) -> list[bytes]:
-    """Write and sync the quiet group's entries; returns their bytes."""
+    """Write and sync the quiet group's entries. Return their bytes."""
     frames: list[Frame] = []
     for index in range(1, _ENTRIES + 1):
         frames.append(build(kind=Kind.COMMANDS, group=NEIGHBOUR, term=1, first=index, payloads=[bytes([index]) * 100],
@@ -77,7 +77,7 @@ def move_in(storage: Storage) -> list[bytes]:
 
 
 def comes_back(storage: Storage) -> list[bytes] | None:
-    """The quiet group's entries, as a life recovers them; None: the storage found damage."""
+    """Return the quiet group's entries as a life recovers them; None if the storage found damage."""
     out: list[bytes] = []
     try:
         while frames := storage.read(NEIGHBOUR, len(out) + 1, 1 << 20):
@@ -88,7 +88,8 @@ def comes_back(storage: Storage) -> list[bytes] | None:
 
 
 def place_of(files: Files) -> tuple[str, int, int] | None:
-    """File, offset and size of the quiet group's newest entry; None in the last block, which may be torn."""
+    """Return file, offset and size of the quiet group's newest entry; None if it is in the last block, which may be
+    torn."""
     found, write, last = None, 0, 0
     for record in records(files):
         last = record.write
@@ -112,7 +113,7 @@ class Tail:
 
     @property
     def size(self) -> int:
-        """The bound in bytes at this moment."""
+        """Return the present bound in bytes."""
         while self._purges and self._purges[0][1] + self._lag <= self._written:
             index, _ = self._purges.popleft()
             while self._spots and self._spots[0][0] <= index:

@@ -1,9 +1,9 @@
-"""One simulated node: a replica with its storage and state machine, and the obligations of the real shell.
+"""One simulated node: a replica with its storage and state machine, and a shell that does what the real one must do.
 
-``SimNode`` is the machine that survives crashes: directory, clock, faults of its disk. ``Life`` is one run of the
+``SimNode`` is the machine, which survives crashes: directory, clock, faults of its disk. ``Life`` is one run of the
 process on it: it carries out the replica's outputs in order, and reports back. Writes gather while a sync runs (group
-commit); messages that wait for a write leave when it is durable; entries are applied a little after their commit. No
-thread, no real time. Knows no schedule of faults and no workload.
+commit); messages that wait for a write leave when it is durable; entries are applied a little after their commit. There
+is no thread and no real time. Knows no schedule of faults and no workload.
 """
 
 from __future__ import annotations
@@ -118,14 +118,14 @@ class SimNode:
     stalled_until: int = 0
     """World time before which no sync ends."""
     promises: bool = False
-    """Early acknowledgements leave as soon as the sync ends; the process is told ``REPORT_NS`` later."""
+    """True if early acknowledgements leave as soon as the sync ends; the process is told ``REPORT_NS`` later."""
     full: bool = False
     damaged: bool = False
-    """Bytes on its disk were damaged: its storage refuses to open, or to read them."""
+    """True if bytes on its disk were damaged: its storage refuses to open, or to read them."""
     neighbour: list[bytes] = attrs.field(factory=list)
     """Entries of the quiet group that shares the log."""
     fail_next: bool = False
-    """The next sync fails, and the storage with it."""
+    """True if the next sync shall fail, and the storage with it."""
 
 
 class Life:
@@ -198,7 +198,7 @@ class Life:
 
     @property
     def now(self) -> int:
-        """What this node's clock reads."""
+        """Present time on this node's clock."""
         return self.clock.local(self.world.now)
 
     def _snapshot_bytes(self, meta: SnapshotMeta) -> bytes:
@@ -219,7 +219,7 @@ class Life:
         """Carry out the outputs of an input, run the checker, and arm the timer."""
         replica = self.replica
         for output in replica.writes.drain(replica.now):
-            if type(output) is Send:  # half of all outputs: worth a branch
+            if type(output) is Send:  # half of all outputs, so this comes first
                 if output.after > self.durable:
                     self.held.add(output)
                 else:
@@ -236,7 +236,7 @@ class Life:
                 self._promise(self.queue[-1].token)
             if not self.in_flight and not self.broken:
                 self._flush()
-        # A follower's armed timer is early enough: a message from the leader only postpones its deadline.
+        # A follower's timer needs no new arming: a message from the leader only moves its deadline later.
         if (replica.role is not FOLLOWER or self.timer > replica.election_deadline
                 or replica.following.handed_over is not None):
             leadership = replica.leadership
@@ -257,7 +257,7 @@ class Life:
             self.arm(due)
 
     def tick(self, due: int) -> None:
-        """The timer that was armed for ``due`` rings; an outdated one is ignored."""
+        """Take the timer that was armed for ``due``; an outdated one is ignored."""
         if self.dead or due != self.timer:
             return
         if self.paused is not None:
@@ -287,7 +287,7 @@ class Life:
     # --- messages
 
     def receive(self, source: SimNode, message: PeerMessage) -> None:
-        """Take a message; the first one of a peer's life is preceded by its hello."""
+        """Take a message. The hello comes before the first one of a peer's life."""
         if self.paused is not None:
             self.paused.append((partial(self.receive, source), message))
             return
@@ -318,7 +318,7 @@ class Life:
             self.checker.delivered_twice(self.name, after, self.state())
 
     def state(self) -> tuple[object, ...]:
-        """What a repeated message must not change."""
+        """Return the state that a repeated message must not change."""
         replica = self.replica
         return (replica.term, replica.voted_for, replica.role, replica.leader, replica.commit_index,
                 replica.log.last_index, replica.log.last_mark)
@@ -346,7 +346,7 @@ class Life:
         self.checker.kept_lives(self.name)
 
     def unreachable(self, peer: str) -> None:
-        """The connection to a peer broke."""
+        """Note that the connection to a peer broke."""
         self.replica.unreachable(self.now, peer)
         self.settle(E_IDENTIFY)
 
@@ -411,7 +411,7 @@ class Life:
         self.settle(E_FAULT)
 
     def room(self) -> None:
-        """There is room on the disk again."""
+        """Note that there is room on the disk again."""
         self.replica.storage_fault(self.now, "room")
         self.settle(E_FAULT)
         self.checker.disk_room(self.name)
@@ -448,7 +448,7 @@ class Life:
         self.settle(E_DURABLE)
 
     def _hear(self, _: None) -> None:
-        """Tell the process which syncs ended."""
+        """Tell the process of the syncs that ended."""
         self._note_durable()
         self.settle(E_DURABLE)
 
@@ -472,7 +472,7 @@ class Life:
         self.abandon("the disk failed")
 
     def _is_damaged(self) -> bool:
-        """Whether the storage found damage in this group's entries, and so wrote nothing of this group."""
+        """Return whether the storage found damage in this group's entries, and so wrote nothing of this group."""
         if self.shared is not None:
             self.shared.note_damage()
         damage = self.storage.damaged.get(GROUP)
@@ -482,7 +482,7 @@ class Life:
         return damage is not None
 
     def _read(self, first: int, max_bytes: int) -> list[Frame] | None:
-        """Frames from the disk; None: the storage found damage."""
+        """Read frames from the disk; None if the storage found damage."""
         try:
             return self.storage.read(GROUP, first, max_bytes)
         except DamagedLog as error:
@@ -531,7 +531,7 @@ class Life:
                 break
             try:
                 results = apply(frame)
-            except Exception as error:  # noqa: BLE001  whatever a user's machine raises stops this node, visibly
+            except Exception as error:  # noqa: BLE001  any error of a user's machine stops this node, visibly
                 self._raised(error)
                 return
             self.log_bytes += len(frame.data)
@@ -574,7 +574,7 @@ class Life:
     # --- snapshots
 
     def snapshot(self) -> bool:
-        """Begin a snapshot of what is applied. False: nothing new to take, or busy."""
+        """Begin a snapshot of what is applied. Return False if nothing is new, or one is being taken."""
         replica, machine = self.replica, self.machine
         newest = replica.log.snapshot.index if replica.log.snapshot else 0
         if (self.snapshotting or self.installing or replica.faulted or not machine.machine.snapshots
@@ -696,11 +696,11 @@ class Life:
         return reading
 
     def reconfigure(self, voters: dict[str, str], learners: dict[str, str]) -> Change:
-        """Begin a change of the voters and learners; raises ``NotLeader``, ``Rejected``."""
+        """Begin a change of the voters and learners. Raises ``NotLeader``, ``Rejected``."""
         return self._change(lambda ticket: self.replica.leading(self.now).changes.begin(ticket, voters, learners))
 
     def transfer(self, target: str | None) -> Change:
-        """Begin to hand leadership over; raises ``NotLeader``, ``Rejected``."""
+        """Begin to hand leadership over. Raises ``NotLeader``, ``Rejected``."""
         return self._change(lambda ticket: self.replica.leading(self.now).transfer.begin(ticket, target))
 
     def _change(self, begin: Callable[[int], None]) -> Change:

@@ -27,33 +27,33 @@ class Operation:
     """One operation of a client: either a command to propose or a query to ask."""
 
     command: Any = None
-    """For the machine's ``apply``: bytes, or what its codec encodes."""
+    """Command for the machine's ``apply``: bytes, or an object that its codec encodes."""
     query: bytes | None = None
-    """For the machine's ``query``, after a read barrier."""
+    """Question for the machine's ``query``, after a read barrier."""
     level: Read = Read.INDEX
     """Consistency level of the query."""
     f: str = ""
-    """What a history calls it, as ``write``, ``read``, ``enqueue``; "" gives ``propose`` or ``query``."""
+    """Name in histories, such as ``write``, ``read``, ``enqueue``; "" gives ``propose`` or ``query``."""
     key: Value = None
-    """The key that it reads or writes: histories are checked key by key."""
+    """Key that it reads or writes: histories are checked key by key."""
     value: Value = None
-    """What a history says was written. None: the history gets the result, as for a read."""
+    """Written value in histories. None: the history gets the result, as for a read."""
     refused: Value = NEVER_REFUSED
-    """A result equal to this says that nothing was done: the history says ``fail``."""
+    """Result that means that nothing was done: the history then says ``fail``."""
 
     def __attrs_post_init__(self) -> None:
         if (self.command is None) == (self.query is None):
-            raise UsageError("an operation has a command or a query, not both and not neither")
+            raise UsageError("an operation has either a command or a query")
         if self.query is not None and not isinstance(self.query, bytes):
             raise UsageError(f"a query is bytes, not {type(self.query).__name__}")
 
     @property
     def name(self) -> str:
-        """What a history calls it."""
+        """Name of the operation in histories."""
         return self.f or ("query" if self.command is None else "propose")
 
     def words(self) -> str:
-        """The operation as people read it."""
+        """Return the operation in words for people."""
         asked = shown(self.command if self.command is not None else self.query)
         about = [] if self.key is None else [f"key {self.key}"]
         return " ".join([*([] if self.name in ("propose", "query") else [self.name]), *about,
@@ -70,9 +70,9 @@ class Choices(Random):
         super().__init__(0)
         self._chance: Chance = Random(0).random
         self.serial = 0
-        """Unique to this operation in its run: for values that must tell writes apart."""
+        """Number that only this operation has in its run, for values that must differ between writes."""
         self.client = 0
-        """Number of the client that does it, from 0."""
+        """Number of the client, from 0."""
 
     def point(self, chance: Chance, serial: int, client: int) -> Choices:
         """Set up for the next operation."""
@@ -95,14 +95,14 @@ Workload = Callable[[Choices], "Operation | Any | None"]
 
 
 def operation_of(made: Any) -> Operation | None:
-    """The result of a workload as an operation."""
+    """Return the result of a workload as an operation."""
     if made is None or isinstance(made, Operation):
         return made
     return Operation(command=made, value=json_value(made))
 
 
 def json_value(value: Any) -> Value:
-    """A value as JSON can hold it: bytes and objects become text."""
+    """Return a value as JSON can hold it: bytes and objects become text."""
     if isinstance(value, PLAIN):
         return value
     if isinstance(value, (bytes, bytearray)):
@@ -115,13 +115,13 @@ def json_value(value: Any) -> Value:
 
 
 def shown(value: Any) -> str:
-    """A value for people, on one line that is not too long."""
+    """Return a value as text for people, on one line that is not too long."""
     text = repr(value)
     return text if len(text) <= 100 else f"{text[:80]}… ({len(text)} characters)"
 
 
 def text_of(data: bytes) -> str:
-    """Bytes as text that ``bytes_of`` reads: themselves where they are printable, else hexadecimal."""
+    """Return bytes as text that ``bytes_of`` reads: as they are if printable, else hexadecimal."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -130,12 +130,12 @@ def text_of(data: bytes) -> str:
 
 
 def bytes_of(text: str) -> bytes:
-    """The bytes that ``text_of`` was given."""
+    """Return the bytes that ``text_of`` was given."""
     return bytes.fromhex(text[len(HEX):]) if text.startswith(HEX) else text.encode()
 
 
 def to_tape(operation: Operation, encode: Callable[[Any], bytes] | None) -> dict[str, Value]:
-    """The form of an operation on a tape."""
+    """Return the form of an operation on a tape."""
     out: dict[str, Value] = {}
     if operation.query is not None:
         out |= {"query": text_of(operation.query), "level": operation.level.value}
@@ -153,7 +153,7 @@ def to_tape(operation: Operation, encode: Callable[[Any], bytes] | None) -> dict
 
 
 def from_tape(kept: dict[str, Value], decode: Callable[[bytes], Any] | None) -> Operation:
-    """The operation that ``to_tape`` kept. Raises ``UsageError`` if this machine's codec does not read it."""
+    """Return the operation that ``to_tape`` kept. Raises ``UsageError`` if this machine's codec does not read it."""
     try:
         if "query" in kept:
             what: dict[str, Any] = {"query": bytes_of(kept["query"]), "level": Read(kept["level"])}

@@ -1,4 +1,4 @@
-"""Plays seeds on several processes. Knows functions from a seed to a result, not what they play."""
+"""Plays seeds in several processes. Knows functions from a seed to a result, not what they play."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _play: Play | None = None
 
 
 def results(play: Play, seeds: Iterable[int], jobs: int, start: str = "spawn") -> Iterator[Result]:
-    """Results of ``play`` for each seed, in order. ``start`` "fork": ``play`` need not be importable."""
+    """Yield the results of ``play`` for each seed, in order. With ``start`` "fork" ``play`` need not be importable."""
     if jobs <= 1:
         yield from map(play, seeds)
         return
     with get_context(start).Pool(jobs, _begin, (play,)) as pool:
-        # Seeds are handed out a few at a time: a pool would read an endless range at once.
+        # Seeds are handed out a few at a time, since a pool would read an endless range to its end.
         pending: list[Any] = []
         source = iter(seeds)
         while True:

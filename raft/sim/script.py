@@ -1,6 +1,6 @@
 """Describes a run to people, a line with its time for each act of clients, leaders, nemesis and network.
 
-Made from a replay, whose tape says which decisions deviate from a boring run. Knows streams' names and values.
+It is made from a replay, whose tape says which decisions deviate from a boring run. Knows streams' names and values.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RunScript:
             self.say(stream_words(stream, value))
 
     def lines(self) -> list[str]:
-        """Conditions first; the middle of a long script is left out."""
+        """Return the lines, conditions first. The middle of a long script is left out."""
         out = [f"{at / MS:10.3f} ms  {text}" for at, text in self._lines]
         if len(out) > LINES_MAX:
             left = len(out) - LINES_MAX
@@ -61,7 +61,7 @@ class RunScript:
 
 
 def conditions(plan: Plan) -> str:
-    """The conditions of a seed that differ from the usual plan."""
+    """Return words for the conditions of a seed that differ from the usual plan."""
     usual = Plan()
     told = [f"{plan.size} nodes"]
     for field in attrs.fields(Plan):

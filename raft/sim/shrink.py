@@ -1,9 +1,9 @@
-"""Make a failing tape small: take away deviations, as long as the same failure comes out.
+"""Makes a failing tape small: takes away deviations, as long as the same failure comes out.
 
 *The idea: halves of halves.* First whole streams are tried, then the deviations of those that are left. A piece that
 cannot be taken away is cut in two, and each half is tried for itself, down to a single one. For k needed deviations out
-of n that takes about 2k log2(n/k) runs. What is left is tried one by one; when one goes, halving begins again: that
-may have made others needless. It ends when no single deviation can be taken away, or the budget is used up.
+of n that takes about 2k log2(n/k) runs. The rest is tried one by one; when one goes, halving begins again, as others
+may be needless now. It ends when no single deviation can be taken away, or the budget is used up.
 
 *Rejected.* Zeller's ddmin, which begins anew with all pieces after each that went: the needed ones are tried again and
 again, k² runs. With 200 needed of 1800 that was 45,000 runs, and is 1,400.
@@ -22,13 +22,13 @@ import attrs
 from raft.sim.tape import Deviations, Value
 
 Key = tuple[str, int]
-"""(stream, number of the decision in it)."""
+"""A decision on the tape: (stream, its number in the stream)."""
 RUNS_MAX: Final = 600
 
 
 @attrs.define
 class Shrunk:
-    """The smallest deviations found, and how many runs that took."""
+    """The fewest deviations that were found, and the number of runs that this took."""
 
     deviations: Deviations
     before: int
@@ -53,7 +53,7 @@ class _Shrinker:
                         for number, value in sorted(values.items())}
         self._fails, self._left, self._runs = fails, runs_max, 0
         self._passed: set[frozenset[Key]] = set()
-        """Candidates that did not fail: without one of the keys that they lack, nothing fails."""
+        """Candidates that did not fail. So a failure needs at least one of the keys that a candidate lacks."""
 
     def shrink(self) -> Shrunk:
         streams: dict[str, list[Key]] = {}
@@ -64,7 +64,7 @@ class _Shrinker:
         return Shrunk(self._tape(keys), len(self._values), len(keys), self._runs)
 
     def _minimise(self, groups: list[list[Key]]) -> list[list[Key]]:
-        """The groups that the failure needs; a group of keys goes or stays whole."""
+        """Return the groups that the failure needs. A group of keys goes or stays whole."""
         kept = dict(enumerate(groups))
         before = -1
         while before != len(kept):
@@ -82,7 +82,8 @@ class _Shrinker:
             self._halve(kept, piece[middle:])
 
     def _drop(self, kept: dict[int, list[Key]], piece: list[int]) -> bool:
-        """Take these groups away if the tape fails without them. A budget that is used up drops nothing."""
+        """Take these groups away if the tape fails without them, and return whether it does. Drops nothing once the
+        budget is used up."""
         gone = set(piece)
         keys = [key for number, group in kept.items() if number not in gone for key in group]
         candidate = frozenset(keys)

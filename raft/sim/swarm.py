@@ -1,7 +1,7 @@
 """Draws the plan of one seed: faults and their strength, size of the cluster, load.
 
-Everything is drawn from the tape's stream "swarm", the boring value being a calm cluster of three. Most seeds mix a
-random half of the faults; some have one fault often, some none. Knows the names of faults, not how they are done.
+Everything is drawn from the tape's stream "swarm"; its boring value is a calm cluster of three. Most seeds mix a
+random half of the faults; some have one fault often, some none. Knows the names of faults, not how to apply them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NEMESES: Final = (
     "crash", "wipe", "pause", "partition", "isolate", "cut", "hold", "rate", "drift", "step", "full", "fail", "stall",
     "transfer", "reconfigure", "snapshot",
 )
-"""Faults that happen at moments; ``drift`` is a clock rate beyond what leases allow for."""
+"""Faults that happen at single moments; ``drift`` is a clock rate beyond what leases allow."""
 DAMAGE: Final = "damage"
 """A bit flip or a misdirected write in stored bytes. Only the segment log can notice."""
 HANG: Final = "hang"
@@ -39,7 +39,7 @@ PROFILES: Final = ("swarm", "memory", "calm", "network", "disk", "members", "clo
 
 @attrs.define(kw_only=True)
 class Plan:
-    """What one seed drew: rules, size, load and faults."""
+    """The draws of one seed: rules, size, load and faults."""
 
     rules: Rules = Rules.STRICT
     size: int = 3
@@ -57,17 +57,17 @@ class Plan:
     slow: float = 0.0
     """Chance of a slow sync, on every node."""
     tight: bool = False
-    """Tiny windows, caches and frames, so that their limits are met."""
+    """True for tiny windows, caches and frames, so that their limits are met."""
     codec: bool = False
     disk: str = "memory"
     twice: float = 0.0
     narrows: bool = False
-    """Before healing there is a phase in which only small messages pass."""
+    """True for a phase before healing in which only small messages pass."""
     promises: bool = False
-    """Early acknowledgements leave as soon as a sync ends; the node is told later."""
+    """True if early acknowledgements leave as soon as a sync ends; the node is told later."""
 
     def config(self) -> Config:
-        """Limits small enough for a short run to meet them all."""
+        """Return limits so small that a short run meets them all."""
         tight = self.tight
         return Config(
             rules=self.rules, election_timeout_ms=300, heartbeat_interval_ms=60,

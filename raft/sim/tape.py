@@ -1,4 +1,4 @@
-"""The keyed decision tape: every chance in a simulation is drawn here, so a failing run is a small file.
+"""The keyed decision tape from which a simulation draws every chance, so that a failing run is a small file.
 
 A decision belongs to a named stream and has a boring value (no loss, usual latency, no fault). Only deviations
 from it are kept, by their number in the stream. Streams count on their own: taking one deviation away leaves all
@@ -21,11 +21,11 @@ from raft.errors import UsageError
 
 T = TypeVar("T")
 Value = Any
-"""What JSON can hold: None, bool, int, float, str, list."""
+"""A value that JSON can hold: None, bool, int, float, str, list."""
 Chance = Callable[[], float]
-"""Gives the next number of [0, 1)."""
+"""Gives the next random number of [0, 1)."""
 Deviations = dict[str, dict[int, Value]]
-"""Stream name -> number of the decision in it -> value, where it is not the boring one."""
+"""Stream -> number of a decision in it -> its value. Boring values are left out."""
 
 FORMAT: Final = 1
 
@@ -42,7 +42,7 @@ class Stream:
         self._fresh = True
 
     def draw(self, default: T, generator: Callable[[Chance], T]) -> T:
-        """The next decision: from ``generator`` when recording, what was kept (or ``default``) when replaying."""
+        """Draw the next decision: from ``generator`` when recording, the kept value or ``default`` when replaying."""
         number = self.count
         self.count = number + 1
         if self._replays:
@@ -54,7 +54,7 @@ class Stream:
         return value
 
     def chance(self, probability: float) -> bool:
-        """True with this probability; the boring answer is False."""
+        """Return True with this probability; the boring answer is False."""
         number = self.count
         self.count = number + 1
         if self._replays:
@@ -65,7 +65,7 @@ class Stream:
         return False
 
     def seldom(self, probability: float, generator: Callable[[float, Chance], T]) -> T | None:
-        """With this probability a value of ``generator(number drawn, chance)``, else the boring None.
+        """Draw a value of ``generator(number drawn, chance)`` with this probability, else the boring None.
 
         For frequent decisions with rare deviations: the number drawn is below ``probability`` and may choose the value,
         which is never None.
@@ -80,7 +80,7 @@ class Stream:
         return value
 
     def between(self, low: int, high: int, default: int | None = None) -> int:
-        """A whole number of [low, high]; the boring one is ``low`` unless given."""
+        """Draw a whole number of [low, high]; the boring one is ``low`` unless ``default`` is given."""
         boring = low if default is None else default
         number = self.count
         self.count = number + 1
@@ -93,7 +93,7 @@ class Stream:
         return value
 
     def pick(self, options: Sequence[T], default: T) -> T:
-        """One of ``options`` (values that JSON can hold), all equally likely. An empty choice is ``default``."""
+        """Draw one of ``options`` (values that JSON can hold), all equally likely; ``default`` if there are none."""
         number = self.count
         self.count = number + 1
         if self._replays:
@@ -112,7 +112,7 @@ class Stream:
 
 
 class _Unseeded:
-    """Stands in for a stream's chance until it is first needed: seeding costs more than a hundred draws."""
+    """Replaces a stream's chance until it is first needed: seeding costs more than a hundred draws."""
 
     __slots__ = ("_seed", "_stream")
 
@@ -136,7 +136,7 @@ class Tape:
         self._streams: dict[str, Stream] = {}
 
     def stream(self, name: str) -> Stream:
-        """The stream of this name. Keep it: asking anew costs more than a draw."""
+        """Return the stream of this name. Keep it, since each call costs more than a draw."""
         stream = self._streams.get(name)
         if stream is None:
             kept = self._kept.setdefault(name, {})
@@ -144,7 +144,7 @@ class Tape:
         return stream
 
     def listen(self, heard: Callable[[str, Value], None]) -> None:
-        """Before a replay begins: call this with stream and value of each deviation, as it is played."""
+        """Call ``heard`` with stream and value of each deviation as it is played. Must come before the replay."""
         self._kept = {name: _Heard(name, values, heard) for name, values in self._kept.items()}
 
     def draw(self, stream: str, default: T, generator: Callable[[Chance], T]) -> T:
@@ -152,16 +152,16 @@ class Tape:
         return self.stream(stream).draw(default, generator)
 
     def bits(self, name: str) -> Random:
-        """A source of numbers outside the tape (session numbers, incarnations): the same for a seed and a name."""
+        """Return a source of numbers outside the tape (session numbers, incarnations), fixed by seed and name."""
         return Random(f"{self.seed}/bits/{name}")
 
     def rng(self, name: str, boring: float) -> TapeRandom:
-        """A ``Random`` for the code under test: its ``random()`` is on the tape, its bits are not."""
+        """Return a ``Random`` for the code under test: its ``random()`` is on the tape, its bits are not."""
         return TapeRandom(self.stream(name), self.bits(name), boring)
 
     @property
     def deviations(self) -> Deviations:
-        """A copy of what differs from the boring run; streams without any are left out."""
+        """Return a copy of all deviations from the boring run. Streams without any are left out."""
         return {name: dict(values) for name, values in sorted(self._kept.items()) if values}
 
 
@@ -180,9 +180,9 @@ class _Heard(dict[int, Value]):
 
 
 class TapeRandom(Random):
-    """A replica's ``rng``: ``uniform`` and the like use ``random()``, ``randrange`` uses bits outside the tape.
+    """The ``rng`` of a replica: ``uniform`` and the like use ``random()``, ``randrange`` uses bits outside the tape.
 
-    The boring ``random()`` is one constant per node, so that without deviations timeouts differ between nodes.
+    The boring ``random()`` is one constant for each node, so that without deviations timeouts differ between nodes.
     """
 
     def __init__(self, stream: Stream, bits: Random, boring: float) -> None:
@@ -201,7 +201,7 @@ def _plain(chance: Chance) -> float:
 
 
 def count(deviations: Mapping[str, Mapping[int, Value]]) -> int:
-    """How many draws deviate from the boring value."""
+    """Return the number of draws that deviate from the boring value."""
     return sum(map(len, deviations.values()))
 
 
@@ -213,7 +213,7 @@ def save(path: Path, seed: int, deviations: Mapping[str, Mapping[int, Value]], *
 
 
 def load(path: Path) -> tuple[Tape, dict[str, Value]]:
-    """A replaying tape and its notes. Raises ``UsageError`` for anything but a tape file."""
+    """Read a file, and return a replaying tape and its notes. Raises ``UsageError`` for anything but a tape file."""
     try:
         whole = json.loads(path.read_text(encoding="utf-8"))
         kept = whole.pop("deviations")

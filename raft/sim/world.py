@@ -1,4 +1,4 @@
-"""Virtual time: a heap of future actions, one skewed clock per node, and a rolling hash of all events.
+"""Virtual time: a heap of future actions, one skewed clock for each node, and a rolling hash of all events.
 
 Time is integer nanoseconds. Entries are plain tuples, since this is the innermost loop of every simulation. This
 module knows no replica, network or disk.
@@ -35,17 +35,18 @@ class World:
         self._digest = blake2b(digest_size=16)
         self._folded = 0
         self._trail: list[int] = []
-        """The latest events, not in the hash yet: hashing many at once costs a third."""
+        """The latest events, which are not in the hash yet: hashing many at once costs a third."""
 
     def at(self, when: int, action: Action, argument: Any = None, tie: int = 0) -> None:
-        """Call ``action(argument)`` at ``when``, never before now. Equal times: lower ``tie``, then first come."""
+        """Call ``action(argument)`` at ``when``, never before now. At equal times the lower ``tie`` is first, then the
+        first call."""
         self._order = order = self._order + 1
         if when < self.now:
             when = self.now
         heappush(self._heap, (when, tie, order, action, argument))
 
     def fold(self, node: int, kind: int, a: int, b: int, c: int, d: int) -> None:
-        """Count an event and mix it into the hash. Numbers below 2**64."""
+        """Count an event and mix it into the hash. All numbers must be below 2**64."""
         trail = self._trail
         trail += (self.now, node, kind, a, b, c, d)
         if len(trail) == _TRAIL_LENGTH:
@@ -66,7 +67,7 @@ class World:
         return digest.hexdigest()
 
     def run(self, until: int) -> None:
-        """Run all actions due up to ``until``; ``now`` is ``until`` afterwards."""
+        """Run all actions that are due up to ``until``, which is ``now`` afterwards."""
         heap = self._heap
         while heap:
             entry = heappop(heap)
@@ -80,7 +81,7 @@ class World:
             self.now = until
 
     def run_while(self, wanted: Callable[[], bool], until: int) -> bool:
-        """Run actions while ``wanted()`` and time is left. True if ``wanted()`` ended."""
+        """Run actions while ``wanted()`` and time is left. Return True if ``wanted()`` ended."""
         heap = self._heap
         while wanted():
             if not heap or heap[0][0] > until:
@@ -92,7 +93,7 @@ class World:
 
 
 class Clock:
-    """One node's monotonic clock: an offset and a rate over world time, changed by steps, never running back."""
+    """One node's monotonic clock: an offset and a rate over world time. It may jump ahead, but never runs back."""
 
     __slots__ = ("_local", "_world", "rate_ppm")
 
@@ -100,16 +101,16 @@ class Clock:
         self._world = 0
         self._local = start_ns
         self.rate_ppm = MILLION
-        """Local nanoseconds in a million of world time."""
+        """Local nanoseconds in a million nanoseconds of world time."""
 
     def local(self, world_ns: int) -> int:
-        """What the node reads at this world time."""
+        """Return the node's time at this world time."""
         if self.rate_ppm == MILLION:
             return self._local + world_ns - self._world
         return self._local + (world_ns - self._world) * self.rate_ppm // MILLION
 
     def world(self, local_ns: int) -> int:
-        """First world time at which the node reads at least ``local_ns``."""
+        """Return the first world time at which the node's time is at least ``local_ns``."""
         if self.rate_ppm == MILLION:
             return self._world + local_ns - self._local
         return self._world - (-(local_ns - self._local) * MILLION) // self.rate_ppm
