@@ -1,4 +1,4 @@
-"""State machines that are ready to use, and to read: a dictionary, locks, a queue. Each is one file and its tests.
+"""State machines that are ready to use and to read: a dictionary, locks, a queue. Each is one file and its tests.
 
 Cores like any machine: they know commands and their own state, and nothing of nodes, clients or time.
 """

@@ -17,9 +17,9 @@ T = TypeVar("T", bound=attrs.AttrsInstance)
 
 
 def cbor_codec(*kinds: type[T]) -> Codec[T]:
-    """For these classes and no others. Fields are numbers, text, bytes, ``None``; validators of theirs are asked.
+    """Make a codec for these classes only. Fields are numbers, text, bytes, ``None``; their validators are called.
 
-    ``decode`` raises ``ValueError`` for what is none of these commands, and what a validator raises.
+    ``decode`` raises ``ValueError`` for bytes of other commands, and what a validator raises.
     """
     by_name = {kind.__name__: kind for kind in kinds}
 

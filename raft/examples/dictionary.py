@@ -1,7 +1,7 @@
 """A replicated dictionary: bytes by text, each with a version, so that a change can depend on what was read.
 
 Versions are counted over the whole dictionary and never used twice, not even by a key that was deleted and put again.
-Whoever repeats a ``Put`` with ``if_version``, because the outcome was unknown, does nothing twice.
+A client that repeats a ``Put`` with ``if_version``, because the outcome was unknown, does nothing twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BYTES_MAX = 64 << 20
 
 @attrs.frozen
 class Put:
-    """Set a key. ``if_version``: only if the key has that version; 0: only if it is absent."""
+    """Sets a key. ``if_version``: only if the key has that version; 0: only if it is absent."""
 
     key: str = attrs.field(validator=instance_of(str))
     value: bytes = attrs.field(validator=instance_of(bytes))
@@ -29,7 +29,7 @@ class Put:
 
 @attrs.frozen
 class Delete:
-    """Remove a key. ``if_version`` as in ``Put``."""
+    """Removes a key. ``if_version`` is as in ``Put``."""
 
     key: str = attrs.field(validator=instance_of(str))
     if_version: int | None = attrs.field(default=None, validator=optional((instance_of(int), ge(0))))
@@ -39,12 +39,12 @@ Change: TypeAlias = Put | Delete
 
 
 class Changed(TypedDict):
-    """What became of a change."""
+    """The answer to a change."""
 
     why: Literal["", "version", "full"]
-    """"": it was done; else what it was refused for."""
+    """Reason of a refusal; "" if the change was done."""
     version: int
-    """Of the key, now; 0: it is absent."""
+    """Present version of the key; 0: it is absent."""
 
 
 class Entry(TypedDict):

@@ -1,11 +1,12 @@
 """Replicated locks with fencing tokens, and no clock in them.
 
-A lock is held until it is released or taken over. Whoever waits looks at it twice, one lease apart by its own clock: if
-the holder has not renewed it meanwhile, ``Acquire`` with what was seen takes it over; if it has, that is refused, for
-the lock is not what it was. A wrong clock can so cost a slow holder its lock, but never gives two the same token.
+A lock is held until it is released or taken over. A client that waits looks at it twice, one lease apart by its own
+clock. If the holder has not renewed it meanwhile, ``Acquire`` with what was seen takes it over; if it has, that is
+refused, as the lock has changed. So a wrong clock may cost a slow holder its lock, but two never get the same token.
 
-A holder that sleeps may believe for a while that it still holds. So it shows its token to whatever the lock protects,
-which refuses every token below the highest it has seen. Tokens rise over all locks and are never given twice.
+A holder that sleeps may believe for a while that it still holds the lock. So it shows its token to the resource that
+the lock protects, which refuses every token below the highest it has seen. Tokens rise over all locks and are never
+given twice.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _NUMBER = (instance_of(int), ge(0))
 
 @attrs.frozen
 class Acquire:
-    """Take a lock if nobody holds it, or if it is exactly as it was seen: ``instead_of`` that token, so often renewed.
+    """Takes a lock if nobody holds it, or if it is as it was seen: with the token ``instead_of``, ``renewed`` as often.
 
-    ``owner`` names one holder and nobody else, such as a host with a random number. An owner that repeats itself has
-    the same token again.
+    ``owner`` must name one holder only, such as a host with a random number. An owner that repeats the command gets the
+    same token again.
     """
 
     name: str = attrs.field(validator=_TEXT)
@@ -39,7 +40,7 @@ class Acquire:
 
 @attrs.frozen
 class Renew:
-    """Say that the holder with this token is alive."""
+    """Says that the holder with this token is alive."""
 
     name: str = attrs.field(validator=_TEXT)
     token: int = attrs.field(validator=_NUMBER)
@@ -47,7 +48,7 @@ class Renew:
 
 @attrs.frozen
 class Release:
-    """Let go of a lock, if this token still holds it."""
+    """Releases a lock, if this token still holds it."""
 
     name: str = attrs.field(validator=_TEXT)
     token: int = attrs.field(validator=_NUMBER)
@@ -57,7 +58,7 @@ Command: TypeAlias = Acquire | Renew | Release
 
 
 class Lock(TypedDict):
-    """A lock as it is; what every command and query gives back. Token 0: nobody holds it."""
+    """The present state of a lock, which every command and query returns. Token 0: nobody holds it."""
 
     token: int
     owner: str
@@ -68,7 +69,7 @@ FREE: Lock = {"token": 0, "owner": "", "renewals": 0}
 
 
 class Locks(StateMachine[Command, Lock, Lock]):
-    """Locks by name; only those that are held cost memory. ``query`` takes a name in UTF-8.
+    """Holds locks by name; only those that are held cost memory. ``query`` takes a name in UTF-8.
 
     An ``Acquire`` or ``Renew`` was granted if the lock that comes back has the caller's owner or token.
     """

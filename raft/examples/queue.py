@@ -1,8 +1,8 @@
 """A replicated queue, first in first out. No item is given out twice, and no push is done twice.
 
-Whoever uses it opens a session and numbers its commands 1, 2, 3, ... A command whose outcome is unknown is sent again
-with its number: it is not done again, the first answer comes back. An item belongs to the one ``Pop`` that was given
-it; a taker that dies with it loses it: at most once, not at least once.
+A client opens a session and numbers its commands 1, 2, 3, ... It sends a command whose outcome is unknown again with
+the same number: that is not done again, and the first answer comes back. An item is given to one ``Pop`` only; if the
+client that took it dies, the item is lost: delivery is at most once, not at least once.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ _NUMBER = (instance_of(int), ge(1))
 
 @attrs.frozen
 class OpenSession:
-    """Its number comes back. Repeated, it opens another session, and the first is forgotten in time."""
+    """Opens a session, and returns its number. If it is repeated, it opens another one, and the first is forgotten in
+    time."""
 
 
 @attrs.frozen
 class Push:
-    """Append an item to the queue."""
+    """Appends an item to the queue."""
 
     session: int = attrs.field(validator=_NUMBER)
     number: int = attrs.field(validator=_NUMBER)
@@ -38,7 +39,7 @@ class Push:
 
 @attrs.frozen
 class Pop:
-    """Take the oldest item, if there is one."""
+    """Takes the oldest item, if there is one."""
 
     session: int = attrs.field(validator=_NUMBER)
     number: int = attrs.field(validator=_NUMBER)
@@ -48,11 +49,11 @@ Command: TypeAlias = OpenSession | Push | Pop
 
 
 class Answered(TypedDict):
-    """What became of a command."""
+    """The answer to a command."""
 
     why: Literal["", "empty", "full", "forgotten", "order"]
-    """"": it was done. "forgotten": there is no such session any more, and whether the command was done is not known.
-    "order": its number is neither the session's last nor the next."""
+    """Reason of a refusal; "": it was done. "forgotten": the session is gone, so nobody knows whether the command was
+    done. "order": its number is neither the session's last nor the next."""
     session: int
     item: bytes | None
 
@@ -79,7 +80,7 @@ class Queue(StateMachine[Command, Answered, int]):
         self.items: deque[bytes] = deque()
         self.bytes = self.opened = 0
         self.sessions: dict[int, Session] = {}
-        """By number, the longest silent first."""
+        """Sessions by number; the one that was silent for longest is first."""
 
     def apply(self, command: Command) -> Answered:
         if isinstance(command, OpenSession):

@@ -1,4 +1,4 @@
-"""Election rules: pure decisions, chosen once per group in its config. All members of a group run the same set."""
+"""Election rules: pure decisions. A group's config chooses a set, and all its members run the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from raft.rules.strict import StrictRules
 
 
 def make_rules(config: Config) -> ElectionRules:
-    """The rule set that ``config.rules`` names."""
+    """Make the rule set that ``config.rules`` names."""
     if config.rules is Rules.DLEDGER:
         return DLedgerRules(config)
     return StrictRules(config)

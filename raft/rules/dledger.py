@@ -1,15 +1,15 @@
-"""``DLedgerRules``: DLedger's election as its 0.4.0 elector behaves, row by row.
+"""``DLedgerRules`` elect as DLedger's 0.4.0 elector does, row by row.
 
 A higher term is taken in two steps: the voter answers TERM_NOT_READY (a heartbeat: 416), becomes a candidate and takes
 the term at its own next turn. The first round after losing a leader is a real vote in the current term, which works as
 a probe most of the time. Timeouts of followers are exact, only retries are random.
 
-Kept different, because otherwise entries could be lost or contradict each other:
+Some differences are needed, because otherwise entries could be lost or contradict each other:
 - a node leads a term at most once, and only with its own vote: it never starts a candidacy in a term in which it
-  voted for itself before, and where its vote went to another it asks without anything being recorded;
+  voted for itself before, and if its vote went to another it asks without anything being recorded;
 - a term taken is above that of the last entry (dledger F11);
 - terms start at 1: a node in term 0, which nothing but an empty disk explains, behaves as one in term 1;
-- a leader that a node without a candidacy of its own (below) has not heard for a follower's timeout is none;
+- a leader does not count if a node without a candidacy of its own (below) has not heard it for a follower's timeout;
 - memberships change here, so an unknown peer that may hold a newer membership than this node's is heard;
 - a node that is no voter (a learner, a joiner: DLedger has neither) never campaigns, so it takes terms in one step.
 Replication, durability and commit are the replica's, and the same under either rule set.
@@ -38,14 +38,14 @@ from raft.rules.rows import BIGGER_LEDGER, candidate_unknown, judge_logs
 
 FIRST_TERM = 1
 TICK_NS = 10 * MS
-"""DLedger's maintainer looks every 10 ms; "immediately" means its next look."""
+"""Interval of DLedger's maintainer, 10 ms; "immediately" means its next look."""
 NO_CONTACT = (Code.UNKNOWN_MEMBER, Code.UNEXPECTED_MEMBER, Code.EXPIRED_TERM, Code.INCONSISTENT_LEADER,
               Code.TERM_NOT_READY)
-"""Heartbeat answers that do not confirm the leader. Any other answer to an append does, also a refused append's."""
+"""Heartbeat answers that do not confirm the leader. Any other answer to an append does, also a refusal of it."""
 
 
 class DLedgerRules:
-    """See ``ElectionRules`` for what each method answers."""
+    """The rules of DLedger. ``ElectionRules`` says what each method answers."""
 
     name = "dledger"
     one_step = False
@@ -58,7 +58,8 @@ class DLedgerRules:
         self._leak_ns = self._timers.max_heart_beat_leak * self.heartbeat_ns
 
     def _next_vote_ns(self, me: Voter, rng: Random, taking: bool = False) -> int:
-        """DLedger's getNextTimeToRequestVote: 300 to 1000 ms, 30 to 100 for a preferred leader that is taking over."""
+        """Draw DLedger's getNextTimeToRequestVote: 300 to 1000 ms, or 30 to 100 for a preferred leader that takes
+        over."""
         timers = self._timers
         if (taking or me.taking_leadership) and me.node_id in self._preferred:
             return MS * rng.randrange(timers.min_take_leadership_vote_interval_ms,
@@ -68,7 +69,7 @@ class DLedgerRules:
     # --- when to become a candidate --------------------------------------------------------------------------
 
     def first_delay_ns(self, rng: Random) -> int:
-        """A DLedger node starts as a candidate and votes at once."""
+        """Return 0: a DLedger node starts as a candidate and votes at once."""
         return 0
 
     def follower_timeout_ns(self, rng: Random, membership: Membership, node_id: str) -> int:
@@ -77,7 +78,7 @@ class DLedgerRules:
     # --- answering -------------------------------------------------------------------------------------------
 
     def decide_vote(self, me: Voter, candidate: str, request: Vote) -> VoteDecision:
-        """The vote table, rows 1 to 7. The role is never consulted, and the log comes before the term."""
+        """Decide by the vote table, rows 1 to 7. The role has no influence, and the log comes before the term."""
         if candidate_unknown(me, candidate, request):
             return VoteDecision(VoteResult.REJECT_UNKNOWN_LEADER)  # 1
         if candidate == me.node_id:
@@ -85,7 +86,7 @@ class DLedgerRules:
         return self._decide(me, candidate, request)
 
     def decide_own_vote(self, me: Voter, request: Vote) -> VoteDecision:
-        """DLedger's self-call: the same table without rows 2 and 6."""
+        """Decide as in DLedger's self-call: by the same table without rows 2 and 6."""
         return self._decide(me, me.node_id, request)
 
     def _decide(self, me: Voter, candidate: str, request: Vote) -> VoteDecision:
@@ -112,12 +113,13 @@ class DLedgerRules:
         return VoteDecision(VoteResult.ACCEPT, adopt_term=adopt_term, grant=True)  # 7
 
     def _takes_leadership(self, me: Voter, request: Vote) -> bool:
-        """Whether this preferred leader is taking over and its log is no shorter than the candidate's."""
+        """Return whether this preferred leader takes over and its log is no shorter than the candidate's."""
         taking = me.taking_leadership and me.node_id in self._preferred
         return taking and request.last_term == me.last_term and request.last_index <= me.last_index
 
     def decide_heartbeat(self, me: Voter, leader: str, term: int) -> HeartbeatDecision:
-        """The receiver's nine rows; 5 and 7 repeat 3 and 4 under DLedger's lock, which one step does not need."""
+        """Decide by the receiver's nine rows. Rows 5 and 7 repeat 3 and 4 under DLedger's lock, which is not needed
+        here."""
         known = me.membership.everyone
         if known and leader not in known and leader != me.leader and term <= me.last_term:
             return HeartbeatDecision(Code.UNKNOWN_MEMBER)  # 1
@@ -138,11 +140,12 @@ class DLedgerRules:
     # --- asking ----------------------------------------------------------------------------------------------
 
     def plan_round(self, me: Voter, candidacy: Candidacy, rng: Random) -> RoundPlan:
-        """DLedger's maintainAsCandidate: a needed higher term is taken first and asked in at the next vote time.
+        """Plan as DLedger's maintainAsCandidate does: take a needed higher term first, and ask in it at the next vote
+        time.
 
-        In a term in which its vote went to another, this node only probes: it must not lead without its own vote. So
-        it does in a term of which it holds an entry: that term has had its leader, and after a change of members there
-        may be a quorum that did not vote for it.
+        In a term in which its vote went to another, this node only probes: it must not lead without its own vote. It
+        also only probes in a term of which it holds an entry: that term has had its leader, and after a change of
+        members there may be a quorum that did not vote for it.
         """
         if not me.campaigns:
             return RoundPlan(me.term, probe=False, ask=False, delay_ns=self._leak_ns)
@@ -163,7 +166,7 @@ class DLedgerRules:
 
     @staticmethod
     def _may_have_led(me: Voter, candidacy: Candidacy) -> bool:
-        """Whether this node could have led its term: it voted for itself, and not merely earlier in this candidacy."""
+        """Return whether this node may have led its term: it voted for itself, and not only in this candidacy."""
         return me.voted_for == me.node_id and (
             candidacy.failed_rounds == 0 or candidacy.last_result is ParseResult.PASSED)
 
@@ -171,7 +174,8 @@ class DLedgerRules:
         return MS * (self._timers.vote_wait_ms + rng.randrange(0, self._timers.max_vote_interval_ms))
 
     def round_decided(self, tally: Tally) -> bool:
-        """DLedger's early release: a leader is reported, a quorum accepts (or will once ready), or all answered."""
+        """Return whether DLedger ends the round early: a leader is reported, a quorum accepts (or will once ready), or
+        all answered."""
         accepted = tally.with_result(VoteResult.ACCEPT)
         ready_soon = tally.with_result(VoteResult.ACCEPT, VoteResult.REJECT_TERM_NOT_READY)
         voters = (voter for voter in tally.membership.everyone if tally.membership.votes(voter))
@@ -183,7 +187,8 @@ class DLedgerRules:
         )
 
     def parse_round(self, me: Voter, tally: Tally, rng: Random) -> RoundOutcome:
-        """The parse table, first matching row wins. Quorum(x) is a majority of both halves while joint."""
+        """Judge the round by the parse table; the first row that matches wins. A quorum is a majority of both halves
+        while joint."""
         agree = tally.membership.agree
         valid = set(tally.replies) - set(tally.with_result(VoteResult.UNKNOWN))
         terms = (VoteResult.REJECT_EXPIRED_VOTE_TERM, VoteResult.REJECT_TERM_SMALL_THAN_LEDGER)
@@ -208,7 +213,7 @@ class DLedgerRules:
     # --- leading ---------------------------------------------------------------------------------------------
 
     def judge_heartbeats(self, tally: HeartbeatTally) -> LeaderDecision:
-        """The sender's five rules, in order."""
+        """Judge by the sender's five rules, in order."""
         replies = tally.replies
         higher = max((term for code, term in replies.values() if code == Code.EXPIRED_TERM), default=tally.term)
         if higher > tally.term:

@@ -13,10 +13,11 @@ BIGGER_LEDGER = (VoteResult.REJECT_EXPIRED_LEDGER_TERM, VoteResult.REJECT_SMALL_
 
 
 def candidate_unknown(me: Voter, candidate: str, request: Vote) -> bool:
-    """Row 1. My membership may be older than the candidate's, but only if my log is (thesis §4.1): then it may ask.
+    """Return whether the candidate is unknown (row 1). An unknown one may ask if its log is newer than mine, as then my
+    membership may be older (thesis §4.1).
 
     A node without any membership was never admitted, or is a voter that lost its disk and its promises: it knows no
-    candidate. Whoever becomes a voter has been a learner, and has a membership, before its vote is needed.
+    candidate. A new voter was a learner first, so it has a membership before its vote is needed.
     """
     known = me.membership.everyone
     newer = (request.last_term, request.last_index) > (me.last_term, me.last_index)
@@ -24,7 +25,7 @@ def candidate_unknown(me: Voter, candidate: str, request: Vote) -> bool:
 
 
 def judge_logs(me: Voter, request: Vote) -> VoteResult | None:
-    """Rows 3a and 3b: why the candidate's log is behind mine, or None. Paper §5.4.1: term first, then index."""
+    """Return how the candidate's log is behind mine (rows 3a, 3b), or None. Paper §5.4.1: term first, then index."""
     if request.last_term < me.last_term:
         return VoteResult.REJECT_EXPIRED_LEDGER_TERM
     if request.last_term == me.last_term and request.last_index < me.last_index:

@@ -1,8 +1,8 @@
-"""``StrictRules``, the default: DLedger's vocabulary with the Raft paper's safety and liveness additions.
+"""``StrictRules``, the default, use DLedger's words with the Raft paper's additions for safety and liveness.
 
 Differences from ``dledger``: higher terms are taken in one step; the round before a real vote is a probe that leaves
-no trace (thesis §9.6); voters ignore candidates while a leader is fresh and leaders resign without a quorum (thesis
-§6.4.1 and §9.6); deadlines are random; priorities delay, they never veto.
+no trace (thesis §9.6); voters ignore candidates while a leader was heard lately, and leaders resign without a quorum
+(thesis §6.4.1 and §9.6); deadlines are random; priorities delay, they never veto.
 Pure: knows facts and decisions, no messages in flight, no clock, no storage.
 """
 
@@ -28,7 +28,7 @@ from raft.rules.rows import BIGGER_LEDGER, candidate_unknown, judge_logs
 
 
 class StrictRules:
-    """See ``ElectionRules`` for what each method answers."""
+    """The strict rules. ``ElectionRules`` says what each method answers."""
 
     name = "strict"
     one_step = True
@@ -38,20 +38,20 @@ class StrictRules:
         self.lease_ns = config.election_timeout_ms * MS
 
     def _share(self, rng: Random, low: float, high: float) -> int:
-        """A random delay between two fractions of the election timeout."""
+        """Draw a delay between two fractions of the election timeout."""
         assert 0 < low <= high
         return int(self.lease_ns * rng.uniform(low, high))
 
     # --- when to become a candidate --------------------------------------------------------------------------
 
     def first_delay_ns(self, rng: Random) -> int:
-        """As long as any follower waits: before it stopped, this node may have promised a leader its silence."""
+        """Draw a follower's timeout: before it stopped, this node may have promised a leader to ignore candidates."""
         silence = self._share(rng, 1.0, 1.5)
         assert silence >= self.lease_ns, "leases outlive the restart of a voter"
         return silence
 
     def follower_timeout_ns(self, rng: Random, membership: Membership, node_id: str) -> int:
-        """U[1, 1.5) election timeouts; members of lower priority wait up to 0.5 more, so that higher ones go first.
+        """Draw 1 to 1.5 election timeouts; members of lower priority wait up to 0.5 more, so that higher ones go first.
 
         Only the first round of a candidacy is delayed: from then on availability counts more than preference.
         """
@@ -67,7 +67,8 @@ class StrictRules:
     # --- answering -------------------------------------------------------------------------------------------
 
     def decide_vote(self, me: Voter, candidate: str, request: Vote) -> VoteDecision:
-        """Membership, self, log, stickiness, term, vote: in this order; a refusal before the term row adopts nothing.
+        """Decide by membership, self, log, stickiness, term, vote, in this order. A refusal before the term row adopts
+        no term.
 
         So neither a candidate with a stale log nor one that cannot hear the leader ever raises a healthy group's term.
         """
@@ -78,7 +79,7 @@ class StrictRules:
         return self._decide(me, candidate, request)
 
     def decide_own_vote(self, me: Voter, request: Vote) -> VoteDecision:
-        """The same promises bind the candidate itself: it breaks no lease it granted and votes once per term."""
+        """Decide as for a peer: the candidate breaks no lease that it granted, and votes once in a term."""
         return self._decide(me, me.node_id, request)
 
     def _decide(self, me: Voter, candidate: str, request: Vote) -> VoteDecision:
@@ -104,15 +105,15 @@ class StrictRules:
         return VoteDecision(VoteResult.ACCEPT, grant=True)
 
     def _has_fresh_leader(self, me: Voter, candidate: str) -> bool:
-        """Whether a promise of silence to someone other than the candidate still stands.
+        """Return whether a promise to ignore candidates still holds, given to another leader than this candidate.
 
         A node that does not know its leader (it just started) keeps the promise towards everyone. A leader counts the
-        time since a quorum was in contact: after that, some voter's silence may be over.
+        time since a quorum was in contact: after that, some voter's promise may be over.
         """
         return me.heard_leader_ns < self.lease_ns and me.leader != candidate
 
     def decide_heartbeat(self, me: Voter, leader: str, term: int) -> HeartbeatDecision:
-        """Taken and followed in one step. The leader need not be in my membership: mine may be the older one."""
+        """Take a higher term and follow in one step. The leader may be missing in my membership, which may be older."""
         if leader == me.node_id:
             return HeartbeatDecision(Code.UNEXPECTED_MEMBER)
         if term < me.term:
@@ -126,13 +127,13 @@ class StrictRules:
     # --- asking ----------------------------------------------------------------------------------------------
 
     def plan_round(self, me: Voter, candidacy: Candidacy, rng: Random) -> RoundPlan:
-        """A probe, unless one just passed or the leader hands over. Real votes are always asked for in a fresh term."""
+        """Plan a probe, unless one just passed or the leader hands over. Real votes are always asked in a new term."""
         term = max(me.term, candidacy.known_term) + 1
         if not me.campaigns:
             return RoundPlan(me.term, probe=True, ask=False, delay_ns=self._share(rng, 1.0, 1.5))
         handed_over = candidacy.transfer and candidacy.failed_rounds == 0
         if me.heard_leader_ns < self.lease_ns and not handed_over:
-            # Its own promise of silence binds it too (after a hand-over that came to nothing): it has no vote to give.
+            # Its own promise to the leader binds it too (after a hand-over that failed): it has no vote to give.
             return RoundPlan(me.term, probe=True, ask=False, delay_ns=self.lease_ns - me.heard_leader_ns)
         passed = candidacy.last_probe and candidacy.last_result is ParseResult.PASSED
         assert term > me.term and term > candidacy.known_term, "a fresh one"
@@ -142,7 +143,7 @@ class StrictRules:
         return self._share(rng, 0.5, 0.75)
 
     def round_decided(self, tally: Tally) -> bool:
-        """As soon as a higher term is known, a quorum accepts, or none can any more."""
+        """Return whether a higher term is known, a quorum accepts, or no quorum can accept any more."""
         accepted = tally.with_result(VoteResult.ACCEPT)
         if self._higher_term(tally) or tally.membership.agree(accepted):
             return True
@@ -151,12 +152,13 @@ class StrictRules:
 
     @staticmethod
     def _higher_term(tally: Tally) -> int:
-        """A term some voter is in already that makes this round's useless; 0 if none. Any answer may teach it."""
+        """Return a term of some voter that makes this round useless; 0 if there is none. Any answer may tell of it."""
         highest = max((reply.term for reply in tally.replies.values()), default=0)
         return highest if highest > tally.term or (tally.probe and highest == tally.term) else 0
 
     def parse_round(self, me: Voter, tally: Tally, rng: Random) -> RoundOutcome:
-        """DLedger's rows 1 to 7 with 2 weakened (one voice does not stop a quorum) and 6 gone (no term is deferred)."""
+        """Judge by DLedger's rows 1 to 7, with 2 weakened (one voice does not stop a quorum) and without 6 (no term is
+        deferred)."""
         higher = self._higher_term(tally)
         if higher > me.term:
             return self._again(rng, 0.05, 0.15, known_term=higher)
@@ -183,7 +185,7 @@ class StrictRules:
     # --- leading ---------------------------------------------------------------------------------------------
 
     def judge_heartbeats(self, tally: HeartbeatTally) -> LeaderDecision:
-        """Resigns for a higher term, for a second leader in its own, and when silence could have ended its lease."""
+        """Decide to step down for a higher term, for a second leader in its own, and when its lease may be over."""
         highest = max((term for _, term in tally.replies.values()), default=tally.term)
         if highest > tally.term:
             return LeaderDecision(True, known_term=highest, reason="a peer is in a higher term")

@@ -1,4 +1,4 @@
-"""Whole programs for trio on virtual time, from one seed. See ``run_on_virtual_time`` and ``search``.
+"""Runs whole programs for trio on virtual time, from one seed. See ``run_on_virtual_time`` and ``search``.
 
     from raft.virtual import VirtualWorld, run_on_virtual_time
 

@@ -32,7 +32,7 @@ from raft.virtual.scheduling import NOTE, SENT, STORED, Steps
 from raft.virtual.wires import Latency, VirtualNetwork
 
 ENDING_S: Final = 60.0
-"""How long a killed program's tasks may take to end, in virtual time."""
+"""Virtual time that a killed program's tasks have to end."""
 SMALL: Final = Config(
     segment_bytes=64 << 10, message_bytes_max=16 << 10, append_bytes_max=4_096, frame_bytes_max=4_096,
     entry_bytes_max=4_096, snapshot_chunk_bytes=4_096)
@@ -53,7 +53,7 @@ class HostOptions(TypedDict):
 
 
 class LeakedTasks(InvariantViolation):
-    """Tasks live on after their program or the run ended."""
+    """Tasks are still alive after their program or the run ended."""
 
     def __init__(self, message: str) -> None:
         super().__init__(LeakedTasks.__name__, message)
@@ -71,7 +71,7 @@ class _Journal(list[str]):
 
 
 class VirtualHost:
-    """One machine. Made by ``VirtualWorld.host``."""
+    """One machine, which ``VirtualWorld.host`` makes."""
 
     def __init__(self, world: VirtualWorld, name: str) -> None:
         self.world, self.name = world, name
@@ -91,7 +91,7 @@ class VirtualHost:
     # --- for programs ----------------------------------------------------------------------------------------
 
     def ready(self, value: Any = None) -> None:
-        """Called by the program when it serves: ``start`` returns ``value``."""
+        """Say that the program serves now: ``start`` returns ``value``. For the program to call."""
         self.value = value
         self._ready.set()
 
@@ -109,14 +109,14 @@ class VirtualHost:
         return listener
 
     def rng(self, name: str = "") -> Random:
-        """Random numbers from the seed, others for each start and name."""
+        """Return random numbers from the seed, different ones for each start and name."""
         return self.world.tape.bits(f"{self.name} {self.starts} {name}")
 
     def wall_ms(self) -> int:
         return int((EPOCH_S + trio.current_time()) * 1e3)
 
     def node_options(self, address: str, config: Config = SMALL) -> HostOptions:
-        """Arguments that make ``raft.open_node`` run on this host, listening at ``address``."""
+        """Return arguments that make ``raft.open_node`` run on this host and listen at ``address``."""
         return {"files": self.disk, "connect": self.connect, "rng": self.rng("raft"), "wall_ms": self.wall_ms,
                 "listeners": [self.listen(address)], "config": config}
 
@@ -127,9 +127,9 @@ class VirtualHost:
         return self._task is not None and not self._dying
 
     async def start(self, program: HostProgram, *args: Any) -> Any:
-        """Run ``program(host, *args)``, and wait until it calls ``ready``, whose value this returns, or ends.
+        """Run ``program(host, *args)``, and wait until it calls ``ready`` or ends. Return the value given to ``ready``.
 
-        What the program raises ends the whole run, unless the host was killed.
+        An error of the program ends the whole run, unless the host was killed.
         """
         if self._task is not None:
             raise UsageError(f"{self.name} runs a program already")
@@ -158,7 +158,7 @@ class VirtualHost:
         return await self.start(program, *args)
 
     async def kill(self) -> None:
-        """Kill the process, as ``kill -9`` does; the machine lives, and its cache keeps all writes."""
+        """Kill the process, as ``kill -9`` does. The machine lives, and its cache keeps all writes."""
         await self._die("is killed")
         self.disk.kill()
         self.world.network.silent.discard(self.name)
@@ -212,32 +212,32 @@ async def _end_with(event: trio.Event, scope: trio.CancelScope) -> None:
 
 
 def _gone(words: str) -> OSError:
-    """The error of a dead host's disk: handlers of the dying program may catch it, nothing is written any more."""
+    """Return the error of a dead host's disk. The dying program may catch it, but nothing is written any more."""
     return OSError(errno.EIO, words)
 
 
 class VirtualWorld:
-    """Hosts and their network. Made by ``run_on_virtual_time``, which gives it to your function."""
+    """Hosts and their network. ``run_on_virtual_time`` makes it and gives it to your function."""
 
     def __init__(self, tape: Tape, steps: Steps, nursery: trio.Nursery, latency: Latency | None = None) -> None:
         self.tape, self.steps, self.nursery = tape, steps, nursery
         self.hosts: dict[str, VirtualHost] = {}
         self.happened: Counter[str] = Counter()
-        """How often each fault happened, and your own counts."""
+        """Number of times that each fault happened, and your own counts."""
         self.notes: list[tuple[float, str]] = []
         """The events of the run as (seconds, words), which a failure shows."""
         self.network = VirtualNetwork(nursery, tape, self._sent, latency)
 
     def host(self, name: str) -> VirtualHost:
-        """The host of this name; the first call makes it."""
+        """Return the host of this name. The first call makes it."""
         if name not in self.hosts:
             self.hosts[name] = VirtualHost(self, name)
         return self.hosts[name]
 
     def stream(self, name: str) -> Stream:
-        """Your own decisions, from the seed: ``stream.chance(0.1)``, ``stream.between(1, 9)``.
+        """Return a stream for your own decisions, from the seed: ``stream.chance(0.1)``, ``stream.between(1, 9)``.
 
-        A failure is shrunk to those that it needs.
+        A failure is shrunk to the decisions that it needs.
         """
         return self.tape.stream(f"own {name}")
 

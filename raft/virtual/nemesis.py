@@ -1,6 +1,6 @@
-"""A nemesis for hosts on virtual time: kills, power cuts, cut ways and partitions, each a decision on the tape.
+"""A nemesis for hosts on virtual time. Kills, power cuts, cut ways and partitions are decisions on the tape.
 
-A failure is shrunk to those that it needs. Knows hosts and ways; nothing of what their programs do.
+A failure is shrunk to the faults that it needs. Knows hosts and ways; nothing of what their programs do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ async def torture(
     world: VirtualWorld, *, faults: Sequence[str] = FAULTS, hosts: Iterable[str] = (), seconds: float = 20.0,
     every_s: float = 0.5, longest_s: float = 5.0, most_down: int = 1,
 ) -> None:
-    """Every ``every_s`` apply a fault or none; undo each within ``longest_s``, and all at the end.
+    """Apply a fault or none every ``every_s``; undo each within ``longest_s``, and all at the end.
 
     ``hosts`` names the hosts to hit; empty: all. At most ``most_down`` of them are down at once.
     """

@@ -22,7 +22,7 @@ from trio.abc import HostnameResolver, SocketFactory
 from raft.errors import UsageError
 
 EPOCH_S: Final = 1_700_000_000
-"""What the wall clock shows when a run begins."""
+"""Time on the wall clock when a run begins."""
 
 
 PROCESS: Final = 4_711
@@ -46,7 +46,7 @@ def replaced(now_ns: Callable[[], int], chance: Random) -> Iterator[None]:
 
 
 def _replacements(now_ns: Callable[[], int], chance: Random) -> list[tuple[Any, str, Any]]:
-    """All replacements as (owner, name, new value)."""
+    """Return all replacements as (owner, name, new value)."""
     def wall_ns() -> int:
         return EPOCH_S * 1_000_000_000 + now_ns()
 
@@ -64,7 +64,7 @@ def _replacements(now_ns: Callable[[], int], chance: Random) -> list[tuple[Any, 
 
 
 async def _inline(function: Callable[..., Any], *args: Any, **_: object) -> Any:
-    """Call ``function`` at once, where ``trio.to_thread.run_sync`` would begin a thread."""
+    """Call ``function`` at once, in place of ``trio.to_thread.run_sync``, which would begin a thread."""
     await trio.lowlevel.checkpoint()
     return function(*args)
 
@@ -82,7 +82,7 @@ def _refusing(begin: Callable[[threading.Thread], None]) -> Callable[[threading.
 
 
 class NoSockets(SocketFactory, HostnameResolver):
-    """Refuses real sockets and names, which ``trio`` would ask the system for."""
+    """Refuses real sockets and host names, for which ``trio`` would ask the system."""
 
     def socket(self, *_: object, **__: object) -> NoReturn:
         raise UsageError("a real socket has no place on virtual time: use host.connect and host.listen, and give them "

@@ -1,4 +1,4 @@
-"""``run_on_virtual_time``: a program for trio, whole servers and all, from one seed; the same seed is the same run.
+"""``run_on_virtual_time`` runs a program for trio, with whole servers, from one seed; the same seed is the same run.
 
 The clock jumps to the next event; the order of tasks and all other chance is on a tape; each step of each task, each
 byte sent and each write to a disk is in a digest. Knows how a run begins and ends; knows no files and one seed.
@@ -27,11 +27,11 @@ from raft.virtual.wires import Latency
 
 logger = logging.getLogger("raft.virtual")
 LIMIT_S: Final = 3_600.0
-"""Virtual seconds after which a run counts as standing still."""
+"""Virtual seconds after which a run that has not ended fails."""
 ENDED: Final = "programs that ended"
 LEAKED: Final = "times tasks were counted at the end"
 Main = Callable[..., Awaitable[Any]]
-"""``async def main(world, *args)``: starts hosts, does what there is to do, and asserts what must hold."""
+"""A program ``async def main(world, *args)`` that starts hosts, works with them, and asserts what must hold."""
 
 
 class StandsStill(InvariantViolation):
@@ -51,13 +51,13 @@ class VirtualRun:
     digest: str
     """Hash of every step of every task, every byte sent and every write, with their times."""
     steps: int
-    """Events in the digest."""
+    """Number of events in the digest."""
     virtual_s: float
     happened: dict[str, int]
-    """How often each fault happened."""
+    """Number of times that each fault happened."""
     notes: list[tuple[float, str]]
     not_replayable: str
-    """Why the same seed may give another run; "" if it does not."""
+    """Reason why the same seed may give another run; "" if it does not."""
 
 
 class Servers:

@@ -1,7 +1,7 @@
 """Puts trio's scheduler on a tape: the order of ready tasks is a decision, and every step is counted.
 
-trio has a private switch for a fixed order, which Hypothesis uses through pytest-trio. It is looked for when this
-module is imported. If it is missing, or if this trio is untested, ``NOT_REPLAYABLE`` says so, and programs still run.
+trio has a private switch for a fixed order, which Hypothesis uses through pytest-trio. This module looks for it when it
+is imported. If it is missing, or if this trio is untested, ``NOT_REPLAYABLE`` says so, and programs still run.
 Knows trio's run loop; knows no hosts, no network and no disk.
 """
 
@@ -28,11 +28,11 @@ TRIED: Final = ((0, 27), (0, 35))
 STEP, BEGIN, END, SENT, STORED, NOTE = range(6)
 """Kinds of events in a run's digest."""
 SHUFFLED: Final = 0.5
-"""How often ready tasks run in another order than the one in which they were made."""
+"""Probability that ready tasks run in another order than the one in which they were made."""
 
 
 def _loop() -> Any:
-    """trio's run loop, or None where it is no longer there."""
+    """Return trio's run loop, or None if it is no longer there."""
     try:
         from trio._core import _run
     except ImportError:
@@ -41,7 +41,7 @@ def _loop() -> Any:
 
 
 def why_not(loop: Any, version: str) -> str:
-    """Why the same seed may give another run with this trio; "" if it does not."""
+    """Return the reason why the same seed may give another run with this trio; "" if it does not."""
     missing = [name for name in (SWITCH, CHANCE) if not hasattr(loop, name)]
     if missing:
         return f"not replayable: trio {version} has no {' and no '.join(missing)}"
@@ -52,11 +52,11 @@ def why_not(loop: Any, version: str) -> str:
 
 
 NOT_REPLAYABLE: Final = why_not(_loop(), trio.__version__)
-"""Why the same seed may give another run here; "" where it does not."""
+"""Reason why the same seed may give another run here; "" if it does not."""
 
 
 class Order:
-    """Replaces the random numbers of trio's scheduler. The boring order is that in which tasks were made."""
+    """Replaces the random numbers of trio's scheduler. The boring order is the one in which tasks were made."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -71,7 +71,7 @@ class Order:
                 batch.sort(key=lambda _: chance())
 
     def random(self) -> float:
-        """Without the switch, trio calls this to decide whether to reverse a batch."""
+        """Return 1.0, so that trio, which calls this only without the switch, never reverses a batch."""
         return 1.0
 
 
@@ -95,13 +95,13 @@ def ordered(stream: Stream) -> Iterator[None]:
 
 
 class Steps(Instrument):
-    """Folds each step of each task into the digest of a world, and knows which tasks live."""
+    """Folds each step of each task into the digest of a world, and knows the living tasks."""
 
     def __init__(self, world: World, now_ns: Callable[[], int]) -> None:
         self._world, self._now_ns = world, now_ns
         self._begun = 0
         self.living: dict[Task, int] = {}
-        """Living task -> its number, in the order of their begin."""
+        """Living task -> its number, in the order in which they began."""
 
     def task_spawned(self, task: Task) -> None:
         self._begun += 1
@@ -121,12 +121,12 @@ class Steps(Instrument):
         self._world.fold(0, kind, first, second, third, 0)
 
     def below(self, top: Task) -> list[str]:
-        """Names of the tasks that live below this one."""
+        """Return the names of the tasks that live below this one."""
         return [name_of_task(task) for task in self.living if _is_below(task, top)]
 
 
 def name_of_task(task: Task) -> str:
-    """The task's name without addresses of objects, which differ from run to run."""
+    """Return the task's name without addresses of objects, which differ from run to run."""
     return re.sub(r" at 0x[0-9a-f]+", "", task.name)
 
 

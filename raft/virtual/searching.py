@@ -2,7 +2,7 @@
 
     def test_no_order_is_lost(): search(orders, seeds=50)
 
-Tapes, shrinking and processes are those of ``raft.sim``. Knows files and results; a run is made by ``running``.
+Tapes, shrinking and processes are those of ``raft.sim``. Knows files and results; ``running`` makes a run.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class SearchReport:
     steps: int
     virtual_s: float
     happened: dict[str, int]
-    """How often each fault happened, and the program's own counts."""
+    """Number of times that each fault happened, and the program's own counts."""
 
 
 def program_of_servers(main: Main, command: str = "") -> Program:
-    """A campaign's program that plays ``main``, with the command line, tapes and reports of all simulations."""
+    """Return a campaign's program that plays ``main``, with the command line, tapes and reports of all simulations."""
     at_the_end = frozenset({"LeakedTasks", "StandsStill"})
     return Program(command, partial(_scene, main), (PROFILE,), (ENDED, LEAKED), (), at_the_end)
 
@@ -92,7 +92,7 @@ def _sum(played: list[Result]) -> SearchReport:
 def _fail(main: Main, result: Result, program: Program, corpus: Path, repeat: str) -> None:
     __tracebackhide__ = True
     if str(result.failure).startswith("UsageError"):
-        Servers(main, Tape(result.seed)).play()  # raises it, with where it comes from
+        Servers(main, Tape(result.seed)).play()  # raises it with its traceback
         raise UsageError(result.message)
     tell(main, *write_down_repeated(result, corpus, program, SHRINK_S), repeat)
 

@@ -1,4 +1,4 @@
-"""A network with latencies: bytes wait while a way is cut, and are lost when their host loses power.
+"""A network with latencies, in which bytes wait while a way is cut, and are lost when their host loses power.
 
 Streams behave as TCP's do: nothing is lost from the middle, and a process that dies resets its connections. Latencies
 are decisions on the tape. Knows streams and names of hosts; nothing of what passes over them.
@@ -20,7 +20,7 @@ from raft.sim.tape import Stream, Tape
 from raft.virtual.network import Memory, MemoryNetwork
 
 CONNECT_S: Final = 20.0
-"""How long a connect over a way that is cut waits."""
+"""Time that a connect waits if the way is cut."""
 Sent = Callable[[str, str, bytes], None]
 """Called with source, target and bytes of each send."""
 
@@ -41,9 +41,9 @@ class Way:
         self.source, self.target = source, target
         self.scope = trio.CancelScope()
         self.broken = False
-        """The other end reset the connection: sending fails."""
+        """True once the other end reset the connection: sending fails."""
         self.swallows = False
-        """The other end vanished without a reset: sent bytes are lost."""
+        """True once the other end vanished without a reset: sent bytes are lost."""
         self._network, self._sender, self._receiver = network, sender, receiver
         self._chance = network.chance(source, target)
         self._queue: deque[tuple[float, bytes | None]] = deque()
@@ -57,12 +57,12 @@ class Way:
         if self.broken:
             raise trio.BrokenResourceError(f"{self.target} reset the connection")
         if self.source in self._network.silent:
-            return  # a dying host sends nothing any more
+            return  # a dying host sends nothing
         self._network.sent(self.source, self.target, data)
         self._put(data)
 
     def end(self) -> None:
-        """Let the other end read the end of the stream behind all bytes in flight."""
+        """Let the other end read the end of the stream after all bytes in flight."""
         if self.swallows:
             self._queue.clear()
             self.swallows = False
@@ -125,7 +125,7 @@ class VirtualNetwork(MemoryNetwork):
             await self._changed.wait()
 
     def chance(self, source: str, target: str) -> Stream:
-        """The decisions about latencies of this way."""
+        """Return the stream of decisions about this way's latencies."""
         return self._tape.stream(f"way {source} {target}")
 
     async def _connect(self, owner: str, address: str) -> Memory:
