@@ -173,7 +173,7 @@ async def connect(
                          None if codec is None else codec.encode)
         except BaseException as error:  # noqa: BLE001  # raised again below
             failure = error
-        nursery.cancel_scope.shield = failure is not None  # else a cancellation from outside would replace the failure
+        nursery.cancel_scope.shield = failure is not None  # else a cancellation from outside would win
         nursery.cancel_scope.cancel()
     if failure is not None:  # as the caller's block raised it, not inside this nursery's group
         raise failure

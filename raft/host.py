@@ -68,8 +68,7 @@ from raft.transport import Transport, TransportLimits
 logger = logging.getLogger("raft.host")
 T = TypeVar("T")
 THREADS_MAX = 40
-"""Worker threads of a host at one time, and of its clients' queries. They are its own, since the program's threads may
-wait for the host."""
+"""Worker threads of a host, and of its clients' queries. They are its own, as the program's may wait for the host."""
 NOBODY: Mapping[str, str] = {}
 
 
@@ -369,8 +368,7 @@ class Host:
                 self._taken.discard(number)
 
     async def _forget(self, number: int) -> None:
-        """Empty the group's log. When that is durable, destroy its snapshots: before, it could not open without
-        them."""
+        """Empty the group's log. When that is durable, destroy its snapshots, which it needs to open until then."""
         writer = self._writer
         assert writer is not None
         self._recovered.pop(number, None)
@@ -485,8 +483,7 @@ class Host:
         self.transport.set_peers(wanted)
 
     def _refuse_peer(self, peer: str, caller: Caller) -> str | None:
-        """Return the reason why a node that dials is not let in; None if it is. Before a group is open here, any node
-        is."""
+        """Return why a node that dials is not let in; None if it is. Before a group is open here, any node is."""
         assert self._access is not None
         if why := self._access.peer_refused(caller):
             return why
@@ -588,8 +585,7 @@ class Host:
         self._tell_left()
 
     def _on_kept(self, groups: Mapping[int, int]) -> None:
-        """Take the groups that keep the oldest segment. If the log is much longer than all groups need, they must free
-        it."""
+        """Take the groups that keep the oldest segment: they must free it if the log is much longer than needed."""
         needed = sum(max(driver.replica.log.kept_bytes, driver.snapshots.log_bytes) for driver in self.drivers.values())
         length = self.storage.log_bytes
         long = length > 2 * self.config.segment_bytes + needed

@@ -1,6 +1,6 @@
-"""The properties of memberships: INV_R16 to INV_R19, of changes one at a time and of those who are no voters.
+"""Properties of memberships, INV_R16 to INV_R19: one change at a time, overlapping quorums, nodes that are no voters.
 
-Asked by ``raft.invariants.Checker``, of ghosts and replicas. Changes nothing.
+``raft.invariants.Checker`` evaluates them on ghosts and replicas. They change nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def INV_R16(
     group: Checker, node: Ghost, replica: Replica, old: tuple[int, Membership], frame: Frame, new: Membership,
 ) -> None:
-    """One membership change at a time: the previous one is committed first; joint is entered and left in order."""
+    """One membership changes at a time: the previous one is committed first; joint is entered and left in order."""
     group.counts["INV_R16"] += 1
     assert old[0] < frame.first, "the former membership stands before the new one"
     require(old[0] <= replica.commit_index, "INV_R16",
@@ -64,7 +64,7 @@ def INV_R19_candidate(group: Checker, node: Ghost, replica: Replica) -> None:
 
 
 def INV_R19_removed(group: Checker, node: Ghost, replica: Replica) -> None:
-    """A leader that is no voter any more stops leading once that is committed. Paper §6."""
+    """A leader that is no longer a voter stops leading once that is committed. Paper §6."""
     assert replica.role is Role.LEADER, "it is asked of leaders"
     if replica.membership.votes(node.name):
         return

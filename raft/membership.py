@@ -1,20 +1,20 @@
-"""Who belongs to a group, and the legal steps from one membership to another.
+"""The members of a group, and the legal steps from one membership to another.
 
 *The idea: joint consensus* (Raft, extended version, §6). To go from the voters C to the voters D, a group first becomes
 *joint*: an election or a commit then needs a majority of C and a majority of D. When that membership is committed, the
 leader appends D alone. A membership counts from the moment at which it is appended, and no longer once it is truncated.
-A change is planned from the state that is wanted, one step at a time, so a new leader needs no memory of the way: it
-looks where the group is. New voters come as learners, who count nowhere, and vote once they have caught up.
+A change is planned from the state that is wanted, one step at a time, so a new leader need not know earlier steps: it
+looks where the group is. New voters begin as learners, which count nowhere, and vote once they have caught up.
 
 *Rejected.*
 
 - To go from C to D in one step. A majority of C and one of D may have nobody in common: two leaders in one term.
 - One voter at a time, the other way of the thesis (§4.1). Its majorities overlap, but to replace a member takes two
-  steps, and between them a group of three has two voters, and bears no failure, or four, and bears no more than before.
+  steps. Between them a group of three has two voters, and survives no failure, or four, and survives only one.
 - A membership that counts once it is committed. A leader would count by another one than its followers vote by, and a
-  node that lags would go on with one that is gone.
-- To leave the joint state when an operator says so. A leader that dies on the way would leave it to nobody. Any leader
-  that finds it committed leaves it (``raft.changes``).
+  node that lags would go on with an old one.
+- To leave the joint state when an operator says so. If the leader died before, nobody would leave it. Any leader that
+  finds it committed leaves it (``raft.changes``).
 
 *Why it is right.*
 
@@ -44,7 +44,7 @@ from raft.quorum import has_quorum
 
 @attrs.frozen
 class Member:
-    """What the group knows of one node besides its role. ``incarnation`` is b"" until the leader has met it."""
+    """The group's record of one node, besides its role. ``incarnation`` is b"" until the leader has met the node."""
 
     address: str = ""
     incarnation: bytes = b""
@@ -52,7 +52,7 @@ class Member:
 
 
 BYTES_MAX = 24 << 10
-"""Of a desired membership: with the one before it, while both are joint, it fits into a snapshot's meta."""
+"""Largest size of a desired membership: together with the former one, while joint, it fits into a snapshot's meta."""
 
 
 def _sorted(ids: Iterable[str]) -> tuple[str, ...]:
@@ -61,7 +61,8 @@ def _sorted(ids: Iterable[str]) -> tuple[str, ...]:
 
 @attrs.frozen
 class Membership:
-    """Roles by id, sorted. While ``outgoing`` is not empty the group is joint: both halves must agree."""
+    """The members of a group by role, ids sorted. While ``outgoing`` is not empty the group is joint: both halves must
+    agree."""
 
     voters: tuple[str, ...] = attrs.field(converter=_sorted, default=())
     outgoing: tuple[str, ...] = attrs.field(converter=_sorted, default=())
@@ -74,20 +75,20 @@ class Membership:
 
     @property
     def everyone(self) -> tuple[str, ...]:
-        """Voters of both halves and learners, sorted."""
+        """Voters of both halves, and learners, sorted."""
         return _sorted((*self.voters, *self.outgoing, *self.learners))
 
     def votes(self, node_id: str) -> bool:
-        """Whether this node counts towards any quorum."""
+        """Return whether this node counts towards any quorum."""
         return node_id in self.voters or node_id in self.outgoing
 
     def address_of(self, node_id: str | None) -> str | None:
-        """Where a member is reached; None for whom it does not know."""
+        """Return a member's address; None for others."""
         member = self.members.get(node_id) if node_id else None
         return member.address if member else None
 
     def agree(self, yes: Iterable[str]) -> bool:
-        """Whether these ids make a quorum."""
+        """Return whether these ids make a quorum."""
         ids = frozenset(yes)
         return has_quorum(self.voters, self.outgoing, ids.__contains__)
 
@@ -99,7 +100,7 @@ class Membership:
 
     @classmethod
     def decode(cls, data: bytes) -> Membership:
-        """Raises ``MalformedMessage`` for anything but an encoded membership."""
+        """Decode a membership. Raises ``MalformedMessage`` for anything else."""
         try:
             voters, outgoing, learners, members = cbor2.loads(data)
             ids = [*voters, *outgoing, *learners, *members]
@@ -118,7 +119,7 @@ class Membership:
 
 @attrs.frozen
 class Desired:
-    """Where a group shall go: roles, and what to know of each node. Addresses of both mappings are ``host:port``."""
+    """The membership that a group shall reach: ids to addresses (``host:port``), and priorities."""
 
     voters: Mapping[str, str]
     learners: Mapping[str, str]
@@ -127,14 +128,15 @@ class Desired:
 
 @attrs.frozen
 class Step:
-    """What to do next: append ``membership``, or (None) wait for ``waiting`` to catch up, or nothing: arrived."""
+    """The next thing to do: append ``membership``, or (None) wait for ``waiting`` to catch up, or nothing if all is
+    done."""
 
     membership: Membership | None = None
     waiting: tuple[str, ...] = ()
 
 
 def illegal(desired: Desired) -> str | None:
-    """Why a desired membership cannot be; None if it can."""
+    """Return the reason why a desired membership is not legal; None if it is."""
     everyone = (*desired.voters.items(), *desired.learners.items())
     for name, address in everyone:
         if type(name) is not str or type(address) is not str:
@@ -160,7 +162,7 @@ def illegal(desired: Desired) -> str | None:
 
 
 def leave_joint(current: Membership) -> Membership:
-    """The second half of a joint change: the new voters alone (paper §6)."""
+    """Return the second half of a joint change: the membership with the new voters alone (paper §6)."""
     assert current.joint
     keep = {*current.voters, *current.learners}
     made = attrs.evolve(
@@ -170,7 +172,7 @@ def leave_joint(current: Membership) -> Membership:
 
 
 def next_step(current: Membership, desired: Desired, strangers: Mapping[str, bytes], caught_up: frozenset[str]) -> Step:
-    """One legal step from ``current`` towards ``desired``.
+    """Return one legal step from ``current`` towards ``desired``.
 
     ``strangers`` are members that came back with another directory (and its incarnation): they leave the voters
     first, then rejoin as learners under the new incarnation. New voters are learners until in ``caught_up``.
@@ -182,7 +184,8 @@ def next_step(current: Membership, desired: Desired, strangers: Mapping[str, byt
     voters = tuple(sorted(desired.voters))
     joining = tuple(name for name in voters if name not in current.voters or name in lost)
     target_learners = {*desired.learners, *joining}
-    # A lost voter's new directory is recorded once it is a learner: until then it would count for the lost one.
+    # A voter with a new directory leaves first, and the directory is recorded once it is a learner: before that it
+    # would count in place of the lost one.
     members = _members(current, desired, {name: strangers[name] for name in strangers if name not in lost})
     if lost:
         staying = tuple(name for name in current.voters if name not in lost)
@@ -211,7 +214,7 @@ def _only(members: Mapping[str, Member], names: set[str]) -> dict[str, Member]:
 
 
 def _members(current: Membership, desired: Desired, renewed: Mapping[str, bytes]) -> dict[str, Member]:
-    """What to know of each node once its desired address, priority and new incarnation are taken."""
+    """Return the record of each node, with its desired address and priority, and its new incarnation."""
     members = dict(current.members)
     for name, address in (*desired.voters.items(), *desired.learners.items()):
         known = members.get(name, Member())

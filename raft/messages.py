@@ -1,8 +1,8 @@
-"""What goes into a replica and what comes out, as values.
+"""The inputs and outputs of a replica, as values.
 
 Peer messages travel between nodes (``wire`` turns them into bytes). Outputs are what the shell must do, in the
-order given. A message that promises something carries the write it depends on (``Send.after``); the shell may
-not let it leave before that token is durable. Nothing here computes.
+order given. A message that promises something names the write that it depends on (``Send.after``); the shell must
+not send it before that token is durable. Nothing here computes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Code(enum.IntEnum):
 
 
 SUCCESS: Final = Code.SUCCESS
-"""Under a name of its own, as the roles below: to Python 3.11 ``Code.SUCCESS`` is a search of 60 ns each time."""
+"""``Code.SUCCESS`` as a name of its own, as the roles below: in Python 3.11 each look-up in the enum takes 60 ns."""
 
 
 class VoteResult(enum.IntEnum):
@@ -84,7 +84,7 @@ LEADER: Final = Role.LEADER
 
 @attrs.define(eq=True)
 class Append:
-    """Frames that follow (prev_index, prev_term); with no frames, a heartbeat. Leader to peer."""
+    """Frames that follow (prev_index, prev_term), or a heartbeat without frames. Leader to peer."""
 
     group: int
     term: int
@@ -94,13 +94,14 @@ class Append:
     prev_term: int
     commit: int
     read_round: int
-    """Rises with every round that confirms reads; echoed."""
+    """Number of the latest round that confirms reads; echoed."""
     frames: tuple[Frame, ...] | list[Frame] = ()
 
 
 @attrs.define(eq=True)
 class AppendReply:
-    """Answer to an ``Append``. ``match`` is durable and proven equal to the leader's log; on 406 a hint follows."""
+    """Answer to an ``Append``. ``match`` is durable and proven equal to the leader's log; with code 406 there is a
+    hint."""
 
     group: int
     term: int
@@ -110,22 +111,22 @@ class AppendReply:
     match: int
     last_index: int
     hint_index: int
-    """On INCONSISTENT_STATE: largest index at which the logs may agree. On SUCCESS, above 0: this node lost what it had
-    acknowledged, up to here as far as it knows, and is to count for nothing (``Lapse``). Else 0."""
+    """With INCONSISTENT_STATE: largest index at which the logs may agree. With SUCCESS, above 0: this node lost what it
+    had acknowledged, up to here as far as it knows, and must not count (``Lapse``). Else 0."""
     hint_term: int
-    """Term of the follower's entry at ``hint_index``, 0 if it has none; of the lost one on SUCCESS. Else 0."""
+    """Term of the follower's entry at ``hint_index``, 0 if it has none; with SUCCESS, of the lost entry. Else 0."""
     read_round: int
-    """Echoed; 0 from a node that lost what it had acknowledged."""
+    """Read round, echoed; 0 from a node that lost what it had acknowledged."""
 
 
 @attrs.define(eq=True)
 class Vote:
-    """Request for a vote (``probe``: would you? nothing is recorded). ``transfer``: the old leader asked for it."""
+    """Request for a vote. ``probe`` only asks, and nothing is recorded. ``transfer``: the old leader hands over."""
 
     group: int
     term: int
     round: int
-    """Candidate's own counter, echoed; an answer to another round counts for nothing."""
+    """Number of the candidate's round, echoed; an answer to another round counts for nothing."""
     last_index: int
     last_term: int
     probe: bool = False
@@ -145,7 +146,7 @@ class VoteReply:
 
 @attrs.define(eq=True)
 class TimeoutNow:
-    """Leader to transferee: campaign at once. The transferee needs (last_index, last_term) on its disk."""
+    """Asks the target of a hand-over to campaign at once. It needs (last_index, last_term) on its disk."""
 
     group: int
     term: int
@@ -168,7 +169,8 @@ class SnapshotChunk:
 
 @attrs.define(eq=True)
 class SnapshotReply:
-    """Answer to a ``SnapshotChunk``: ``offset`` bytes of snapshot ``index`` are staged; done once installed."""
+    """Answer to a ``SnapshotChunk``: ``offset`` bytes of snapshot ``index`` are staged. ``done`` once it is
+    installed."""
 
     group: int
     term: int
@@ -182,17 +184,18 @@ class SnapshotReply:
 
 @attrs.define(eq=True)
 class ReadRequest:
-    """Follower to leader: at which index may I answer reads that arrived before this message?"""
+    """Asks a leader, from a follower, at which index it may answer reads that came before this message."""
 
     group: int
     term: int
     ticket: int
-    """Echoed. No other life of the follower uses it (``Replica.life``), so an answer to another answers nothing."""
+    """Number of the question, echoed. Every life of the follower uses other numbers (``Replica.life``), so it knows
+    answers to its own questions."""
 
 
 @attrs.define(eq=True)
 class ReadReply:
-    """Leader to follower: at ``index``; or ``code`` says why not."""
+    """Answer to a ``ReadRequest``: the index, or a ``code`` that says why there is none."""
 
     group: int
     term: int
@@ -210,7 +213,7 @@ PeerMessage = (
 
 @attrs.frozen
 class HardState:
-    """What a node must never forget: its term and its vote in it (None: none)."""
+    """Term and vote of a node, which it must never forget. ``voted_for`` is None if it did not vote in the term."""
 
     term: int = 0
     voted_for: str | None = None
@@ -224,16 +227,16 @@ class Lapse:
     """
 
     index: int = 0
-    """0: nothing is lost (any more)."""
+    """Last index that was lost as far as is known; 0: nothing is lost, or no longer."""
     term: int = 0
-    """``UNKNOWN_TERM``: nobody knows how much is lost."""
+    """Term of that entry; ``UNKNOWN_TERM``: nobody knows how much is lost."""
     told: tuple[int, ...] = ()
-    """Lives of this directory that it never had and that peers met (``raft.lives``): of these the group knows."""
+    """Lives that peers met of this directory although it never had them (``raft.lives``): the group knows of these."""
 
 
 WHOLE: Final = Lapse()
 UNKNOWN_TERM: Final = (1 << 63) - 1
-"""No log reaches as far."""
+"""A term that no log reaches."""
 
 
 @attrs.frozen
@@ -247,19 +250,19 @@ class SnapshotMeta:
     membership_index: int
     """Log index of the entry that made ``membership``; 0 for the bootstrap membership."""
     size: int = 0
-    """Bytes of state."""
+    """Size of the state in bytes."""
     crc: int = 0
-    """CRC-32C of the state."""
+    """CRC-32C of the state's bytes."""
     wall_ms: int = 0
 
 
 @attrs.define
 class Recovered:
-    """What storage knows of one group when it opens. An unknown group is ``Recovered()``."""
+    """The storage's knowledge of one group when it opens. An unknown group is ``Recovered()``."""
 
     hard_state: HardState = HardState()
     purged_index: int = 0
-    """Entries up to here are gone from the log; (term, mark) belong to the last of them."""
+    """Last entry that is gone from the log; (term, mark) belong to it."""
     purged_term: int = 0
     purged_mark: int = 0
     last_index: int = 0
@@ -271,7 +274,7 @@ class Recovered:
     """Frames of kind MEMBERSHIP still in the log, rising."""
     snapshot: SnapshotMeta | None = None
     lapse: Lapse | None = None
-    """What the storage knows to have been synced here, and is not here any more."""
+    """The loss that the storage knows of: entries were synced here, and are gone."""
     told: tuple[int, ...] = ()
     """``Lapse.told``, also of a lapse that is over."""
 
@@ -281,28 +284,30 @@ class Recovered:
 
 @attrs.define(eq=False)
 class Write:
-    """To be persisted strictly in token order; one or more may share a sync. Applied in the order of the fields."""
+    """One write to the disk. Writes are persisted strictly in token order, and may share a sync. The fields apply in
+    their order."""
 
     token: int
     group: int
     install: SnapshotMeta | None = None
-    """Log := empty behind this snapshot (which is on disk already), unless it holds (index, term): then it stays."""
+    """Empty the log after this snapshot, which is on disk already; if the log holds (index, term), it stays."""
     truncate_from: int = 0
-    """Drop entries at and after this index, a frame's first; 0: none."""
+    """First index of the entries to drop, a frame's first; 0: none."""
     hard_state: HardState | None = None
     frames: list[Frame] = attrs.Factory(list)
     purge_to: int = 0
-    """Entries up to here may go (never beyond the newest snapshot); 0: none. May be carried out lazily."""
+    """Last index of the entries that may go (never beyond the newest snapshot), at once or later; 0: none."""
     lapse: Lapse | None = None
-    """To be kept beside the log until another takes its place; ``WHOLE`` ends it."""
+    """A lapse to keep beside the log until another replaces it; ``WHOLE`` ends it."""
     forget: bool = False
-    """First of all: the group's log is as if nothing had ever been written, but for term and vote. The group was
-    removed here."""
+    """True: the group was removed here. Before the other fields apply, its log becomes empty, but term and vote
+    stay."""
 
 
 @attrs.define(eq=False)
 class Send:
-    """May leave for ``peer`` once token ``after`` is durable (0: at once). Order per peer is kept where possible."""
+    """A message that may leave for ``peer`` once token ``after`` is durable (0: at once). Order for each peer is kept
+    if possible."""
 
     peer: str
     message: PeerMessage
@@ -368,7 +373,7 @@ class ReadReady:
 
 @attrs.define(eq=False)
 class RoleChanged:
-    """Fired once per actual change. (term, leadership_seq) is a fencing token: it rises with every leadership."""
+    """The role, term or leader changed. (term, leadership_seq) is a fencing token: it rises with every leadership."""
 
     role: Role
     term: int
@@ -378,7 +383,7 @@ class RoleChanged:
 
 @attrs.define(eq=False)
 class MembershipChanged:
-    """The membership in effect (on append) is now this one, made by the entry at ``index``."""
+    """The membership in effect changed to this one, by the entry at ``index``, when that was appended."""
 
     membership: Membership
     index: int
@@ -386,13 +391,13 @@ class MembershipChanged:
 
 @attrs.define(eq=False)
 class Resolved:
-    """A ``reconfigure`` or ``transfer`` under ``ticket`` ended; None: as asked."""
+    """A ``reconfigure`` or ``transfer`` under ``ticket`` ended. ``refused`` is None if it succeeded."""
 
     ticket: int
     refused: RejectReason | None = None
     detail: str = ""
     unknown: bool = False
-    """True: leadership was lost on the way; it may or may not come about."""
+    """True: leadership was lost before the end; the change may or may not happen."""
 
 
 Output = (

@@ -1,4 +1,4 @@
-"""A node's state and events as Prometheus metrics, and its health in words. Needs the extra ``metrics``.
+"""Shows a node's state and events as Prometheus metrics, and its health in words. Needs the extra ``metrics``.
 
 State is read when somebody asks (``Node.status``), so it costs nothing in between; events are counted as they come,
 with one look at their type. Knows statuses and the event vocabulary; ``raft.monitoring`` shows it over HTTP.
@@ -35,7 +35,7 @@ except ModuleNotFoundError as missing:
     raise ModuleNotFoundError("raft.metrics needs prometheus-client: pip install 'quorate-raft[metrics]'") from missing
 
 LABEL_SETS_MAX: Final = 100
-"""Kinds of one event that are told apart; all further ones are counted together as ``other``."""
+"""Label sets of one event that are counted apart; all further ones are counted together as ``other``."""
 ELECTION_BUCKETS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8)
 
 Metric = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
@@ -58,12 +58,13 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[Status], float]], ...]] = (
     ("learners", "Learners of the membership in effect.", lambda s: len(s.membership.learners)),
     ("joint", "1 while a membership change is half done.", lambda s: s.membership.joint),
     ("pending_proposals", "Proposals without a result.", lambda s: s.pending_proposals),
-    ("pending_bytes", "Bytes of them.", lambda s: s.pending_bytes),
+    ("pending_bytes", "Bytes of proposals without a result.", lambda s: s.pending_bytes),
     ("pending_reads", "Reads that wait.", lambda s: s.pending_reads),
     ("unsynced_writes", "Writes on their way to the disk.", lambda s: s.unsynced_writes),
-    ("oldest_unsynced_seconds", "Age of the oldest of them.", lambda s: (s.oldest_unsynced_ns or 0) / 1e9),
+    ("oldest_unsynced_seconds", "Age of the oldest write on its way to the disk.", lambda s: (s.oldest_unsynced_ns or 0)
+    / 1e9),
     ("lease_valid", "1 while the leader may answer lease reads.", lambda s: s.lease_valid),
-    ("lease_remaining_seconds", "What is left of the lease.", lambda s: s.lease_remaining_ns / 1e9),
+    ("lease_remaining_seconds", "Time that is left of the lease.", lambda s: s.lease_remaining_ns / 1e9),
     ("faulted", "1 once the node has stopped for good.", lambda s: s.faulted is not None),
     ("disk_full", "1 while the disk is full.", lambda s: s.storage == "full"),
     ("refused_peers", "Nodes whose latest handshake was refused.", lambda s: len(s.refusals)),
@@ -73,7 +74,7 @@ _PEER_GAUGES: Final[tuple[tuple[str, str, Callable[[PeerStatus], float]], ...]] 
     ("peer_connected", "1 while a connection stands.", lambda p: p.connected),
     ("peer_match_index", "Last entry known to be on its disk (leader only).", lambda p: p.match),
     ("peer_inflight_bytes", "Bytes sent to it without an answer (leader only).", lambda p: p.inflight_bytes),
-    ("peer_silent_seconds", "Since it was last heard (leader only).", lambda p: (p.silent_ns or 0) / 1e9),
+    ("peer_silent_seconds", "Time since it was last heard (leader only).", lambda p: (p.silent_ns or 0) / 1e9),
 )
 
 _COUNTED: Final[dict[type[Event], tuple[str, str, tuple[str, ...]]]] = {
@@ -85,11 +86,11 @@ _COUNTED: Final[dict[type[Event], tuple[str, str, tuple[str, ...]]]] = {
     StorageTrouble: ("storage_troubles", "Reports of a disk in trouble.", ("kind",)),
     Dropped: ("dropped_messages", "Peer messages that were not taken.", ("message", "reason")),
 }
-"""Event -> metric, help, and the event's fields that become labels."""
+"""Kind of event -> metric, help, and the event's fields that become labels."""
 
 
 class Watched(Protocol):
-    """The part of ``Node`` that is read."""
+    """The part of ``Node`` that metrics read."""
 
     def status(self) -> Status: ...
 
@@ -115,7 +116,7 @@ class Metrics(Collector):
         self._groups.append((prefix, read))
 
     def __call__(self, event: Event) -> None:
-        """Count one event. Most are none of those that are counted, and end at the first line."""
+        """Count one event. Most kinds are not counted, so the first line returns."""
         counted = _COUNTED.get(type(event))
         if counted is not None:
             self._count(event, counted[2])
@@ -137,19 +138,19 @@ class Metrics(Collector):
         self._events[kind, labels] = self._events.get((kind, labels), 0) + 1
 
     def exposition(self) -> bytes:
-        """Everything in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def unhealthy(self) -> str:
-        """Why a watched node does nothing any more; ""."""
+        """Return the reason why a watched node has stopped for good; "" if none has."""
         return probes.unhealthy(node.status() for node in self._nodes)
 
     def unready(self) -> str:
-        """Why one of the watched nodes does not serve, or that there is none; ""."""
+        """Return the reason why a watched node does not serve, or words that none is watched; "" if all serve."""
         return probes.unready(node.status() for node in self._nodes)
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics as of now."""
+        """Yield all metrics as of now."""
         statuses = [node.status() for node in self._nodes]
         yield from _gauges(statuses)
         yield from _node_counters(statuses)
@@ -213,8 +214,8 @@ def _cumulate(buckets: list[float]) -> list[tuple[str, float]]:
 async def serve_metrics(
     metrics: Exposed, listen: str, *, task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Task: answer ``GET /metrics`` at ``listen`` (``host:port``) until cancelled; with ``Metrics``, its health too.
+    """Answer ``GET /metrics`` at ``listen`` (``host:port``), as a task, until cancelled; ``Metrics`` also show health.
 
-    Reports its listeners. Raises ``ConfigError`` for an address that is none, ``OSError`` for one that cannot be used.
+    Reports its listeners. Raises ``ConfigError`` for a bad address, ``OSError`` for one that cannot be used.
     """
     await serve_monitoring(metrics, listen, task_status=task_status)

@@ -1,7 +1,7 @@
-"""A small HTTP server for whoever watches a process: its metrics, whether it is healthy, and whether it is ready.
+"""A small HTTP server for monitoring: it shows a process's metrics, whether it is healthy, and whether it is ready.
 
-h11 speaks the protocol; here are the three pages, and what keeps slow connections from holding them up. It is a trio
-task and starts no thread. Needs the extra ``metrics``. Knows nothing of what it shows.
+h11 does the protocol; this module has the three pages, and keeps slow connections from blocking them. It is a trio task
+and starts no thread. Needs the extra ``metrics``. Knows nothing of what it shows.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ except ModuleNotFoundError as missing:
 _REQUEST_BYTES_MAX: Final = 8 << 10
 _REQUEST_TIMEOUT_S: Final = 5.0
 _CONNECTIONS_MAX: Final = 64
-"""One more ends the oldest: who is slow keeps nobody from the pages."""
+"""Most connections at a time; one more ends the oldest, so that slow clients block nobody."""
 _TEXT: Final = "text/plain; charset=utf-8"
 _EXPOSITION: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Exposed(Protocol):
-    """Whatever has metrics for a page."""
+    """An object that has metrics for a page."""
 
     def exposition(self) -> bytes: ...
 
 
 @runtime_checkable
 class Judged(Protocol):
-    """Whatever knows whether it is well. Both answers are words for an operator, "" if there is nothing to say."""
+    """An object that knows its health. Both answers are words for an operator, "" if all is well."""
 
     def unhealthy(self) -> str:
-        """Why it will not work again until the process is restarted."""
+        """Return the reason why it will not work again before the process is restarted."""
 
     def unready(self) -> str:
-        """Why it does not serve now."""
+        """Return the reason why it does not serve now."""
 
 
 @attrs.frozen
@@ -56,23 +56,24 @@ async def serve_monitoring(
     shown: Exposed, listen: str, *, advice: str = "",
     task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Task: answer ``GET`` of ``/metrics``, ``/healthz`` and ``/readyz`` at ``listen`` (``host:port``) until cancelled.
+    """Answer ``GET`` of ``/metrics``, ``/healthz`` and ``/readyz`` at ``listen`` (``host:port``), as a task, until
+    cancelled.
 
-    Reports its listeners. ``shown`` is asked at each request; one that is not ``Judged`` has metrics alone.
+    Reports its listeners. ``shown`` is asked at each request; if it is not ``Judged``, there are only metrics.
 
-    Raises ``ConfigError`` for an address that is none, and ``OSError``, with ``advice``, for one that cannot be used.
+    Raises ``ConfigError`` for a bad address, and ``OSError``, with ``advice``, for one that cannot be used.
     """
     host, port = split_address(listen)
     open_since: dict[trio.CancelScope, None] = {}
 
     async def answer(stream: trio.SocketStream) -> None:
-        if len(open_since) >= _CONNECTIONS_MAX:  # who came first had time enough
+        if len(open_since) >= _CONNECTIONS_MAX:  # the oldest had time enough
             oldest = next(iter(open_since))
             del open_since[oldest]
             oldest.cancel()
         with trio.move_on_after(_REQUEST_TIMEOUT_S) as scope:
             open_since[scope] = None
-            with contextlib.suppress(*STREAM_ERRORS):  # whoever asked may be gone
+            with contextlib.suppress(*STREAM_ERRORS):  # the client may be gone
                 await _converse(stream, shown)
         open_since.pop(scope, None)
 
@@ -84,14 +85,14 @@ async def serve_monitoring(
 
 
 async def _converse(stream: trio.SocketStream, shown: Exposed) -> None:
-    """One request and its answer; it ends when the other side has read that, and closes."""
+    """Take one request and answer it. Ends when the client has read the answer and closes."""
     http = h11.Connection(h11.SERVER, max_incomplete_event_size=_REQUEST_BYTES_MAX)
     method = b""
     try:
         while (event := http.next_event()) is h11.NEED_DATA:
             http.receive_data(bytes(await stream.receive_some(_REQUEST_BYTES_MAX)))
         if not isinstance(event, h11.Request):
-            return  # it hung up
+            return  # the client left
         method = event.method
         page = _page(method, event.target, shown)
     except h11.RemoteProtocolError as error:

@@ -1,7 +1,7 @@
-"""``Node``: one node of one group, as the program around it sees it. What it may ask, and nothing else.
+"""``Node`` is one node of one group as programs see it: all that they may ask, and nothing else.
 
-Every call goes to the driver, which carries it out; no decision is taken here and no state is kept. Commands of a
-machine with a codec become bytes here. ``docs/reference/api.md`` lists all of it.
+The driver carries out every call; this module decides nothing and keeps no state. Commands of a machine with a codec
+become bytes here. ``docs/reference/api.md`` lists all calls.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
-    """Made by ``open_node`` or ``Host.open_group``; not by its constructor.
+    """One node of one group. ``open_node`` and ``Host.open_group`` make it; do not call the constructor.
 
     ``Node[Command, Result, Answer]`` has the types of its state machine: see ``StateMachine``.
     """
@@ -40,10 +40,10 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
     # --- writing ---------------------------------------------------------------------------------------------
 
     def propose(self, command: CommandT_contra, timeout_ms: int | None = None) -> Coroutine[Any, Any, ResultT_co]:
-        """Replicate ``command`` and apply it; returns what ``apply`` returned on this node.
+        """Replicate ``command`` and apply it. Return what ``apply`` returned on this node.
 
-        Waits for room when ``proposals_pending_max`` or ``uncommitted_bytes_max`` is reached. Default timeout:
-        ``propose_timeout_ms``. Cancelling does not take the command back.
+        Waits for room if ``proposals_pending_max`` or ``uncommitted_bytes_max`` is reached. Default timeout:
+        ``propose_timeout_ms``. Cancelling does not withdraw the command.
 
         Raises ``NotLeader`` or ``Rejected`` (no effect, for certain), ``Unknown`` (it may have taken effect, or still
         may), ``Faulted``; and what the codec raises.
@@ -52,14 +52,15 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         return self._proposals.propose(data, timeout_ms)
 
     def propose_nowait(self, command: CommandT_contra) -> Ticket[ResultT_co]:
-        """As ``propose``, without waiting: ``await ticket.wait()`` later, or never. Raises ``Busy`` at a limit."""
+        """Propose without waiting: ``await ticket.wait()`` later, or never. Raises ``Busy`` at a limit, else as
+        ``propose``."""
         data: Any = command if self._encode is None else self._encode(command)
         return self._proposals.propose_nowait(data)
 
     def propose_many(
         self, commands: Sequence[CommandT_contra], timeout_ms: int | None = None
     ) -> Coroutine[Any, Any, list[ResultT_co]]:
-        """Replicate many commands, in order; returns all results, or raises one error for the whole call.
+        """Replicate many commands, in order. Return all results, or raise one error for the whole call.
 
         Not atomic: after ``Unknown`` some may have taken effect. ``NotLeader`` and ``Rejected`` mean that none did.
         """
@@ -69,7 +70,7 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
     # --- reading ---------------------------------------------------------------------------------------------
 
     async def read_barrier(self, level: Read = Read.INDEX, *, timeout_ms: int | None = None) -> None:
-        """After this returns, the state machine of this node may be read as freshly as ``level`` says.
+        """Wait until this node's state machine may be read, as fresh as ``level`` says.
 
         Works on leader and follower; ``Read.LEASE`` costs a round on a follower, ``Read.LOG`` needs the leader.
         Raises ``NotLeader`` (no leader known), ``Rejected`` (leadership changed, a snapshot is being restored, or timed
@@ -89,11 +90,10 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
     async def query(
         self, data: bytes, *, level: Read = Read.INDEX, timeout_ms: int | None = None
     ) -> AnswerT_co:
-        """What ``query(data)`` of this node's state machine returns, as fresh as ``level`` says.
+        """Return the answer of this node's ``query(data)``, as fresh as ``level`` says.
 
-        No other method of the machine but ``write`` runs meanwhile, in whatever thread. Raises as ``read_barrier``,
-        ``Rejected`` (a ``threaded`` machine was busy all the time), ``UsageError`` (it has no ``query``), and what
-        ``query`` raises.
+        Meanwhile no method of the machine but ``write`` runs in any thread. Raises as ``read_barrier``, ``Rejected`` (a
+        ``threaded`` machine was busy all the time), ``UsageError`` (it has no ``query``), and what ``query`` raises.
         """
         driver = self._driver
         ask = query_of(driver.state_machine)
@@ -109,7 +109,7 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
     # --- the group -------------------------------------------------------------------------------------------
 
     async def transfer_leadership(self, target: str | None = None) -> None:
-        """Hand leadership to ``target``, or to the best placed voter; returns when it leads.
+        """Hand leadership to ``target``, or to the best placed voter. Returns when it leads.
 
         Raises ``NotLeader``, ``Rejected`` (it does not lead), ``Unknown`` (this node stepped down, no new leader seen).
         """
@@ -119,10 +119,10 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         self, voters: Mapping[str, str], learners: Mapping[str, str] | None = None, *,
         priorities: Mapping[str, int] | None = None,
     ) -> None:
-        """Move the group to this membership (id to address), through as many safe steps as it takes.
+        """Move the group to this membership (id to address), in as many safe steps as needed.
 
-        New voters are caught up as learners first. Asking for what is there already is no change. Raises
-        ``NotLeader``, ``Rejected`` (illegal, another change runs, or somebody did not catch up), ``Unknown``.
+        New voters catch up as learners first. Asking for the present membership changes nothing. Raises ``NotLeader``,
+        ``Rejected`` (illegal, another change runs, or a node did not catch up), ``Unknown``.
         """
         driver = self._driver
         wanted, others = arguments.copied("voters", voters), arguments.copied("learners", learners or {})
@@ -135,7 +135,7 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         await driver.request(ask)
 
     async def take_snapshot(self) -> SnapshotMeta:
-        """Snapshot the state machine now, so that the log behind it may go.
+        """Take a snapshot of the state machine now, so that the log before it may go.
 
         Raises ``DiskFull``, ``UsageError`` (the machine cannot, or nothing is applied yet), ``Faulted``, ``Rejected``
         (this node is stopping).
@@ -144,11 +144,11 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         return await self._driver.snapshots.take()
 
     async def accept_loss(self) -> bool:
-        """Let this node vote and count again although it lost what it had acknowledged, and no leader gave it that.
+        """Let this node vote and count again although it lost what it had acknowledged, and no leader gave it back.
 
-        For when those that hold it will never come back: what only they and this node had acknowledged is lost then,
-        and a vote that this node forgot may be given twice. Returns whether it had lost anything. Raises ``Faulted``,
-        ``Rejected`` (this node is stopping).
+        Only for when the nodes that hold it will never come back: what only they and this node had acknowledged is then
+        lost, and a vote that this node forgot may be given twice. Returns whether it had lost anything. Raises
+        ``Faulted``, ``Rejected`` (this node is stopping).
         """
         await trio.lowlevel.checkpoint()
         driver = self._driver
@@ -159,8 +159,8 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         return lapsed
 
     async def stop(self, *, transfer: bool) -> None:
-        """Accept nothing more, and answer everybody who waits; with ``transfer`` hand leadership over before, if that
-        is quick. Leaving the block of ``open_node`` or ``open_host`` does this anyway; this is for what must come
+        """Accept nothing more, and answer everybody who waits. With ``transfer`` hand leadership over first, if that is
+        quick. The end of the block of ``open_node`` or ``open_host`` does this too; call it if something must happen in
         between."""
         await self._driver.stop(transfer=transfer)
 
@@ -183,17 +183,17 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
 
     @property
     def state_machine(self) -> AnyMachine:
-        """As it was given to ``open_node``."""
+        """The state machine that was given to ``open_node``."""
         return self._driver.state_machine
 
     @property
     def node_id(self) -> str:
-        """Who this node is among its peers."""
+        """Id of this node among its peers."""
         return self._driver.replica.node_id
 
     @property
     def role(self) -> Role:
-        """What this node believes to be."""
+        """Role that this node believes to have."""
         return self._driver.replica.role
 
     @property
@@ -203,12 +203,12 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node believes it leads. For reads that must be right, use ``read_barrier``."""
+        """True if this node believes that it leads. For reads that must be right, use ``read_barrier``."""
         return self._driver.replica.role is Role.LEADER
 
     @property
     def holds_lease(self) -> bool:
-        """Whether nobody else can lead at this moment, clocks being true (``Read.LEASE``). Costs no round."""
+        """Return whether nobody else can lead at this moment, if clocks are right (``Read.LEASE``). Costs no round."""
         return self._driver.lease_valid()
 
     @property
@@ -218,21 +218,21 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
 
     @property
     def membership(self) -> Membership:
-        """Who belongs to the group: the latest membership in this node's log."""
+        """Members of the group: the latest membership in this node's log."""
         return self._driver.replica.membership
 
     @property
     def commit_index(self) -> int:
-        """Entries up to here are committed, as far as this node knows."""
+        """Last entry that is committed, as far as this node knows."""
         return self._driver.replica.commit_index
 
     @property
     def applied_index(self) -> int:
-        """Entries up to here are in the state machine."""
+        """Last entry that the state machine has taken."""
         return self._driver.replica.applied_index
 
     async def wait_leader(self) -> str:
-        """Wait until a leader is known; returns its id. Raises ``Faulted`` or ``Rejected`` when that cannot come."""
+        """Wait until a leader is known, and return its id. Raises ``Faulted`` or ``Rejected`` if that cannot happen."""
         driver = self._driver
         while True:
             await trio.lowlevel.checkpoint()
@@ -242,13 +242,14 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
             await driver.role_seen.wait()
 
     def events(self) -> Subscription:
-        """``async for event in node.events()``: roles, memberships, snapshots, faults; begins with the present role."""
+        """Subscribe to roles, memberships, snapshots and faults, from the present role on: ``async for event in
+        node.events()``."""
         return self._driver.events_hub.subscribe(self._driver.present_role())
 
     def status(self) -> Status:
-        """Everything there is to know, as of now."""
+        """Return everything that is known of this node now."""
         return survey(self._driver)
 
     def explain(self) -> list[str]:
-        """What is wrong here and why, in sentences, the gravest first; one sentence when all is well."""
+        """Return sentences that say what is wrong here and why, the gravest first; one sentence if all is well."""
         return explain(self.status())

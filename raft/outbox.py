@@ -1,7 +1,7 @@
-"""Bytes on their way into one connection: written at once where the socket takes them, queued within limits where not.
+"""Bytes on their way into one connection: written at once if the socket takes them, else queued within limits.
 
-``put`` and ``flush`` never block and never raise; the task in ``run`` carries on where a flush had to stop.
-``send_now`` is for another thread than the loop's.
+``put`` and ``flush`` never block and never raise; the task in ``run`` writes what a flush could not.
+``send_now`` may be called in another thread than the loop's.
 Knows streams and file descriptors; nothing of messages, peers or reconnecting.
 """
 
@@ -18,7 +18,7 @@ from raft.wakeup import Bell
 
 _IOV_MAX: Final = 1_024
 _SEND_BYTES: Final = 256 << 10
-"""Piece in which streams that are no plain sockets get their bytes."""
+"""Bytes written at a time to streams that are no plain sockets."""
 
 
 class Outbox:
@@ -32,26 +32,26 @@ class Outbox:
     def __init__(self, bytes_max: int, buffers_max: int) -> None:
         self._bytes_max, self._buffers_max = bytes_max, buffers_max
         self.accepting = False
-        """Whether ``put`` keeps anything: while a connection stands or is being made."""
+        """True while ``put`` keeps bytes: while a connection stands or is being made."""
         self.dirty = False
-        """For the owner: noted for the next flush."""
+        """True while the owner has noted this outbox for its next flush."""
         self.overflowed = False
-        """Something was dropped for lack of room since the queue was last empty."""
+        """True if something was dropped for lack of room since the queue was last empty."""
         self.queued_bytes = 0
         self._queue: list[bytes | memoryview] = []
         self._stream: Stream | None = None
         self._socket: trio.socket.SocketType | None = None
         self._busy = False
-        """The task in ``run`` is at it: a flush would find the connection full."""
+        """True while the task in ``run`` writes: a flush would find the connection full."""
         self._error: OSError | None = None
         self._bell = Bell()
         self._lock = threading.Lock()
         """Held while something is written, and while the descriptor changes."""
         self._rest = b""
-        """What the socket did not take of something said: it goes first."""
+        """Rest of a message that the socket took in part: it goes first."""
 
     def put(self, buffers: list[bytes], size: int) -> bool:
-        """Queue buffers of ``size`` bytes in all for the next flush. False: not taken, there is no room."""
+        """Queue buffers of ``size`` bytes in all for the next flush. Return False if there is no room for them."""
         if self.queued_bytes + size > self._bytes_max or len(self._queue) + len(buffers) > self._buffers_max:
             self.overflowed = True
             return False
@@ -60,7 +60,7 @@ class Outbox:
         return True
 
     def flush(self) -> bool:
-        """Write what is queued, as far as the connection takes it now; ``run`` does the rest. False: there is one."""
+        """Write what is queued, as far as the connection takes it now. Return False if some is left, for ``run``."""
         self.dirty = False
         if self._busy:
             return False
@@ -77,9 +77,9 @@ class Outbox:
         return False
 
     def send_now(self, data: bytes) -> bool:
-        """From any thread: write this now, ahead of nothing. False: it did not leave whole; let the loop send it.
+        """Write this now, from any thread, if nothing is queued before it. Return False if the loop must send it.
 
-        Never blocks, never raises. What is wrong with a connection, the loop finds out by itself.
+        Never blocks, never raises. The loop notices a broken connection by itself.
         """
         if not self._lock.acquire(blocking=False):
             return False
@@ -96,7 +96,7 @@ class Outbox:
             self._lock.release()
 
     def attach(self, stream: Stream) -> None:
-        """This is the connection now; what was queued while it was made goes first."""
+        """Use this connection from now on. Bytes that were queued while it was made go first."""
         self._bell = Bell()
         self._stream = stream
         with self._lock:
@@ -105,7 +105,7 @@ class Outbox:
         self.flush()
 
     def detach(self) -> None:
-        """The connection is gone, and with it everything queued. To be called before its descriptor is closed."""
+        """Drop the connection and everything queued. Must be called before its descriptor is closed."""
         with self._lock:
             self._stream = self._socket = None
             self._rest = b""
@@ -114,7 +114,7 @@ class Outbox:
         self.accepting = self.overflowed = False
 
     async def run(self) -> None:
-        """Write what flushes left over. Returns when drained after an overflow; raises a stream's error."""
+        """Write, as a task, what flushes left over. Returns when drained after an overflow; raises a stream's error."""
         while True:
             await self._bell.wait()
             if self._error is not None:
@@ -141,7 +141,7 @@ class Outbox:
             return self._write_queue(sock.fileno())
 
     def _write_queue(self, fd: int) -> bool:
-        """Whether all of the queue went into the socket."""
+        """Write the queue to the socket, and return whether all of it went in."""
         queue = self._queue
         while queue:
             batch = queue if len(queue) <= _IOV_MAX else queue[:_IOV_MAX]
@@ -170,7 +170,7 @@ class Outbox:
         queue.clear()
 
     def _take(self, size: int) -> bytes:
-        """Up to ``size`` bytes off the queue's front as one piece, at least one buffer's."""
+        """Take up to ``size`` bytes, but at least one buffer, off the queue's front as one piece."""
         count = taken = 0
         for buffer in self._queue:
             if count and taken + len(buffer) > size:

@@ -1,4 +1,4 @@
-"""Commands and the pipes that they print into: who reads may stop at any time."""
+"""Lets commands print into pipes whose reader may stop at any time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _P = ParamSpec("_P")
 
 
 def piped(main: Callable[_P, int]) -> Callable[_P, int]:
-    """A command whose output somebody may stop to read, as `| head` does: that is no failure, and not told."""
+    """Wrap a command, so that it ends quietly if the reader of its output stops, as `| head` does."""
     @functools.wraps(main)
     def command(*args: _P.args, **kwargs: _P.kwargs) -> int:
         try:
             try:
                 return main(*args, **kwargs)
             finally:
-                sys.stdout.flush()  # here, and not at the interpreter's end
+                sys.stdout.flush()  # now, as an error at the interpreter's end would be printed
         except BrokenPipeError:
             discard_output()
             return 0
@@ -28,5 +28,5 @@ def piped(main: Callable[_P, int]) -> Callable[_P, int]:
 
 
 def discard_output() -> None:
-    """Nobody reads what is printed; the interpreter, which flushes it at its end, must not stumble over that."""
+    """Send all further output to nowhere, so that the interpreter's last flush does not fail on the closed pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

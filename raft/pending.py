@@ -1,10 +1,10 @@
-"""Proposals between the caller and their fate: gathered, in flight, resolved. Built so that one costs about 2 µs.
+"""Proposals from the caller to their fate: gathered, in flight, resolved. Built so that one costs about 2 µs.
 
 *The idea: group commit.* A disk syncs a thousand entries in about the time that it takes for one, and a round to the
-followers costs the same for both. A *batch* is what becomes one frame: callers append a command and park; the flusher
-takes the batch whole; when its entries are applied all its callers are woken at once and look up their own result by
-position. The driver keeps a few frames in flight: enough to cover the round to the followers, so that the link and
-their disks never idle. Meanwhile commands gather, so batches grow with the load by themselves.
+followers costs the same for both. A *batch* becomes one frame: callers append a command and park; the flusher takes the
+batch whole; when its entries are applied all its callers are woken at once and look up their own result by position.
+The driver keeps a few frames in flight: enough to cover the round to the followers, so that the link and their disks
+never idle. Meanwhile commands gather, so batches grow with the load by themselves.
 
 *Rejected.*
 
@@ -21,8 +21,8 @@ their disks never idle. Meanwhile commands gather, so batches grow with the load
 
 - A batch's entries stand in the log side by side, in its own order, from ``first`` to ``last`` in ``term``. One leader
   writes a term, so a frame applied in that term at that place is this one, and its results are in the callers' order.
-- An entry of another term applied there has overwritten it: it has no effect, for certain (``settle``).
-- What was never handed to the core has no effect either (``refuse``, ``close``). Where nobody can tell, as after a
+- An entry of another term applied there has overwritten it: it certainly has no effect (``settle``).
+- A batch that was never handed to the core has no effect either (``refuse``, ``close``). If nobody can tell, as after a
   snapshot (``jump``), at a deadline or at the end, the answer is ``Unknown``.
 - Frames are applied in the order of the log, and batches are in flight in that order. So one look at the oldest batch
   decides, and a batch is resolved once (``done``).
@@ -49,8 +49,8 @@ from raft.statemachine import ResultT_co
 from raft.wakeup import WOKEN, Bell, abandon, fail
 
 SEALS = 8
-"""While proposals gather behind a commit that does not come, a batch is closed this often per default timeout: no
-deadline is later than that."""
+"""Batches closed in each default timeout, while proposals gather behind a commit that does not come: so no caller
+waits much longer than its timeout."""
 
 Failure: TypeAlias = Callable[[int, int], RaftError]
 """Makes the error for entries (first, last); each caller gets an exception of its own."""
@@ -58,14 +58,14 @@ Failure: TypeAlias = Callable[[int, int], RaftError]
 
 @attrs.define(eq=False)
 class Batch:
-    """Commands that travel together, and the callers that wait for them."""
+    """Commands that become one frame, and the callers that wait for them."""
 
     room: int
-    """Bytes of commands that may still join; below 0: none may."""
+    """Bytes of commands that may still join; below 0: none."""
     capacity: int
-    """Entries it may hold."""
+    """Most entries that it may hold."""
     failure: Failure | None = None
-    """Why entries at and beyond ``len(results)`` have no result."""
+    """Makes the error of entries at and beyond ``len(results)``, which have no result."""
     commands: list[bytes] = attrs.Factory(list)
     tasks: list[Task] = attrs.Factory(list)
     """Callers who wait as long as the default timeout."""
@@ -73,23 +73,23 @@ class Batch:
     """Callers with a deadline of their own."""
     results: list[Any] = attrs.Factory(list)
     count: int = 0
-    """Entries and, in ``size``, bytes that count towards the limits, from sealing to fate."""
+    """Entries that count towards the limits, from sealing to fate; ``size`` is their bytes."""
     size: int = 0
     first: int = 0
     last: int = 0
     term: int = 0
     deadline: int = 0
     done: bool = False
-    """All callers were woken, or there are none."""
+    """True once all callers were woken, or if there are none."""
 
     def result(self, position: int) -> Any:
-        """Result of the command at ``position``; raises why there is none."""
+        """Return the result of the command at ``position``, or raise the error in its place."""
         if position < len(self.results):
             return self.results[position]
         raise self._error(position, 1)
 
     def slice(self, position: int, count: int) -> list[Any]:
-        """Results of ``count`` commands; one error if some have none."""
+        """Return the results of ``count`` commands, or raise one error if some have none."""
         if position + count <= len(self.results):
             return self.results[position : position + count]
         if position < len(self.results):  # some took effect: neither "all" nor "none" would be true
@@ -102,7 +102,7 @@ class Batch:
         return self.failure(first, first + count - 1 if first else 0)
 
     def finish(self, failure: Failure | None) -> None:
-        """Everyone looks up a result or raises ``failure``."""
+        """Wake all callers: each looks up its result, or raises ``failure``."""
         self.failure, self.done = failure, True
         for task in self.tasks:
             if task.custom_sleep_data is self:
@@ -123,11 +123,11 @@ class Ticket(Generic[ResultT_co]):
 
     @property
     def done(self) -> bool:
-        """Whether ``wait`` would return or raise at once."""
+        """True once ``wait`` would return or raise at once."""
         return self._batch.done
 
     async def wait(self) -> ResultT_co:
-        """The result of ``apply``. Any number of tasks may wait. Raises as ``propose`` does."""
+        """Wait for the result of ``apply`` and return it. Any number of tasks may wait. Raises as ``propose`` does."""
         batch = self._batch
         if batch.done:
             await checkpoint()
@@ -142,7 +142,7 @@ class Ticket(Generic[ResultT_co]):
 
 @attrs.define(eq=False)
 class _Waiter:
-    """A caller who waits until there is room for its commands."""
+    """A caller that waits until there is room for its commands."""
 
     commands: Sequence[bytes]
     size: int
@@ -158,7 +158,7 @@ def _waits(place: Batch | _Waiter, task: Task) -> bool:
 
 
 async def _park(batch: Batch, task: Task) -> None:
-    """Wait until the batch is finished; a cancelled caller leaves its commands behind."""
+    """Wait until the batch is finished. The commands of a cancelled caller stay in it."""
     try:
         await wait_task_rescheduled(abandon)
     except BaseException:
@@ -169,8 +169,8 @@ async def _park(batch: Batch, task: Task) -> None:
 
 
 class Proposals:
-    """All proposals of one node that have no result yet. ``bell`` rings when the flusher has something to do; one that
-    comes alone is handed to the core at once (``flush``)."""
+    """All proposals of one node that have no result yet. ``bell`` rings when the flusher has something to do; a lone
+    proposal is handed to the core at once (``flush``)."""
 
     def __init__(
         self, config: Config, clock: Callable[[], int], bell: Bell, rearm: Callable[[int], None],
@@ -190,13 +190,13 @@ class Proposals:
         self._alarms = Alarms[Batch | _Waiter](_waits)
         self._seal_at = 0
         self._alone = False
-        """The latest batch had one entry: the next caller is likely to be alone, too."""
-        self._count = self._bytes = 0  # sealed or in flight, without the batch that gathers
+        """True if the latest batch had one entry: the next caller is then likely to be alone, too."""
+        self._count = self._bytes = 0  # sealed or in flight; the batch that gathers does not count
 
     # --- callers ---------------------------------------------------------------------------------------------
 
     async def propose(self, command: bytes, timeout_ms: int | None) -> Any:
-        """See ``Node.propose``. The hot path: everything unusual is in ``_enter``."""
+        """Propose one command: see ``Node.propose``. The hot path: everything unusual is in ``_enter``."""
         batch = self._batch
         position = len(batch.commands)
         if (timeout_ms is not None or type(command) is not bytes or position >= batch.capacity
@@ -207,7 +207,7 @@ class Proposals:
         batch.commands.append(command)
         if not position:
             if self._alone and not self._in_flight:
-                self._flush()  # a task less to wake
+                self._flush()  # so the flusher need not be woken
                 if batch.done:
                     await checkpoint()
                     return batch.result(0)
@@ -244,7 +244,7 @@ class Proposals:
         return Ticket(batch, self._join(batch, (command,), size))
 
     async def _enter(self, commands: Sequence[bytes], timeout_ms: int | None) -> tuple[Batch, int]:
-        """Join a batch, waiting for room if need be, and then for its fate."""
+        """Join a batch, after a wait for room if needed, and wait for its fate."""
         size = self._check(commands)
         timeout_ns = None if timeout_ms is None else arguments.timeout(timeout_ms) * MS
         task = current_task()
@@ -278,7 +278,7 @@ class Proposals:
         return waiter.batch, waiter.position
 
     def _check(self, commands: Sequence[bytes]) -> int:
-        """Bytes of these commands; raises what forbids proposing them."""
+        """Return the size of these commands in bytes, or raise the reason why they cannot be proposed."""
         if self._refusal is not None:
             raise self._refusal()
         for command in commands:
@@ -292,7 +292,7 @@ class Proposals:
         return size
 
     def _find_room(self, count: int, size: int) -> Batch | None:
-        """The batch that these may join; a new one if the old is full; None if a limit is reached."""
+        """Return the batch that these commands may join, a new one if the old is full; None if a limit is reached."""
         batch = self._batch
         if size <= batch.room and len(batch.commands) + count <= batch.capacity:
             return batch
@@ -306,7 +306,7 @@ class Proposals:
         return self._batch
 
     def _limits(self) -> tuple[int, int]:
-        """Entries and bytes that may be taken beside what is sealed or in flight."""
+        """Return entries and bytes that may still be taken, given what is sealed or in flight."""
         return self._config.proposals_pending_max - self._count, self._config.uncommitted_bytes_max - self._bytes
 
     def _join(self, batch: Batch, commands: Sequence[bytes], size: int) -> int:
@@ -331,13 +331,14 @@ class Proposals:
         self._rearm(deadline)
 
     def _wait_for_room(self, waiter: _Waiter) -> None:
-        """Callers waiting for room are served first in, first out: nobody joins a batch before them."""
+        """Queue a caller that waits for room. They are served first in, first out: nobody joins a batch before
+        them."""
         self._waiting_for_room.append(waiter)
         self.seal()
         self._batch = self._no_batch
 
     def _admit(self) -> None:
-        """Let those in who fit now, in order of arrival; then open for all."""
+        """Let in the waiting callers that fit now, in order of arrival; if none is left, open for all."""
         waiters = self._waiting_for_room
         while waiters and self._refusal is None:
             waiter = waiters[0]
@@ -360,7 +361,7 @@ class Proposals:
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something to flush."""
+        """True if a batch waits to be flushed."""
         return bool(self._ready or self._batch.commands)
 
     @property
@@ -370,12 +371,12 @@ class Proposals:
 
     @property
     def pending(self) -> tuple[int, int]:
-        """Count and bytes of proposals without a fate."""
+        """Count and bytes of proposals whose fate is open."""
         gathered = self._batch.commands
         return self._count + len(gathered), self._bytes + sum(map(len, gathered))
 
     def seal(self) -> None:
-        """Close the batch that gathers. Its deadline starts now."""
+        """Close the batch that gathers. Its timeout starts now."""
         batch = self._batch
         if not batch.commands:
             return
@@ -397,7 +398,7 @@ class Proposals:
         self._batch = Batch(room, min(slots, self._frame_entries), size=room)
 
     def take(self) -> Batch | None:
-        """The next batch to hand to the core; then ``handed_over`` or ``put_back``."""
+        """Return the next batch to hand to the core. ``handed_over`` or ``refuse`` follows."""
         if not self._ready:
             self.seal()
         return self._ready.popleft() if self._ready else None
@@ -406,11 +407,11 @@ class Proposals:
         self._ready.appendleft(batch)
 
     def refuse(self, batch: Batch, make: Callable[[], RaftError]) -> None:
-        """The core did not take it: no effect, for certain."""
+        """Resolve a batch that the core did not take: it certainly has no effect."""
         self._resolve(batch, lambda first, last: make())
 
     def handed_over(self, batch: Batch, first: int, last: int, term: int) -> None:
-        """The core took it: these are its entries."""
+        """Note the entries that the core made of a batch."""
         batch.first, batch.last, batch.term = first, last, term
         batch.commands = []
         self._in_flight.append(batch)
@@ -418,13 +419,13 @@ class Proposals:
     # --- fate ------------------------------------------------------------------------------------------------
 
     def settle(self, frame: Frame, results: list[object]) -> None:
-        """This frame is applied, with these results (none but for commands). Frames come in order."""
+        """Resolve batches by a frame that was applied, with its results (only for commands). Frames come in order."""
         in_flight = self._in_flight
         while in_flight:
             head = in_flight[0]
             if head.first > frame.last:
                 return
-            if head.term == frame.term:  # one leader wrote this term, so it is the very frame
+            if head.term == frame.term:  # one leader wrote this term, so this frame is the batch
                 if head.first == frame.first:
                     head.results = results
                 else:
@@ -436,7 +437,8 @@ class Proposals:
             self._resolve(in_flight.popleft(), _overwritten)
 
     def jump(self, index: int) -> None:
-        """A snapshot took the place of all entries up to ``index``: nobody here knows what they gave."""
+        """Resolve as ``Unknown`` all batches up to ``index``: a snapshot replaced them, so their results are not
+        known."""
         while self._in_flight and self._in_flight[0].first <= index:
             self._resolve(self._in_flight.popleft(), _jumped)
 
@@ -449,7 +451,7 @@ class Proposals:
                 self._widen()
 
     def _widen(self) -> None:
-        """Room came back: to callers who wait for it first, else to the batch that gathers."""
+        """Give away room that came free: to callers that wait for it, else to the batch that gathers."""
         if self._waiting_for_room:
             self._admit()
         elif not self._batch.commands and self._refusal is None:
@@ -462,7 +464,7 @@ class Proposals:
             self._open_batch()
 
     def close(self, refusal: Callable[[], RaftError]) -> None:
-        """None may come in; those that are not in flight yet are refused too. The ones in flight keep waiting."""
+        """Refuse new proposals, and those that are not in flight yet. The ones in flight keep waiting."""
         self._refusal = refusal
         self.seal()
         self._batch = self._no_batch
@@ -474,7 +476,7 @@ class Proposals:
             self._refuse(waiter, refusal())
 
     def abandon_in_flight(self, failure: Failure) -> None:
-        """Nobody will learn the fate of what is in flight."""
+        """Resolve all batches in flight with ``failure``, since this node will not learn their fate."""
         in_flight, self._in_flight = self._in_flight, deque()
         for batch in in_flight:
             self._resolve(batch, failure)
@@ -486,14 +488,14 @@ class Proposals:
     # --- deadlines -------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> int | None:
-        """When ``expire`` has something to do."""
+        """Return the time when ``expire`` is due; None if nobody waits."""
         due = first_due(self._expiring, self._alarms)
         if self._batch.commands:
             return self._seal_at if due is None else min(due, self._seal_at)
         return due
 
     def expire(self, now: int) -> None:
-        """Answer those whose time is over."""
+        """Answer the callers whose time is over."""
         if self._batch.commands and self._seal_at <= now:
             self.seal()
         expiring = self._expiring
@@ -507,7 +509,7 @@ class Proposals:
                     place = place.batch
                 elif place in self._waiting_for_room:
                     self._waiting_for_room.remove(place)
-                    self._refuse(place, Rejected(RejectReason.TIMED_OUT, "no room for it came free"))
+                    self._refuse(place, Rejected(RejectReason.TIMED_OUT, "there was no room for it in time"))
                     self._admit()
                     continue
                 else:
@@ -517,7 +519,7 @@ class Proposals:
                 place.patient.remove(task)
 
     def _give_up(self, batch: Batch) -> None:
-        if batch.patient:  # others still wait for it, so it goes on
+        if batch.patient:  # callers with longer deadlines still wait for it
             tasks, batch.tasks = batch.tasks, []
             for task in tasks:
                 fail(task, batch, Unknown(batch.first, batch.last, "its deadline passed"))

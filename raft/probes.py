@@ -1,6 +1,6 @@
-"""Whether a node is healthy and whether it is ready, for health checks: each answer is "" or says in words why not.
+"""Judges for health checks whether a node is healthy and ready. Each answer is "" or says in words why not.
 
-*Healthy*: it would work if its surroundings did; one that is not has to be restarted. *Ready*: it serves now, as leader
+*Healthy*: it works as far as its surroundings do; otherwise it must be restarted. *Ready*: it serves now, as a leader
 or as a follower of one. Pure, over the same statuses and situations as ``explain``.
 """
 
@@ -14,16 +14,16 @@ from raft.status import Status
 
 UNHEALTHY: Final = ("faulted", "storage_failed")
 UNREADY: Final = (*UNHEALTHY, "not_a_member", "no_leader", "no_quorum", "not_ready", "installing")
-"""Situations by the names that ``explain`` gives them."""
+"""Names of the situations, as in ``explain``, in which a node is not ready."""
 
 
 def unhealthy(statuses: Iterable[Status]) -> str:
-    """Of all groups of a process."""
+    """Return words for each group of a process that is not healthy; "" if all are."""
     return _told(statuses, UNHEALTHY)
 
 
 def unready(statuses: Iterable[Status]) -> str:
-    """A process serves when every one of its groups does, and there is one."""
+    """Return words for each group of a process that is not ready; "" if all are, and there is one."""
     known = list(statuses)
     if not known:
         return "No group is open."

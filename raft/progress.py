@@ -1,4 +1,4 @@
-"""What a leader knows of one peer: where it stands, what is in flight to it, when it was last in contact.
+"""A leader's record of one peer: where its log stands, what is in flight to it, when it was last in contact.
 
 States (DLedger's dispatcher in brackets): PROBE (COMPARE) finds the common point with one message outstanding,
 REPLICATE (APPEND) streams within a window of bytes and messages, SNAPSHOT (INSTALL_SNAPSHOT) sends chunks.
@@ -15,7 +15,7 @@ SENT_TIMES_MAX = 4_096
 
 
 class State(enum.IntEnum):
-    """How a peer is fed."""
+    """The ways in which a leader feeds a peer."""
 
     PROBE = 0
     REPLICATE = 1
@@ -28,7 +28,7 @@ SNAPSHOT: Final = State.SNAPSHOT
 
 
 class Progress:
-    """One peer in one leadership and one membership incarnation: its ``session``."""
+    """One peer in one leadership, as long as it is a member with the same directory: its ``session``."""
 
     __slots__ = (
         "chunk_asked_ns", "chunk_offset", "contact_ns", "counted_ns", "departing_until_ns", "disk_full", "heard_ns",
@@ -44,25 +44,25 @@ class Progress:
         self.match = 0
         """Largest index known to be durable on the peer and equal to ours."""
         self.match_sequence = 0
-        """Messages up to here left before ``match`` was known; an answer to a later one cannot fall short of it."""
+        """Last message that left before ``match`` was known. An answer to a later one cannot have a smaller match."""
         self.owed = 0
-        """Above 0: the peer lost what it had acknowledged up to here; it counts for nothing until it holds that."""
+        """Last index that the peer had acknowledged and lost; it counts for nothing until it holds that. 0: nothing."""
         self.lapsed = False
-        """The peer says of itself that it lost what it had acknowledged."""
+        """True if the peer says of itself that it lost what it had acknowledged."""
         self.lapse_sequence = 0
-        """Messages up to here were sent before it said so."""
+        """Last message that was sent before the peer said so."""
         self.counted_ns = 0
-        """Since when it counts again: what it promised before that may contradict what it forgot."""
+        """Time from which the peer counts again: its earlier promises may contradict what it forgot."""
         self.next = next_index
         self.sequence = 0
         self.resolved_sequence = 0
-        """Answers up to here are history: a refusal among them says nothing any more (openraft 1500)."""
+        """Last message whose answer is outdated: a refusal of it or an earlier one is ignored (openraft 1500)."""
         self.inflight: deque[tuple[int, int, int]] = deque()
         """(last index, bytes, sent at) of appends with frames, rising."""
         self.inflight_bytes = 0
         self.sent_times: deque[tuple[int, int]] = deque(maxlen=SENT_TIMES_MAX)
         self.contact_ns = now
-        """When the latest answered message was *sent*: bounds lease and check quorum."""
+        """Time when the latest answered message was *sent*. Bounds lease and check quorum."""
         self.heard_ns = now
         self.sent_commit = 0
         self.read_round = 0
@@ -73,18 +73,18 @@ class Progress:
         self.snapshot_index = 0
         self.chunk_offset = 0
         self.chunk_asked_ns = now
-        """When the latest chunk was asked for. Beats are answered even when chunks are lost."""
+        """Time when the latest chunk was read for the peer. Answered heartbeats do not prove that chunks arrive."""
         self.departing_until_ns = 0
-        """Above 0: no longer a member; fed until it knows, at most until then."""
+        """Time until which a removed member is fed at most, so that it learns of its removal. 0: it is a member."""
 
     def stamp(self, now: int) -> int:
-        """Number the next message and remember when it left."""
+        """Return the number of the next message, and remember when it left."""
         self.sequence = sequence = self.sequence + 1
         self.sent_times.append((sequence, now))
         return sequence
 
     def answered(self, sequence: int, now: int) -> None:
-        """An answer echoing ``sequence`` arrived: contact is as fresh as that message's departure."""
+        """Note an answer that echoes ``sequence``: the contact dates from when that message was sent."""
         times = self.sent_times
         while times and times[0][0] <= sequence:
             self.contact_ns = times.popleft()[1]
@@ -101,7 +101,7 @@ class Progress:
         self.next = last + 1
 
     def acknowledge(self, match: int) -> bool:
-        """Take a durable match; True if it moved. It never falls."""
+        """Take a durable match, which never falls. Return whether it rose."""
         inflight = self.inflight
         while inflight and inflight[0][0] <= match:
             self.inflight_bytes -= inflight.popleft()[1]
@@ -116,7 +116,7 @@ class Progress:
         return True
 
     def probe_from(self, next_index: int) -> None:
-        """Forget what is in flight and look for the common point from here; never at or below ``match``."""
+        """Forget what is in flight and probe for the common point from here; never at or below ``match``."""
         self.state = State.PROBE
         self.next = max(next_index, self.match + 1)
         self.probe_sent = False
@@ -125,7 +125,7 @@ class Progress:
         self.inflight_bytes = 0
 
     def replicate(self) -> None:
-        """The logs agree up to ``match``. A probe puts nothing in flight."""
+        """Stream frames from now on, since the logs agree up to ``match``. A probe puts nothing in flight."""
         assert not self.inflight and not self.inflight_bytes
         self.state = State.REPLICATE
         self.next = self.match + 1

@@ -1,10 +1,9 @@
-"""The pytest plug-in of ``quorate-raft``: the fixture and the marker ``explore``, and options for both.
+"""The pytest plug-in of ``quorate-raft``, with the fixture and the marker ``explore``, and options for both.
 
-A project asks for it in its ``conftest.py``: ``pytest_plugins = ["raft.pytest_plugin"]``. It is no entry point of the
-wheel, since pytest would then load it in every run of whoever has the library installed, and rewrite the asserts of all
-packages of its wheel: the library would be compiled anew, and ``runpy`` could run none of its modules.
-The simulator is loaded by the fixture.
-Knows pytest's options; what an exploration is stands in ``raft.sim.exploring``.
+A project loads it in its ``conftest.py``: ``pytest_plugins = ["raft.pytest_plugin"]``. It is no entry point of the
+wheel: pytest would then load it in every run where the library is installed, and rewrite the asserts of all packages of
+the wheel, so that the library would be compiled anew and ``runpy`` could run none of its modules.
+The fixture loads the simulator. Knows pytest's options; explorations themselves are in ``raft.sim.exploring``.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ OPTIONS: Final = {
     "profile": (str, "faults: swarm, network, disk, crash, ..."), "nodes": (int, "voters of each cluster"),
     "jobs": (int, "processes that play seeds"),
 }
-"""Name of an option behind ``--explore-`` -> its type, and what it says."""
+"""Name of an option after ``--explore-`` -> its type and its help."""
 FOLDER: Final = ".explore"
 
 
@@ -46,14 +45,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def given(config: pytest.Config) -> dict[str, Any]:
-    """Options of the command line, by the names that ``explore`` gives them."""
+    """Return the options of the command line, by their names in ``explore``."""
     found = {name: config.getoption(f"explore_{name}") for name in (*OPTIONS, "replay")}
     found["budget_s"] = found.pop("budget")
     return {name: value for name, value in found.items() if value is not None}
 
 
 def corpus(config: pytest.Config) -> Path:
-    """The folder in which failures are kept."""
+    """Return the folder in which failures are kept."""
     told = config.getoption("explore_corpus")
     return Path(told) if told else config.rootpath / FOLDER
 
@@ -68,7 +67,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @pytest.fixture
 def explore(request: pytest.FixtureRequest) -> Callable[..., ExplorationReport]:
-    """``raft.sim.explore`` with this test's name, its marker's options and those of the command line."""
+    """Return ``raft.sim.explore`` with this test's name, its marker's options and those of the command line."""
     from raft.sim.exploring import explore as exploring
     from raft.sim.tape import load
 

@@ -1,11 +1,11 @@
-"""``raftlog``: look into a node's directory. ``verify`` checks every byte, ``cat`` shows records, ``stat`` sums up.
+"""``raftlog`` looks into a node's directory. ``verify`` checks every byte, ``cat`` shows records, ``stat`` sums up.
 
-Other packages may add commands, as entry points of the group ``raftlog.commands``: functions of the arguments that
-return an exit code. Nothing of them is imported before one is called by its name.
+Other packages may add commands, as entry points of the group ``raftlog.commands``: functions that take the arguments
+and return an exit code. An added command is imported only when it is called by its name.
 
-Never writes and takes no lock, so it works beside a running node and on what a crash left. Knows the command line;
-what it shows comes from ``raft.storage.audit``. Exit codes: 0 sound, 1 damage, not a raft directory or not
-readable, 2 wrong usage, 130 interrupted.
+It never writes and takes no lock, so it works beside a running node and after a crash. Knows the command line; what it
+shows comes from ``raft.storage.audit``. Exit codes: 0 sound, 1 damage, not a raft directory or not readable, 2 wrong
+usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ SOUND: Final = 0
 DAMAGED: Final = 1
 USAGE: Final = 2
 ADDED: Final = "raftlog.commands"
-"""Group of the entry points that are commands of other packages."""
+"""Group of entry points for commands of other packages."""
 _SHOWN_BYTES: Final = 40
 
 
 @piped
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run ``raftlog`` and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     for added in entry_points(group=ADDED, name=given[0]) if given else ():
         return _run_added(added, given[1:])
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:  # `raftlog cat DIR | head`
         discard_output()
-    except (StorageError, OSError) as error:  # what the disk does not give is not sound either
+    except (StorageError, OSError) as error:  # bytes that the disk cannot read are not sound either
         _complain(error, options.json)
         return DAMAGED
     except KeyboardInterrupt:
@@ -81,7 +81,7 @@ def _run_added(added: EntryPoint, arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     more = ", ".join(sorted(each.name for each in entry_points(group=ADDED)))
     parser = argparse.ArgumentParser(prog="raftlog", description="Look into a raft node's directory. Never writes.",
-                                     epilog=f"Of other packages: {more}." if more else None)
+                                     epilog=f"Commands of other packages: {more}." if more else None)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, run, words in (
@@ -245,7 +245,7 @@ def _snapshot_values(files: ReadOnlyFiles) -> list[dict[str, Any]]:
             try:
                 file = files.open(path)
             except FileNotFoundError:
-                continue  # a newer one took its place
+                continue  # a newer snapshot replaced it
             try:
                 stored = read_stored(file, path)
             finally:

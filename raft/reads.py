@@ -1,17 +1,17 @@
-"""Linearizable reads on a leader: read index in numbered rounds, leases, reads through the log.
+"""Linearizable reads on a leader, by numbered rounds, by leases and through the log.
 
 *The idea* (Raft thesis, §6.4). A read needs no entry of its own. It needs to know that at some moment after it was
 asked this node was still the leader: then the commit index of that moment covers every write that was answered before.
-So a *round* takes the number after the last one and the commit index of now; messages to the followers carry the
-number, and their answers echo it. When a quorum has echoed it, all reads of the round may be done as soon as the state
-machine has come to that index. Reads that come while a round is under way wait for the next one, together: however many
-callers read, one round at a time is out. A follower asks its leader for an index in the same way.
+So a *round* takes the next number and the present commit index; messages to the followers carry the number, and their
+answers echo it. When a quorum has echoed it, all reads of the round may be done as soon as the state machine has
+applied that index. Reads that come while a round is under way wait for the next one, together: however many callers
+read, only one round at a time is under way. A follower asks its leader for an index in the same way.
 
 *Rejected.*
 
 - To let a read join the round that is under way. Its index may be older than a write that was answered since.
-- To take any answer of a follower as a sign. One to a message that was sent before the read proves nothing about now,
-  and an answer may be late or come twice (etcd 20418). Numbers are never reused, so an old answer completes nothing.
+- To count any answer of a follower. An answer to a message that was sent before the read proves nothing about now, and
+  it may be late or come twice (etcd 20418). Numbers are never reused, so an old answer completes nothing.
 - A round for each read. Its cost would be that of a write without the disk.
 - Leases alone. They trust clocks. They are a level of their own (``Read.LEASE``), and a read for which the lease does
   not hold any more takes a round instead.
@@ -23,11 +23,11 @@ callers read, one round at a time is out. A follower asks its leader for an inde
   leader had committed anything.
 - *The index is not too low.* A new leader may hold committed entries that it does not know to be committed. So no round
   begins before an entry of its own term is committed (thesis §6.4, step 1).
-- *Who does not count for a commit does not count here*: voters of a directory that was lost, and nodes that lag behind
-  what they once acknowledged. While the group is joint both halves must have echoed.
+- *A node that does not count for a commit does not count here*: a voter whose directory was lost, and a node that lacks
+  what it once acknowledged. While the group is joint both halves must have echoed.
 - *A lease* counts from when the messages were sent that a quorum answered, less the drift that clocks may have; those
   voters elect nobody before it is over. It ends as a hand-over begins, and when this node stood still.
-- *Through the log* (``Read.LOG``) an empty entry is committed: needs no argument but that of writes.
+- *Through the log* (``Read.LOG``) an empty entry is committed, so the argument for writes holds.
 
 All reads end with the leadership. Knows no entries and no state machine.
 """
@@ -63,7 +63,7 @@ class Reads:
         return len(self._waiting) + len(self._asked) + len(self._logged)
 
     def read(self, ticket: int, level: Read) -> None:
-        """A local read. Raises ``Rejected`` or ``Busy``."""
+        """Begin a local read. Raises ``Rejected`` or ``Busy``."""
         leadership = self.leadership
         core = leadership.core
         if leadership.transfer.busy:
@@ -83,7 +83,7 @@ class Reads:
             self.ask(ticket, None)
 
     def ask(self, ticket: int, origin: str | None) -> None:
-        """A read index for ``origin`` (None: this node); joins the next round."""
+        """Ask for a read index for ``origin`` (None: this node), in the next round."""
         leadership = self.leadership
         if origin is not None and (leadership.transfer.busy or len(self) >= leadership.core.config.reads_pending_max):
             self._answer(ticket, origin, Code.LEADER_TRANSFERRING, 0)
@@ -111,7 +111,7 @@ class Reads:
                 leadership.beat()
 
     def on_commit(self) -> None:
-        """Reads through the log are ready with their entry."""
+        """Answer reads through the log whose entry is committed."""
         core = self.leadership.core
         ready = 0
         for index, ticket in self._logged:
@@ -137,7 +137,7 @@ class Reads:
             core.trace(ReadGranted(core.now, core.node_id, core.group, core.term, ticket, index, False))
 
     def refuse_all(self) -> None:
-        """Leadership ends: every read ends with it, memory is freed."""
+        """Refuse all reads, since leadership ends."""
         assert self.leadership.core.leadership is not self.leadership, "nobody asks it any more"
         for ticket, origin in (*self._asked, *self._waiting, *((ticket, None) for _, ticket in self._logged)):
             self._answer(ticket, origin, Code.NOT_LEADER, 0)

@@ -1,7 +1,7 @@
-"""What a node does that lost what it had acknowledged, until it holds that again: it asks, and looks.
+"""Lets a node that lost what it had acknowledged find out when it holds that again.
 
-Meanwhile it neither votes nor asks for votes, and says with every acknowledgement that it is to count for nothing.
-Idle on all others.
+Meanwhile the node neither votes nor asks for votes, and says with every acknowledgement that it must not count. This is
+idle on all other nodes.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 class Regaining:
-    """``core.lapse`` says what is lost; this ends it."""
+    """Ends the lapse of one node; ``core.lapse`` says what is lost."""
 
     def __init__(self, core: Replica, told: tuple[int, ...]) -> None:
         self.core, self.told = core, told
-        """``told``: lives of this directory that it never had, of which the group knows."""
+        """Lives that peers met of this directory although it never had them; the group knows of these."""
         self.deadline = NEVER
-        """When to ask the leader again."""
+        """Time to ask the leader again."""
         self._question = 0
-        """Number of the latest question what is committed; 0: none was asked of this leader."""
+        """Number of the latest question for the commit index; 0: this leader was not asked."""
         self._committed = NEVER
-        """The answer."""
+        """Commit index that the leader answered; ``NEVER``: no answer yet."""
 
     def outlived(self, now: int, peer: str, lives: tuple[int, ...]) -> bool:
-        """A peer's hello named lives of this directory that it never had; whether that is news.
+        """Take lives that a peer met of this directory, and that it never had. Return whether that is news.
 
-        Then this directory is an older copy, and what those lives acknowledged and voted is not here. So nothing that
-        this node has said and that has not left may leave.
+        This directory is then an older copy, without what those lives acknowledged and voted. So no message of this
+        node that waits may leave.
         """
         core, fresh = self.core, set(lives).difference(self.told)
         if not core.enter(now) or not fresh:
@@ -51,15 +51,15 @@ class Regaining:
         return True
 
     def reset(self) -> None:
-        """Begin anew: there is another leader, or none."""
+        """Begin anew with another leader, or none."""
         self.deadline, self._question, self._committed = NEVER, 0, NEVER
         if self.core.lapse is not None:
             self._ask()
 
     def _ask(self) -> None:
-        """As a read does: a quorum confirms the leader, this node not among it, before it says what is committed.
+        """Ask the leader for the commit index, as a read does: a quorum without this node confirms the leader first.
 
-        Whoever holds that holds all that counts of what it had ever acknowledged.
+        A node that holds the log up to that index holds all that counts of what it had ever acknowledged.
         """
         core = self.core
         if core.leader is not None and core.leader != core.node_id:
@@ -69,7 +69,7 @@ class Regaining:
             core.send(core.leader, ReadRequest(core.group, core.term, self._question))
 
     def answered(self, peer: str, reply: ReadReply) -> bool:
-        """Whether this reply was for this question."""
+        """Take a reply, and return whether it answered the question of this node's lapse."""
         core = self.core
         if not self._question or (reply.ticket, peer, reply.term) != (self._question, core.leader, core.term):
             return False
@@ -79,7 +79,7 @@ class Regaining:
         return True
 
     def look(self) -> None:
-        """Whole again by the leader's word, or because the log, as the leader's has it, reaches as far as it did."""
+        """End the lapse if the log holds all that the leader says is committed, or reaches as far as it once did."""
         core, lapse = self.core, self.core.lapse
         if lapse is None or core.leader is None or core.role != FOLLOWER or core.installing:
             return
@@ -90,12 +90,12 @@ class Regaining:
             self.end("the log reaches as far as it did")
 
     def accept_loss(self, now: int) -> None:
-        """An operator gives up what this node lost, or knows that nothing that counts is lost."""
+        """End the lapse because an operator gives up what was lost, or knows that nothing that counts is lost."""
         if self.core.enter(now) and self.core.lapse is not None:
             self.end("accepted")
 
     def end(self, how: str) -> None:
-        """This node votes and counts again."""
+        """End the lapse: this node votes and counts again."""
         core = self.core
         assert core.lapse is not None
         if core.trace:
@@ -105,7 +105,7 @@ class Regaining:
         self._keep(Lapse(told=self.told))
 
     def _keep(self, lapse: Lapse) -> None:
-        """What this node is known to lack, from now on."""
+        """Write down the lapse, and wait anew for a leader."""
         self.core.writes.keep_lapse(lapse)
         self.core.following.wait_for_leader()
 

@@ -1,10 +1,10 @@
-"""The machine: one group on one node. Inputs in, outputs out; no clock, no I/O, no chance of its own.
+"""The core: one group on one node. It takes inputs and gives outputs; it has no clock, no I/O, no chance of its own.
 
 Inputs are methods whose first argument is ``now``, the node's monotonic clock in nanoseconds. Outputs are values
 (``messages``) that ``drain`` hands over in order; the shell carries them out and reports back. Same inputs, same
-outputs. What a leader does lives in ``leadership``, what a candidate does in ``candidacy``, what a follower does
-with a leader's messages in ``following``, what snapshots do to the log in ``snapshots``, what is on its way to the disk
-in ``writes``; this file keeps term, vote, role and pointers.
+outputs. The leader's part is in ``leadership``, the candidate's in ``candidacy``, the follower's in ``following``, the
+log's steps onto snapshots in ``snapshots``, writes on their way to the disk in ``writes``; this file keeps term, vote,
+role and pointers.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ from raft.voting import answer_vote
 from raft.writes import Writes
 
 LIFE_BITS: Final = 62
-"""Questions are counted from a number this wide, and travel in 63 bits (``wire``)."""
+"""Bits of the number from which questions are counted; they travel in 63 bits (``wire``)."""
 
 
 class Replica:
     """One group on one node. Every public method that takes ``now`` is an input; call ``drain`` after any of them."""
 
-    __slots__ = (  # more attributes than an instance's shared keys hold
+    __slots__ = (  # too many attributes for a dict with shared keys
         "_followed_term", "announced_index", "applied_index", "campaign", "commit_index", "config",
         "election_deadline", "faulted", "following", "gave_way", "group", "heard_leader_at", "identities",
         "incarnation", "installing", "lapse", "leader", "leadership", "leadership_seq", "led_term", "life", "log",
@@ -83,7 +83,7 @@ class Replica:
         self, *, group: int, node_id: str, config: Config, rules: ElectionRules, rng: Random, now: int,
         recovered: Recovered, membership: Membership, life: int, incarnation: bytes = b"", trace: Trace | None = None,
     ) -> None:
-        """``life`` is below 2**62 and as far as can be from that of every other run: ``LIFE_BITS`` drawn by chance."""
+        """Begin a run. ``life`` has ``LIFE_BITS`` random bits, so it differs from that of every other run."""
         if recovered.hard_state.term < recovered.last_term:
             raise DamagedLog(
                 "log", 0, f"term {recovered.hard_state.term} is older than the log's last term {recovered.last_term}: "
@@ -91,7 +91,7 @@ class Replica:
         self.group, self.node_id, self.config, self.rules, self.rng = group, node_id, config, rules, rng
         self.incarnation, self.trace, self.now, self.life = incarnation, trace, now, life
         self.wall_ms = 0
-        """Wall clock for the frames the core makes itself; the shell keeps it fresh. Decides nothing."""
+        """Wall clock for frames that the core makes itself; the shell keeps it fresh. It decides nothing."""
         self.log = RaftLog(recovered, membership, config.cache_bytes_max)
         self.writes = Writes(group, self.log, config.unsynced_bytes_max)
         self.output, self.send = self.writes.output, self.writes.send
@@ -101,7 +101,7 @@ class Replica:
         self.leader: str | None = None
         self.leadership_seq = 0
         self.led_term = self.term if self.voted_for == node_id else 0
-        """Largest term this node has led or may have led: it never leads that one again."""
+        """Largest term that this node has led or may have led: it never leads that one again."""
         self.commit_index = self.applied_index = (
             self.log.snapshot.index if self.log.snapshot else self.log.purged_index)
         assert self.log.purged_index <= self.commit_index <= self.log.last_index
@@ -112,9 +112,9 @@ class Replica:
         self.previous_leader: str | None = None
         self.heard_leader_at = now
         self.silence_ns = rules.first_delay_ns(rng)
-        """How long this follower waits for its leader; drawn anew with every leader."""
+        """Time that this follower waits for its leader, drawn anew with every leader."""
         if self.term == 0 or self.membership.voters == (node_id,):
-            # It never promised another leader its silence, so it need not wait it out.
+            # It never promised a leader to ignore other candidates, so it need not wait until that time is over.
             self.heard_leader_at -= rules.lease_ns
             self.silence_ns = 0 if self.membership.voters == (node_id,) else self.silence_ns // 4
         self.election_deadline = now + self.silence_ns
@@ -124,7 +124,8 @@ class Replica:
         self.following, self.regaining = Following(self), Regaining(self, recovered.told)
         self.snapshots, self.identities = Snapshots(self), Identities(self)
         self.lapse = recovered.lapse
-        """What this node acknowledged and lost; None: nothing. Until it is here again it neither votes nor counts."""
+        """What this node acknowledged and lost; None: nothing. Before it holds that again it neither votes nor
+        counts."""
         self.leadership: Leadership | None = None
         if trace:
             trace(Started(now, node_id, group, self.term, self.log.last_index, self.voted_for))
@@ -133,12 +134,12 @@ class Replica:
 
     @property
     def peers(self) -> Mapping[str, Progress]:
-        """What a leader knows of its peers; empty elsewhere."""
+        """A leader's record of each peer; empty on other nodes."""
         return self.leadership.peers if self.leadership else {}
 
     @property
     def deadline(self) -> int:
-        """When ``tick`` is due, ns; ``NEVER`` when nothing is."""
+        """Time (ns) when ``tick`` is due; ``NEVER`` if it is not."""
         if self.faulted:
             return NEVER
         if self.leadership:
@@ -147,7 +148,7 @@ class Replica:
                    self.following.deadline(), self.regaining.deadline)
 
     def voter(self) -> Voter:
-        """The facts that election rules judge."""
+        """Return the facts that election rules judge."""
         contact = self.leadership.tracker.quorum_contact() if self.leadership else self.heard_leader_at
         return Voter(
             self.node_id, self.role, self.term, self.voted_for, self.leader, self.log.last_term, self.log.last_index,
@@ -156,7 +157,7 @@ class Replica:
     # --- drain
 
     def drain(self) -> list[Output]:
-        """What is to be done since the last call, in order."""
+        """Return the outputs since the last call, in order."""
         return self.writes.drain(self.now)
 
     # --- what changes the log and the hard state; the parts call these
@@ -188,7 +189,7 @@ class Replica:
         self.membership_changed()
 
     def membership_changed(self) -> None:
-        """The log's latest membership may be another one now."""
+        """Follow a possible change of the log's latest membership."""
         if self.log.membership is self.membership:
             return
         self.membership = membership = self.log.membership
@@ -241,7 +242,7 @@ class Replica:
                 self.trace(BecameCandidate(self.now, self.node_id, self.group, self.term, reason))
 
     def become_leader(self, grants: tuple[str, ...]) -> None:
-        """Lead the present term, once."""
+        """Lead the present term, which no node does twice."""
         assert self.term > self.led_term and self.voted_for == self.node_id, (self.term, self.led_term)
         self.led_term = self.term
         self.leadership_seq += 1
@@ -270,7 +271,7 @@ class Replica:
     # --- commit and apply
 
     def advance_commit(self, index: int, *, counted: bool) -> None:
-        """Entries up to ``index`` are committed; never falls, never beyond the log."""
+        """Raise the commit index to ``index``, which never falls and never passes the log's end."""
         if index > self.log.last_index:
             index = self.log.last_index
         if index <= self.commit_index:
@@ -295,7 +296,7 @@ class Replica:
     # --- inputs
 
     def enter(self, now: int) -> bool:
-        """Take the time; False: a faulted node does nothing any more."""
+        """Take the time. Return False if the node is faulted and must do nothing."""
         if self.leadership and now - self.now > self.leadership.pause_ns:
             self.leadership.void_lease(now)
         if now > self.now:
@@ -303,14 +304,14 @@ class Replica:
         return self.faulted is None
 
     def receive(self, now: int, peer: str, message: PeerMessage) -> None:
-        """A message from ``peer``, as the transport vouches for it."""
+        """Take a message from ``peer``, whose identity the transport has checked."""
         if not self.enter(now):
             return
         if peer == self.node_id or message.group != self.group:
             self.dropped(peer, message, "misdirected")
             return
         if peer in self.identities.strangers and not isinstance(message, (Append, SnapshotChunk)):
-            # A leader may have been admitted anew since this node's latest membership: it learns that by following.
+            # A stranger may be the leader: it may have been admitted anew after this node's latest membership.
             self.dropped(peer, message, "stranger")
             return
         if not (self.following.hears(peer) or isinstance(message, Vote)):
@@ -346,7 +347,7 @@ class Replica:
             self.trace(Dropped(self.now, self.node_id, self.group, self.term, peer, type(message).__name__, reason))
 
     def tick(self, now: int) -> None:
-        """Time has passed; due at ``deadline``, harmless earlier."""
+        """Do what is due by now. Must be called at ``deadline``; earlier calls are harmless."""
         if not self.enter(now):
             return
         self.following.tick()
@@ -360,7 +361,7 @@ class Replica:
         self.regaining.tick()
 
     def leading(self, now: int) -> Leadership:
-        """The leadership of this node, for what only a leader takes: its ``changes`` and ``transfer`` begin there.
+        """Return this node's leadership, for calls that only a leader takes, such as ``changes`` and ``transfer``.
 
         Raises ``NotLeader``.
         """
@@ -370,7 +371,7 @@ class Replica:
         return self.leadership
 
     def propose(self, now: int, payloads: list[bytes], wall_ms: int) -> tuple[int, int]:
-        """Append commands in this leadership; returns their first and last index.
+        """Append commands in this leadership. Return their first and last index.
 
         Raises ``NotLeader``, ``Rejected`` or ``Busy``: then nothing was appended.
         """
@@ -394,23 +395,23 @@ class Replica:
             self.following.ask_leader(ticket)
 
     def lease_valid(self, now: int) -> bool:
-        """Whether this leader may answer a read at once, from its own state."""
+        """Return whether this leader may answer a read at once, from its own state."""
         self.enter(now)
         return self.leadership is not None and self.leadership.lease_valid()
 
     def void_lease(self, now: int) -> None:
-        """The shell noticed that its clock stood still (suspend, long pause): earlier contacts prove nothing."""
+        """Void the lease, since the clock stood still (suspend, long pause): earlier contacts prove nothing."""
         self.enter(now)
         if self.leadership:
             self.leadership.void_lease(self.now)
 
     def durable(self, now: int, token: int) -> None:
-        """Every write up to ``token`` is on disk. Late, repeated or reordered reports do no harm."""
+        """Note that every write up to ``token`` is on disk. Late, repeated or reordered reports do no harm."""
         writes = self.writes
         if not self.enter(now) or token <= writes.durable_token:
             return
         if writes.durable_token < writes.hard_token <= token and self.role == FOLLOWER and self.leader is None:
-            # Patience with whom the vote went to starts when the vote may leave (Ratis 980).
+            # The time that a new leader has starts when this node's vote for it may leave (Ratis 980).
             self.following.wait_for_leader()
         writes.durable(token)
         if self.leadership:
@@ -422,25 +423,25 @@ class Replica:
 
     @property
     def needs_disk(self) -> bool:
-        """Whether something waits for nothing but this node's own disk, to commit, to apply or to answer."""
+        """True if only this node's own disk holds up something that would be committed, applied or answered."""
         log = self.log
         return log.durable_index < log.last_index and (
             self.commit_index > log.durable_index
             or (self.leadership.tracker.needs_disk if self.leadership else self.following.needs_disk))
 
     def applied(self, now: int, index: int) -> None:
-        """The state machine has taken everything up to ``index``."""
+        """Note that the state machine has taken everything up to ``index``."""
         self.enter(now)
         assert self.applied_index <= index <= self.commit_index, (self.applied_index, index, self.commit_index)
         self.applied_index = index
 
     def loaded(self, now: int, peer: str, session: int, first: int, frames: list[Frame]) -> None:
-        """Answer to ``Load``; [] if storage does not hold it any more."""
+        """Take the answer to ``Load``: frames, or [] if storage no longer holds them."""
         if self.enter(now) and self.leadership:
             self.leadership.on_loaded(peer, session, first, frames)
 
     def unreachable(self, now: int, peer: str) -> None:
-        """Hint: messages to ``peer`` may have been lost."""
+        """Take the hint that messages to ``peer`` may have been lost."""
         if not self.enter(now):
             return
         if self.leadership:
@@ -449,7 +450,8 @@ class Replica:
             self.campaign.on_unreachable(peer)
 
     def storage_fault(self, now: int, kind: str) -> None:
-        """``full``: no write since the durable token was kept. ``room``: space is back. ``failed``: final."""
+        """Note trouble of the disk. ``full``: it kept no write after the durable token. ``room``: space is back.
+        ``failed``: final."""
         if not self.enter(now):
             return
         if self.trace:
@@ -466,7 +468,7 @@ class Replica:
             self.writes.disk_became_full(HardState(self.term, self.voted_for))
 
     def fault(self, now: int, reason: str) -> None:
-        """The disk failed, or the state machine raised: final, so no votes, no acknowledgements, no leadership."""
+        """Stop for good, since the disk failed or the state machine raised: no votes, acknowledgements, leadership."""
         if not self.enter(now):
             return
         if self.leadership:

@@ -1,7 +1,7 @@
-"""A log as its ``Write``s make it, kept beside the real one: what a checker compares memory, disk and recovery with.
+"""A log as its ``Write``s make it, kept beside the real one, so that a checker can compare memory, disk and recovery.
 
-Built from writes alone, never from the log it shadows. ``Ghost`` keeps two of them and what else was seen of a node.
-Compares nothing and asks no replica.
+Built from writes alone, never from the log that it shadows. ``Ghost`` keeps two such logs of a node, and what else was
+seen of it. Compares nothing and calls no replica.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from raft.replica import Replica
 MEMBERSHIP: Final = Kind.MEMBERSHIP
 
 Directory = tuple[str, bytes]
-"""A node's name, and the incarnation that its directory was made for."""
+"""A node's name, and the incarnation of its directory."""
 
 
 class LogShadow:
-    """A log as its ``Write``s make it: frames by last index, and the point they stand on. Purging is ignored."""
+    """A log as its ``Write``s make it: frames by last index, and the point that the first follows. Ignores purging."""
 
     __slots__ = ("base", "cut", "frames", "last", "lasts", "marks", "memberships", "term", "vote")
 
@@ -37,13 +37,13 @@ class LogShadow:
         self.marks: dict[int, int] = {0: 0}
         """Index at a frame's end, or of the base -> hash of the whole prefix that ends there."""
         self.cut: dict[int, frozenset[int]] = {}
-        """All such hashes of what was here and was dropped, whenever."""
+        """Index -> all such hashes of prefixes that were here once and were dropped."""
         self.memberships: list[tuple[int, Membership]] = [(0, bootstrap)]
         self.term = 0
         self.vote: str | None = None
 
     def copy(self) -> LogShadow:
-        """An independent shadow in the same state."""
+        """Return an independent shadow in the same state."""
         other = LogShadow(Membership())
         other.base, other.frames, other.lasts = self.base, self.frames[:], self.lasts[:]
         other.last, other.marks, other.cut = self.last, self.marks.copy(), self.cut.copy()
@@ -59,39 +59,40 @@ class LogShadow:
         return self.base
 
     def frame_at(self, index: int) -> Frame | None:
-        """The frame that holds ``index``."""
+        """Return the frame that holds ``index``; None if there is none."""
         at = bisect_left(self.lasts, index)
         if at < len(self.lasts) and self.frames[at].first <= index:
             return self.frames[at]
         return None
 
     def mark_at(self, index: int) -> int:
-        """Hash of the whole prefix that ends at ``index``; 0 where unknown: not a frame's end, or before the base."""
+        """Return the hash of the whole prefix that ends at ``index``; 0 if that is no frame's end, or is before the
+        base."""
         return self.marks.get(index, 0)
 
     def may_hold(self, index: int, mark: int | None) -> bool:
-        """Whether ``index`` is here, with this mark as far as both marks are known."""
+        """Return whether ``index`` is here, with this mark if both marks are known."""
         if self.last < index:
             return False
         held = self.marks.get(index)
         return not held or not mark or held == mark
 
     def term_at(self, index: int) -> int:
-        """Term of an entry, 0 where unknown."""
+        """Return the term of an entry; 0 if it is not known."""
         if index == self.base[0]:
             return self.base[1]
         frame = self.frame_at(index)
         return frame.term if frame else 0
 
     def apply(self, write: Write) -> None:
-        """What this write does to the log."""
+        """Change the log as this write does."""
         if write.install is not None or write.truncate_from or write.hard_state is not None:
             self.prepare(write)
         for frame in write.frames:
             self.append(frame)
 
     def prepare(self, write: Write) -> None:
-        """All of it but the frames."""
+        """Change the log as this write does, but without its frames."""
         if write.install is not None:
             self.install(write.install)
         if write.truncate_from:
@@ -100,7 +101,7 @@ class LogShadow:
             self.term, self.vote = write.hard_state.term, write.hard_state.voted_for
 
     def append(self, frame: Frame) -> None:
-        """The node appended this frame behind its last."""
+        """Append this frame after the last one."""
         assert frame.first == self.last + 1, (frame, self.last)
         self.last = last = frame.first + frame.count - 1
         self.frames.append(frame)
@@ -110,7 +111,7 @@ class LogShadow:
             self.memberships.append((frame.first, Membership.decode(frame.payloads()[0])))
 
     def install(self, meta: SnapshotMeta) -> None:
-        """Stand on a snapshot, unless the log holds its last entry already."""
+        """Replace the log by a snapshot, unless it holds the snapshot's last entry already."""
         if meta.index < self.base[0] or self.term_at(meta.index) == meta.term:
             return
         self.base = (meta.index, meta.term, meta.mark)
@@ -138,7 +139,7 @@ class LogShadow:
 
 
 class Copy:
-    """What a copy of a directory holds: its log, which lives it had, and which of others it met."""
+    """The content of a copy of a directory: its log, the lives that it had, and those of others that it met."""
 
     def __init__(self, ghost: Ghost) -> None:
         self.disk, self.own = ghost.disk.copy(), ghost.own.copy()
@@ -146,60 +147,63 @@ class Copy:
 
 
 class Ghost:
-    """What the checker knows of one node, over all its lives."""
+    """The checker's knowledge of one node, over all its lives."""
 
     def __init__(self, name: str, incarnation: bytes, bootstrap: Membership) -> None:
         self.name, self.incarnation = name, incarnation
         self.directory: Directory = name, incarnation
         self.replica: Replica | None = None
-        """None while the node is down."""
+        """The node's replica; None while the node is down."""
         self.memory = LogShadow(bootstrap)
         self.disk = LogShadow(bootstrap)
         self.former: LogShadow | None = None
-        """What was on the disk before it was wiped: it did count when it was acknowledged."""
+        """The disk's log before it was wiped: it counted when it was acknowledged."""
         self.pending: deque[Write] = deque()
         self.role, self.term = Role.FOLLOWER, 0
         self.vote: str | None = None
         self.commit = self.applied = 0
         self.snapshot = 0
-        """Index of the newest finished snapshot on its disk."""
+        """Index of the newest finished snapshot on disk."""
         self.snapshot_seen = 0
         self.term_first = (0, 0)
-        """(term, index) of the first entry it wrote as leader."""
+        """(term, index) of the first entry that the node wrote as leader."""
         self.broken = False
         self.full = False
-        """Its disk lags behind its memory for want of room: writes now restore the disk and change nothing else."""
+        """True while the disk lacks entries of the memory because it was full: writes then restore the disk, and change
+        nothing else."""
         self.alone: tuple[int, int, int] | None = None
-        """(connectivity version, samples since, term at the last one) while it hears nobody."""
+        """(connectivity version, samples since, term at the last one) while the node hears nobody."""
         self.lost: LogShadow | None = None
-        """What was on the disk before it lost its end, until it holds that again."""
+        """The disk's log before it lost its end, until it holds that again."""
         self.knows = False
-        """Whether its own mark told it, or a peer that met a life which the copy never had."""
+        """True if the node knows of its loss: from its own mark, or from a peer that met a life which the copy never
+        had."""
         self.was_told = False
-        """A peer told it, in this life: what left before shows nothing of it."""
+        """True if a peer told the node of its loss in this life: messages that left before do not show it."""
         self.life = 0
         self.own: set[int] = set()
-        """Lives that the disk had, or that it was told of and that are settled."""
+        """Lives that the disk had, and lives it was told of whose loss is over."""
         self.told_of: set[int] = set()
         self.met: dict[Directory, list[int]] = {}
-        """Lives that were met of each peer's directory, the newest last, as this process knows; and as its disk does.
-        A directory made anew owes nothing for the lives of the one before."""
+        """Lives that were met of each peer's directory, the newest last, as this process knows (``met``), and as its
+        disk does (``kept``). Lives of a former directory do not count for a new one."""
         self.kept: dict[Directory, list[int]] = {}
         self.rotten = False
-        """Its disk gives back less than its writes allow: the next start is to be believed."""
+        """True if the disk gives back less than its writes allow: the checker then accepts what the next start
+        finds."""
         self.said: set[tuple[str, int, int, int, int]] = set()
-        """(leader, term, session, sequence, last index) of acknowledgements that left since."""
+        """(leader, term, session, sequence, last index) of acknowledgements that left since the loss."""
         self.told: set[tuple[str, int]] = set()
-        """(leader, term) that one of them reached, so that it can know."""
+        """(leader, term) of leaders that such an acknowledgement reached, so that they can know of the loss."""
         self.cut_since: int | None = None
-        """When this leader, by its own clock, was first seen without a quorum in reach."""
+        """Time, by this leader's own clock, when it was first seen without a quorum in reach."""
 
     def whole(self, committed: Mapping[int, int]) -> bool:
-        """Whether the disk holds again what it lost, as far as that is the committed log (index -> mark)."""
+        """Return whether the disk holds again all that it lost of the committed log (index -> mark)."""
         if self.lost is None:
             return True
         lost, low, high = self.lost, 0, len(self.lost.lasts)
-        while low < high:  # marks hash whole prefixes: equal here, equal before
+        while low < high:  # marks hash whole prefixes: if they are equal here, all before is equal
             middle = (low + high) // 2
             last = lost.lasts[middle]
             if committed.get(last) == lost.marks[last]:
@@ -210,7 +214,7 @@ class Ghost:
         return self.disk.may_hold(reach, lost.marks.get(reach))
 
     def forget(self, copy: Copy | None) -> None:
-        """The disk lost its end (None), or became this older copy."""
+        """Note that the disk lost its end (None), or was replaced by this older copy."""
         assert self.replica is None, "only a disk that is down loses something"
         if self.lost is None or self.lost.last < self.disk.last:
             self.lost = self.disk.copy()
@@ -223,7 +227,7 @@ class Ghost:
         self.told.clear()
 
     def believe(self, term: int, vote: str | None, last: int) -> None:
-        """What a rotten disk gives back is where its log ends now."""
+        """Accept what a rotten disk gave back as its log."""
         assert self.rotten, "a sound disk gives back what was written"
         self.disk.truncate(last + 1)
         self.disk.term, self.disk.vote = term, vote

@@ -1,6 +1,6 @@
 """The disk and the peers that all groups of a host share, as each group's driver sees them.
 
-Knows the log writer and the transport, and which of them can do without the event loop; knows no terms and no roles.
+Knows the log writer and the transport, and which of them works without the event loop; knows no terms and no roles.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from raft.transport import Prepared, Transport
 
 
 class SharedDisk:
-    """Implements ``Disk``. ``groups`` are all that write to it."""
+    """Implements ``Disk`` for all groups of a host. ``groups`` are those that write to it."""
 
     def __init__(self, storage: Storage, writer: LogWriter | InlineWriter, transport: Transport, groups: Sized) -> None:
         self.storage, self.submit = storage, writer.submit
@@ -24,10 +24,10 @@ class SharedDisk:
         self._transport, self._groups = transport, groups
         self.early_acks = self._thread is not None
         self._waiting = 0
-        """Groups that wait for tokens."""
+        """Number of groups that wait for tokens."""
 
     def submit_with_ack(self, write: Write, ack: tuple[str, PeerMessage] | None) -> Prepared | None:
-        """Write, and let the writer's thread send this message to that peer the moment that is durable, if it can."""
+        """Write, and if possible have the writer's thread send this message (peer, message) once that is durable."""
         thread = self._thread
         assert thread is not None
         prepared = self._transport.prepare(*ack) if ack is not None else None
@@ -38,16 +38,17 @@ class SharedDisk:
         return prepared
 
     def write_inline(self, write: Write) -> bool | None:
-        """Write and sync this now, if that will be quick and nobody else has to wait for it. None: not tried."""
+        """Write and sync this now, if that will be quick and no other group must wait for it. Return None if not
+        tried."""
         thread = self._thread
         if thread is None or len(self._groups) > 1 or not thread.takes_inline(write):
             return None
-        if not self._transport.flush():  # the peers' disks are to work meanwhile, or nothing is won
+        if not self._transport.flush():  # an inline write pays only if the peers' disks work meanwhile
             return None
         return thread.write_inline(write)
 
     def report_now(self, wanted: bool) -> None:
-        """A group waits for its tokens now, or no longer does."""
+        """Note that a group waits for its tokens now, or no longer does."""
         self._waiting += 1 if wanted else -1
         assert self._waiting >= 0
         thread = self._thread
@@ -58,7 +59,8 @@ class SharedDisk:
 
 
 class SharedPeers:
-    """Implements ``Peers``. ``members_changed`` is told of every group's new membership."""
+    """Implements ``Peers`` for all groups of a host. ``members_changed`` is called for every group's new
+    membership."""
 
     def __init__(self, transport: Transport, node_id: str, members_changed: Callable[[Membership], None]) -> None:
         self._transport, self._node_id = transport, node_id
@@ -66,7 +68,7 @@ class SharedPeers:
         self.early_ack_sent, self.members_changed = transport.note_sent, members_changed
 
     def refusals(self) -> Sequence[Refusal]:
-        """The latest refused handshake of each peer."""
+        """Return the latest refused handshake of each peer."""
         return list(self._transport.refusals.values())
 
     def learn(self, addresses: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
-"""Moves snapshots: machine to disk, disk to peer, peer to disk, disk to machine. The core's slow hands.
+"""Moves snapshots for the core: machine to disk, disk to peer, peer to disk, disk to machine.
 
-Disk work runs in worker threads, one piece at a time per direction. Knows storage, machine and the core's questions
-(``LoadChunk``, ``StoreChunk``, ``Install``); decides nothing but when this node's own next snapshot is due.
+Disk work runs in worker threads, one piece at a time in each direction. Knows storage, machine and the core's questions
+(``LoadChunk``, ``StoreChunk``, ``Install``); decides only when this node's own next snapshot is due.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ logger = logging.getLogger("raft.snapshots")
 
 READ_BYTES = 1 << 20
 PATIENCE = 4
-"""While a peer is being sent a snapshot the next one waits, until the log has grown by this many times as much."""
+"""While a peer is being sent a snapshot, the next one waits until the log has grown this many times as much."""
 SENDING_MAX = 2
-"""Storage keeps so many."""
+"""Snapshots that peers can be sent at a time: storage keeps as many."""
 PIECES_MAX = 64
-"""Questions of the core that may wait; it asks anew what was dropped."""
+"""Questions of the core that may wait; further ones are dropped, and the core asks again."""
 
 
 class SnapshotIO:
@@ -50,13 +50,13 @@ class SnapshotIO:
         self._due_bytes = config.snapshot_log_bytes if applier.machine.snapshots else 0
         self._silence_ns = config.election_timeout_ms * MS
         self._retry_bytes = 0
-        """After a snapshot that failed: no other until the log since the last one has grown to this."""
+        """Size that the log must reach before the next try, after a snapshot that failed."""
         self._letting_go = False
-        """After the next snapshot the log behind it goes, without a tail."""
+        """True if the log before the next snapshot shall go whole, without a tail for slow followers."""
         self._lock = trio.Lock()
         self._sink: tuple[SnapshotMeta, SnapshotSink] | None = None
         self._sending: dict[int, SnapshotMeta] = {}
-        """The newest snapshots that pieces were read of. A peer that has begun with one goes on with it."""
+        """The newest snapshots of which pieces were read. A peer that has begun with one goes on with it."""
         self._ask, self._asked = trio.open_memory_channel[LoadChunk | StoreChunk | Install](math.inf)
         self._wanted = trio.Event()
 
@@ -71,12 +71,12 @@ class SnapshotIO:
 
     @property
     def log_bytes(self) -> int:
-        """Of entries that no snapshot holds, as far as they are applied."""
+        """Bytes of applied entries that no snapshot holds."""
         return self._applier.log_bytes
 
     def shorten(self) -> bool:
-        """The log that this group shares is too long, and this group keeps it: take a snapshot, and let all go. False:
-        the machine has none."""
+        """Take a snapshot and let the whole log before it go, since this group keeps the shared log too long. Return
+        False if the machine has no snapshots."""
         if not self._applier.machine.snapshots:
             return False
         if self._applier.index and not self.taking:
@@ -91,20 +91,20 @@ class SnapshotIO:
             self._pump()
 
     def _serving(self) -> bool:
-        """Whether a peer is being sent a snapshot: a newer one would make it start over, and so on without end."""
+        """Return whether a peer is being sent a snapshot. A newer one would make it start over, perhaps for ever."""
         now = self._clock()
         return any(peer.state is State.SNAPSHOT and now - peer.heard_ns < self._silence_ns
                    for peer in self._replica.peers.values())
 
     async def run_due(self) -> None:
-        """Task: takes snapshots that are due."""
+        """Take, as a task, snapshots that are due."""
         while True:
             await self._wanted.wait()
             self._wanted = trio.Event()
             try:
                 await self.take()
                 continue
-            except StorageError as error:  # ends this snapshot, not the log; later there may be room
+            except StorageError as error:  # only this snapshot failed; later there may be room
                 logger.warning("no snapshot: %s; the next try comes when the log has grown", error)
             except (Faulted, Rejected):
                 return
@@ -113,10 +113,10 @@ class SnapshotIO:
             self._retry_bytes = self._applier.log_bytes + self._due_bytes // 8
 
     async def take(self) -> SnapshotMeta:
-        """Store a snapshot of what the machine has applied by now.
+        """Store a snapshot of the machine's present state.
 
-        Raises ``DiskFull``, ``UsageError`` (it cannot, raised, or nothing is applied yet), ``Faulted``, ``Rejected``
-        (the node stopped).
+        Raises ``DiskFull``, ``UsageError`` (the machine cannot or raised, or nothing is applied yet), ``Faulted``,
+        ``Rejected`` (the node stopped).
         """
         machine = self._applier.machine
         if not machine.snapshots:
@@ -171,13 +171,14 @@ class SnapshotIO:
     # --- the core's questions, in order
 
     def handle(self, question: LoadChunk | StoreChunk | Install) -> None:
-        """Answer later. A piece that finds no place is dropped: the leader sends it again."""
-        # The core asks for one ``Install`` at a time, and for no second time.
+        """Queue a question, to be answered later. A piece is dropped if the queue is full: the leader sends it
+        again."""
+        # An ``Install`` is never dropped: the core asks for one at a time, and does not ask again.
         if isinstance(question, Install) or self._ask.statistics().current_buffer_used < PIECES_MAX:
             self._ask.send_nowait(question)
 
     async def run_questions(self) -> None:
-        """A task that reads and stores chunks for the core."""
+        """Read and store, as a task, chunks for the core."""
         async for question in self._asked:
             try:
                 if type(question) is LoadChunk:
@@ -188,11 +189,11 @@ class SnapshotIO:
                     assert isinstance(question, Install)
                     await self._install(question.meta)
             except StorageError as error:
-                if isinstance(question, Install):  # the log stands on what the machine cannot have
+                if isinstance(question, Install):  # the log rests on a snapshot that the machine cannot restore
                     self._storage_failed(error)
                     return
-                self._drop_sink()  # the leader sends it again, or another
-                logger.warning("a snapshot's piece was lost: %s", error)
+                self._drop_sink()  # the leader sends it or another one again
+                logger.warning("a piece of a snapshot could not be stored or read, and will be sent again: %s", error)
             self._pump()
 
     async def _load(self, wanted: LoadChunk) -> None:
@@ -234,7 +235,7 @@ class SnapshotIO:
             if sink.offset < piece.meta.size:
                 return sink.offset, False
             sink.finish()
-        except DamagedLog:  # not what the leader described: from the start again
+        except DamagedLog:  # it differs from what the leader described: begin anew
             self._drop_sink()
             return 0, False
         self._sink = None
@@ -248,16 +249,16 @@ class SnapshotIO:
     async def _install(self, meta: SnapshotMeta) -> None:
         try:
             await self.restore(meta)
-        except UsageError as error:  # a peer's doing: it may stop this node, and not the others of its host
+        except UsageError as error:  # caused by a peer: it may stop this node, but not the others of its host
             self._applier.fail(error)
             return
         self._proposals.jump(meta.index)
         self._replica.snapshots.installed(self._clock(), meta)
 
     async def restore(self, meta: SnapshotMeta) -> None:
-        """Let the machine stand at ``meta``, which is on this disk."""
+        """Restore the machine from the snapshot ``meta``, which is on this disk."""
         if not self._applier.machine.snapshots:
-            raise UsageError(f"a snapshot at {meta.index} is to be restored; this state machine has no restore()")
+            raise UsageError(f"cannot restore the snapshot at {meta.index}: this state machine has no restore()")
         self.restoring = meta.index
         try:
             await self._applier.restore(meta, self._chunks(meta))

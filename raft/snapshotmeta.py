@@ -1,8 +1,7 @@
-"""What describes a snapshot, as bytes: on the wire in every chunk, on disk beside the state.
+"""The description of a snapshot as bytes: on the wire in every chunk, on disk beside the state.
 
-CBOR list, canonical: only bytes that ``encode_meta`` itself would write are accepted, so two copies of one meta
-are equal as bytes too. Layout: [1 (format), index, term, mark, membership (bytes), membership_index, size, crc,
-wall_ms].
+It is a canonical CBOR list: only bytes that ``encode_meta`` would write are accepted, so two copies of one meta have
+equal bytes. Layout: [1 (format), index, term, mark, membership (bytes), membership_index, size, crc, wall_ms].
 This module does no I/O and does not know where a snapshot's state lives.
 """
 
@@ -17,14 +16,14 @@ from raft.membership import Membership
 from raft.messages import SnapshotMeta
 
 META_BYTES_MAX: Final = 64 << 10
-"""More than a membership of five hundred nodes needs."""
+"""Largest meta in bytes: more than a membership of five hundred nodes needs."""
 _FORMAT: Final = 1
 _BITS: Final = (63, 63, 32, 63, 63, 32, 64)
-"""Widths of index, term, mark, membership_index, size, crc, wall_ms."""
+"""Widths in bits of index, term, mark, membership_index, size, crc, wall_ms."""
 
 
 def encode_meta(meta: SnapshotMeta) -> bytes:
-    """The bytes of ``meta``; the same meta always gives the same bytes."""
+    """Return the bytes of ``meta``; the same meta always gives the same bytes."""
     return cbor2.dumps([
         _FORMAT, meta.index, meta.term, meta.mark, meta.membership.encode(), meta.membership_index, meta.size, meta.crc,
         meta.wall_ms,
@@ -32,7 +31,7 @@ def encode_meta(meta: SnapshotMeta) -> bytes:
 
 
 def decode_meta(data: bytes) -> SnapshotMeta:
-    """Raises ``MalformedMessage`` for anything but the bytes of a meta with index and term of 1 or more."""
+    """Decode a meta. Raises ``MalformedMessage`` unless it is canonical, with index and term of 1 or more."""
     if len(data) > META_BYTES_MAX:
         raise MalformedMessage(f"a snapshot meta of {len(data)} bytes; at most {META_BYTES_MAX} are read")
     try:

@@ -1,9 +1,9 @@
-"""What snapshots do to one group: its own let the log go; a leader's takes the log's place.
+"""Snapshots in one group: the node's own let the log shrink, and one from a leader replaces the log.
 
-A node's own snapshot is made by the shell, at an index that is applied; the log behind it may go, but for a tail. A
-snapshot from a leader comes in chunks, which the shell stages one by one. When it is whole the log stands on it at
-once, the state machine a little later, and the leader is told when both hold it durably. In between
-``core.installing`` is set: nothing is applied, and this node asks for no votes.
+The shell makes a node's own snapshot, at an index that is applied; the log before it may go, except for a tail. A
+snapshot from a leader comes in chunks, which the shell stages one by one. When it is whole it replaces the log at once,
+and the state machine a little later; the leader is told when both hold it durably. In between ``core.installing`` is
+set: nothing is applied, and this node asks for no votes.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
 
 class Snapshots:
-    """One group's snapshots. Methods that take ``now`` are inputs, as those of the replica are."""
+    """One group's snapshots. Methods that take ``now`` are inputs, like those of the replica."""
 
     def __init__(self, core: Replica) -> None:
         self.core = core
         self._chunk: SnapshotChunk | None = None
-        """The latest chunk handed to storage, to be answered when stored."""
+        """The latest chunk that storage was given; it is answered when it is stored."""
         self.answer_due: tuple[SnapshotChunk, SnapshotMeta] | None = None
-        """The snapshot that is being installed, and the chunk whose answer tells the leader that it is."""
+        """The last chunk of the snapshot that is being installed, and its meta; the chunk is answered at the end."""
 
     def reset(self) -> None:
-        """Another leader, or none: what the old one sent is answered to nobody."""
+        """Begin anew with another leader or none: chunks of the old leader are not answered."""
         self._chunk = self.answer_due = None
 
     # --- this node's own
 
     def meta(self, index: int) -> SnapshotMeta:
-        """Meta for a snapshot of the state at ``index``: applied, and the end of a frame. Size and crc come later."""
+        """Return the meta of a snapshot at ``index``, which is applied and ends a frame. Size and crc come later."""
         core, log = self.core, self.core.log
         assert log.purged_index <= index <= core.applied_index, (index, core.applied_index)
         at, membership = log.membership_at(index)
@@ -54,7 +54,7 @@ class Snapshots:
         return SnapshotMeta(index, log.term_at(index), mark, membership, at, wall_ms=core.wall_ms)
 
     def taken(self, now: int, meta: SnapshotMeta) -> None:
-        """This node's own snapshot is finished; the log may lose what lies far enough behind it."""
+        """Note that this node's own snapshot is finished, and purge the log up to its tail."""
         log, config = self.core.log, self.core.config
         if not self.core.enter(now) or (log.snapshot and log.snapshot.index >= meta.index):
             return
@@ -65,13 +65,13 @@ class Snapshots:
                        log.tail_start(meta.index, config.snapshot_tail_bytes)))
 
     def let_go(self, now: int) -> None:
-        """The log that this group shares is too long: nothing is kept behind the snapshot."""
+        """Purge the log up to the snapshot, without a tail, since the shared log is too long."""
         core = self.core
         if core.enter(now) and core.log.snapshot:
             self.purge(core.log.snapshot.index)
 
     def purge(self, index: int) -> None:
-        """Let the log go up to the last frame end at or below ``index``, never beyond the snapshot."""
+        """Purge the log up to the last frame end at or below ``index``, never beyond the snapshot."""
         core = self.core
         assert core.log.snapshot and index <= core.log.snapshot.index, index
         if core.writes.purge(index) and core.trace:
@@ -82,7 +82,7 @@ class Snapshots:
     def chunk_loaded(
         self, now: int, peer: str, session: int, meta: SnapshotMeta | None, offset: int, data: bytes | None
     ) -> None:
-        """Answer to ``LoadChunk``; None: that snapshot is gone."""
+        """Take the answer to ``LoadChunk``; ``data`` is None if that snapshot is gone."""
         if self.core.enter(now) and self.core.leadership:
             self.core.leadership.on_chunk_loaded(peer, session, meta, offset, data)
 
@@ -111,7 +111,7 @@ class Snapshots:
             core.output(StoreChunk(peer, meta, message.offset, message.data))
 
     def _is_here(self, peer: str, message: SnapshotChunk, meta: SnapshotMeta) -> bool:
-        """Answer, without installing, a snapshot that the log covers; do not promise what is not durable."""
+        """Answer a snapshot that the log covers already, and return whether it does. Promises only what is durable."""
         core = self.core
         term = core.log.term_at(meta.index)
         if meta.index > core.commit_index and term != meta.term:
@@ -125,21 +125,21 @@ class Snapshots:
         return True
 
     def chunk_stored(self, now: int, peer: str, meta: SnapshotMeta, offset: int, complete: bool) -> None:
-        """Answer to ``StoreChunk``: ``offset`` bytes are staged; ``complete``: whole, checked and visible."""
+        """Take the answer to ``StoreChunk``: ``offset`` bytes are staged. ``complete``: whole, checked and visible."""
         core, message = self.core, self._chunk
         if not core.enter(now) or message is None or core.leader != peer or core.installing:
             return
         self._chunk = None
-        if core.writes.disk_full:  # it filled up meanwhile: no log to stand on the snapshot (on_chunk)
+        if core.writes.disk_full:  # the disk filled up meanwhile: it cannot replace the log (see on_chunk)
             self._reply(peer, message, Code.DISK_FULL, 0, 0, False)
         elif not complete:
             self._reply(peer, message, SUCCESS, meta.index, offset, False)
-        elif not self._is_here(peer, message, meta):  # its entries may have come while it was stored
+        elif not self._is_here(peer, message, meta):  # the entries may have come while the chunk was stored
             self.install(meta)
             self.answer_due = message, meta
 
     def install(self, meta: SnapshotMeta) -> None:
-        """A complete snapshot from the leader is here: stand on it."""
+        """Replace the log by a complete snapshot from the leader, and have the machine restored."""
         core = self.core
         assert meta.index > core.commit_index and core.log.term_at(meta.index) != meta.term
         core.writes.install(meta, core.now)
@@ -152,7 +152,7 @@ class Snapshots:
             core.trace(SnapshotInstalled(core.now, core.node_id, core.group, core.term, meta.index, meta.term))
 
     def installed(self, now: int, meta: SnapshotMeta) -> None:
-        """The state machine stands at ``meta.index``."""
+        """Note that the state machine was restored to ``meta.index``."""
         core = self.core
         if not core.enter(now) or core.installing is not meta:
             return
@@ -162,7 +162,7 @@ class Snapshots:
         self.answer_installed()
 
     def answer_installed(self) -> None:
-        """Answer once the log stands on the snapshot durably and the state machine holds it."""
+        """Answer the leader, once the snapshot has replaced the log durably and the state machine holds it."""
         core, writes = self.core, self.core.writes
         if (self.answer_due is None or core.installing or writes.durable_token < writes.install_token
                 or core.leader is None):

@@ -1,8 +1,8 @@
-"""A leader whose entries no quorum takes, although a quorum answers it: it gives way once, in case it is to blame.
+"""Lets a leader step down once if a quorum answers it but takes no entries: the leader may be the cause.
 
-Again only where another voter in contact holds all that it has, so that it could do better, and each time after twice
-the wait. Never while a follower that it needs gains log or snapshot, or says that its disk is full or its sync is under
-way: then it is the follower that everybody waits for. So a group without a better leader does not elect for ever.
+It steps down again only if another voter in contact holds all that it has, which could do better, and each time after
+twice the wait. It never does while a follower that it needs gains log or snapshot, or says that its disk is full or its
+sync is under way: then everybody waits for that follower. So a group without a better leader does not elect for ever.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ DOUBLINGS_MAX = 16
 
 
 class Standstill:
-    """Of one leadership. How often this node gave way since it last committed outlives it (``core.gave_way``)."""
+    """Watches one leadership. ``core.gave_way`` counts over leaderships how often this node gave way since its last
+    commit."""
 
     def __init__(self, leadership: Leadership) -> None:
         self.leadership = leadership
@@ -29,7 +30,7 @@ class Standstill:
         self._seen: tuple[object, ...] = ()
 
     def judge(self) -> LeaderDecision | None:
-        """Asked at every beat. A decision: give way now."""
+        """Return the decision to step down now, or None. Called at every heartbeat."""
         core = self.leadership.core
         needed = self._needed()
         seen = (core.commit_index, *((peer.peer, peer.session, peer.match, peer.snapshot_index, peer.chunk_offset)
@@ -46,7 +47,7 @@ class Standstill:
         return LeaderDecision(True, reason="no quorum takes its entries")
 
     def _needed(self) -> list[Progress]:
-        """Voters that lack the entry to be committed next, if it is on this node's disk and waits for them."""
+        """Return voters that lack the entry to be committed next, if it is on this node's disk and waits for them."""
         core = self.leadership.core
         due = core.commit_index + 1
         if core.log.durable_index < due or self.leadership.transfer.busy:
@@ -56,7 +57,7 @@ class Standstill:
                 if core.membership.votes(name) and self.leadership.tracker.counted(name) < due]
 
     def _another(self) -> bool:
-        """Whether a voter in contact holds all that this node does, and could lead."""
+        """Return whether a voter in contact holds all that this node does, and could lead."""
         core, leadership = self.leadership.core, self.leadership
         return any(
             leadership.tracker.counted(name) == core.log.last_index and not peer.disk_full

@@ -1,4 +1,4 @@
-"""What a user writes: a state machine. And how the shell calls it, whichever of the optional parts it has.
+"""The state machine that a user writes, and the shell's way to call it, whichever optional parts it has.
 
 Knows nothing of trio, threads, logs or roles; ``applier`` decides when and where these calls run.
 """
@@ -19,42 +19,42 @@ if TYPE_CHECKING:
     CommandT_contra = TypeVar("CommandT_contra", default=bytes, contravariant=True)
     ResultT_co = TypeVar("ResultT_co", default=Any, covariant=True)
     AnswerT_co = TypeVar("AnswerT_co", default=Any, covariant=True)
-else:  # typing knows no defaults before Python 3.13; only checkers need them
+else:  # TypeVar has no defaults before Python 3.13; only type checkers need them
     from typing import TypeVar
 
     CommandT, CommandT_contra = TypeVar("CommandT"), TypeVar("CommandT_contra", contravariant=True)
     ResultT_co, AnswerT_co = TypeVar("ResultT_co", covariant=True), TypeVar("AnswerT_co", covariant=True)
 
 WRITE_BYTES = 1 << 20
-"""Piece in which the ``snapshot`` shortcut hands its bytes on."""
+"""Bytes at a time in which the result of ``snapshot`` is handed on."""
 
 
 class Sink(Protocol):
-    """Where ``write`` puts a snapshot's bytes, in pieces of any size."""
+    """Takes a snapshot's bytes from ``write``, in pieces of any size."""
 
     def write(self, data: bytes) -> None: ...
 
 
 @attrs.frozen
 class Entries:
-    """Committed commands that follow each other in the log, all of one term: ``commands[i]`` is entry ``first + i``."""
+    """Committed commands that follow each other in the log, of one term: ``commands[i]`` is entry ``first + i``."""
 
     commands: list[bytes]
     term: int
-    """Term of the leader that took them."""
+    """Term of the leader that took the commands."""
     first: int
-    """Index of the first of them. Indexes rise but have gaps: not every entry is a command."""
+    """Index of the first command. Indexes rise but have gaps, since not every entry is a command."""
     time_ms: int
-    """That leader's wall clock when it did, ms since the epoch: the same on every node, but of a clock that may be
-    wrong, stand still or go back. For analysis; nothing that must be right may rest on it."""
+    """The leader's wall clock when it took them, in ms since the epoch. It is the same on every node, but that clock
+    may be wrong, stand still or go back: use it for analysis, and never rely on it."""
 
 
 @attrs.frozen
 class Codec(Generic[CommandT]):
-    """How commands become bytes of the log, and bytes become commands again.
+    """Turns commands into bytes of the log, and bytes into commands.
 
-    ``decode`` must read what every earlier version of the program encoded: the log outlives it. What it raises for
-    bytes of the log ends the node, as what ``apply`` raises does.
+    ``decode`` must read what every earlier version of the program encoded, since the log lives longer. An error that it
+    raises for bytes of the log stops the node, as one of ``apply`` does.
     """
 
     encode: Callable[[CommandT], bytes]
@@ -62,10 +62,10 @@ class Codec(Generic[CommandT]):
 
 
 class _Asked(Protocol[AnswerT_co]):
-    """What ``StateMachine`` and ``EntryMachine`` share."""
+    """The part that ``StateMachine`` and ``EntryMachine`` share."""
 
     def query(self, data: bytes, /) -> AnswerT_co:
-        """Answer a question, and change nothing. Called after a read barrier; questions are not replicated."""
+        """Answer a question and change nothing. Called after a read barrier; questions are not replicated."""
         raise UsageError(f"{type(self).__name__} has no query(data)")
 
 
@@ -89,40 +89,41 @@ class StateMachine(_Asked[AnswerT_co], Protocol[CommandT_contra, ResultT_co, Ans
     ``threaded: bool``
         True: ``apply``, ``snapshot``, ``capture`` and ``restore`` block, so they run in a worker thread, one at a time.
 
-    Without a way to make snapshots the log is never purged. An exception out of ``apply`` stops the node: it becomes
+    Without a way to make snapshots the log is never purged. An exception of ``apply`` stops the node: it becomes
     *faulted*, visibly, and skips nothing. So refuse bad commands with a result, not with an exception.
     """
 
     def apply(self, command: CommandT_contra, /) -> ResultT_co:
-        """Carry out one committed command; what it returns is the result of ``propose``."""
+        """Carry out one committed command. The returned value is the result of ``propose``."""
 
 
 class CodedMachine(StateMachine[CommandT, ResultT_co, AnswerT_co], Protocol[CommandT, ResultT_co, AnswerT_co]):
-    """A ``StateMachine`` with a codec. Not to inherit from: checkers ask for it where commands are not bytes."""
+    """A ``StateMachine`` with a codec. Do not inherit from it: type checkers use it where commands are not bytes."""
 
     @property
     def codec(self) -> Codec[CommandT]: ...
 
 
 class EntryMachine(_Asked[AnswerT_co], Protocol[ResultT_co, AnswerT_co]):
-    """A state machine that must know which entry of the log each command is. All else as in ``StateMachine``, but that
+    """A state machine that must know which entry of the log each command is. All else is as in ``StateMachine``, but
     commands are bytes."""
 
     def apply_entries(self, entries: Entries, /) -> Sequence[ResultT_co]:
-        """Carry out committed commands, in order; one result each. Called instead of ``apply`` and ``apply_batch``.
+        """Carry out committed commands, in order, and return one result for each. Called instead of ``apply`` and
+        ``apply_batch``.
 
-        A frame of the log may come in several calls, and never do two frames come in one.
+        A frame of the log may come in several calls, but no call has commands of two frames.
         """
 
 
 class Applies(Protocol):
-    """The least that is a state machine."""
+    """The least that a state machine must have."""
 
     def apply(self, command: bytes, /) -> object: ...
 
 
 class AppliesEntries(Protocol):
-    """The least that is an ``EntryMachine``."""
+    """The least that an ``EntryMachine`` must have."""
 
     def apply_entries(self, entries: Entries, /) -> Sequence[object]: ...
 
@@ -133,17 +134,17 @@ ApplyMany: TypeAlias = Callable[[list[bytes], int, int, int], list[object]]
 
 @attrs.define(eq=False)
 class Machine:
-    """One shape for every state machine. Raises ``UsageError`` for a machine that has half of a pair."""
+    """Gives every state machine the same methods. Raises ``UsageError`` for a machine that has half of a pair."""
 
     inner: AnyMachine
     encode: Callable[[Any], bytes] | None = attrs.field(init=False)
-    """From a command to bytes; None: it is bytes."""
+    """Turns a command into bytes; None: commands are bytes."""
     threaded: bool = attrs.field(init=False)
     snapshots: bool = attrs.field(init=False)
-    """Whether it can make and restore snapshots."""
+    """True if the machine can make and restore snapshots."""
     restore_in_thread: bool = attrs.field(init=False)
     apply_many: ApplyMany = attrs.field(init=False)
-    """Apply commands in order, one result each: (commands, term, index of the first, leader's wall clock in ms)."""
+    """Applies commands in order, one result each: (commands, term, index of the first, leader's wall clock in ms)."""
 
     def __attrs_post_init__(self) -> None:
         inner: Any = self.inner
@@ -168,13 +169,13 @@ class Machine:
 
     @staticmethod
     def _found(inner: Any, codec: Codec[Any] | None) -> ApplyMany:
-        """Which of the ways to apply this machine has."""
+        """Return the way to apply that this machine has."""
         entries: Any = getattr(inner, "apply_entries", None)
         batch: Any = getattr(inner, "apply_batch", None)
         apply: Any = getattr(inner, "apply", None)
 
         def by_entries(commands: list[bytes], term: int, first: int, time_ms: int) -> list[object]:
-            given = len(commands)  # before the machine has the list, which it may use up
+            given = len(commands)  # counted first, since the machine may change the list
             return _one_each("apply_entries", entries(Entries(commands, term, first, time_ms)), given)
 
         def by_batch(commands: list[bytes], term: int, first: int, time_ms: int) -> list[object]:
@@ -204,7 +205,7 @@ class Machine:
         return one_by_one if batch is None else by_batch
 
     def check(self, command: bytes) -> None:
-        """Raise ``UsageError`` for bytes that are no command of this machine: applied, they would end every node."""
+        """Raise ``UsageError`` for bytes that are no command of this machine: applying them would stop every node."""
         if self._decode is None:
             return
         try:
@@ -213,7 +214,7 @@ class Machine:
             raise UsageError(f"no command of {type(self.inner).__name__}: {type(error).__name__}: {error}") from error
 
     def capture(self) -> Any:
-        """The state as of now, for ``write``. On the apply path."""
+        """Return the present state, for ``write``. On the apply path."""
         inner: Any = self.inner
         if self._streams:
             return inner.capture()
@@ -223,7 +224,7 @@ class Machine:
         return bytes(data)
 
     def write(self, view: Any, sink: Sink) -> None:
-        """Turn what ``capture`` returned into bytes. Off the apply path."""
+        """Write the state that ``capture`` returned, as bytes. Off the apply path."""
         inner: Any = self.inner
         if self._streams:
             inner.write(view, sink)
@@ -248,13 +249,13 @@ def _one_each(name: str, results: Sequence[object], given: int) -> list[object]:
 
 
 def codec_of(machine: object) -> Codec[Any] | None:
-    """The codec of a machine, or of a class of machines; None: its commands are bytes."""
+    """Return the codec of a machine, or of a class of machines; None: its commands are bytes."""
     codec = getattr(machine, "codec", None)
     return codec if isinstance(codec, Codec) else None
 
 
 def query_of(machine: object) -> Callable[[bytes], object]:
-    """The machine's own ``query``. Raises ``UsageError`` if it has none."""
+    """Return the machine's own ``query``. Raises ``UsageError`` if it has none."""
     query: Callable[[bytes], object] | None = getattr(machine, "query", None)
     if query is None or getattr(query, "__func__", None) is _Asked.query:
         raise UsageError(f"{type(machine).__name__} has no query(data)")

@@ -1,6 +1,6 @@
-"""What a node looks like from outside at one moment, as one frozen value: for people, metrics and ``explain``.
+"""The state of a node at one moment as one frozen value, for people, metrics and ``explain``.
 
-Nothing here computes more than a difference, and nothing here decides anything. Filled in by ``node``.
+It computes differences at most, and decides nothing. ``survey`` fills it in.
 """
 
 from __future__ import annotations
@@ -22,66 +22,66 @@ class PeerStatus:
     node_id: str
     address: str
     connected: bool
-    """Whether a connection to or from it stands now."""
+    """True while a connection to or from the peer stands."""
     voter: bool
     state: str = ""
-    """How the leader replicates to it: the name of its ``progress`` state."""
+    """Name of the peer's ``progress`` state: how the leader replicates to it."""
     match: int = 0
-    """Its log is durable and equal to the leader's up to here."""
+    """Last index up to which the peer's log is durable and equal to the leader's."""
     next: int = 0
     inflight_messages: int = 0
     inflight_bytes: int = 0
     silent_ns: int | None = None
-    """Since it was last heard; None: never, or not known."""
+    """Time since the peer was last heard; None: never, or not known."""
     disk_full: bool = False
-    """It said that its disk is full."""
+    """True if the peer said that its disk is full."""
     owed: int = 0
-    """Above 0: it lost what it had acknowledged up to this entry, and counts for nothing until it holds that again."""
+    """Last entry that the peer had acknowledged and lost; it counts for nothing until it holds that. 0: nothing."""
     lapsed: bool = False
-    """It says of itself that it lost what it had acknowledged; it counts for nothing until it says otherwise."""
+    """True if the peer says that it lost what it had acknowledged; it counts for nothing until it says otherwise."""
     snapshot_index: int = 0
-    """On a leader: the snapshot being sent to it; 0: none."""
+    """Index of the snapshot that this leader sends to the peer; 0: none."""
     snapshot_offset: int = 0
-    """Bytes of that snapshot which it has confirmed."""
+    """Bytes of that snapshot that the peer has confirmed."""
 
 
 @attrs.frozen(kw_only=True)
 class ElectionStatus:
-    """The round a candidate is in, or the last it finished."""
+    """The present round of a candidate, or its last one."""
 
     round: int
     probe: bool
     asked_term: int
     answers: tuple[tuple[str, str], ...]
-    """(voter, name of its ``VoteResult``), in order of voter."""
+    """Answers as (voter, name of its ``VoteResult``), in order of voter."""
     last_result: str = ""
     """Name of the last finished round's ``ParseResult``; "" before the first."""
 
 
 class RefusalKind(enum.Enum):
-    """Why a connection between this node and another did not come about."""
+    """The reasons why a connection between this node and another was refused."""
 
     CLUSTER = "cluster"
-    """It belongs to another cluster."""
+    """The other node belongs to another cluster."""
     RULES = "rules"
-    """It runs other election rules, or has another election timeout."""
+    """The other node runs other election rules, or has another election timeout."""
     VERSION = "version"
-    """It speaks another version of the protocol."""
+    """The other node speaks another version of the protocol."""
     IDENTITY = "identity"
-    """It is not the node it should be, or another node has its id."""
+    """The other node is not the one it should be, or two nodes have one id."""
     CERTIFICATE = "certificate"
-    """Its certificate does not do."""
+    """The other node's certificate is missing, not valid or of another node."""
     STRANGER = "stranger"
-    """It is no member, or comes from where no node does."""
+    """The other node is no member, or no node may connect from its address."""
     OTHER = "other"
 
 
 @attrs.frozen(kw_only=True)
 class Refusal:
-    """The latest handshake with one peer that failed, as long as none has succeeded since."""
+    """The latest failed handshake with one peer, as long as none has succeeded since."""
 
     peer: str
-    """Its id as far as it said one, else its address."""
+    """Id of the peer if it said one, else its address."""
     kind: RefusalKind
     reason: str
     """A sentence for the operator."""
@@ -118,60 +118,61 @@ class Status:
     """Every other member, in order of id."""
     election: ElectionStatus | None
     deadline_ns: int
-    """When the core wants to be asked again."""
+    """Time when the core is due again."""
     faulted: str | None
-    """Why this node stopped applying or storing; None: it works."""
+    """Reason why this node stopped applying or storing; None: it works."""
     storage: str = "ok"
-    """"ok", "full", "failed", or "damaged": what was stored is not what comes back."""
+    """State of the disk: "ok", "full", "failed", or "damaged" if it gave back other bytes than were stored."""
     lease_valid: bool = False
-    """On a leader: whether it could answer a lease read now."""
+    """On a leader: True if it could answer a lease read now."""
     pending_proposals: int = 0
     pending_bytes: int = 0
     pending_reads: int = 0
     unsynced_writes: int = 0
-    """Write tokens handed to the disk and not reported durable yet."""
+    """Writes that were handed to the disk and are not durable yet."""
     installing: int = 0
     """Index of the snapshot being restored into the state machine; 0: none."""
     snapshotting: int = 0
     """Index of the snapshot being written; 0: none."""
     rules: str = "strict"
     heard_leader_ns: int | None = None
-    """On other nodes than the leader: since a leader was last heard, or since the start."""
+    """On other nodes than the leader: time since a leader was last heard, or since the start."""
     quorum_silence_ns: int | None = None
-    """On a leader: for how long less than a quorum, itself included, has been in contact; small when all is well."""
+    """On a leader: time since a quorum, with itself, was last in contact; small if all is well."""
     own_term_committed: bool = True
-    """On a leader: whether an entry of its own term is committed; before that it answers no reads."""
+    """On a leader: True once an entry of its own term is committed; before that it answers no reads."""
     strangers: tuple[str, ...] = ()
-    """Members that came back with another directory than the one the membership knows."""
+    """Members that came back with another directory than the membership records."""
     lapse_index: int = 0
-    """Above 0: this node lost what it had acknowledged, up to this entry or further; it neither votes nor counts."""
+    """Last entry, as far as is known, that this node had acknowledged and lost: it neither votes nor counts. 0:
+    nothing."""
     refusals: tuple[Refusal, ...] = ()
     transfer_target: str | None = None
-    """On a leader: who is being handed the leadership."""
+    """On a leader: the node to which leadership is being handed over."""
     change: str = ""
-    """On a leader: what a running ``reconfigure`` is waiting for; "" when none runs."""
+    """On a leader: words for what a running ``reconfigure`` waits for; "" if none runs."""
     lease_remaining_ns: int = 0
-    """On a leader: for how long a lease read may be answered without asking anybody, if the clock is true."""
+    """On a leader: time for which it may answer lease reads without asking anybody, if its clock is right."""
     paused_ns: int = 0
     """Length of the latest pause in which this process did not run; 0: none noticed."""
     paused_at_ns: int = 0
-    """When it was noticed."""
+    """Time when that pause was noticed."""
     oldest_unsynced_ns: int | None = None
-    """For how long the oldest write has been on its way to the disk; None: all are there."""
+    """Time that the oldest write has been on its way to the disk; None: all are there."""
     storage_stall_ns: int = 5_000_000_000
-    """The configured bound for it."""
+    """The configured bound for ``oldest_unsynced_ns``."""
     pending_bytes_max: int = 64 << 20
     """The configured bound for ``pending_bytes``."""
     keeps_log: int = 0
     """Bytes of the shared log that stay for this group alone, whose machine has no snapshot; 0: it keeps none."""
     learner_lag_entries: int = 1_000
-    """A peer this close behind counts as caught up."""
+    """Distance to the leader's last index at which a peer counts as caught up."""
     counters: Mapping[str, int] = attrs.field(factory=dict)
-    """Only ever rise while the process lives. Names: see ``docs/reference/api.md``."""
+    """Counters that only rise while the process lives. Names: see ``docs/reference/api.md``."""
 
     @property
     def apply_lag(self) -> int:
-        """Entries committed and not applied here yet."""
+        """Number of entries that are committed and not applied here yet."""
         return self.commit_index - self.applied_index
 
     @property
@@ -179,14 +180,15 @@ class Status:
         return self.role is Role.LEADER
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values (text, numbers, lists, dicts), as JSON and CBOR take them."""
+        """Return plain values (text, numbers, lists, dicts), as JSON and CBOR take them."""
         plain: dict[str, Any] = _plain(self)
         plain["apply_lag"] = self.apply_lag
         return plain
 
 
 def _plain(value: object) -> Any:
-    """Enumerations by name, attrs classes and mappings as dicts, tuples as lists, bytes as hex."""
+    """Return a plain value: enumerations by name, attrs classes and mappings as dicts, tuples as lists, bytes as
+    hex."""
     if isinstance(value, enum.Enum):
         return value.name.lower()
     kind: Any = type(value)

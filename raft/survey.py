@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def survey(driver: Driver) -> Status:
-    """The node as of now."""
+    """Return the node's present status."""
     replica, config, now = driver.replica, driver.config, driver.clock()
     log, leadership = replica.log, replica.leadership
     pending, pending_bytes = driver.proposals.pending

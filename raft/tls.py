@@ -1,4 +1,4 @@
-"""Mutual TLS: contexts that follow their files, and what a peer's certificate must show.
+"""Mutual TLS: contexts that follow changes of their files, and the check of a peer's certificate.
 
 Knows ``ssl`` and the file times; nothing of connections, messages or trio.
 """
@@ -20,26 +20,28 @@ ALPN: Final = "quorate-raft/1"
 
 @attrs.frozen(kw_only=True)
 class TLSConfig:
-    """PEM files. ``ca`` signs every node's certificate; ``cert`` holds this node's with its chain, ``key`` its key."""
+    """Paths of PEM files. ``ca`` signs every node's certificate; ``cert`` holds this node's with its chain, ``key`` its
+    key."""
 
     cert: str
     key: str
     ca: str
     check_node_id: bool = False
-    """Also demand that a peer's certificate names its node id: a DNS name of its subjectAltName, or its common name."""
+    """True to demand that a peer's certificate names its node id, as a DNS name of its subjectAltName or as common
+    name."""
     clients_need_certificate: bool = True
-    """Whether connections of clients need a verified certificate too. Those of nodes always do."""
+    """True if clients need a verified certificate too. Nodes always do."""
 
 
 class Contexts:
-    """SSL contexts, made anew when a file has changed. Connections that stand keep theirs."""
+    """SSL contexts, made anew when a file has changed. Present connections keep theirs."""
 
     def __init__(self, config: TLSConfig, *, alpn: tuple[str, ...] = (ALPN,)) -> None:
-        """Raises ``ConfigError`` when the files do not make a context now."""
+        """Read the files. Raises ``ConfigError`` if they do not make a context now."""
         self.config = config
         self.reloads = 0
         self.reload_error: str | None = None
-        """Why the files as they are now could not be used; the former certificate stays in use."""
+        """Reason why the present files could not be used; the former certificate stays in use."""
         self._alpn = list(alpn)
         self._seen = self._stamp()
         try:
@@ -50,13 +52,15 @@ class Contexts:
 
     @property
     def server(self) -> ssl.SSLContext:
-        """For accepting. Asks for a certificate and verifies it; whoever shows none is refused later, in words."""
+        """Return the context for accepting. It verifies a certificate if there is one; a client without one is refused
+        later, in words."""
         self._refresh()
         return self._server
 
     @property
     def client(self) -> ssl.SSLContext:
-        """For dialling. A server's certificate is verified against ``ca``; its host name is not: nodes have ids."""
+        """Return the context for dialling. It verifies a server's certificate against ``ca``, but no host name, since
+        nodes have ids."""
         self._refresh()
         return self._client
 
@@ -78,7 +82,7 @@ class Contexts:
         try:
             self._server, self._client = self._load()
         except (OSError, ssl.SSLError, ValueError) as error:
-            # Half-written, or the key came before its certificate: look again when they change, serve on till then.
+            # A file may be half-written, or the key newer than its certificate: try again when they change.
             self.reload_error = str(error)
         else:
             self.reloads += 1
@@ -101,7 +105,7 @@ class Contexts:
 
 
 def certificate_names(certificate: dict[str, Any] | None) -> set[str]:
-    """DNS names and common names in what ``getpeercert`` returned."""
+    """Return DNS names and common names of a certificate that ``getpeercert`` returned."""
     if not certificate:
         return set()
     names = {value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"}
@@ -113,9 +117,9 @@ def certificate_names(certificate: dict[str, Any] | None) -> set[str]:
 def check_certificate(
     config: TLSConfig | None, certificate: dict[str, Any] | None, alpn: str | None, node: str
 ) -> None:
-    """Raises ``Refused`` unless a verified certificate entitles the other end to be ``node`` ("": a client).
+    """Raise ``Refused`` unless a verified certificate entitles the other end to be ``node`` ("": a client).
 
-    Without a config TLS is the business of a server that shares its port: nodes need certificates there too.
+    Without a config, a server that shares its port does TLS itself: nodes need certificates there too.
     """
     if not certificate:
         if not node and (config is None or not config.clients_need_certificate):

@@ -1,7 +1,7 @@
 """The event vocabulary: one set of typed events for logs, metrics, NDJSON files, the simulator and analysis.
 
-Cores hand events to one callable and never log. An event says what happened, on which node and group and when on
-that node's monotonic clock. Nothing here computes or does I/O.
+Cores hand events to one callable and never log. An event says what happened, on which node and group, and when by that
+node's monotonic clock. Nothing here computes or does I/O.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 
 @attrs.define(eq=False)
 class Event:
-    """Common part: ``at_ns`` monotonic, ``term`` the node's own."""
+    """The common part of all events: ``at_ns`` is monotonic, ``term`` the node's own."""
 
     at_ns: int
     node: str
@@ -22,7 +22,7 @@ class Event:
     term: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, with the event's name under ``event``: one line of an NDJSON trace."""
+        """Return plain values, with the event's name under ``event``: one line of an NDJSON trace."""
         out: dict[str, Any] = {"event": type(self).__name__}
         for field in attrs.fields(type(self)):
             value = getattr(self, field.name)
@@ -80,7 +80,7 @@ class VoteCast(Event):
     probe: bool
     result: str
     candidate_last: tuple[int, int]
-    """(last term, last index) the candidate claimed; compare with ``own_last``."""
+    """(last term, last index) that the candidate claimed; compare with ``own_last``."""
     own_last: tuple[int, int]
 
 

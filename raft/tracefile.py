@@ -1,9 +1,9 @@
-"""Trace events as lines of JSON in a file (NDJSON), written off the hot path and bounded in memory and on disk.
+"""Writes trace events as lines of JSON to a file (NDJSON), off the hot path and bounded in memory and on disk.
 
-The node's task pays for a look at the event's type and one append to a queue; encoding and writing happen in a worker
-thread, several times a second. Events that come with every write (``SAMPLED``) are kept one in ``sample_every``, each
-with its running number under ``seen``. What does not fit into the queue is dropped and counted in the file.
-A trace is for people and analysis: it never delays a node, and a full disk under it never fails one.
+The node's task only looks at the event's type and appends to a queue; a worker thread encodes and writes, several times
+a second. Of events that come with every write (``SAMPLED``) one in ``sample_every`` is kept, with its running number
+under ``seen``. Events that do not fit into the queue are dropped and counted in the file.
+A trace is for people and analysis: it never delays a node, and a full disk never stops one through it.
 Knows the event vocabulary and files; nothing of nodes.
 """
 
@@ -30,16 +30,16 @@ SAMPLED: Final[tuple[type[Event], ...]] = (Appended, CommitAdvanced, ReadGranted
 
 
 class TraceFile:
-    """A ``Trace`` to hand to ``open_node``. Made by ``open_trace_file``."""
+    """A ``Trace`` for ``open_node`` that writes a file. ``open_trace_file`` makes it."""
 
     def __init__(
         self, path: Path, *, sample_every: int, queue_events_max: int, file_bytes_max: int, offset_ns: int = 0
     ) -> None:
-        """``offset_ns``: what the clock of the events is ahead of ``time.perf_counter_ns``."""
+        """Open the file. ``offset_ns``: the events' clock minus ``time.perf_counter_ns``."""
         self.written = 0
-        """Lines of events written."""
+        """Number of events' lines that were written."""
         self.error: str | None = None
-        """Why the latest write failed; None: it did not."""
+        """Reason why the latest write failed; None: it did not."""
         self._path = path
         self._every, self._queue_max, self._file_max = sample_every, queue_events_max, file_bytes_max
         self._offset_ns = offset_ns
@@ -53,7 +53,7 @@ class TraceFile:
 
     @property
     def dropped(self) -> int:
-        """Events that found the queue full, or whose write failed."""
+        """Number of events that found the queue full, or whose write failed."""
         return self._overflowed + self._failed
 
     def __call__(self, event: Event) -> None:
@@ -116,7 +116,7 @@ class TraceFile:
 
 
 def _first_line(sample_every: int, at_ns: int) -> bytes:
-    """What ties the monotonic times of a process to the wall clock."""
+    """Return the line that ties the monotonic times of a process to the wall clock."""
     return json.dumps({
         "event": "Opened", "version": FORMAT_VERSION, "at_ns": at_ns,
         "wall_ms": time.time_ns() // 1_000_000, "process": os.getpid(),
@@ -136,7 +136,7 @@ async def open_trace_file(
     path: str | os.PathLike[str], *, sample_every: int = 100, flush_interval_ms: int = 200,
     queue_events_max: int = 20_000, file_bytes_max: int = 256 << 20,
 ) -> AsyncIterator[TraceFile]:
-    """Trace into ``path`` as long as the block runs; a file that is there is continued.
+    """Trace into ``path`` while the block runs. An existing file is continued.
 
     Beyond ``file_bytes_max`` the file becomes ``path.1``, replacing an older one. A process that is killed loses the
     last ``flush_interval_ms``. Raises ``ConfigError``, and ``OSError`` when the file cannot be opened at the start.
@@ -147,7 +147,7 @@ async def open_trace_file(
             raise ConfigError(name, value, "must be above 0")
     trace = TraceFile(
         Path(path), sample_every=sample_every, queue_events_max=queue_events_max, file_bytes_max=file_bytes_max,
-        offset_ns=int(trio.current_time() * 1e9) - time.perf_counter_ns())  # nodes go by trio's clock
+        offset_ns=int(trio.current_time() * 1e9) - time.perf_counter_ns())  # nodes use trio's clock
     await trio.to_thread.run_sync(trace._write, b"")
 
     async def flush_now_and_then() -> None:
@@ -163,10 +163,10 @@ async def open_trace_file(
                 yield trace
             except BaseException as error:  # noqa: BLE001  # raised again below
                 failure = error
-            nursery.cancel_scope.shield = failure is not None  # else a cancellation from outside would take its place
+            nursery.cancel_scope.shield = failure is not None  # else a cancellation from outside would win
             nursery.cancel_scope.cancel()
     finally:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(trace.close)
-    if failure is not None:  # as the caller's block raised it, not in a group of this nursery
+    if failure is not None:  # as the caller's block raised it, not inside this nursery's group
         raise failure

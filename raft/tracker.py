@@ -1,8 +1,9 @@
-"""What a leader knows of its peers as a whole: who is fed, who counts, what a quorum of them holds and has answered.
+"""A leader's record of all its peers: who is fed, who counts, what a quorum of them holds and has answered.
 
-One ``Progress`` per peer, as etcd's ProgressTracker has it. Strangers, and peers that lost what they had acknowledged,
-are fed and asked like any other and count for nothing: no commit, no read and no lease rests on them. While joint, a
-quorum is one of both halves (paper §6). Looks at log and membership; sends nothing, and decides nothing.
+It has one ``Progress`` for each peer, as etcd's ProgressTracker has. Strangers, and peers that lost what they had
+acknowledged, are fed and asked like all others but count for nothing: no commit, no read and no lease rests on them.
+While joint, a quorum needs a majority of both halves (paper §6). Looks at log and membership; sends and decides
+nothing.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ class Tracker:
         self.uncounted: frozenset[str] = frozenset()
         """Strangers, and members that lack what they had acknowledged."""
         self.answers: dict[str, tuple[int, int]] = {}
-        """What each peer answered since the latest beat: (code, term)."""
+        """Peer -> (code, term) of its answer since the latest heartbeat."""
         self._sessions = 0
         self._heartbeat_ns = core.rules.heartbeat_ns
 
     # --- who is fed
 
     def sync(self) -> None:
-        """Keep one progress per member but this node; a member that left is fed until it knows."""
+        """Keep a progress for each member but this node. A removed member is fed until it knows of its removal."""
         core = self.core
         wanted = {peer for peer in core.membership.everyone if peer != core.node_id}
         for peer in sorted(wanted - set(self.peers)):
             self.add(peer)
         for peer, progress in list(self.peers.items()):
             if peer in wanted:
-                if progress.departing_until_ns:  # left and came back: another life, another session
+                if progress.departing_until_ns:  # it was removed and came back: begin a new session
                     self.add(peer)
             elif not progress.departing_until_ns:
                 progress.departing_until_ns = core.now + 20 * self._heartbeat_ns
@@ -47,7 +48,7 @@ class Tracker:
         self.recount()
 
     def add(self, peer: str) -> Progress:
-        """Begin a session with this peer: nothing is known of it."""
+        """Begin a session with this peer, of which nothing is known."""
         core = self.core
         assert peer != core.node_id, "a leader does not feed itself"
         self._sessions += 1
@@ -56,13 +57,13 @@ class Tracker:
         return fresh
 
     def renew(self, peer: str) -> None:
-        """The peer came back with another directory: what was known of it is void."""
+        """Begin a new session with a peer that came back with another directory."""
         if peer in self.peers:
             self.add(peer)
             self.recount()
 
     def drop_departed(self) -> None:
-        """Forget those that left and know it, or had their time."""
+        """Forget removed members that know of their removal, or whose time is over."""
         core = self.core
         for peer, progress in list(self.peers.items()):
             until = progress.departing_until_ns
@@ -71,7 +72,7 @@ class Tracker:
                 del self.peers[peer]
 
     def caught_up(self) -> frozenset[str]:
-        """Peers close enough to the end of the log to become voters."""
+        """Return peers that are close enough to the end of the log to become voters."""
         core = self.core
         least = core.log.last_index - core.config.learner_lag_entries
         return frozenset(
@@ -79,7 +80,7 @@ class Tracker:
             if p.state == REPLICATE and p.match >= max(least, 1) and not p.departing_until_ns)
 
     def best_successor(self) -> str | None:
-        """The voter that holds most and is in contact; priority breaks the tie."""
+        """Return the voter in contact that holds most; priority breaks a tie."""
         core = self.core
         members = core.membership.members
         ranked = [
@@ -92,12 +93,12 @@ class Tracker:
     # --- who counts
 
     def recount(self) -> None:
-        """Find anew the peers whose log does not count."""
+        """Find again the peers whose log does not count."""
         self.uncounted = self.core.identities.strangers | {
             peer for peer, progress in self.peers.items() if progress.lapsed or progress.owed > progress.match}
 
     def counted(self, node_id: str) -> int:
-        """Up to where a voter counts towards a commit: this node, too, as far as its own disk reported."""
+        """Return the last index up to which a voter counts towards a commit; for this node, what its disk reported."""
         core = self.core
         if node_id == core.node_id:
             return core.log.durable_index
@@ -105,13 +106,13 @@ class Tracker:
         return progress.match if progress and node_id not in self.uncounted else 0
 
     def quorum_match(self) -> int:
-        """Up to where a quorum holds the log durably."""
+        """Return the last index that a quorum holds durably."""
         membership = self.core.membership
         return quorum_value(membership.voters, membership.outgoing, self.counted)
 
     @property
     def needs_disk(self) -> bool:
-        """Whether the peers hold enough for a commit that this node's own disk holds back."""
+        """True if the peers hold enough for a commit, and only this node's own disk holds it back."""
         core = self.core
 
         def match(node_id: str) -> int:
@@ -120,7 +121,7 @@ class Tracker:
         return quorum_value(core.membership.voters, core.membership.outgoing, match) > core.commit_index
 
     def round_confirmed(self, number: int) -> bool:
-        """A quorum answered messages of this read round; the active voters of both halves (jraft 25)."""
+        """Return whether a quorum answered messages of this read round: voters of both halves (jraft 25)."""
         core = self.core
 
         def seen(node_id: str) -> int:
@@ -134,10 +135,10 @@ class Tracker:
     # --- contact
 
     def quorum_contact(self, *, counted: bool = False) -> int:
-        """When the latest message was sent that a quorum has answered; this node answers itself at once.
+        """Return when the latest message that a quorum has answered was sent. This node answers itself at once.
 
-        ``counted``: by those whose promises count. Who lost what it had acknowledged is in contact, to be given it
-        again; but it may have lost a promise to another leader as well.
+        ``counted``: only voters whose promises count. A node that lost what it had acknowledged is in contact, and is
+        fed, but it may have lost a promise to another leader as well.
         """
         membership = self.core.membership
         sent_ns = quorum_value(

@@ -1,8 +1,9 @@
-"""Handing leadership over: stop accepting, let the target catch up, tell it to campaign, or resume.
+"""Hands leadership over: stops accepting, lets the target catch up and tells it to campaign, or resumes.
 
-Thesis §3.10. Works in any term (dledger F25). Once the target was told, a late ``TimeoutNow`` may end this
-leadership at any time without asking the voters' patience, so the lease is gone for its term (thesis §6.4.1). A leader
-that lives by leases and was not relieved takes the next term itself, in which that message says nothing.
+Thesis §3.10. Works in any term (dledger F25). Once the target was told, a late ``TimeoutNow`` may end this leadership
+at any time, as voters do not wait for the leader's silence then. So there is no lease for the rest of the term (thesis
+§6.4.1). If the hand-over fails, a leader that uses leases takes the next term itself, in which that message has no
+effect.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LeadershipTransfer:
-    """At most one hand-over at a time."""
+    """The hand-over of one leadership: at most one at a time."""
 
     def __init__(self, leadership: Leadership) -> None:
         self.leadership = leadership
@@ -30,13 +31,13 @@ class LeadershipTransfer:
 
     @property
     def busy(self) -> bool:
-        """While true, neither writes nor reads are taken."""
+        """True while a hand-over runs: neither writes nor reads are accepted."""
         return self.target is not None
 
     def begin(self, ticket: int, target: str | None) -> None:
         """Hand leadership to ``target`` (None: the best placed voter); ``Resolved`` follows.
 
-        Raises ``Rejected`` when the target cannot lead or another change runs.
+        Raises ``Rejected`` if the target cannot lead or another change runs.
         """
         leadership = self.leadership
         core = leadership.core
@@ -58,7 +59,7 @@ class LeadershipTransfer:
         self.advance()
 
     def advance(self) -> None:
-        """Tell the target once it holds everything."""
+        """Tell the target to campaign once it holds everything."""
         leadership = self.leadership
         core = leadership.core
         if self.target is None or self.told:
@@ -71,7 +72,7 @@ class LeadershipTransfer:
             self._trace("told")
 
     def tick(self) -> None:
-        """Give up and resume when the time is over."""
+        """Give the hand-over up and resume when its time is over."""
         core = self.leadership.core
         if core.now >= self.deadline:
             assert self.busy, "a deadline has its hand-over"
@@ -83,7 +84,7 @@ class LeadershipTransfer:
                 core.campaign.take_over("a hand-over was given up")
 
     def leave(self) -> None:
-        """This leadership ends: who leads next decides how the hand-over went."""
+        """Leave the outcome of the hand-over open, since leadership ends: the next leader decides it."""
         core = self.leadership.core
         if self.target is not None:
             self._trace("left")

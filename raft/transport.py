@@ -64,7 +64,7 @@ logger = logging.getLogger("raft.transport")
 
 _RECEIVE_BYTES: Final = 1 << 20
 _REFUSALS_MAX: Final = 64
-"""Refusals remembered for people; a stranger can make up names, so there must be an end to it."""
+"""Refusals remembered for people. The number is bounded, as a stranger can make up names."""
 
 OnMessage = Callable[[str, PeerMessage], None]
 OnClient = Callable[[Stream, Hello, bytes], Awaitable[None]]
@@ -76,21 +76,21 @@ def _nothing(*_: object) -> None:
 
 @attrs.frozen(kw_only=True)
 class TransportLimits:
-    """Limits of one process's connections, whatever its groups. ``Config`` has those of messages."""
+    """Limits of one process's connections, for all its groups. ``Config`` has the limits of messages."""
 
     hello_timeout_ms: int = 5_000
-    """From accepting a connection to having greeted, TLS included."""
+    """Time from accepting a connection to the end of its greeting, TLS included."""
     connect_timeout_ms: int = 2_000
     backoff_min_ms: int = 20
     backoff_max_ms: int = 1_000
     guest_idle_ms: int = 10_000
-    """A node that is dialled only because it dialled us is left alone when no message passed for so long."""
+    """Time without messages after which a guest, a node that is dialled only because it dialled us, is dropped."""
     connections_max: int = 1_024
-    """Accepted connections at one time, those of clients among them."""
+    """Accepted connections at one time, clients included."""
     receive_bytes_max: int = 256 << 20
-    """Unfinished messages over all accepted connections; who exceeds it is cut off."""
+    """Bytes of unfinished messages over all accepted connections; the connection that exceeds it is closed."""
     queue_bytes_max: int = 32 << 20
-    """Per peer and lane; beyond it messages are dropped."""
+    """Bytes that wait for one peer in one lane; beyond it messages are dropped."""
     queue_buffers_max: int = 65_536
 
     def __attrs_post_init__(self) -> None:
@@ -104,10 +104,10 @@ class TransportLimits:
 
 @attrs.define(eq=False)
 class Counters:
-    """What happened since the start. They only ever rise."""
+    """Counts of what happened since the start. They only rise."""
 
     messages_sent: int = 0
-    """Handed to a connection's queue; it may still break."""
+    """Messages that were handed to a connection's queue; the connection may still break."""
     bytes_sent: int = 0
     messages_received: int = 0
     bytes_received: int = 0
@@ -121,9 +121,9 @@ class Counters:
     accepts_over_limit: int = 0
     hello_timeouts: int = 0
     refused: int = 0
-    """Handshakes refused, by either end."""
+    """Handshakes that either end refused."""
     malformed: int = 0
-    """Connections closed for what came over them."""
+    """Connections closed because bad bytes came over them."""
 
     def as_dict(self) -> dict[str, int]:
         return attrs.asdict(self)
@@ -131,14 +131,14 @@ class Counters:
 
 @attrs.define(eq=False)
 class Prepared:
-    """A message that waits for its moment, on the connection that stands now or the one after it."""
+    """A message that another thread sends later, on the present connection or the one after it."""
 
     outbox: Outbox
     data: bytes
     sent: bool = False
 
     def send(self) -> bool:
-        """Send it, from any thread. False: it did not leave."""
+        """Send the message, from any thread. Return False if it did not leave."""
         self.sent = self.outbox.send_now(self.data)
         return self.sent
 
@@ -163,17 +163,17 @@ class _Peer:
     bulk: Outbox
     soon: tuple[Bell, Bell] = attrs.Factory(lambda: (Bell(), Bell()))
     waiting: list[bool] = attrs.Factory(lambda: [False, False])
-    """Per lane: its dialler sleeps between attempts."""
+    """For each lane, True while its dialler sleeps between attempts."""
     learned: str = ""
     """Address in its latest hello."""
     connections: dict[object, Hello] = attrs.Factory(dict)
-    """Those that stand, both ways, by their ``_Inbound`` or ``Outbox``."""
+    """Present connections both ways, by their ``_Inbound`` or ``Outbox``."""
     dialling: trio.CancelScope | None = None
-    """Ends its lanes; None: nobody dials it."""
+    """Scope that ends the lanes to it; None: it is not dialled."""
     traffic: int = 0
-    """Messages to and from it."""
+    """Number of messages to and from it."""
     problem: str = ""
-    """Why the latest dial failed; "" while connected."""
+    """Reason why the latest dial failed; "" while connected."""
 
     def dial_soon(self) -> None:
         for lane, bell in enumerate(self.soon):
@@ -184,11 +184,12 @@ class _Peer:
 class Transport:
     """All peer connections of one process. ``send`` and ``flush`` never block; callbacks run in the trio thread.
 
-    ``on_message(peer, message)`` for each message, ``on_batch_end()`` once after all messages of one receive (and after
-    each of the other callbacks), ``on_greeted(peer, hello)`` and ``on_identify(peer, incarnation)`` for each hello that
-    was accepted, in either direction, ``on_unreachable(peer)`` when messages to a peer may have been lost. None of them
-    is ever called from inside ``send`` or ``flush``. ``on_client(stream, hello, received)`` serves a client's
-    connection after both hellos; ``received`` is what came behind the client's. The stream is closed when it returns.
+    It calls ``on_message(peer, message)`` for each message, ``on_batch_end()`` once after all messages of one receive
+    (and after each of the other callbacks), ``on_greeted(peer, hello)`` and ``on_identify(peer, incarnation)`` for each
+    hello that was accepted, in either direction, and ``on_unreachable(peer)`` when messages to a peer may have been
+    lost. It calls none of them from inside ``send`` or ``flush``. ``on_client(stream, hello, received)`` serves a
+    client's connection after both hellos; ``received`` holds the bytes that followed the client's hello. The stream is
+    closed when it returns.
     """
 
     def __init__(
@@ -211,10 +212,11 @@ class Transport:
         connect: Connector = connect_tcp,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """``hello`` tells who this node is; its lane, boot number and ``expects`` are filled in per connection.
+        """Prepare the connections of the node that ``hello`` names; lane, boot number and ``expects`` are filled in for
+        each.
 
-        ``refuse_peer(node, caller)`` says why a node that dials is not let in; None: it is. ``met(node)``: the lives of
-        it that this node met.
+        ``refuse_peer(node, caller)`` returns why a node that dials is not let in; None if it is. ``met(node)`` returns
+        the lives of that node which this node met.
         ``rng`` draws the boot number and the jitter of reconnecting: seed it from the system in production.
         Raises ``ConfigError`` for an address or certificate that cannot be used.
         """
@@ -222,7 +224,7 @@ class Transport:
         self.limits = limits or TransportLimits()
         self.counters = Counters()
         self.refusals: dict[str, Refusal] = {}
-        """The latest failed handshake by peer id, or by address where no id was said; gone after one that succeeds."""
+        """Peer's id, or address if it said no id -> its latest failed handshake; removed once one succeeds."""
         self.contexts = Contexts(tls) if tls else None
         self._config, self._rng, self._connect, self._clock = config, rng, connect, clock
         self._on_message, self._on_batch_end, self._on_client = on_message, on_batch_end, on_client
@@ -239,12 +241,12 @@ class Transport:
         self._dirty: list[Outbox] = []
         self._nursery: trio.Nursery | None = None
         self._scratch = memoryview(bytearray(_RECEIVE_BYTES))
-        """Shared by all receive loops: filled and emptied without a checkpoint in between."""
+        """Buffer shared by all receive loops: each fills and empties it without a checkpoint in between."""
 
     # --- sending ---------------------------------------------------------------------------------------------
 
     def send(self, peer: str, message: PeerMessage) -> None:
-        """Queue for the next ``flush``. Dropped, and counted, where there is no connection or no room."""
+        """Queue a message for the next ``flush``. It is dropped, and counted, if there is no connection or no room."""
         known = self._peers.get(peer)
         if known is None:
             self.counters.dropped_unknown_peer += 1
@@ -275,7 +277,7 @@ class Transport:
             self._dirty.append(outbox)
 
     def prepare(self, peer: str, message: PeerMessage) -> Prepared | None:
-        """A small message for another thread to send later; None where ``send`` would drop it or make it wait."""
+        """Prepare a small message for another thread to send later; None if ``send`` would drop it or make it wait."""
         known = self._peers.get(peer)
         if known is None or not known.control.accepting:
             return None
@@ -283,16 +285,16 @@ class Transport:
         return Prepared(known.control, data)
 
     def note_sent(self, peer: str, prepared: Prepared) -> None:
-        """Count what another thread sent."""
+        """Count a message that another thread sent."""
         self.counters.messages_sent += 1
         self.counters.bytes_sent += len(prepared.data)
         if known := self._peers.get(peer):
             known.traffic += 1
 
     def flush(self, lanes_max: int | None = None) -> bool:
-        """Write what ``send`` queued: one system call per lane that has something, in the order of ``send``.
+        """Write what ``send`` queued, with one system call for each lane, in the order of ``send``.
 
-        False: a task has to go on with some of it.
+        Returns False if some is left, which a task writes.
         """
         dirty, gone = self._dirty, True
         if dirty:
@@ -304,7 +306,7 @@ class Transport:
     # --- who is a peer, and where ----------------------------------------------------------------------------
 
     def set_peers(self, peers: Iterable[str]) -> None:
-        """Stay connected to these nodes, and to others only as long as they are connected to us."""
+        """Stay connected to these nodes, and to others only while they are connected to us."""
         self._wanted = frozenset(peers) - {self.hello.node}
         for node in sorted(self._wanted):
             self._peer(node)
@@ -312,23 +314,23 @@ class Transport:
             self._drop_if_idle(node)
 
     def set_address(self, peer: str, address: str) -> None:
-        """Dial ``peer`` there from now on. One that makes no sense shows in ``problem``: a membership may hold such."""
+        """Dial ``peer`` at this address from now on. A bad one, which a membership may hold, shows in ``problem``."""
         if self._addresses.get(peer) != address:
             self._addresses[peer] = address
             self.connect_soon(peer)
 
     def connect_soon(self, peer: str) -> None:
-        """Do not wait for the next attempt."""
+        """Dial a peer now, if it is not connected."""
         if known := self._peers.get(peer):
             known.dial_soon()
 
     def connected(self, peer: str) -> bool:
-        """Whether a connection to or from it stands."""
+        """Return whether a connection to or from the peer stands."""
         known = self._peers.get(peer)
         return known is not None and bool(known.connections)
 
     def problem(self, peer: str) -> str:
-        """Why the latest attempt to connect to it failed; "" while connected or before the first."""
+        """Return why the latest attempt to connect to the peer failed; "" while connected or before the first."""
         known = self._peers.get(peer)
         return known.problem if known else ""
 
@@ -366,9 +368,10 @@ class Transport:
         listeners: list[Listener[Any]] | None = None,
         task_status: trio.TaskStatus[list[Listener[Any]]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Dial the peers and, where told, accept; until cancelled. Reports its listeners once they listen.
+        """Dial the peers, and accept connections if told so, until cancelled. Reports its listeners once they listen.
 
-        ``listen`` is ``host:port`` (port 0: any). With neither, connections come through ``serve_stream`` alone.
+        ``listen`` is ``host:port`` (port 0: any). Without ``listen`` and ``listeners``, connections come only through
+        ``serve_stream``.
         """
         if self._nursery is not None:
             raise UsageError("this transport runs already")
@@ -405,7 +408,7 @@ class Transport:
                     while peer.node in self._wanted or peer.traffic != before:
                         before = peer.traffic
                         await trio.sleep(self.limits.guest_idle_ms / 1e3)
-                    # Else two nodes of which neither wants the other would keep each other as guests for ever.
+                    # Else two nodes that do not want each other would keep each other as guests for ever.
                     scope.cancel()
         finally:
             peer.dialling = None
@@ -433,12 +436,12 @@ class Transport:
             peer.waiting[lane] = False
 
     def _address(self, peer: _Peer, failures: int) -> str:
-        """Where to try now: the address book's word first, in turns with what the peer itself said."""
+        """Return the address to dial now: the address book's, in turns with the peer's own, if both are known."""
         known = [address for address in (self._addresses.get(peer.node), peer.learned) if address]
         return known[failures % len(known)] if known else ""
 
     async def _run_lane(self, peer: _Peer, lane: Lane, outbox: Outbox, address: str) -> None:
-        """One connection from dial to end. The end has a reason, kept in ``peer.problem``, and raises nothing."""
+        """Run one connection from dial to end. The reason of the end is kept in ``peer.problem``; nothing is raised."""
         self.counters.dialled += 1
         stream: Stream | None = None
         try:
@@ -484,7 +487,7 @@ class Transport:
             raise
 
     async def _watch_lane(self, peer: _Peer, outbox: Outbox, stream: Stream, received: bytearray) -> None:
-        """Write and listen until the connection ends; raises what ended it."""
+        """Write and listen until the connection ends, and raise the error that ended it."""
         ended: list[Exception] = []
 
         async def watch() -> None:
@@ -518,10 +521,10 @@ class Transport:
     # --- accepting -------------------------------------------------------------------------------------------
 
     async def serve_stream(self, stream: Stream, prefix: bytes | bytearray = b"") -> None:
-        """Serve one accepted connection to its end, and close it; ``prefix`` was read from it already.
+        """Serve one accepted connection to its end, and close it. ``prefix`` holds bytes that were read already.
 
-        For servers that share their port: any trio stream will do, plain or ``trio.SSLStream`` after its handshake.
-        Raises nothing that the other end could cause. ``run`` must be running.
+        For servers that share their port: takes any trio stream, plain or ``trio.SSLStream`` after its handshake.
+        Raises no error that the other end could cause. ``run`` must be running.
         """
         if self._nursery is None:
             raise UsageError("serve_stream needs a running transport")
@@ -570,7 +573,7 @@ class Transport:
             await self._receive_from_stream(peer, connection, received)
 
     async def _accept(self, connection: _Inbound, received: bytearray) -> Hello:
-        """The acceptor's half of the greeting, TLS before it where the first byte says so."""
+        """Greet as the acceptor; before that, start TLS if the first byte says so."""
         stream = connection.stream
         if not received:
             received += await stream.receive_some(4_096)
@@ -600,15 +603,15 @@ class Transport:
             config = self.contexts.config if self.contexts else None
             try:
                 certificate: dict[str, Any] | None = stream.getpeercert()
-            except ValueError as error:  # renegotiating, or closed already: ssl will not say who it is
+            except ValueError as error:  # renegotiating, or closed already: ssl does not give the certificate
                 raise Refused(RefusalKind.CERTIFICATE, f"TLS with {theirs.node!r} is not settled: {error}") from error
             check_certificate(config, certificate, stream.selected_alpn_protocol(), node)
         elif self.contexts:
             raise Refused(RefusalKind.CERTIFICATE, f"node {self.hello.node!r} takes connections over TLS only")
 
     def _admit(self, connection: _Inbound, hello: Hello) -> None:
-        """A peer's connection counts from here on. Raises ``Refused`` for one that is not let in, or is connected as
-        somebody else.
+        """Count a peer's connection from here on. Raises ``Refused`` if the peer is not let in, or is connected from
+        another process or directory.
         """
         if self._refuse_peer is not None and (why := self._refuse_peer(hello.node, caller_of(connection.stream))):
             raise Refused(RefusalKind.STRANGER, why)
@@ -616,14 +619,14 @@ class Transport:
         self._check_same_process(peer, hello)
         for key, known in peer.connections.items():
             if isinstance(key, _Inbound) and known.lane is hello.lane:
-                key.scope.cancel()  # it dialled anew, so it has given this one up
+                key.scope.cancel()  # the peer dialled again, so it has given this one up
         if hello.address:
             peer.learned = hello.address
         self._identified(peer, connection, hello)
         peer.dial_soon()
 
     def _check_same_process(self, peer: _Peer, hello: Hello) -> None:
-        """Raises ``Refused`` when ``peer`` is connected as somebody else; finds out whether it still is."""
+        """Raise ``Refused`` if ``peer`` is connected from another process or directory, and ping that connection."""
         for key, known in peer.connections.items():
             try:
                 check_same_process(known, hello)
@@ -709,7 +712,7 @@ class Transport:
 
 
 def _raise_refusal(data: bytes | bytearray | memoryview) -> None:
-    """A dialler that does not like our hello says so where its first message would be."""
+    """Raise the refusal of a dialler, which it sends in place of its first message if our hello does not fit."""
     if data[: len(GREETING_MAGIC)] == GREETING_MAGIC:
         found = decode_greeting(bytes(data[:GREETING_BYTES_MAX]))
         if found and isinstance(found[0], HelloRefusal):
@@ -717,11 +720,11 @@ def _raise_refusal(data: bytes | bytearray | memoryview) -> None:
 
 
 async def _ping(connection: _Inbound) -> None:
-    """Find out whether a quiet connection has another end: if not, its own task notices."""
+    """Send a ping over a quiet connection, so that its own task notices if the other end is gone."""
     try:
         await connection.stream.send_all(encode_greeting(Ping()))
     except trio.BusyResourceError:
-        pass  # its own task is sending at this moment, and so finds out
+        pass  # its own task is sending at this moment, and so notices
     except STREAM_ERRORS:
         connection.scope.cancel()
     finally:
@@ -743,7 +746,7 @@ def _whence(connection: _Inbound) -> str:
 
 
 def _words(error: Exception) -> str:
-    """What a stream's error means; trio keeps the system's own words in the cause."""
+    """Return words for a stream's error; trio keeps the system's own words in the cause."""
     text = str(error) or type(error).__name__
     cause = error.__cause__
     return f"{text}: {cause}" if cause and str(cause) not in text else text

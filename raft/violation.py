@@ -1,6 +1,6 @@
-"""What a broken property is reported as, by whoever asks one.
+"""The error that reports a broken property.
 
-Knows no property and nothing of what is asked about.
+Knows no property, and nothing of what properties are about.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a node does when it is asked for its vote: what the rules decide, carried out.
+"""The voter's part: carries out what the election rules decide about a request for a vote.
 
 Takes terms and votes through the replica; knows nothing of its own candidacy (``candidacy``).
 """
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def answer_vote(core: Replica, peer: str, request: Vote) -> None:
-    """What a request for this node's vote gets, and what it changes."""
+    """Answer a request for this node's vote, and change term and vote as the rules say."""
     if core.lapse is not None:
-        # It may have given this vote to another, or hold less than its vote would vouch for.
+        # It may have given this vote to another, or lack entries that its vote would vouch for.
         core.send(peer, VoteReply(core.group, core.term, request.round, VoteResult.UNKNOWN, request.probe))
         return
     me = core.voter()

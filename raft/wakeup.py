@@ -1,4 +1,4 @@
-"""Two ways to wake a trio task that cost less than an ``Event``, for paths that wake hundreds of thousands a second.
+"""Two ways to wake a trio task that cost less than an ``Event``, for code that wakes hundreds of thousands a second.
 
 Knows trio's low level and nothing of Raft.
 """
@@ -15,7 +15,8 @@ ResultT = TypeVar("ResultT")
 
 
 class _Woken(outcome.Outcome[None]):
-    """Says: carry on, look for yourself what happened. One serves every task: unlike ``Value`` it is never used up."""
+    """Wakes a task, which then looks for itself what happened. One object serves all: unlike ``Value`` it is never used
+    up."""
 
     def unwrap(self) -> None:
         return None
@@ -31,7 +32,7 @@ WOKEN = _Woken()
 
 
 def abandon(_: RaiseCancelT) -> Abort:
-    """Abort function of every parked caller: it may go; whoever would wake it sees that it no longer waits.
+    """Let a parked caller be cancelled: the abort function of all of them. A waker sees that it no longer waits.
 
     Trio clears ``custom_sleep_data`` of a task that stops waiting, so a waker compares that with what it set.
     """
@@ -39,7 +40,7 @@ def abandon(_: RaiseCancelT) -> Abort:
 
 
 def wake(task: Task, waits_for: object) -> bool:
-    """Wake ``task`` if it still waits for this object. Whether it did."""
+    """Wake ``task`` if it still waits for this object. Return whether it did."""
     if task.custom_sleep_data is waits_for:
         reschedule(task, WOKEN)
         return True
@@ -53,7 +54,7 @@ def fail(task: Task, waits_for: object, error: BaseException) -> None:
 
 
 class Bell:
-    """Wakes the one task that waits for it; rings before that task has its turn are one ring."""
+    """Wakes the one task that waits for it. Several rings before that task runs count as one."""
 
     __slots__ = ("_rung", "_task")
 
@@ -70,12 +71,12 @@ class Bell:
             reschedule(task, WOKEN)
 
     async def wait(self) -> None:
-        """Return at once if it rang since the last return, else at the next ring. A checkpoint only if it waits."""
+        """Return at once if it rang since the last return, else at the next ring. Only a checkpoint if it waits."""
         if not self._rung:
             assert self._task is None, "one task waits for a bell"
             self._task = current_task()
             await wait_task_rescheduled(self._leave)
-        self._rung = False  # what rang again before this task had its turn is one with what woke it
+        self._rung = False  # rings before this task ran count as the one that woke it
 
     def _leave(self, _: RaiseCancelT) -> Abort:
         self._task = None

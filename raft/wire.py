@@ -1,12 +1,12 @@
-"""Peer messages to bytes and back, with the limits that foreign bytes meet. No I/O.
+"""Turns peer messages into bytes and back, and checks limits of bytes from outside. No I/O.
 
 Every message starts with a header of 88 bytes, little-endian, whatever its type; ``docs/reference/wire-format.md`` has
 the table. The payload is raw: an Append's frames exactly as the leader built them, a chunk's meta and state.
-What a decoder lets through is well formed: known type and codes, frames that are whole, undamaged, of the message's
-group and consecutive. Whether it makes sense in the present term is the replica's question.
+A decoded message is well formed: known type and codes, and frames that are whole, undamaged, of the message's group and
+consecutive. The replica decides whether it makes sense in the present term.
 
-``encode`` never copies a frame. ``Decoder`` copies each payload once, looks at a length before it keeps a byte of
-what follows, and raises nothing but ``MalformedMessage``.
+``encode`` never copies a frame. ``Decoder`` copies each payload once, checks a length before it keeps a byte of
+what follows, and raises only ``MalformedMessage``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ VERSION: Final = 1
 HEADER_BYTES: Final = 88
 PAYLOAD_BYTES_MAX: Final = (1 << 31) - 1
 
-# Terms, indices and counters are 63 bits wide, so that a peer cannot push ours beyond what we can send or store.
+# Terms, indices and counters have 63 bits, so that a peer cannot raise ours beyond what we can send or store.
 _HEADER: Final = struct.Struct("<BBBBIQqQQqqqqqI")
 _CRC: Final = struct.Struct("<I")
 _WHOLE: Final = struct.Struct("<BBBBIQqQQqqqqqII")
@@ -141,9 +141,9 @@ _ENCODERS: Final[dict[type, Callable[[Any], list[bytes]]]] = {
 
 
 def encode(message: PeerMessage) -> list[bytes]:
-    """Buffers to send one after the other: the header, then the payload's own objects, not copies of them.
+    """Return buffers to send one after the other: the header, then the payload's own objects, not copies of them.
 
-    More than one buffer means frames or state: bulk, which must not delay the small messages.
+    More than one buffer means frames or state, which belong to the bulk lane, as they must not delay small messages.
 
     Raises ``UsageError`` for a message that the format cannot carry (a number too wide, 2 GiB of payload).
     """
@@ -172,7 +172,7 @@ def _take_frames(payload: bytes, group: int, term: int, prev_index: int, prev_te
 
 
 class Decoder:
-    """Bytes of one connection in, peer messages out. After it raised, the connection is of no more use.
+    """Turns the bytes of one connection into peer messages. After it raised, the connection must be closed.
 
     Holds at most one unfinished message, which is at most ``payload_bytes_max`` + 88 bytes.
     """
@@ -180,7 +180,7 @@ class Decoder:
     __slots__ = ("_buffer", "_due", "payload_bytes_max")
 
     _due: int
-    """Bytes the buffer must hold before there is anything new to see in it; nothing while it is empty."""
+    """Bytes that the buffer must hold before the next step of decoding; has no meaning while the buffer is empty."""
 
     def __init__(self, payload_bytes_max: int) -> None:
         self.payload_bytes_max = payload_bytes_max
@@ -188,11 +188,11 @@ class Decoder:
 
     @property
     def unfinished_bytes(self) -> int:
-        """Bytes kept of a message whose rest has not come."""
+        """Return the bytes kept of a message whose rest has not come."""
         return len(self._buffer)
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[PeerMessage]:
-        """Every message that ``data`` completes, in order.
+        """Return every message that ``data`` completes, in order.
 
         Raises ``MalformedMessage``; messages before the bad one in ``data`` are then lost, as on a broken connection.
         """
@@ -270,7 +270,7 @@ def _decode_chunk(fields: tuple[int, ...], payload: bytes) -> SnapshotChunk:
 
 
 def _decode_rare(fields: tuple[int, ...]) -> PeerMessage:
-    """The messages without payload that are not on the hot path. A field without a meaning is 0."""
+    """Decode a message without payload that is not on the hot path. A field without a meaning is 0."""
     _, _, kind, flags, code, group, term, session, sequence, a, b, c, d, e, size, _ = fields
     if size or d or e:
         raise _rule("no payload and no more fields in this type", kind, size, d, e)

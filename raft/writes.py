@@ -1,14 +1,14 @@
-"""What a step of the core leaves to be done, and how much of this group's log the disk holds.
+"""Gathers the outputs of the core's steps, and records how much of this group's log the disk holds.
 
-The log in memory is ahead of the log on disk, as etcd's *unstable* log is. What a step changes in it, in the term or in
-the vote gathers in one ``Write``. Writes are numbered: by a rising *token* the disk says up to which of them all is
-durable, and a message names the one that it must not overtake (``Send.after``). So nothing here waits for the disk: a
-step goes on, and whoever needs durability looks at ``durable_token`` or at the log's ``durable_index``.
+The log in memory is ahead of the log on disk, as etcd's *unstable* log is. The changes that a step makes to log, term
+and vote gather in one ``Write``. Writes have rising numbers, their *tokens*: the disk reports the last token up to
+which all is durable, and a message names the token that it must not overtake (``Send.after``). So nothing here waits
+for the disk: a step goes on, and code that needs durability looks at ``durable_token`` or the log's ``durable_index``.
 
-A write changes the log in the order of its fields, so a truncation or a snapshot behind frames begins another one. What
-a write made durable is the end of the log as it was then, less what was truncated since (etcd's append/ABA race).
+A write changes the log in the order of its fields, so a truncation or a snapshot after frames begins another write. A
+write makes durable the end of the log as it was then, less what was truncated since (etcd's append/ABA race).
 
-A full disk kept nothing behind the durable token. Term and vote, or the snapshot that the log stands on, are then
+A full disk kept nothing after the durable token. Term and vote, or the snapshot that the log begins with, are then
 written again at once: storage keeps a reserve for them. Frames stay in memory until there is room.
 
 Knows no roles and no clock, decides nothing, calls nobody: the replica says what changes, and what the disk reports.
@@ -25,9 +25,9 @@ from raft.log import RaftLog
 from raft.messages import HardState, Lapse, Output, PeerMessage, Send, SnapshotMeta, Write
 
 WRITES_MAX: Final = 256
-"""Writes that may be under way to the disk; what comes next joins one that waits here."""
+"""Most writes that are under way to the disk; further changes join one that waits here."""
 WRITE_BYTES: Final = 256
-"""What a write counts beside its frames."""
+"""Bytes that a write counts besides its frames."""
 
 
 class Writes:
@@ -50,16 +50,16 @@ class Writes:
         """Token that makes the present term and vote durable."""
         self.install_token = 0
         self._install: SnapshotMeta | None = None
-        """The latest snapshot that the log came to stand on; ``install_token`` makes that durable."""
+        """The latest snapshot that replaced the log; the write ``install_token`` makes that durable."""
         self._under_way: deque[tuple[int, int, int, int]] = deque()
         """(token, log's last index after it, issued at, bytes) of writes that are not durable yet."""
         self.unsynced_bytes = 0
-        """Of all of them, frames that were truncated since among them."""
+        """Bytes of all writes that are not durable yet, with frames that were truncated since."""
         self.disk_full = False
         self._owed = False
-        """The disk was full: frames behind the durable index are in memory only, to be written again."""
+        """True after the disk was full: frames after the durable index are only in memory, and are written again."""
         self._withheld = False
-        """Not even a term or vote finds room: no write leaves, nor what rests on it, until there is some."""
+        """True while not even a term or vote has room: no write leaves, and no message that rests on it."""
 
     # --- what a step changes
 
@@ -79,14 +79,14 @@ class Writes:
         self.unsynced_bytes += len(frame.data)
 
     def truncate(self, first: int, now: int) -> None:
-        """Drop ``first`` and all behind it; what is under way will not make it durable."""
+        """Drop ``first`` and all after it. Writes under way no longer count as making that durable."""
         assert first > self._log.purged_index, "what is purged is committed"
         self._reorder(now).truncate_from = first
         self._log.truncate(first)
         self._under_way = deque((token, min(last, first - 1), at, size) for token, last, at, size in self._under_way)
 
     def install(self, meta: SnapshotMeta, now: int) -> None:
-        """Stand on a snapshot that is on disk; what is under way says nothing of the log behind it."""
+        """Replace the log by a snapshot that is on disk. Writes under way no longer count for the log after it."""
         write = self._reorder(now)
         write.install = meta
         self._install, self.install_token = meta, write.token
@@ -95,8 +95,8 @@ class Writes:
         self._seal(now)
 
     def purge(self, index: int) -> bool:
-        """Let the log go up to the last frame end at or below ``index``, durable and in the snapshot; whether there is
-        any."""
+        """Purge the log up to the last frame end at or below ``index`` that is durable and in the snapshot. Return
+        whether there was one."""
         log = self._log
         assert log.snapshot is not None
         point = log.purge_point(min(index, log.snapshot.index, log.durable_index))
@@ -108,11 +108,11 @@ class Writes:
         return True
 
     def keep_lapse(self, lapse: Lapse) -> None:
-        """Remember beside the log what this node is known to lack."""
+        """Write down, beside the log, what this node is known to lack."""
         self._open().lapse = lapse
 
     def _open(self) -> Write:
-        """The pending write; a fresh one if there is none."""
+        """Return the pending write; a new one if there is none."""
         write = self._pending
         if write is None:
             write = self._pending = Write(self._next_token, self._group)
@@ -120,7 +120,7 @@ class Writes:
         return write
 
     def _reorder(self, now: int) -> Write:
-        """A pending write that changes nothing of the log so far."""
+        """Return a pending write that changes nothing in the log so far."""
         write = self._pending
         if write is not None and (write.frames or write.install or write.truncate_from):
             self._seal(now)
@@ -132,20 +132,20 @@ class Writes:
         self._outputs.append(output)
 
     def send(self, peer: str, message: PeerMessage) -> None:
-        """Every message speaks for this node's term and vote, so it waits until those are durable (paper §5.2).
+        """Queue a message. It speaks for this node's term and vote, so it waits until they are durable (paper §5.2).
 
-        While no disk takes them it is not made at all: nobody knows how long it would wait, and how many with it.
+        While a full disk takes neither, the message is dropped: nobody knows how long it would wait, and how many more.
         """
         after = self.hard_token if self.hard_token > self.durable_token else 0
         if not (after and self._withheld):
             self._outputs.append(Send(peer, message, after))
 
     def say_nothing(self) -> None:
-        """What was to be said and has not left is not said."""
+        """Drop all messages that have not left."""
         self._outputs = [output for output in self._outputs if not isinstance(output, Send)]
 
     def drain(self, now: int) -> list[Output]:
-        """What is to be done since the last call, in order."""
+        """Return the outputs since the last call, in order."""
         if self._pending is not None and not self._withheld and len(self._under_way) < WRITES_MAX:
             self._seal(now)
         outputs, self._outputs = self._outputs, []
@@ -167,7 +167,7 @@ class Writes:
     # --- what the disk reports
 
     def durable(self, token: int) -> None:
-        """Every write up to ``token``, which is beyond all reported before, is on disk."""
+        """Note that every write up to ``token`` is on disk. It is higher than all that were reported before."""
         assert token > self.durable_token, (token, self.durable_token)
         self.durable_token = token
         last, under_way = 0, self._under_way
@@ -182,18 +182,18 @@ class Writes:
 
     @property
     def disk_lags(self) -> bool:
-        """Whether so much is on its way to this node's disk that it takes nothing more until some of it is there."""
+        """True while so much is on its way to this node's disk that the node takes no more frames."""
         return self.unsynced_bytes >= self._unsynced_bytes_max
 
     def oldest_unsynced_ns(self) -> int:
-        """When the oldest write that is not durable was issued; ``NEVER`` if all are."""
+        """Time when the oldest write that is not durable was issued; ``NEVER`` if all are durable."""
         return self._under_way[0][2] if self._under_way else NEVER
 
     def disk_became_full(self, hard_state: HardState) -> None:
-        """Forget the lost writes and say again, small enough for the reserve, what must not be forgotten.
+        """Forget the lost writes, and write again what must not be forgotten, small enough for the reserve.
 
-        Frames that are not durable stay in memory, unacknowledged, until there is room. So does all the rest when the
-        reserve is used up too: what failed on a full disk is not tried again before there is room.
+        Frames that are not durable stay in memory, unacknowledged, until there is room. If the reserve is used up too,
+        all else stays in memory as well: a write that failed on a full disk is not tried again before there is room.
         """
         self._withheld = self.disk_full and self.hard_token > self.durable_token
         self.disk_full = self._owed = True
@@ -224,5 +224,5 @@ class Writes:
             self.unsynced_bytes += sum(len(frame.data) for frame in frames)
 
     def _kept_index(self) -> int:
-        """What a write without frames leaves on the disk: also a snapshot that it says the log stands on."""
+        """Return the last index on the disk after a write without frames, or of the snapshot that it names."""
         return max(self._log.durable_index, self._log.purged_index)

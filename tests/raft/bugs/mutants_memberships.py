@@ -64,7 +64,7 @@ MUTANTS = [
            new="if core.log.membership_index <= index and not membership.voters:",
            tests=(TESTS + "test_BUG_M8_a_leader_that_is_removed_commits_without_itself_and_goes",)),
     Mutant("M9", "raft/tracker.py",
-           old="                if progress.departing_until_ns:  # left",
+           old="                if progress.departing_until_ns:  # it was",
            new="                if progress.departing_until_ns or core.membership.votes(peer):  # left",
            tests=(TESTS + "test_BUG_M9_a_promoted_learner_keeps_its_progress",)),
     Mutant("M10", "raft/transfer.py",

@@ -111,7 +111,7 @@ MUTANTS = [
            tests=(TESTS + "test_BUG_A8_what_found_no_room_twice_waits_for_it",
                   TESTS + "test_BUG_A8_a_disk_that_stays_full_is_left_alone")),
     Mutant("A8", "raft/snapshots.py",
-           old="        if core.writes.disk_full:  # it filled up",
+           old="        if core.writes.disk_full:  # the disk filled up",
            new="        if False:  # it filled up",
            tests=("tests/raft/bugs/test_snapshots_own.py::test_BUG_A8_a_disk_that_filled_up_takes_no_snapshot_either",)),
     Mutant("A8", "raft/writes.py",

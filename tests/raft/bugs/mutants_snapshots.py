@@ -119,7 +119,7 @@ MUTANTS = [
            new="                pass\n",
            tests=(OWN + "test_BUG_S18_the_next_snapshot_becomes_due_after_one_in_flight",)),
     Mutant("S18", "raft/snapshotio.py",
-           old="            except StorageError as error:  # ends this snapshot, not the log;"
+           old="            except StorageError as error:  # only this snapshot failed;"
                " later there may be room\n",
            new="            except StorageError as error:\n                return\n",
            tests=(OWN + "test_BUG_S18_the_next_snapshot_becomes_due_after_one_in_flight",)),
