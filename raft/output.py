@@ -1,4 +1,4 @@
-"""Lets commands print into pipes whose reader may stop at any time."""
+"""Lets commands print into pipes whose reader may stop at any time. Knows the standard output, and no commands."""
 
 from __future__ import annotations
 

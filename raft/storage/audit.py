@@ -56,7 +56,7 @@ _LOOKS: Final = 3
 
 @attrs.frozen
 class Problem:
-    """Damage: where, and in words what."""
+    """One damage: its place, and words for it."""
 
     path: str
     offset: int
@@ -85,7 +85,7 @@ class SegmentReport:
 
 @attrs.define
 class Report:
-    """The whole directory. ``problems`` empty: everything checked is sound."""
+    """The outcome for the whole directory. If ``problems`` is empty, everything that was checked is sound."""
 
     identity: Identity
     catalog: Catalog
@@ -124,7 +124,7 @@ def _look(files: Files, identity: Identity) -> Report:
         sequences = []
     try:
         _audit_log(files, identity.owner, sequences, report)
-    except FileNotFoundError as error:  # recycled under our eyes, or really gone: the next look tells
+    except FileNotFoundError as error:  # recycled while we read, or really gone: the next look tells
         report.problems.append(Problem(str(error.filename), 0, "the file is gone"))
     _audit_snapshots(files, report)
     _audit_reach(report)
@@ -149,7 +149,7 @@ def _audit_log(files: Files, owner: int, sequences: list[int], report: Report) -
             continue
         begins = head.header.sequence, head.header.chain
         if previous is not None and (previous.sequence + 1, previous.chain) != begins:
-            report.problems.append(Problem(path, 0, "this segment does not follow the one before it"))
+            report.problems.append(Problem(path, 0, "this segment does not continue the one before it"))
             previous = None
         previous = _audit_segment(files, owner, head, previous is None, sequence == sequences[-1], report)
 
@@ -210,7 +210,7 @@ def _audit_seal(files: Files, owner: int, head: Head, end: Cursor, reason: str, 
     spans = report.catalog.segments[-1].spans
     if footer.end != end.offset or footer.spans.keys() != spans.keys() or any(
             attrs.astuple(footer.spans[number])[:-1] != attrs.astuple(spans[number])[:-1] for number in spans):
-        report.problems.append(Problem(head.path, end.offset, "the footer does not tell what the blocks hold"))
+        report.problems.append(Problem(head.path, end.offset, "the footer differs from the blocks"))
     return True
 
 
@@ -222,7 +222,7 @@ def _audit_snapshots(files: Files, report: Report) -> None:
         try:
             file = files.open(path)
         except FileNotFoundError:
-            continue  # a newer one took its place
+            continue  # a newer snapshot replaced it
         try:
             stored = read_stored(file, path)
             for _ in verify(file, stored):
@@ -250,7 +250,7 @@ def _audit_reach(report: Report) -> None:
 def recover_live(files: Files, owner: int) -> Recovery | None:
     """``recover`` beside a writer. Raises ``DamagedLog``."""
     for _ in range(5 * _LOOKS):
-        with suppress(DamagedLog, FileNotFoundError):  # what is really damaged is so at the last look too
+        with suppress(DamagedLog, FileNotFoundError):  # the last look raises if it is really damaged
             return recover(files, owner)
     return recover(files, owner)
 
@@ -262,13 +262,13 @@ class Record:
     path: str
     offset: int
     write: int
-    """Write sequence of its block."""
+    """Number of the write that wrote its block."""
     group: int
     frame: Frame | None
     words: str
     """The content of a local record in words; "" for a frame."""
     upkeep: bool = False
-    """The storage wrote it for itself: entries carried forward, a group that was removed. It is no news."""
+    """True if the storage wrote it for itself: entries carried forward, or a group's removal. It changes no group."""
 
 
 def records(files: Files) -> Iterator[Record]:
@@ -279,7 +279,7 @@ def records(files: Files) -> Iterator[Record]:
         try:
             head = read_head(files, owner, sequence)
         except FileNotFoundError:
-            continue  # recycled under our eyes
+            continue  # recycled while we read
         if isinstance(head, str):
             if sequence != sequences[-1]:
                 raise DamagedLog(segment_path(sequence), 0, head)

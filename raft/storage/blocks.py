@@ -46,10 +46,10 @@ BLOCK_BYTES: Final = 64
 LOCAL_BYTES: Final = 32
 TRAILER_BYTES: Final = 48
 FIRST: Final = 1
-"""Flag of a segment's first block; it holds one STATE record per group."""
+"""Flag of a segment's first block, which holds one STATE record for each group."""
 UPKEEP: Final = 2
-"""Flag of a block that the storage wrote for itself: a TRUNCATE, and behind it the same entries again, carried forward
-so that older segments may go; without entries, a group that was removed. No leader cut anything off."""
+"""Flag of a block that the storage wrote for itself: a TRUNCATE, and after it the same entries again, carried forward
+so that older segments may go. Without entries the group was removed. No leader truncated anything."""
 
 _BLOCK: Final = struct.Struct("<4sHHQQQQIIIII")
 _BLOCK_WHOLE: Final = struct.Struct("<4sHHQQQQIIIIII")
@@ -81,7 +81,7 @@ class LocalKind(enum.IntEnum):
     TRUNCATE = 2
     """The log now ends at this position."""
     INSTALL = 3
-    """The log is empty behind this position: a snapshot covers what is before it."""
+    """The log is empty after this position: a snapshot covers what is before it."""
     STATE = 4
     """Term, vote and last position of a group where the segment begins."""
 
@@ -129,7 +129,7 @@ def check_block(data: bytes, offset: int) -> BlockHeader | str:
     """The block header at ``offset``, or in words why there is none."""
     header = data[offset : offset + BLOCK_BYTES]
     if len(header) < BLOCK_BYTES:
-        return "less than a block header is left"
+        return "the rest is shorter than a block header"
     magic, version, flags, owner, segment, sequence, synced, life, length, count, digest, chain, crc = (
         _BLOCK_WHOLE.unpack(header))
     if magic != BLOCK_MAGIC:
@@ -183,7 +183,7 @@ def decode_hard_state(body: bytes, offset: int = 0) -> HardState:
     except (struct.error, UnicodeDecodeError) as error:
         raise MalformedMessage(f"not a hard state: {error}") from error
     if len(body) != start + length or voted > 1:
-        raise MalformedMessage("a hard state with bytes left over")
+        raise MalformedMessage("a hard state with surplus bytes")
     return HardState(term, vote if voted else None)
 
 

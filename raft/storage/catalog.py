@@ -61,7 +61,7 @@ class Span:
     firsts: array[int] = attrs.field(factory=_index)
     offsets: array[int] = attrs.field(factory=_index)
     runs: list[tuple[int, int]] = attrs.field(factory=list)
-    """(first index, term)."""
+    """Runs of one term, as (first index, term)."""
     memberships: list[tuple[int, int]] = attrs.field(factory=list)
     """(index, offset) of MEMBERSHIP frames."""
     jump: bool = True
@@ -99,13 +99,13 @@ class Segment:
     sequence: int
     path: str
     size: int
-    """Bytes of the file."""
+    """Size of the file in bytes."""
     first_write: int
-    """Write sequence of its first block."""
+    """Number of the write that wrote its first block."""
     states: dict[int, GroupState]
     spans: dict[int, Span] = attrs.field(factory=dict)
     end: int = 0
-    """Offset behind its last block."""
+    """Offset after its last block."""
 
 
 @attrs.define(eq=False)

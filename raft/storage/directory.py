@@ -19,13 +19,13 @@ from raft.errors import UsageError, WrongDirectory
 from raft.storage.identity import LOCK_NAME
 
 _BUFFERS_MAX: Final = 512
-"""Below every system's IOV_MAX."""
+"""Most buffers in one write: below every system's IOV_MAX."""
 _MACOS: Final = sys.platform == "darwin"
 
 
 def _sync_fd(fd: int) -> None:
     if _MACOS:
-        fcntl.fcntl(fd, getattr(fcntl, "F_FULLFSYNC", 51))  # fsync there leaves the data in the drive's cache
+        fcntl.fcntl(fd, getattr(fcntl, "F_FULLFSYNC", 51))  # on macOS fsync leaves the data in the drive's cache
     else:
         os.fdatasync(fd)
 
@@ -71,7 +71,7 @@ class DirectoryFile:
 
     def allocate(self, size: int) -> None:
         if _MACOS:
-            os.ftruncate(self._fd, size)  # the writer's zeros bring the extents
+            os.ftruncate(self._fd, size)  # without fallocate; the writer's zeros allocate the extents
         else:
             os.posix_fallocate(self._fd, 0, size)
 
@@ -90,7 +90,7 @@ class DirectoryFiles:
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         if not (_MACOS or sys.platform == "linux"):
-            raise UsageError(f"no storage for {sys.platform}: what its sync promises is not known; use Linux or macOS")
+            raise UsageError(f"no storage for {sys.platform}: nobody knows what its sync promises; use Linux or macOS")
         self.root = Path(root)
         self._lock_fd = -1
 
@@ -189,7 +189,7 @@ def _make_directory(path: Path, mode: int) -> None:
     while not there.is_dir():
         missing.append(there)
         there = there.parent
-    with contextlib.suppress(PermissionError):  # then it is not this process's to make
+    with contextlib.suppress(PermissionError):  # then another user made it
         _sync_directory(there.parent)
     for made in reversed(missing):
         try:

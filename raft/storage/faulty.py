@@ -71,7 +71,7 @@ class FaultyFiles:
         self.lying_syncs = False
         """Syncs claim success and do nothing."""
         self.full = False
-        """No file may grow."""
+        """True: no file may grow."""
         self.flip: tuple[str, int] | None = None
         """(path, offset): this byte reads wrong."""
         self._planned = _Planned()

@@ -96,7 +96,7 @@ class Mark:
             known, found = slot.hard_state, group.hard_state
             if (known.term, known.voted_for is not None) > (found.term, found.voted_for is not None):
                 forgotten[number] = known
-            slot.sequence = sequence  # from here on these numbers are given to other blocks
+            slot.sequence = sequence  # other blocks get these numbers from here on
             self._put(number, slot)
             self._due = True
         if self._due:
@@ -170,7 +170,7 @@ class Mark:
         except OSError as error:
             if error.errno not in FULL:
                 raise
-            self.touched.add(number)  # a mark that finds no room trails
+            self.touched.add(number)  # there was no room: this mark is written later
 
 
 def _told(data: bytes) -> tuple[int, ...]:

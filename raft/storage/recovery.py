@@ -101,7 +101,7 @@ def read_block(path: str, data: bytes, header: BlockHeader, offset: int) -> list
     assert position == end, "records fill their block"
     packed = _MARK.pack(marks[0]) if len(marks) == 1 else struct.pack(f"<{len(marks)}I", *marks)
     if len(marks) != header.records or crc32c(packed) != header.digest:
-        return "the records are not those that the block header vouches for"
+        return "the records differ from the block header's marks"
     return facts
 
 
@@ -116,7 +116,7 @@ def scan(
         if isinstance(header, str):
             return header
         if header.owner != owner or header.segment != segment:
-            return "a block of another segment or directory"
+            return "a block that belongs to another segment or directory"
         if header.sequence != cursor.sequence + 1 or header.chain != cursor.chain:
             return "a block that does not follow the one before it"
         facts = read_block(path, data, header, offset)
@@ -307,7 +307,7 @@ def _adopt_footer(files: Files, owner: int, head: Head, after: Head, catalog: Ca
     footer = read_footer(files, owner, head)
     if footer is None or (footer.first_write, footer.last_write + 1, footer.last_crc) != (
             head.header.sequence, after.header.sequence, after.header.chain):
-        return False  # or of an earlier life, which sealed the segment before it was continued
+        return False  # or the footer is of an earlier life, which sealed the segment before it was continued
     segment = segment_of(head)
     segment.spans, segment.end = footer.spans, footer.end
     try:

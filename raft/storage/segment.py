@@ -170,7 +170,7 @@ class SegmentStorage:
         for directory in (LOG_DIR, "snapshots"):
             self._files.make_dir(directory)
         self._files.sync_dir("")
-        self._files.sync_dir(LOG_DIR)  # names that a killed process left in the cache
+        self._files.sync_dir(LOG_DIR)  # a killed process may have left names in the cache only
         found = recover(self._files, self._owner)
         self.snapshots.load()
         self._spares.load()
@@ -512,7 +512,7 @@ class SegmentStorage:
         assert file is not None
         footer = encode_footer(segment, self._sequence, self._chain)
         offset = segment.size - TRAILER_BYTES - len(footer)
-        if offset >= segment.end:  # else the next opening scans this segment
+        if offset >= segment.end:  # if the footer has no room, the next opening scans this segment
             file.pwrite([footer, encode_trailer(self._owner, segment.sequence, offset, footer)], offset)
         file.sync()
         self._synced = self._sequence
@@ -618,7 +618,7 @@ class SegmentStorage:
                 self._carry_bytes = 0
                 continue
             self._carry_bytes = unit.size
-            if unit.size > self._capacity():  # it has grown since it was looked at
+            if unit.size > self._capacity():  # it has grown since the last look
                 self._to_carry, self._carry_bytes, self._survey_due = [], 0, True
                 return
             if not self._has_place(unit.size):
@@ -663,7 +663,7 @@ class SegmentStorage:
         return DamagedLog(self._catalog.segments[0].path, 0, f"entry {index} of group {number} is not what was written")
 
     def _recycle(self) -> None:
-        with self._reader.lock:  # the writer's helper and nodes that ask for room may come here at once
+        with self._reader.lock:  # the writer's helper and nodes that ask for room may call this at the same time
             while self._retired:
                 segment = self._retired[0]
                 with self._reader.without(segment):
@@ -684,7 +684,7 @@ class SegmentStorage:
         try:
             self._spares.require(1)
         except (OSError, DiskFull):
-            return False  # a spare that cannot be made harms nothing yet
+            return False  # a missing spare does no harm yet
         return True
 
     def has_room(self) -> bool:

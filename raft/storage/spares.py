@@ -89,7 +89,7 @@ class SparePool:
                 for offset in range(0, self._bytes, len(_ZEROS)):
                     file.pwrite([_ZEROS[: self._bytes - offset]], offset)
                     if offset % _SYNC_EVERY == 0:
-                        file.sync()  # in small steps, or the writer's syncs queue up behind a large one
+                        file.sync()  # in small steps, as the writer's syncs would wait for a large one
                 file.sync()
             finally:
                 file.close()

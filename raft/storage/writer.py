@@ -214,7 +214,7 @@ class LogWriter:
                 elif item is _STOP:
                     running = False
                 else:
-                    # What came before was submitted by a loop that did not know; it is lost, as the loop was told.
+                    # Earlier writes were submitted before the loop knew; they are lost, as it was told.
                     writes.clear()
                     acked.clear()
                     self._full = False

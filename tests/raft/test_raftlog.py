@@ -151,7 +151,7 @@ def test_a_footer_that_lies_is_damage(place: Path) -> None:
     offset = head.size - 48 - len(data)
     files.open(FIRST).pwrite([data, encode_trailer(owner, 1, offset, data)], offset)
     (problem,) = audit(ReadOnlyFiles(place)).problems
-    assert problem.reason == "the footer does not tell what the blocks hold"
+    assert problem.reason == "the footer differs from the blocks"
 
 
 @pytest.mark.parametrize("offset", [3, 40, 300, -3])

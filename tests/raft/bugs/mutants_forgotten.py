@@ -73,7 +73,7 @@ MUTANTS = [
            new="            pass\n",
            tests=(MARKS + "test_BUG_F10_an_end_that_rots_while_the_process_is_dead_is_missed",)),
     Mutant("F11", "raft/storage/mark.py",
-           old="            slot.sequence = sequence  # from here on these numbers are given to other blocks\n"
+           old="            slot.sequence = sequence  # other blocks get these numbers from here on\n"
                "            self._put(number, slot)\n",
            new="            slot.sequence = sequence\n",
            tests=(MARKS + "test_BUG_F11_a_lapse_is_kept_until_it_is_said_to_be_over",)),
