@@ -49,7 +49,7 @@ class Applier:
         self._loaded: list[Frame] = []
         self.torn = False
         """True while a thread replaces all state by a snapshot's: nothing may look at it."""
-        self._lock, self._turn = trio.Lock(), trio.Lock()
+        self._lock, self._works = trio.Lock(), trio.Lock()
         self._behind = machine.threaded
         """True while the task applies: ``advance`` then applies nothing itself."""
         self._bell = Bell()
@@ -177,7 +177,7 @@ class Applier:
 
     async def between(self, work: Callable[[], Awaitable[Any]]) -> Any:
         """Run ``work()`` while no call of the machine is under way. Commands wait for one such work at most."""
-        async with self._turn, self._lock:
+        async with self._works, self._lock:
             return await work()
 
     # --- snapshots

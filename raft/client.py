@@ -202,7 +202,7 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         self._open_stream, self._nursery = open_stream, nursery
         self._links: dict[str, _Link] = {}
         self._random = Random(SystemRandom().getrandbits(64))
-        self._turn = 0
+        self._next_asked = 0
 
     # --- writing and reading
 
@@ -308,7 +308,7 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
             self._timeout_ms if timeout_ms is None else arguments.timeout(timeout_ms)) / 1e3
         attempts, sender, patience_ms = 0, "", READ_PATIENCE_MS if request.op is not Op.SNAPSHOT else NO_END_MS
         while True:
-            where = address or self.leader_address or self.addresses[self._turn % len(self.addresses)]
+            where = address or self.leader_address or self.addresses[self._next_asked % len(self.addresses)]
             now = trio.current_time()
             until = min(deadline, now + patience_ms / 1e3) if repeatable else deadline
             try:
@@ -317,10 +317,10 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
                 error: RaftError = problem.refusal or Rejected(RejectReason.TIMED_OUT, f"{where}: {problem}")
                 if self._refused_by_all(address):
                     raise error from None
-                self._turn_from(where, sender)
+                self._ask_another(where, sender)
                 sender = ""
             except _NoAnswer as problem:
-                self._turn_from(where, sender)
+                self._ask_another(where, sender)
                 sender = ""
                 patience_ms *= 2
                 if not repeatable:
@@ -339,7 +339,7 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
                     self.leader_address, sender = hint, where
                     continue
                 sender = ""
-                self._turn_from(where)
+                self._ask_another(where)
             pause = min(PAUSE_MAX_MS, PAUSE_MIN_MS << min(attempts, 10)) / 1e3 * (0.5 + self._random.random() / 2)
             attempts += 1
             if trio.current_time() + pause >= deadline:
@@ -352,14 +352,14 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
             link = self._links[address] = _Link(address, self._open_stream, self._nursery, self._random)
         return link
 
-    def _turn_from(self, address: str, sender: str = "") -> None:
+    def _ask_another(self, address: str, sender: str = "") -> None:
         """Ask another node next. ``sender``, which named ``address`` as the leader, is not asked next either."""
         if self.leader_address is not None and address == self.leader_address:
             self.leader_address = None
-        elif address == self.addresses[self._turn % len(self.addresses)]:
-            self._turn += 1
-        if sender == self.addresses[self._turn % len(self.addresses)]:
-            self._turn += 1
+        elif address == self.addresses[self._next_asked % len(self.addresses)]:
+            self._next_asked += 1
+        if sender == self.addresses[self._next_asked % len(self.addresses)]:
+            self._next_asked += 1
 
     def _refused_by_all(self, address: str | None) -> bool:
         asked = self.addresses if address is None else (address,)

@@ -66,9 +66,9 @@ def in_the_way(distributions: Sequence[str]) -> Iterator[str]:
         for name, ours, digest in _installed(distribution):
             package = name.removesuffix(_START)
             if f"{package}{_START}" == name and "/" not in package:
-                fault = _fault(ours, digest, package, distributions)
-                if fault:
-                    yield (f"{fault}{_owners(package, distributions)}, so {package} is not that of {distribution}: "
+                found = _in_our_place(ours, digest, package, distributions)
+                if found:
+                    yield (f"{found}{_owners(package, distributions)}, so {package} is not that of {distribution}: "
                            f"uninstall what is in the way and install {distribution} again, or give each an "
                            "environment of its own")
 
@@ -84,7 +84,7 @@ def _installed(distribution: str) -> Iterator[tuple[str, Path, str]]:
         yield name, Path(str(found.locate_file(name))), digest
 
 
-def _fault(ours: Path, digest: str, package: str, distributions: Sequence[str]) -> str:
+def _in_our_place(ours: Path, digest: str, package: str, distributions: Sequence[str]) -> str:
     """Return words for what is in the place of our package; "" if our package itself is there."""
     spec = find_spec(package)
     found = Path(spec.origin) if spec is not None and spec.origin else None

@@ -195,7 +195,7 @@ class Host:
         self._links = _Links(lives=lives, kept=lives.encode())
         self._fulls = 0
         """Number of times that the disk was full."""
-        self._told: set[int] = set()
+        self._keepers_told: set[int] = set()
         """Groups that were logged as keeping the log."""
         self._stopped: set[int] = set()
         """Groups that were logged as damaged."""
@@ -614,8 +614,8 @@ class Host:
         self._tell_left()
 
     def _tell_once(self, number: int, words: str) -> None:
-        if number not in self._told:
-            self._told.add(number)
+        if number not in self._keepers_told:
+            self._keepers_told.add(number)
             logger.warning("%s", words)
 
     def _on_write_failed(self, error: StorageError) -> None:
