@@ -16,7 +16,7 @@ import attrs
 from broker import properties as props
 from broker.properties import OWN, REAL_QID, REAL_TOPIC
 from broker.rules import Refusal
-from broker.topics.names import NOT_FOR_SENDERS, RETRY_PREFIX, SYSTEM_PREFIX, TIMER, TIMER_DEAD, topic_fault
+from broker.topics.names import NOT_FOR_SENDERS, RETRY_PREFIX, SCHEDULE, SYSTEM_PREFIX, TIMER, TIMER_DEAD, topic_fault
 from broker.topics.table import READ, WRITE, TopicTable
 from remoting.codes import ResponseCode
 from remoting.errors import DamagedRecord
@@ -30,7 +30,9 @@ REFUSED_S: Final = 5.0
 _OF_ONE: Final = frozenset({ResponseCode.MESSAGE_ILLEGAL, ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST})
 """Codes that refuse one message; another one may be stored there."""
 _OWN: Final = OWN.encode()
-_STAYS: Final = NOT_FOR_SENDERS - {TIMER, TIMER_DEAD}
+_WAIT: Final = frozenset({TIMER, SCHEDULE})
+"""Topics where a message waits; ``REAL_TOPIC`` says where it goes then."""
+_STAYS: Final = NOT_FOR_SENDERS - _WAIT - {TIMER_DEAD}
 """Topics of a group's own, whose records only its own master may write."""
 _RETRY: Final = RETRY_PREFIX.encode()
 
@@ -52,7 +54,7 @@ class HandOverRequest(Header):
 def stays(message: Message) -> str:
     """Return why this record is for its own group's master alone; "": another master may store it."""
     topic = message.topic.decode(errors="replace")
-    if topic == TIMER:
+    if topic in _WAIT:
         topic = decode_properties(message.properties).get(REAL_TOPIC, topic)
     elif topic == TIMER_DEAD:
         return ""
@@ -108,17 +110,22 @@ def foreign(asked: HandOverRequest, cluster: str, broker_name: str) -> Refusal |
     return None
 
 
-def placed(message: Message, beside: str, topics: TopicTable, store_host: bytes, *, timers: bool) -> Message | Refusal:
+def placed(message: Message, beside: str, topics: TopicTable, store_host: bytes, *, timers: bool,
+           levels: int) -> Message | Refusal:
     """The message as this master stores it, in a queue that its topic has here; or why not. ``timers``: this broker
-    has the timer wheel. A retry topic that is missing is to be made before: ``missing_retry`` says which."""
-    waits = message.topic == TIMER.encode()
+    has the timer wheel; ``levels``: so many delay levels. A retry topic that is missing is to be made before:
+    ``missing_retry`` says which."""
+    name = message.topic.decode(errors="replace")
+    waits = name in _WAIT
     values = decode_properties(message.properties) if waits else {}
-    name = values.get(REAL_TOPIC, "") if waits else message.topic.decode(errors="replace")
-    if waits and not timers:
-        return Refusal(ResponseCode.NO_PERMISSION, "this broker has no timers (timerWheelEnable)")
     why = _unreadable(beside, topics) or stays(message)
+    if name == TIMER and not timers:
+        why = "this broker has no timers (timerWheelEnable)"
+    elif name == SCHEDULE and not 0 <= message.queue_id < levels:
+        why = f"this broker has {levels} delay levels, and not level {message.queue_id + 1}"
     if why:
         return Refusal(ResponseCode.NO_PERMISSION, why)
+    name = values.get(REAL_TOPIC, "") if waits else name
     topic = topics.get(name)
     if topic is None:
         return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist here")
@@ -128,7 +135,7 @@ def placed(message: Message, beside: str, topics: TopicTable, store_host: bytes,
         return attrs.evolve(message, queue_id=message.queue_id % topic.write_queue_nums, store_host=store_host)
     queue_id = decimal(values.get(REAL_QID, "")) or 0
     values[REAL_QID] = str(queue_id % topic.write_queue_nums)
-    return attrs.evolve(message, queue_id=0, properties=props.write(values), store_host=store_host)
+    return attrs.evolve(message, properties=props.write(values), store_host=store_host)
 
 
 def missing_retry(message: Message, beside: str, topics: TopicTable) -> str:

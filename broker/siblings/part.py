@@ -17,6 +17,7 @@ from broker.config import BrokerConfig, pick
 from broker.part import Part
 from broker.puts import PutResult, Puts
 from broker.rules import Refusal
+from broker.schedule import levels
 from broker.sending.answers import STORED, refusal
 from broker.siblings.handover import (
     HAND_OVER,
@@ -75,6 +76,7 @@ class SiblingsPart(Part):
         self._siblings, self._puts, self._standing, self._topics = siblings, puts, standing, topics
         self._store_host, self._body_bytes_max = config.store_host, config.max_message_size
         self._timers = pick(config, TimerKeys).timer_wheel_enable
+        self._levels = len(levels.parse(config.message_delay_level))
         self._choice = Choice()
         self._why = ""
         """Why the last sibling that was asked did not store the last message; "": it did."""
@@ -155,7 +157,7 @@ class SiblingsPart(Part):
             saved = trio.Event()
             file.when_saved(saved.set)
             await saved.wait()
-        return placed(message, beside, table, self._store_host, timers=self._timers)
+        return placed(message, beside, table, self._store_host, timers=self._timers, levels=self._levels)
 
     async def _put(self, message: Message) -> PutResult:
         ended, results = trio.Event(), []

@@ -37,6 +37,11 @@ def timer(topic: str = "T", queue: str = "6") -> Message:
         {REAL_TOPIC: topic, REAL_QID: queue, "TIMER_OUT_MS": "9000"}))
 
 
+def level(number: int, topic: str = "T") -> Message:
+    return Message(b"SCHEDULE_TOPIC_XXXX", b"late", number - 1, encode_properties(
+        {REAL_TOPIC: topic, REAL_QID: "6", "DELAY": str(number)}))
+
+
 def table(*topics: TopicConfig) -> TopicTable:
     made = TopicTable(TopicsConfig(broker_cluster_name="c", broker_name="b"), lambda: 0)
     made.update([TopicConfig("T", 4, 4), *topics])
@@ -76,16 +81,17 @@ def test_siblings_are_asked_in_one_order_and_not_at_once_again() -> None:
 
 @pytest.mark.parametrize("message", [
     Message(b"RMQ_SYS_TRANS_HALF_TOPIC", b"half"), Message(b"RMQ_SYS_TRANS_OP_HALF_TOPIC", b"mark"),
-    Message(b"SCHEDULE_TOPIC_XXXX", b"level"), Message(b"rmq_sys_REVIVE_LOG_c", b"checkpoint"),
+    level(3, "RMQ_SYS_TRANS_HALF_TOPIC"), Message(b"rmq_sys_REVIVE_LOG_c", b"checkpoint"),
     Message(b"rmq_sys_pop_resets", b"reset"), timer("rmq_sys_REVIVE_LOG_c"), timer("RMQ_SYS_TRANS_HALF_TOPIC")])
 def test_records_of_a_groups_own_are_for_its_master(message: Message) -> None:
     assert stays(message).endswith(": messages of this broker's own topics wait for its master")
-    refused = placed(message, "", table(), HERE, timers=True)
+    refused = placed(message, "", table(), HERE, timers=True, levels=18)
     assert isinstance(refused, Refusal) and refused.code == ResponseCode.NO_PERMISSION
 
 
 def test_others_may_go() -> None:
-    assert [stays(each) for each in (MESSAGE, timer(), Message(b"rmq_sys_timer_undeliverable", b""))] == ["", "", ""]
+    assert [stays(each) for each in (
+        MESSAGE, timer(), level(3), Message(b"rmq_sys_timer_undeliverable", b""))] == [""] * 4
 
 
 def test_a_slave_of_another_cluster_or_of_the_own_group_is_refused() -> None:
@@ -97,12 +103,16 @@ def test_a_slave_of_another_cluster_or_of_the_own_group_is_refused() -> None:
 
 def test_the_master_stores_it_in_a_queue_that_the_topic_has_there() -> None:
     narrow = TopicConfig("N", 2, 2)
-    found = placed(attrs.evolve(MESSAGE, topic=b"N"), "", table(narrow), HERE, timers=True)
+    found = placed(attrs.evolve(MESSAGE, topic=b"N"), "", table(narrow), HERE, timers=True, levels=18)
     assert found == attrs.evolve(MESSAGE, topic=b"N", queue_id=1, store_host=HERE)
-    waits = placed(timer(), "", table(), HERE, timers=True)
+    waits = placed(timer(), "", table(), HERE, timers=True, levels=18)
     assert isinstance(waits, Message)
     assert (waits.topic, waits.queue_id, waits.store_host) == (b"rmq_sys_wheel_timer", 0, HERE)
     assert decode_properties(waits.properties) == {REAL_TOPIC: "T", REAL_QID: "2", "TIMER_OUT_MS": "9000"}
+    last = placed(level(18), "", table(), HERE, timers=False, levels=18)
+    assert isinstance(last, Message)
+    assert (last.topic, last.queue_id) == (b"SCHEDULE_TOPIC_XXXX", 17), "the queue says which level"
+    assert decode_properties(last.properties) == {REAL_TOPIC: "T", REAL_QID: "2", "DELAY": "18"}
 
 
 @pytest.mark.parametrize(("message", "beside", "timers", "code", "words"), [
@@ -111,12 +121,14 @@ def test_the_master_stores_it_in_a_queue_that_the_topic_has_there() -> None:
     (attrs.evolve(MESSAGE, topic=b"Z"), "", True, ResponseCode.NO_PERMISSION, "topic[Z] cannot be written to"),
     (timer("U"), "", True, ResponseCode.TOPIC_NOT_EXIST, "topic[U] not exist here"),
     (timer(), "", False, ResponseCode.NO_PERMISSION, "timerWheelEnable"),
+    (level(19), "", True, ResponseCode.NO_PERMISSION, "18 delay levels, and not level 19"),
+    (level(3, "U"), "", True, ResponseCode.TOPIC_NOT_EXIST, "topic[U] not exist here"),
     (MESSAGE, "U", True, ResponseCode.NO_PERMISSION, "topic[U] cannot be read"),
     (MESSAGE, "W", True, ResponseCode.NO_PERMISSION, "topic[W] cannot be read")])
 def test_where_no_consumer_would_find_it_it_is_refused(
         message: Message, beside: str, timers: bool, code: int, words: str) -> None:
     topics = table(TopicConfig("R", 4, 4, READ), TopicConfig("Z", 4, 0), TopicConfig("W", 4, 4, WRITE))
-    refused = placed(message, beside, topics, HERE, timers=timers)
+    refused = placed(message, beside, topics, HERE, timers=timers, levels=18)
     assert isinstance(refused, Refusal)
     assert refused.code == code and words in refused.remark
 

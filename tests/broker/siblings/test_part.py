@@ -7,14 +7,19 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from broker.puts import PutResult
 from broker.siblings.part import SiblingsPart
 from harness.simulation.worlds.brokers import Cluster, Node, until, wall_ms
 from remoting.bodies.namesrv import TopicConfig
-from remoting.record import COMMIT, NOTED, Message, Record, decode_all, decode_properties, encode_properties
+from remoting.record import NOTED, Message, Record, decode_all, decode_properties, encode_properties
 from tests.broker.escape.test_part import bodies
+from tests.broker.pop.poppers import bodies as brought_back
+from tests.broker.pop.test_acting import popped, sent
+from tests.broker.pop.world import Popper
 from tests.broker.standin.test_part import group, info, may_deliver
+from tests.broker.transactions.world import FAST, place_of, producer
 
 
 @asynccontextmanager
@@ -128,16 +133,21 @@ async def test_an_unknown_outcome_is_counted_and_handed_over_again(
         assert await bodies(made, other) == [b"twice", b"twice"]
 
 
-async def test_a_commit_at_the_acting_slave_decides_no_half_of_the_sibling(autojump_clock: trio.abc.Clock) -> None:
-    """The final record names a place of its old log in its flags and offset; a sibling hears of its own halves so."""
-    async with container() as (made, (master, slave, other)):
+async def test_a_commit_at_the_acting_slave_goes_to_the_sibling(autojump_clock: MockClock) -> None:
+    """With its delay, if it has one. It decides no half of the sibling, which hears of its own by flag and offset."""
+    async with container(**FAST) as (made, (master, slave, other)), producer(made, master) as shop:
+        halves = [await shop.send(b"%d" % number, unique=f"U{number}", values=values) for number, values in enumerate(
+            ({}, {"DELAY": "2"}, {"TIMER_DELAY_SEC": "8"}))]
         await dies(master, slave)
-        final = Message(b"T", b"final", 0, b"UNIQ_KEY\x01h\x02__QUORATE_EPOCH\x010\x02", sys_flag=COMMIT,
-                        prepared_offset=4_711)
-        assert await siblings(slave).hand_over(final, "") == ""
+        async with producer(made, slave, "q") as again:
+            for half in halves:
+                await again.commit(place_of(half))
         (found,) = await records(made, other)
-        assert (found.message.sys_flag, found.message.prepared_offset) == (0, 0)
-        assert found.message.properties == b"UNIQ_KEY\x01h\x02"
+        assert (found.message.body, found.message.sys_flag, found.message.prepared_offset) == (b"0", 0, 0)
+        assert "__QUORATE_" not in found.message.properties.decode()
+        await trio.sleep(12)
+        assert sorted(await bodies(made, other)) == [b"0", b"1", b"2"]
+        assert siblings(slave).counters.sent == 3
 
 
 async def test_a_timer_that_waits_on_waits_at_the_sibling(autojump_clock: trio.abc.Clock) -> None:
@@ -165,3 +175,16 @@ async def test_what_pop_brings_back_goes_where_its_topic_can_be_popped(autojump_
         assert other.topics.get("%RETRY%G_T") is None
         assert await siblings(slave).hand_over(back, "T") == ""
         assert await bodies(made, other, "%RETRY%G_T") == [b"back"]
+
+
+async def test_what_was_popped_and_not_acknowledged_comes_back_at_the_sibling(autojump_clock: MockClock) -> None:
+    async with container() as (made, (master, slave, other)):
+        popper = Popper(made)
+        await sent(made, master, 3)
+        given = await popped(popper, master, 3, invisible_ms=20_000)
+        await popper.ack(master, given[1])
+        await dies(master, slave)
+        await until(lambda: len(brought_back(other)) == 2)
+        await trio.sleep(60)
+        assert sorted(brought_back(other)) == [b"m0", b"m2"], "each once, and none that is acknowledged"
+        assert info(slave)["popReviveBehind"] == "0"
