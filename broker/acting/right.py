@@ -104,6 +104,18 @@ class _Counting:
         """Whether so many servers give the right at that time as must."""
         raise NotImplementedError
 
+    def _counts_until_ns(self, run: _Run, addresses: Mapping[int, str], asked_ns: int) -> int:
+        """Until when an answer of that run gives the right."""
+        raise NotImplementedError
+
+    def heard(self, name_server: str, addresses: Mapping[int, str], *, asked_ns: int, beaten_ns: int | None,
+              now_ns: int) -> None:
+        self.since_ns(now_ns)
+        run = self._run(name_server, addresses, beaten_ns, now_ns)
+        if run is not None:
+            run.until_ns = self._counts_until_ns(run, addresses, asked_ns)
+        self.since_ns(now_ns)
+
     def since_ns(self, now_ns: int) -> int | None:
         """Looks at all times since the last look: a process may have been stopped while its right ended and began."""
         times = {time_ns for run in self._runs.values() for time_ns in (run.matures_ns, run.until_ns)
@@ -141,13 +153,8 @@ class MasterRight(_Counting):
         """``timeout_ns``: name servers forget a broker after this time without heartbeats."""
         super().__init__(MASTER_ID, address, timeout_ns, right_ns)
 
-    def heard(self, name_server: str, addresses: Mapping[int, str], *, asked_ns: int, beaten_ns: int | None,
-              now_ns: int) -> None:
-        self.since_ns(now_ns)
-        run = self._run(name_server, addresses, beaten_ns, now_ns)
-        if run is not None:
-            run.until_ns = run.listed_until_ns
-        self.since_ns(now_ns)
+    def _counts_until_ns(self, run: _Run, addresses: Mapping[int, str], asked_ns: int) -> int:
+        return run.listed_until_ns
 
     def _enough(self, now_ns: int) -> bool:
         return bool(self._servers) and 2 * self._good(now_ns) >= len(self._servers)
@@ -173,13 +180,8 @@ class ActingRight(_Counting):
     def _enough(self, now_ns: int) -> bool:
         return 2 * self._good(now_ns) > len(self._servers)
 
-    def heard(self, name_server: str, addresses: Mapping[int, str], *, asked_ns: int, beaten_ns: int | None,
-              now_ns: int) -> None:
-        self.since_ns(now_ns)
-        run = self._run(name_server, addresses, beaten_ns, now_ns)
-        if run is not None:
-            run.until_ns = 0 if MASTER_ID in addresses else asked_ns + self._right_ns
-        self.since_ns(now_ns)
+    def _counts_until_ns(self, run: _Run, addresses: Mapping[int, str], asked_ns: int) -> int:
+        return 0 if MASTER_ID in addresses else asked_ns + self._right_ns
 
     def changes_ns(self, now_ns: int) -> int:
         """Return when ``why_not`` may change: at once while the master is heard, since no event tells the end of

@@ -15,7 +15,7 @@ from controller.namesrv.config import NamesrvConfig
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, until
 from remoting.codes import ResponseCode
 from remoting.record import COMMIT, ROLLBACK
-from tests.broker.transactions.world import FAST, Place, bodies, place_of, producer, transactions
+from tests.broker.transactions.world import FAST, Place, Producer, bodies, place_of, producer, transactions
 
 ACTING = {**FAST, "enableSlaveActingMaster": "true", "totalReplicas": "2", "enableRemoteEscape": "true"}
 
@@ -42,6 +42,16 @@ async def bereft(halves: Sequence[Mapping[str, str]]) -> AsyncGenerator[tuple[Cl
         yield made, master, slave, other, places
 
 
+@asynccontextmanager
+async def lone_master() -> AsyncGenerator[tuple[Node, Producer]]:
+    """A master that needs the right to deliver, and a producer at it."""
+    async with cluster(namesrv=NamesrvConfig(support_acting_master=True)) as made:
+        master = await made.node(**ACTING)
+        await until(lambda: master.serves)
+        async with producer(made, master) as shop:
+            yield master, shop
+
+
 async def test_without_the_right_to_deliver_nothing_is_decided(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -59,45 +69,39 @@ async def test_without_the_right_to_deliver_nothing_is_decided(
 async def test_a_master_without_the_right_to_deliver_decides_nothing(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with cluster(namesrv=NamesrvConfig(support_acting_master=True)) as made:
-        master = await made.node(**ACTING)
-        await until(lambda: master.serves)
-        async with producer(made, master) as shop:
-            halves = [await shop.half(b"%d" % number, unique=f"U{number}") for number in range(3)]
-            await until(lambda: transactions(master)._open)
-            await shop.commit(halves[0])
-            monkeypatch.setattr(MasterRight, "why_not", lambda *_: "1 of 3 name servers")
-            for half, decision in ((halves[0], COMMIT), (halves[1], COMMIT), (halves[2], ROLLBACK)):
-                answer = await shop.end(half, decision)
-                assert (answer.code, answer.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "1 of 3 name servers")
-            await trio.sleep(30)
-            assert not shop.checks, "nor is anybody asked"
-            monkeypatch.undo()
-            await shop.roll_back(halves[1])
-            await shop.commit(halves[2])
-            assert sorted(bodies(master)) == [b"0", b"2"]
+    async with lone_master() as (master, shop):
+        halves = [await shop.half(b"%d" % number, unique=f"U{number}") for number in range(3)]
+        await until(lambda: transactions(master)._open)
+        await shop.commit(halves[0])
+        monkeypatch.setattr(MasterRight, "why_not", lambda *_: "1 of 3 name servers")
+        for half, decision in ((halves[0], COMMIT), (halves[1], COMMIT), (halves[2], ROLLBACK)):
+            answer = await shop.end(half, decision)
+            assert (answer.code, answer.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "1 of 3 name servers")
+        await trio.sleep(30)
+        assert not shop.checks, "nor is anybody asked"
+        monkeypatch.undo()
+        await shop.roll_back(halves[1])
+        await shop.commit(halves[2])
+        assert sorted(bodies(master)) == [b"0", b"2"]
 
 
 async def test_who_waits_for_a_master_is_answered_when_its_right_is_lost(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with cluster(namesrv=NamesrvConfig(support_acting_master=True)) as made:
-        master = await made.node(**ACTING)
-        await until(lambda: master.serves)
-        async with producer(made, master) as shop:
-            half = await shop.half(b"0", unique="U0")
-            await until(lambda: transactions(master)._open)
-            transactions(master)._ending._open = False  # as while a table is read
-            async with trio.open_nursery() as nursery:
-                async def ends() -> None:
-                    answer = await shop.end(half, COMMIT)
-                    assert (answer.code, answer.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "it is lost")
+    async with lone_master() as (master, shop):
+        half = await shop.half(b"0", unique="U0")
+        await until(lambda: transactions(master)._open)
+        transactions(master)._ending._open = False  # as while a table is read
+        async with trio.open_nursery() as nursery:
+            async def ends() -> None:
+                answer = await shop.end(half, COMMIT)
+                assert (answer.code, answer.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "it is lost")
 
-                nursery.start_soon(ends)
-                await until(lambda: transactions(master)._ending._waiting)
-                monkeypatch.setattr(MasterRight, "why_not", lambda *_: "it is lost")
-                master.broker.parts.right_changed()
-            monkeypatch.undo()
+            nursery.start_soon(ends)
+            await until(lambda: transactions(master)._ending._waiting)
+            monkeypatch.setattr(MasterRight, "why_not", lambda *_: "it is lost")
+            master.broker.parts.right_changed()
+        monkeypatch.undo()
 
 
 async def test_what_is_delayed_waits_at_another_master(autojump_clock: MockClock) -> None:
