@@ -310,7 +310,7 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys, ActingKeys):
 
     @property
     def slaves_may_act(self) -> bool:
-        """For their master while it is away."""
+        """Return whether slaves may act for their master while it is away."""
         return self.enable_slave_acting_master and not self.enable_controller_mode
 
     @property

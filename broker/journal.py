@@ -337,7 +337,7 @@ class Journal:
 
     @property
     def queues_flushed(self) -> bool:
-        """Whether everything that queues hold, such as where they begin, is on disk."""
+        """Return whether everything that queues hold, such as where they begin, is on disk."""
         return self._flusher.is_level
 
     def delete_topics(self, topics: Iterable[bytes]) -> int:

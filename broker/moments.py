@@ -108,7 +108,7 @@ class Listener(Generic[P]):
 
     @property
     def is_heard(self) -> bool:
-        """For whoever tells of each message, and would call for nothing."""
+        """Return whether a listener is there. Callers that tell of each message need not call for nothing."""
         return self.call is not _nobody
 
 

@@ -124,11 +124,11 @@ class Part:
     # --- what it has -----------------------------------------------------------------------------------------
 
     def handlers(self) -> Mapping[int, Handler]:
-        """By request code; no other part has one of these codes."""
+        """Return handlers by request code; no other part has one of these codes."""
         return {}
 
     def tables(self) -> Sequence[Table]:
-        """Written to disk after each change, and copied by slaves."""
+        """Return tables that are written to disk after each change, and that slaves copy."""
         return ()
 
     def copies(self) -> Mapping[int, Callable[[bytes], None]]:
@@ -155,8 +155,8 @@ class Part:
         return ()
 
     def keeps_from(self) -> int | None:
-        """From where on it needs the log, however old that is: no file that holds this offset is deleted. None: it
-        needs nothing."""
+        """Return the offset from which it needs the log, however old that is. No file that holds it is deleted. None:
+        it needs nothing."""
         return None
 
     # --- what it is told -------------------------------------------------------------------------------------

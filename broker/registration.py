@@ -142,7 +142,7 @@ class Registration(Part):
 
     @property
     def is_open(self) -> bool:
-        """Whether this broker has a role, and has not left."""
+        """Return whether this broker has a role, and has not left."""
         return self._open
 
     @property
@@ -308,7 +308,7 @@ class Registration(Part):
         return found if answered else None
 
     async def _ask(self, server: NameServer) -> dict[int, str]:
-        """By either way, however old it is. Raises ``RemotingError``, ``BodyError``."""
+        """Ask one name server, however old it is. Raises ``RemotingError``, ``BodyError``."""
         standing = self._standing
         try:
             return await ask_members(

@@ -176,7 +176,7 @@ class PlainSlaveRole(Bearer):
 
     @property
     def hears_master(self) -> bool:
-        """Whether there is a connection to the master's replication port."""
+        """Return whether there is a connection to the master's replication port."""
         return self._replication.connected
 
     def members_changed(self, members: Members) -> None:
@@ -216,7 +216,7 @@ class PlainSlaveRole(Bearer):
 
 
 class ControlledRole(Bearer):
-    """Whatever controllers say. Implements ``broker.replicas.shell``'s ``RoleSteps``.
+    """The role that controllers give. Implements ``broker.replicas.shell``'s ``RoleSteps``.
 
     ``member`` is to be set before it runs.
     """
@@ -312,7 +312,7 @@ class ControlledRole(Bearer):
         await self._registration.leave()  # clients are to find the other process
 
     async def _end_forwarding(self, scope: trio.CancelScope) -> None:
-        """By then clients have asked for their routes again."""
+        """End the forwarding after a time in which clients have asked for their routes again."""
         with scope:
             await trio.sleep(self._forward_ms / 1e3)
             self._forwarder.end()

@@ -280,7 +280,7 @@ class Broker:
             collect=ledger.collect)
 
     def _roles(self) -> tuple[Roles, dict[int, Handler]]:
-        """By the kind of group; with the handlers that it brings."""
+        """Make the roles for this kind of group, and the handlers that they bring."""
         config, world, journal = self.config, self.world, self.journal
         ha = settings.replication(config)
         if config.enable_controller_mode:
@@ -453,7 +453,7 @@ class Broker:
 
     @asynccontextmanager
     async def _failing(self, nursery: trio.Nursery) -> AsyncGenerator[None, None]:
-        """Within this block a failed store fails the nursery; after the block nothing is started in it any more."""
+        """Fail the nursery if the store fails within this block. After the block nothing is started in it any more."""
         def fail(error: StoreFailed) -> None:
             nursery.start_soon(_fail, error)
 
@@ -469,7 +469,7 @@ class Broker:
 
     @property
     def _counts_members(self) -> bool:
-        """Whether any part of this broker wants to know the living members of the group."""
+        """Return whether any part of this broker wants to know the living members of the group."""
         config = self.config
         return config.enable_controller_mode or (
             config.role is not BrokerRole.SLAVE and not config.slaves_may_act)  # who may act asks all of them

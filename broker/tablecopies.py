@@ -53,7 +53,7 @@ def offered(answer: Command) -> frozenset[int]:
 
 
 def ours_last(codes: Iterable[int]) -> list[int]:
-    """In the order in which they are asked: what is offered is known in front of codes of our own."""
+    """Sort codes as they are asked: our own come last, since only an answer to others says that they are offered."""
     return sorted(codes, key=lambda code: code in OWN_CODES)
 
 

@@ -46,7 +46,7 @@ class Ticket:
         return _ELSEWHERE + self.mark * QUEUES + self.queue
 
     def is_of(self, broker_name: str) -> bool:
-        """Whether that broker may hold the checkpoint."""
+        """Return whether that broker may hold the checkpoint."""
         return self.of(broker_name, self.queue) == self
 
 

@@ -58,8 +58,8 @@ class Group:
 
     @property
     def acts(self) -> bool:
-        """Whether there is no master and this slave has the smallest id, so that clients use it as a read-only master.
-        """
+        """Return whether this slave acts: there is no master and its id is the smallest. Clients use it as a read-only
+        master."""
         return self.broker_id != MASTER_ID and self.members.least == self.broker_id
 
     def use(self, name_servers: Collection[str]) -> None:

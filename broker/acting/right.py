@@ -29,7 +29,7 @@ NEVER: Final = 1 << 63
 
 
 class Right(Protocol):
-    """Whether this broker may deliver due messages."""
+    """Says whether this broker may deliver due messages."""
 
     def use(self, name_servers: Collection[str]) -> None:
         """Set the name servers of the group."""
@@ -101,7 +101,7 @@ class _Counting:
         return sum(run.matures_ns <= now_ns < run.until_ns for run in self._runs.values())
 
     def _enough(self, now_ns: int) -> bool:
-        """Whether so many servers give the right at that time as must."""
+        """Return whether so many servers give the right at that time as must."""
         raise NotImplementedError
 
     def _counts_until_ns(self, run: _Run, addresses: Mapping[int, str], asked_ns: int) -> int:

@@ -282,8 +282,10 @@ class Consumer:
         self._nursery.start_soon(share.fetcher.run, name=f"reading {queue}")
 
     async def _release(self, broker: str, shares: list[Share]) -> None:
-        """Whoever locks an ordered queue next begins at its position: it is told first, for as long as a broker may be
-        silent anyway. Then the lock ends nevertheless: to wait for its end would tell nothing either."""
+        """Tell the positions of ordered queues, then unlock these: their next owner begins at these positions.
+
+        It is tried for as long as a broker may be silent anyway. Then the lock ends nevertheless: to wait for its end
+        would tell nothing either."""
         deadline, untold = trio.current_time() + CALL_TIMEOUT_MS / 1e3, shares
         async with self._turns[broker]:
             while True:

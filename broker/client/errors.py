@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 
 class ClientError(Exception):
-    """Whatever the client raises on its own account."""
+    """The base of what the client raises on its own account."""
 
 
 class MessageIllegal(ClientError):
-    """Says which part of the message, and what is allowed."""
+    """Says which part of the message is wrong, and what is allowed."""
 
 
 class CompressionMissing(ClientError):
-    """``pip install 'quorate[client-compression]'`` brings both."""
+    """A compression's package is missing: ``pip install 'quorate[client-compression]'`` brings both."""
 
     def __init__(self, words: str, library: str) -> None:
         super().__init__(words)

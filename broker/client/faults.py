@@ -35,7 +35,7 @@ class Sparing:
 
 
 class Faults:
-    """By name of the broker group, until when it is spared. Empty while all is well, and then costs nothing."""
+    """Keeps until when each broker group is spared, by name. Empty while all is well, and then costs nothing."""
 
     def __init__(self, sparing: Sparing | None = None) -> None:
         self._sparing = sparing or Sparing()

@@ -48,7 +48,7 @@ class QueueLocks:
         return held
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
-        """Whoever waits for them need not wait for the lock's end. What fails is logged."""
+        """Unlock queues, so that nobody waits for the end of their lock. Failures are logged."""
         async def tell(broker: str, theirs: list[MessageQueue]) -> None:
             try:
                 address, _ = await self._session.address(theirs[0].topic, broker)
@@ -67,7 +67,7 @@ class QueueLocks:
         await self.unlock([queue for queue in self._perhaps if queue.topic == topic and queue not in kept])
 
     async def unlock_all(self) -> None:
-        """For good, with those that are being asked for now."""
+        """Unlock all queues for good, with those whose locks are being asked for now."""
         self._over = True
         await self.unlock(self._perhaps)
 
@@ -76,7 +76,7 @@ class QueueLocks:
 
 
 def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-    """By the names of their brokers."""
+    """Sort queues by the names of their brokers."""
     found: dict[str, list[MessageQueue]] = {}
     for queue in queues:
         found.setdefault(queue.broker_name, []).append(queue)

@@ -102,7 +102,7 @@ class Message:
 
     @property
     def delayed(self) -> bool:
-        """Whether the message is to wait at the broker. A wait of no time counts as none."""
+        """Return whether the message is to wait at the broker. A wait of no time counts as none."""
         return bool(self.delay_level) or self.delay is not None or self.deliver_at is not None
 
 
@@ -132,7 +132,7 @@ class Encoded:
 
 
 def check_types(message: Message) -> None:
-    """What is no text, number or mapping would fail somewhere inside, or be sent as the text that Python makes of it.
+    """Check the types of a message's parts: others would fail somewhere inside, or be sent as Python's text of them.
 
     What properties hold is looked at where they are read. Raises ``MessageIllegal``."""
     if not isinstance(message, Message):
@@ -353,7 +353,7 @@ class Received(MessageView):
 
     @property
     def settled(self) -> bool:
-        """Whether it was acknowledged or given back, or no longer matters, since its queue went to another consumer."""
+        """Return whether it was acknowledged or given back, or its queue went to another consumer."""
         return self._settled or (self._origin is not None and self._origin.dropped)
 
     def again(self) -> Received:
@@ -363,7 +363,7 @@ class Received(MessageView):
         return copy
 
     def answered_by(self, way: Callable[[Origin], Origin]) -> None:
-        """For clients on other loops: what becomes of it is told by a way of theirs."""
+        """Tell what becomes of it by another way, as clients on other loops need."""
         if self._origin is not None:
             self._origin = way(self._origin)
 

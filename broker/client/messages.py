@@ -64,12 +64,12 @@ class Messages:
     # --- for the consumer ------------------------------------------------------------------------------------
 
     def put(self, messages: Iterable[Received]) -> None:
-        """Whoever reads this gets these messages, too."""
+        """Add messages for the reader."""
         self._ready.extend(messages)
         self._lot.unpark(count=len(self._ready))
 
     def taken(self) -> Received | None:
-        """The next that is ready; it is its user's now."""
+        """Take the next message that is ready; it is its user's now."""
         while self._ready:
             message = self._ready.popleft()
             if not message.settled:  # else its queue is another's by now

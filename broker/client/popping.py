@@ -91,7 +91,7 @@ class Popped(MessageView):
         self._popper = popper
 
     def answered_by(self, popper: Answering) -> None:
-        """For clients on other loops: what becomes of it is told by a way of theirs."""
+        """Tell what becomes of it by another way, as clients on other loops need."""
         self._popper = popper
 
     @property
@@ -104,7 +104,7 @@ class Popped(MessageView):
 
     @property
     def expired(self) -> bool:
-        """Whether other consumers may have it by now."""
+        """Return whether other consumers may have it by now."""
         return trio.current_time() >= self.visible_at
 
     async def ack(self) -> None:
@@ -312,7 +312,7 @@ class Popper:
             source.room.set()
 
     def _next_of(self, message: Popped) -> None:
-        """In order, the one behind it."""
+        """Put forth the message behind this one, if the queue is read in order."""
         behind = self._waiting_turn.get(message.queue)
         if behind and behind[0] is message:
             behind.popleft()
@@ -407,7 +407,7 @@ class Popper:
                 await source.room.wait()
 
     def _forget_turn(self, message: Popped) -> None:
-        """In order: a queue whose message is too late begins anew."""
+        """Forget messages of an ordered queue whose message is too late: the queue begins anew."""
         behind = self._waiting_turn.get(message.queue)
         if behind and message in behind:
             del self._waiting_turn[message.queue]

@@ -28,7 +28,7 @@ logger = logging.getLogger("broker.client")
 
 
 class Start(Enum):
-    """Where a group begins in a queue that it has no position in. A point in time (``datetime``) is the third way."""
+    """Says where a group without a position begins in a queue. A point in time (``datetime``) is the third way."""
 
     LAST = "CONSUME_FROM_LAST_OFFSET"
     """Begin with what comes from now on. In a queue that nothing was deleted from yet brokers say: from its
@@ -107,7 +107,8 @@ class BrokerPositions:
 
 
 class FilePositions:
-    """In ``dir/host@DEFAULT/group/offsets.json``: of this machine, so that a new process goes on where the last was.
+    """Positions in ``dir/host@DEFAULT/group/offsets.json``: a new process of this machine goes on where the last was.
+
     A small file, written at once: a thread would cost more."""
 
     def __init__(self, folder: Path, host: str, group: str) -> None:

@@ -154,7 +154,9 @@ class Producer:
     async def send_batch(
         self, messages: Sequence[Message], timeout_ms: float | None, queue: MessageQueue | None, order_by: str | None,
     ) -> list[Sent]:
-        """In as few requests as their size allows, each whole or not at all; nothing is sent if one is illegal."""
+        """Send messages in as few requests as their size allows; nothing is sent if one is illegal.
+
+        Each request is stored whole or not at all."""
         encoded = [self._of_batch(at, message) for at, message in enumerate(messages)]
         topic = _one_topic(messages)
         deadline = self._now() + (self._settings.send_timeout_ms if timeout_ms is None else timeout_ms) / 1e3

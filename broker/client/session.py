@@ -105,7 +105,7 @@ class Session:
             told(now)
 
     def closed(self, connection: Connection, _: str) -> None:
-        """Whoever is found there next has to be greeted."""
+        """Forget that this peer was greeted: the next one that is found there must be."""
         self.greeted.discard(connection.peer)
         if self.asked is not None:
             self.asked.broken()
@@ -174,7 +174,7 @@ class Session:
 
     @property
     def greeted_all(self) -> bool:
-        """Whether each known group has a master, and that master knows this client."""
+        """Return whether each known group has a master, and that master knows this client."""
         return all(address in self.greeted for route in self.routes
                    for address in (route.master(name) or "" for name in route.brokers))
 

@@ -55,7 +55,7 @@ class Share:
 
     @property
     def may_leave(self) -> bool:
-        """Whether no task works on a message that another member must not get meanwhile."""
+        """Return whether no task works on a message that another member must not get meanwhile."""
         return True
 
     def drop(self) -> None:

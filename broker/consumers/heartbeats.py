@@ -117,7 +117,7 @@ class Heartbeats:
     # --- changes ---------------------------------------------------------------------------------------------
 
     def closed(self, connection: Connection, reason: str = "") -> None:
-        """Whoever was registered over it is gone."""
+        """Forget clients that registered over this connection."""
         self._consumers.closed(connection)
         self._producers.closed(connection)
 

@@ -62,7 +62,7 @@ _LOOK_S: Final = 0.001
 
 
 async def at_once(work: Callable[[], None]) -> None:
-    """On the loop's own thread."""
+    """Run ``work`` on the loop's own thread."""
     work()
 
 

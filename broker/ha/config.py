@@ -60,7 +60,7 @@ class HaConfig:
 
     @property
     def veils(self) -> bool:
-        """Whether a new master hides from consumers the messages that it does not know to be confirmed."""
+        """Return whether a new master hides from consumers the messages that it does not know to be confirmed."""
         return self.all_ack_in_sync_state_set and not self.young_master_shows_all
 
     def __attrs_post_init__(self) -> None:
@@ -80,5 +80,5 @@ class HaConfig:
 
     @property
     def first_report_ms(self) -> int:
-        """In the default protocol: a Java slave that has nothing new reports after its own heartbeat interval only."""
+        """Return the time for a slave's first report in the default protocol; Java's waits for a heartbeat interval."""
         return max(self.handshake_timeout_ms, 2 * self.heartbeat_interval_ms)

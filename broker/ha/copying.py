@@ -55,7 +55,7 @@ class CopyingCore(Protocol[MessageT_contra]):
 
     @property
     def copies(self) -> bool:
-        """Whether this replica is far behind, and copies old messages (``Journal.copying``)."""
+        """Return whether this replica is far behind, and copies old messages (``Journal.copying``)."""
         ...
 
     def follow(self, address: str | None, now_ns: int) -> Sequence[Output]: ...

@@ -58,7 +58,7 @@ class EpochFile:
                      last.epoch if last is not None and doubtful else NOT_IN_DOUBT)
 
     def lead(self, epochs: EpochList) -> None:
-        """On disk when this returns, with the boot: a master begins its last epoch. Raises ``OSError``.
+        """Write the epochs of a master that begins the last of them, with the boot. Raises ``OSError``.
 
         In this order: a crash in between leaves an epoch in doubt that has not a byte yet.
         """

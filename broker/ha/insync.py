@@ -264,7 +264,7 @@ class InSync:
 
     @property
     def joining(self) -> bool:
-        """Whether the confirm offset waits for a slave that is about to join."""
+        """Return whether the confirm offset waits for a slave that is about to join."""
         return any(slave.joins_until_ns is not None for slave in self._slaves.values())
 
     @property

@@ -91,8 +91,9 @@ class Ear:
         self.beats = at_once or self._regularly > 1
 
     def look(self, now_ns: int) -> None:
-        """At each tick, behind the judge's own look. Who was silent and speaks again is to show anew that it beats:
-        one that was taken for what it is not is accused once."""
+        """Look for silence at each tick, after the judge's own look.
+
+        A peer that was silent and speaks again must show anew that it beats: one that never did is accused once."""
         if self._silent_ns is not None and self._silent_ns != self.heard_ns:
             self.beats, self._regularly, self._repeated_ns, self._silent_ns = False, 0, None, None
         elif self.silent(now_ns):

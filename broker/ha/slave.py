@@ -144,7 +144,7 @@ class HaSlave:
 
     @property
     def copies(self) -> bool:
-        """Whether this replica lacks what all replicas in sync hold: then it is not one of them, and copies old
+        """Return whether this replica lacks what all replicas in sync hold: then it is not one of them, and copies old
         messages."""
         return self._confirm_of_master > self._received_end
 

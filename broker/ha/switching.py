@@ -403,7 +403,7 @@ class Switching(ABC):
 
     @property
     def master_silent(self) -> bool:
-        """Whether this is a slave that hears nothing from its master, as ``HaSlave`` judges it."""
+        """Return whether this is a slave that hears nothing from its master, as ``HaSlave`` judges it."""
         return self._slave is not None and self._slave.master_silent(self._journal.now_ns())
 
     def epoch_entries(self) -> list[EpochEntry]:

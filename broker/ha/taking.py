@@ -1,4 +1,4 @@
-"""By which steps a role is taken: a table of where from and where to. What a step does, ``broker.ha.switching`` knows.
+"""Tables the steps by which a role is taken, by the role before and the new one. ``broker.ha.switching`` takes them.
 
 Each role begins from no role: a master drops its slaves and a slave leaves its master first, so nobody is ever both. A
 master goes on in a new epoch with the slaves that it has, and a slave changes its master without being anything else.

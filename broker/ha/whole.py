@@ -1,4 +1,4 @@
-"""Whole records of a log that comes in pieces: a master's frames, and what one read brings, cut them anywhere.
+"""Makes whole records of a log that comes in pieces: a master's frames, and what one read brings, cut them anywhere.
 
 A record that is written at once is there after a power cut, or fails its checks; of one that was written in pieces, a
 piece in front of the last may be lost where no checksum looks. So what has come of a record waits for the rest, and so
@@ -20,7 +20,7 @@ _ALIKE_MAX: Final = 1_024
 
 
 class WholeRecords:
-    """Whole records of one connection; ``file_bytes`` is the size of the log's files."""
+    """Makes whole records of what one connection brings; ``file_bytes`` is the size of the log's files."""
 
     def __init__(self, file_bytes: int) -> None:
         self._file_bytes = file_bytes

@@ -151,7 +151,7 @@ def _state(data: bytes | memoryview, at: int, sender: str) -> HaState:
 
 
 def _that_wrote(told: Iterable[tuple[int, int]]) -> EpochList:
-    """Without those that ended where they began. Raises ``EpochError``."""
+    """Return the epochs without those that ended where they began. Raises ``EpochError``."""
     kept: list[tuple[int, int]] = []
     for epoch, start in told:
         if kept and kept[-1][1] == start and kept[-1][0] < epoch:

@@ -138,7 +138,7 @@ class LedgerPart(Part):
 
     @property
     def is_handed_over(self) -> bool:
-        """Whether a master that comes back has read the ledger, so that no entry may be added."""
+        """Return whether a master that comes back has read the ledger, so that no entry may be added."""
         return bool(self._handed_over_ns)
 
     def note(self, thing: Thing, value: int) -> None:
@@ -152,7 +152,7 @@ class LedgerPart(Part):
         self.note(_decided(offset), int(committed))
 
     def decision(self, offset: int) -> bool | None:
-        """Whether an acting slave committed the half at that offset; None: it decided nothing."""
+        """Return whether an acting slave committed the half at that offset; None: it decided nothing."""
         value = self.ledger.get(_decided(offset))
         return None if value is None else bool(value)
 
@@ -169,7 +169,7 @@ class LedgerPart(Part):
         self.file.when_kept(call)
 
     def _settle(self) -> None:
-        """On a master: put lasting entries into the log, and drop those whose part of the log is on disk."""
+        """Put a master's lasting entries into the log, and drop those whose part of the log is on disk."""
         durable = self._durable_end
         gone = [thing for thing, end in self._in_log.items() if end <= durable]
         for thing in gone:

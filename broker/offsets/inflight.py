@@ -43,5 +43,5 @@ class Inflight:
 
     @property
     def of(self) -> Mapping[tuple[str, str], int]:
-        """By group and topic, of all that popped here."""
+        """Return the count by group and topic, of all that popped here."""
         return self._out

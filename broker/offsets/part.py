@@ -84,7 +84,7 @@ class OffsetsPart(Part):
             (one, found[one][1] if one in found else 0) for one in out], *labels)
 
     def _behind(self) -> Iterator[tuple[tuple[str, str], tuple[int, int]]]:
-        """By group and topic: how many messages the group was not given, and since when the first of them waits."""
+        """Yield by group and topic how many messages the group was not given, and since when the first waits."""
         now_ms = self._wall_ms()
         for group in sorted(self._groups.groups):
             for topic in self.table.topics_of(group):

@@ -33,7 +33,7 @@ class Subscribers(Protocol):
     """Tells what the members of groups subscribe to."""
 
     def is_subscribed(self, group: str, topic: str) -> bool:
-        """Whether its members, if there are any, want messages of the topic."""
+        """Return whether its members, if there are any, want messages of the topic."""
 
     def push_reset(self, asked: ResetOffsetRequest, offsets: dict[MessageQueue, int], *, as_list: bool) -> str | None:
         """Tell them all where to go on; in words, why that cannot be done."""

@@ -104,7 +104,7 @@ class OffsetTable:
     # --- changing --------------------------------------------------------------------------------------------
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """As the client says, also backwards; below 0 is no offset."""
+        """Set the offset that a client says, also backwards; below 0 is no offset."""
         if offset < 0 or self.frozen:
             return
         key = f"{topic}@{group}"
@@ -119,12 +119,12 @@ class OffsetTable:
         self.on_commit(group, topic, queue_id, offset)
 
     def take(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """As it was committed at another broker."""
+        """Set the offset that was committed at another broker."""
         self._offsets.setdefault(f"{topic}@{group}", {})[queue_id] = offset
         self.on_change()
 
     def pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
-        """It was given what is in front of ``next_offset``."""
+        """The group was given what is in front of ``next_offset``."""
         key = f"{topic}@{group}"
         queues = self._pulled.get(key)
         if queues is None:
@@ -141,7 +141,7 @@ class OffsetTable:
         self.on_reset(group, topic, queue_id)
 
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
-        """Whether a reset waits for the next pull."""
+        """Return whether a reset waits for the next pull."""
         return bool(self._resets) and queue_id in self._resets.get(f"{topic}@{group}", _NONE)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:

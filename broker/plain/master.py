@@ -108,7 +108,7 @@ class MasterCore:
 
     @property
     def acks(self) -> dict[int, int | None]:
-        """By connection, the reported end of each slave that counts; None: it reported nothing yet."""
+        """Return the reported end of each slave that counts, by connection; None: it reported nothing yet."""
         return {connection: here.ack for connection, here in self._slaves.items() if not here.doubted}
 
     def ack(self, connection: int) -> int:

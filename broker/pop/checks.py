@@ -1,4 +1,4 @@
-"""Whether a client may pop, peek or acknowledge: RocketMQ's checks, in its order and with its texts.
+"""Decides whether a client may pop, peek or acknowledge: RocketMQ's checks, in its order and with its texts.
 
 Source: ``PopMessageProcessor``, ``PeekMessageProcessor``, ``AckMessageProcessor`` of RocketMQ 5.5.0.
 """

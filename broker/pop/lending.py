@@ -77,7 +77,7 @@ class Lending:
 
     @property
     def is_open(self) -> bool:
-        """Whether this broker is an acting slave and may store at other masters."""
+        """Return whether this broker is an acting slave and may store at other masters."""
         return self.enabled and self.ledger is not None and self._standing.role.acts
 
     @property

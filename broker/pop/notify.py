@@ -81,7 +81,7 @@ class Notifying:
         return any(self._has(visit, asked.consumer_group) for visit in found)
 
     def _has(self, visit: Visit, group: str) -> bool:
-        """Whether the queue has messages that no POP has looked at."""
+        """Return whether the queue has messages that no POP has looked at."""
         topic, queue_id = visit.topic.encode(), visit.queue_id
         known = self._offsets.query(group, visit.topic, queue_id)
         floor = self._messages.min_offset(topic, queue_id) if known is None else known

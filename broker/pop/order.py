@@ -82,7 +82,7 @@ class OrderInfo(Body):
         return [offset for at, offset in enumerate(self.offsets) if self._is_done(at)]
 
     def is_done(self, offset: int) -> bool:
-        """Whether this message of the batch is acknowledged."""
+        """Return whether this message of the batch is acknowledged."""
         return self._is_done(self.offsets.index(offset))
 
     @property
@@ -96,19 +96,19 @@ class OrderInfo(Body):
         return end
 
     def until_ms(self, invisible_ms: int = 0) -> int:
-        """When the batch stops blocking; 0: all is acknowledged. ``invisible_ms``: default where the state has none."""
+        """Return when the batch stops blocking; 0: all is acknowledged. ``invisible_ms``: for states that have none."""
         visible = self.visible or {}
         usual = self.pop_time_ms + (self.invisible_ms or invisible_ms)
         return max((visible.get(offset, usual) for offset in self.open), default=0)
 
     def is_blocked(self, now_ms: int, attempt_id: str | None, invisible_ms: int = 0) -> bool:
-        """Whether the batch blocks a request with this attempt id now."""
+        """Return whether the batch blocks a request with this attempt id now."""
         if self.attempt_id is not None and self.attempt_id == attempt_id:
             return False
         return now_ms < self.until_ms(invisible_ms)
 
     def before(self, offsets: Sequence[int], attempt_id: str | None) -> dict[int, int]:
-        """By offset, how often messages of this batch were given before. A retry of the same attempt counts once."""
+        """Return by offset how often messages of this batch were given before. A retry of one attempt counts once."""
         counts = self.counts or {}
         if self.attempt_id is not None and self.attempt_id == attempt_id:
             return counts
@@ -200,7 +200,7 @@ class Orders:
         return None if kept is None else kept.state
 
     def blocked(self, key: OrderKey, now_ms: int, attempt_id: str | None, invisible_ms: int = 0) -> bool:
-        """Whether this queue may give nothing now. ``invisible_ms``: the request's invisible time."""
+        """Return whether this queue may give nothing now. ``invisible_ms``: the request's invisible time."""
         state = self.state(key)
         return state is not None and state.is_blocked(now_ms, attempt_id, invisible_ms)
 
@@ -267,7 +267,7 @@ class Orders:
         self.heard(change.key, change.state, place, epoch)
 
     def is_last(self, change: Change) -> bool:
-        """Whether this is the last stored change of its queue."""
+        """Return whether this is the last stored change of its queue."""
         kept = self.kept.get(change.key)
         return kept is not None and kept.state is change.state
 

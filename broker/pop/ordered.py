@@ -39,11 +39,11 @@ class InOrder:
 
     @property
     def ready(self) -> bool:
-        """Whether all states are known and changes can be stored."""
+        """Return whether all states are known and changes can be stored."""
         return self._log.ready
 
     def blocked(self, key: Key, attempt_id: str | None, invisible_ms: int = 0) -> bool:
-        """Whether a batch that blocks this attempt is out."""
+        """Return whether a batch that blocks this attempt is out."""
         return self._log.orders.blocked(OrderKey(*key), self._wall_ms(), attempt_id, invisible_ms)
 
     def goes_on(self, key: Key) -> int:

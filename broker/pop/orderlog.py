@@ -168,7 +168,7 @@ class OrderLog:
 
     @property
     def behind(self) -> bool:
-        """Whether the order topic has records that are not read yet."""
+        """Return whether the order topic has records that are not read yet."""
         return self._at < self._messages.max_offset(TOPIC, QUEUE)
 
     def read(self, most: int = SLICE) -> bool:
@@ -261,7 +261,7 @@ class OrderLog:
             self._offsets.commit(key.group, key.topic, key.queue_id, offset)
 
     def due_ns(self, now_ns: int) -> int:
-        """When ``tick`` is due, unless more of the log is shown before."""
+        """Return when ``tick`` is due, unless more of the log is shown before."""
         if self.behind or (self._seen and not self.ready) or self._owes_reign or (
                 self.ready and (self._unwritten or self._gone)):
             return self._retry_at_ns
@@ -294,7 +294,7 @@ class OrderLog:
 
     @property
     def _owes_reign(self) -> bool:
-        """Whether the reign record is due now. Without states it is due with the first change."""
+        """Return whether the reign record is due now. Without states it is due with the first change."""
         return self._leads and self._reign_written != self._epoch() and not self._reign_in_flight and bool(
             self.orders.kept or self.behind)
 

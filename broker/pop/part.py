@@ -217,8 +217,8 @@ class PopPart(Part):
         self._file.changed()
 
     def _is_ready(self) -> bool:
-        """Whether this broker may give messages: it is master or acts for it, all that it held is confirmed and read,
-        and each group's offset is raised to its progress in the log."""
+        """Return whether this broker may give messages. It is master or acts for it; all that it held is confirmed and
+        read; each group's offset is raised to its progress in the log."""
         lends = self.lending.is_open
         if lends and self.lending.why_not:
             return False

@@ -162,7 +162,7 @@ class PopProgress:
         return group in ("", key[1]) and topic in ("", key[0], popped_from(key[0], key[1]))
 
     def knows(self, topic: str, group: str) -> bool:
-        """Whether any end of the topic and group is known; "" stands for every topic or group."""
+        """Return whether any end of the topic and group is known; "" stands for every topic or group."""
         return any(self._is_of(key, topic, group) for key in self.ends)
 
     def _set(self, at: int, key: Key, end: int | None) -> None:

@@ -128,8 +128,8 @@ class Revived:
             self._known.pop(self._order.popleft()[1], None)
 
     def has(self, queue: int, place: int, offset: int, message: Message) -> bool:
-        """Whether this message came back before. Its topic and unique id must match too: a client may forge the mark.
-        """
+        """Return whether this message came back before. Its topic and unique id must match too: a client may forge the
+        mark."""
         return self._known.get((queue, place, offset)) == _whose(message.topic, message.properties)
 
     def forget(self) -> None:

@@ -243,7 +243,7 @@ class Reviving:
 
     @property
     def lags(self) -> list[tuple[int, int, int]]:
-        """For each queue: its number, records that are not done with, and how late the oldest checkpoint is in ms."""
+        """Return each queue's number, records that are not done with, and how late the oldest checkpoint is in ms."""
         now_ms = self._wall_ms()
         return [(queue.number,
                  self._messages.max_offset(self._topic, queue.number) - queue.core.processed - 1 + queue.core.held,
@@ -331,7 +331,7 @@ class Reviving:
         return attrs.evolve(found, bits=found.bits | bits) if bits else found
 
     def due_ns(self) -> int:
-        """When ``tick`` is due, unless more of the log is shown before."""
+        """Return when ``tick`` is due, unless more of the log is shown before."""
         now_ns, now_ms = self._journal.now_ns(), self._wall_ms()
         due_ns = min((each[0].at_ns for each in (self._attempts, self._kept) if each), default=NEVER)
         for queue in self._queues:
@@ -479,7 +479,7 @@ class Reviving:
         self._fetch()
 
     def _is_guest(self, found: CheckPoint) -> bool:
-        """Whether the checkpoint is of another group's messages, which its acting slave gave out."""
+        """Return whether the checkpoint is of another group's messages, which its acting slave gave out."""
         return found.broker_name not in (None, "", self._broker_name)
 
     def _bring(self, queue: _Queue, waiting: Outstanding, offsets: Sequence[int], pause_ms: int,

@@ -51,7 +51,7 @@ class WaitingConfig:
 
 
 class Parking(enum.Enum):
-    """Whether a request waits now."""
+    """Says whether a request waits now."""
 
     PARKED = enum.auto()
     FULL = enum.auto()

@@ -135,7 +135,7 @@ class Pulling:
         return self._pull(connection, request, first=True)
 
     def _again(self, connection: Connection, request: Command) -> None:
-        """For a pull that was held."""
+        """Answer a pull that was held."""
         try:
             answer = _ask_again(request) if connection.congested else self._pull(connection, request, first=False)
         except Exception as error:  # as for any request: a defect must not end whoever waits beside it

@@ -12,7 +12,7 @@ import attrs
 
 @attrs.define
 class Beginning:
-    """What one process knows about the place where its log may begin, while that log is empty."""
+    """Holds what one process knows about the place where its log may begin, while that log is empty."""
 
     _master: str = attrs.field(default="", init=False)
     _offers: bool | None = attrs.field(default=None, init=False)

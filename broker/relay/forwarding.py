@@ -81,7 +81,7 @@ class Forwarder:
 
     @property
     def on(self) -> bool:
-        """Whether requests are forwarded. Even then ``target`` may be unknown."""
+        """Return whether requests are forwarded. Even then ``target`` may be unknown."""
         return self._on
 
     def begin(self, target: str | None = None) -> None:

@@ -189,7 +189,7 @@ class Guardian:
 
     @property
     def serves(self) -> bool:
-        """Whether the broker itself serves, and not the guardian in its place."""
+        """Return whether the broker itself serves, and not the guardian in its place."""
         return self._served and not self._down.is_set() and not self.ended.is_set()
 
     def stop(self, number: int = signal.SIGTERM) -> None:

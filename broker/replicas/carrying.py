@@ -1,5 +1,7 @@
-"""In which order outputs of the replicas manager are carried out. The shell and the simulation share it: what follows
-from an output comes behind those that are there already. It knows outputs, and nothing of how one is carried out.
+"""Keeps the order in which outputs of the replicas manager are carried out; the shell and the simulation share it.
+
+What follows from an output comes behind those that are there already. It knows outputs, and nothing of how one is
+carried out.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Lease:
 
     @property
     def began(self) -> bool:
-        """Whether the lease was renewed at least once, or none is needed."""
+        """Return whether the lease was renewed at least once, or none is needed."""
         return not self.granted or not self.length_ns or self.until_ns is not None
 
     def holds(self, now_ns: int) -> bool:

@@ -208,7 +208,7 @@ assert MOVES.keys() == {*State} and RETREATS.keys() == {*Retreat}, "each has a r
 
 
 class Writes(enum.Enum):
-    """Whether writes are open in a state."""
+    """Says whether writes are open in a state."""
 
     CLOSED = "no"
     LEASED = "while the lease holds, and it neither hands over nor, where it acknowledges alone, yields"
@@ -304,7 +304,7 @@ class RoleMachine:
         self.state = State.STOPPED
 
     def happened(self, event: Event) -> tuple[Action, ...]:
-        """By both tables. One that its state has no row for is a defect of the caller."""
+        """Move by both tables. An event that its state has no row for is a defect of the caller."""
         if self.state is State.STOPPED:
             return ()
         move = MOVES[self.state].get(event)
@@ -336,7 +336,7 @@ class RoleMachine:
 
     @property
     def writes(self) -> Writes:
-        """Whether writes may be open now."""
+        """Return whether writes may be open now."""
         writes = WRITES[self.state]
         assert writes is Writes.CLOSED or self.role is not None, "only a role that was taken opens writes"
         if writes is Writes.LEASED and (self.retreat is Retreat.HANDING_OVER or (self._alone and self.yielding)):

@@ -387,7 +387,7 @@ class ReplicasManager:
 
     @property
     def _in_doubt(self) -> bool:
-        """In other modes a master acknowledges alone, and whoever has the longest log is as good as it gets."""
+        """Return whether this log is in doubt and that counts: only where a master does not acknowledge alone."""
         return self.log.in_doubt and self._config.all_ack_in_sync_state_set
 
     def _settle(self, answer: Command | None, number: int) -> list[Output]:
@@ -403,7 +403,7 @@ class ReplicasManager:
         return self._polled(answer, number)
 
     def _knew_of_doubt(self) -> bool:
-        """Whether an election that is told now knew of it. Java's never do: once they are asked for somebody better."""
+        """Return whether the election told now knew of the doubt. Java's: whether a better one was asked for."""
         return not self._in_doubt or self._doubt_epoch is not None or (
             self._refused and self._heard and not self._told)
 
@@ -468,7 +468,7 @@ class ReplicasManager:
     # --- another process of this id --------------------------------------------------------------------------
 
     def _another(self, master: int | None, address: str | None, life: int | None) -> bool:
-        """Whether this broker's id is master as another process: by its life, and by its address where none is told."""
+        """Return whether another process is master under this broker's id: by its life, else by its address."""
         if master is None or master != self.broker_id or not address:
             return False
         return address != self._config.address if life is None or self._life is None else life != self._life

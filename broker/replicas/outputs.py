@@ -62,7 +62,7 @@ class Fence:
 
 @attrs.frozen
 class Report:
-    """For the operator: what keeps this broker from its work."""
+    """Tells the operator what keeps this broker from its work."""
 
     problem: str
 

@@ -62,7 +62,7 @@ class RoleSteps(Protocol):
         """A role is about to be taken. Returns where its master replicates from, if that is known."""
 
     def taken(self, role: Become) -> None:
-        """In the turn in which replication has taken it; the writes of a master open right after."""
+        """Replication has taken the role in this turn; the writes of a master open right after."""
 
     def serve(self) -> None:
         """Writes are open from now on."""

@@ -187,7 +187,7 @@ class Yielding:
         self._until_ns, self._ask_ns, self._began_ns, self._grew = None, now_ns, now_ns, False
 
     def _run(self, now_ns: int, sight: Sight) -> None:
-        """By the controllers' book a lease may end later: they may have renewed it as the first request left."""
+        """Set the end of the attempt. The controllers may have renewed the lease as the first request left."""
         if self._until_ns is None:
             book_ns = self._began_ns + sight.lease_ns if self.alone else 0
             self._until_ns = max(now_ns, book_ns) + self.wait_ns

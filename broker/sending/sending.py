@@ -62,7 +62,7 @@ class Sending:
         topics.on_change.join("sends", self.targets.known.clear)
 
     def configure(self, config: SendingConfig) -> None:
-        """For sends from now on."""
+        """Set the keys for sends from now on."""
         self.config = config
         self._unserved = chains.Unserved(config)
         self._rules = chains.of_sends(self._dead_letters, self._own, self._unserved, *self._of_parts)
@@ -81,7 +81,7 @@ class Sending:
 
     @property
     def rejects(self) -> bool:
-        """Whether this broker takes nothing from clients, since it follows a master."""
+        """Return whether this broker takes nothing from clients, since it follows a master."""
         return not self.config.enable_slave_acting_master and not self._takes_puts()
 
     def handlers(self) -> dict[int, Handler]:

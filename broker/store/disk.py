@@ -121,7 +121,7 @@ class DiskThread:
 
 
 class InlineDisk:
-    """At once, and told at once."""
+    """Runs each job at once, and tells its end at once."""
 
     inline = True
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 
 class StoreError(Exception):
-    """Whatever the store raises on its own account."""
+    """The base of what the store raises on its own account."""
 
 
 class WrongStore(StoreError):

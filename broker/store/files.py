@@ -69,7 +69,7 @@ class Files(Protocol):
     """A directory tree. Paths are relative, with ``/``."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """For reading and writing; ``create`` makes it, and the folders above, if it is not there."""
+        """Open for reading and writing; ``create`` makes it, and the folders above, if it is not there."""
         raise NotImplementedError
 
     def exists(self, path: str) -> bool:

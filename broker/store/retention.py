@@ -44,12 +44,12 @@ class RetentionConfig:
 
     @property
     def young_go_above(self) -> int:
-        """Whatever else is wrong, files go before nothing is written."""
+        """Return the share of the disk above which young files go: below the share at which nothing is written."""
         return min(self.disk_space_clean_forcibly_ratio, self.disk_space_warning_level_ratio)
 
     @property
     def old_go_above(self) -> int:
-        """Old files go before young ones do, as in Java."""
+        """Return the share of the disk above which old files go: before young ones do, as in Java."""
         above = min(self.disk_max_used_space_ratio, self.young_go_above)
         assert above <= self.young_go_above <= self.disk_space_warning_level_ratio, "files go, then writes are refused"
         return above

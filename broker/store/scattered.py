@@ -138,7 +138,7 @@ class ScatteredFiles:
         return self.root, path
 
     def _next(self, base: int) -> LogFolder:
-        """For a new file that begins at ``base``."""
+        """Choose the folder for a new file that begins at ``base``."""
         writable = sorted((folder for folder in self.log if folder.writable), key=lambda folder: folder.path)
         roomy = [folder for folder in writable if _used(folder.files.space()) <= self.full_ratio]
         among = roomy or writable

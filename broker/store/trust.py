@@ -76,7 +76,7 @@ class TrustFile:
         return self._on_disk
 
     def write(self, upto: int) -> None:
-        """On disk when this returns, if it was not yet. Raises ``OSError``."""
+        """Write up to where the log is trusted (``ALL``: no doubt), unless the file says so. Raises ``OSError``."""
         self._write(Trust(self.boot, self._synced, upto))
 
     def distrust(self) -> None:
@@ -95,7 +95,7 @@ class LogTrust:
     """Keeps whether the end of one store's log can be trusted. ``open`` it together with the log."""
 
     def __init__(self, file: TrustFile | None, tell: Callable[[str], None]) -> None:
-        """Without a file: whether the machine went down is nobody's concern."""
+        """``file``: None where nobody asks whether the machine went down."""
         self._file, self._tell = file, tell
         self.in_doubt = False
         """It may lack what this replica acknowledged before its machine went down, until it is ``regained``."""

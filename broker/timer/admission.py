@@ -78,7 +78,7 @@ class Timers:
         return _HERE
 
     def _is_full(self, out_ms: int) -> bool:
-        """Whether to refuse: above the limit by chance, from twice the limit on always."""
+        """Return whether to refuse: above the limit by chance, from twice the limit on always."""
         most = self.keys.timer_congest_num_each_slot
         count = self._count(out_ms)
         return count > most and (count >= 2 * most or self._chance() < (count - most) / most)

@@ -76,7 +76,7 @@ class Delivered:
             self._forget()
 
     def has(self, offset: int, topic: str, uniq_key: str) -> bool:
-        """Whether the timer whose message is at that offset was delivered. Topic and id must match as well."""
+        """Return whether the timer whose message is at that offset was delivered. Topic and id must match as well."""
         return self._known.get(offset) == hash((topic, uniq_key))
 
     def pass_to(self, read_time_ms: int, below: int) -> None:

@@ -222,7 +222,7 @@ class TimerDelivery:
     # --- working ---------------------------------------------------------------------------------------------
 
     def due_ns(self) -> int:
-        """When ``tick`` is due, unless more of the log is shown before."""
+        """Return when ``tick`` is due, unless more of the log is shown before."""
         started, stopped = self._machine.started, self.keys.timer_stop_enqueue
         if (self._store.queue_offset < self._enqueue_end and not stopped) or self._rolled or (
                 started and not self._is_drained):
@@ -237,7 +237,7 @@ class TimerDelivery:
 
     @property
     def _may_open(self) -> bool:
-        """Whether due timers may be handed out."""
+        """Return whether due timers may be handed out."""
         return self._caught_up and self.hears_all and not self.keys.timer_stop_dequeue and (
             self._machine.unfinished - self._taken < UNFINISHED_MAX)
 
@@ -445,8 +445,8 @@ class TimerDelivery:
             del self._spent[next(iter(self._spent))]
 
     def _knows_markers(self, due: Due, letter: Letter) -> bool:
-        """Whether all markers are known that may stand before this message. If not, some more are read, and the timer
-        is tried again.
+        """Return whether all markers are known that may stand before this message. If not, some more are read, and the
+        timer is tried again.
 
         A message normally stands before its marker. One that was put again may stand after it, and come when the slot
         of both is done here: a slave hears its master's progress before it has all messages of the slot."""
@@ -625,13 +625,13 @@ class TimerDelivery:
 
     @property
     def read_behind_ms(self) -> int:
-        """How late the first slot with timers is; 0: none is late."""
+        """Return how late the first slot with timers is; 0: none is late."""
         first_ms = self._store.next_slot()
         return max(0, self._wall_ms() - first_ms) if first_ms is not None else 0
 
     @property
     def waiting_for(self) -> str:
-        """Why timers that are due are not delivered; "" if they are."""
+        """Return why timers that are due are not delivered; "" if they are."""
         keys = self.keys
         if not keys.timer_wheel_enable:
             return "timerWheelEnable is false"

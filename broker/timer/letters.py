@@ -61,7 +61,7 @@ class Letter:
 
     @property
     def came_again(self) -> bool:
-        """Whether it was put again (rolled or moved), so that it may stand after its marker."""
+        """Return whether it was put again (rolled or moved), so that it may stand after its marker."""
         return ROLL_TIMES in self.values or TIMER_MOVED in self.values
 
     @property

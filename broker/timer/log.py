@@ -204,12 +204,12 @@ class TimerLog:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def is_place(self, at: int) -> bool:
-        """Whether the log may end at this position."""
+        """Return whether the log may end at this position."""
         inside = at % self.file_bytes
         return self.begin <= at <= self.end and (inside >= self._full or inside % UNIT_BYTES == 0)
 
     def holds(self, at: int) -> bool:
-        """Whether a unit may stand at this position."""
+        """Return whether a unit may stand at this position."""
         inside = at % self.file_bytes
         return self.begin <= at < self.end and inside < self._full and inside % UNIT_BYTES == 0
 

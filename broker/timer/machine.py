@@ -134,7 +134,7 @@ class TimerMachine:
         return self._waiting(slot_ms, self.store.log_end, self._run)
 
     def due_ms(self) -> int | None:
-        """When the next slot with timers is over, by the wall clock; None: there is none."""
+        """Return when the next slot with timers is over, by the wall clock; None: there is none."""
         slot_ms = self.store.next_slot(self._open_ms)
         return None if slot_ms is None else slot_ms + self._precision_ms
 
@@ -195,7 +195,7 @@ class TimerMachine:
         return min(self._unseen, default=self._open_ms) if self.started else self.store.read_time_ms
 
     def counts(self, due: Due) -> bool:
-        """Whether the timer belongs to the present run."""
+        """Return whether the timer belongs to the present run."""
         return self.started and due.run == self._run
 
     def _begin(self, slot_ms: int) -> None:

@@ -265,8 +265,9 @@ class TimerStore:
         return None if slot is None else slot * self.precision_ms
 
     def is_done(self, place: int, slot_ms: int) -> bool:
-        """Whether the message at this place of the queue, due in this slot, was done before the queue was enqueued
-        again. A message that was late for its slot and waits in a later one was not."""
+        """Return whether the message at ``place``, due in ``slot_ms``, was done before the queue was enqueued again.
+
+        A message that was late for its slot and waits in a later one was not."""
         return place < self.done_below and slot_ms < self.done_ms
 
     def insert(self, slot_ms: int, unit: Unit, write_time_ms: int) -> bool:
@@ -478,7 +479,7 @@ class TimerStore:
 
     @property
     def only_time_passed(self) -> bool:
-        """Whether a flush would only note that empty slots are over, which the next process finds out itself."""
+        """Return whether a flush would only note that empty slots are over, which the next process finds out itself."""
         flushed = self._flushed
         if not self._is_quiet or flushed is None or self._log.is_unsynced or self._wheel.is_unflushed:
             return False

@@ -60,7 +60,7 @@ class Unit:
 
     @property
     def deletes(self) -> bool:
-        """Whether it is a marker of this slot; one that rolls recalls nothing yet."""
+        """Return whether it is a marker of this slot; one that rolls recalls nothing yet."""
         return self.kind & (DELETE | ROLL) == DELETE
 
 
@@ -77,8 +77,8 @@ def pack(before: int, unit: Unit, slot_ms: int, write_time_ms: int) -> bytes:
 
 
 def is_whole(fields: Fields, at: int) -> bool:
-    """Whether these fields can be a unit at ``at`` that was wholly written. A half-written one, with zeros for the
-    rest, lacks its own size or that of its message."""
+    """Return whether these fields can be a unit at ``at`` that was wholly written. A half-written one, with zeros for
+    the rest, lacks its own size or that of its message."""
     size, before, kind, write_time_ms, delay_ms, offset, message_size, _, _ = fields
     return (size == UNIT_BYTES and NONE <= before < at and kind in _KINDS and offset >= 0 and message_size > 0
             and write_time_ms + delay_ms >= 0)
@@ -90,7 +90,7 @@ def unit_of(fields: Fields, at: int) -> Unit:
 
 
 def counted(kind: int) -> int:
-    """What a unit adds to its slot's count, as in RocketMQ: 1 for a message, -1 for a marker."""
+    """Return what a unit adds to its slot's count, as in RocketMQ: 1 for a message, -1 for a marker."""
     if kind & MOVED:
         return 0
     return -1 if kind & DELETE else 1

@@ -122,7 +122,7 @@ class TopicAdmin:
         return await when_deleted(request, self.cleaned, self._when_saved)
 
     def _pop_retry_topics(self, name: str) -> Iterator[str]:
-        """Those that are there of where its messages come back that groups popped."""
+        """Yield the topics to which messages of this one come back that groups popped, if they exist."""
         for group in self.groups_of(name):
             for v2 in (True, False):
                 retry = pop_retry_topic(name, group, v2=v2)
@@ -182,7 +182,7 @@ def page(names: Sequence[str], seq: int, size: int) -> Sequence[str]:
 
 
 def is_version(text: str | None, version: DataVersion) -> bool:
-    """Whether ``text``, of a page's request, is the JSON of this version."""
+    """Return whether ``text``, of a page's request, is the JSON of this version."""
     try:
         return bool(text) and DataVersion.from_json((text or "").encode()) == version
     except BodyError:

@@ -116,7 +116,7 @@ class TopicTable:
             present.attributes if present is not None else None, topic.attributes))
 
     def delete(self, name: str) -> bool:
-        """Whether it was there; who listens is told in any case, since its queues may be."""
+        """Return whether it was there; who listens is told in any case, since its queues may be."""
         found = self._topics.pop(name, None) is not None
         self.on_delete(name)
         if found:

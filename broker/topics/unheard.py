@@ -16,9 +16,9 @@ from remoting.bodies.namesrv import TopicConfig
 
 def unheard(table: TopicTable, queues: Iterable[Queue], newest_ms: Callable[[bytes, int], int],
             since_ms: int) -> list[TopicConfig]:
-    """Those that the table lacks, with messages of ``since_ms``, when it was told last, or later: what was deleted has
-    none.
+    """Return topics that the table lacks, with messages of ``since_ms``, when it was told last, or later.
 
+    What was deleted has none.
     ``newest_ms``: when the last message of a queue was stored. How many queues a topic had nobody tells: all that hold
     messages, and as many as a topic has by default.
     """

@@ -144,7 +144,7 @@ class Asking:
     # --- rounds ----------------------------------------------------------------------------------------------
 
     def due_ns(self) -> int:
-        """When ``tick`` is due, unless more of the log is shown before."""
+        """Return when ``tick`` is due, unless more of the log is shown before."""
         if not self._started:
             return NEVER
         if self._round or (self._forward and not self._in_place):

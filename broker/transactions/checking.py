@@ -42,6 +42,6 @@ def verdict(half: Half, now_ms: int, limits: CheckLimits) -> Verdict:
 
 
 def is_late(half: Half, now_ms: int, limits: CheckLimits) -> bool:
-    """Whether an unasked decision comes after the immunity time that the producer set."""
+    """Return whether an unasked decision comes after the immunity time that the producer set."""
     return half.immunity_ms is not None and (
         now_ms - half.born_ms > max(half.immunity_ms, limits.transaction_time_out))

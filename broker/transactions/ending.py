@@ -133,7 +133,7 @@ class DecisionLedger(Protocol):
         ...
 
     def decision(self, offset: int) -> bool | None:
-        """Whether the transaction was committed; None: no slave decided it."""
+        """Return whether the transaction was committed; None: no slave decided it."""
         ...
 
     def decide(self, offset: int, *, committed: bool) -> None: ...
@@ -204,11 +204,11 @@ class Ending:
                 del self._under_way[first]
 
     def is_under_way(self, first: int) -> bool:
-        """Whether a decision of that transaction is in flight, or an acting slave made one."""
+        """Return whether a decision of that transaction is in flight, or an acting slave made one."""
         return first in self._under_way or (self.ledger is not None and self.ledger.decision(first) is not None)
 
     def when_all_decided(self, call: Callable[[], None]) -> None:
-        """On a slave: run ``call`` when no decision is in flight, perhaps at once."""
+        """Run ``call`` on a slave when no decision is in flight, perhaps at once."""
         self._none_left.add(call)
         self._none_under_way()
 
@@ -339,8 +339,9 @@ class Ending:
                         remark=f"the transaction {half.unique} was decided before: {decision}")
 
     def _how_it_ended(self, half: Half, first: int) -> str:
-        """How a transaction ended, by the table, else by the log: from our mark, or from the final record of a RocketMQ
-        master. ``GIVEN_UP``: it may still be decided. ``UNKNOWN``: RocketMQ's marks tell no rollback."""
+        """Return how a transaction ended: by the table, else by our mark in the log or a Java master's final record.
+
+        ``GIVEN_UP``: it may still be decided. ``UNKNOWN``: RocketMQ's marks tell no rollback."""
         ended = self._feed.halves.ended(half.offset)
         if ended is not None and ended.decision in _DECISIONS.values():
             return ended.decision

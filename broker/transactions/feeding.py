@@ -105,9 +105,10 @@ class Feed:
         """End of the confirmed log when the table had all of it; -1: it is behind."""
 
     def _anew(self) -> KeptTransactions:
-        """Where to read from without a checkpoint: from the check loop's place, since all halves before it ended or
-        were put back, and no decision stands before its half. If the log was cut before that place, all marks are read.
-        """
+        """Return where to read from without a checkpoint: the check loop's place.
+
+        All halves before it ended or were put back, and no decision stands before its half. If the log was cut before
+        that place, all marks are read."""
         log_min = self._log.min_offset
         queue = self._messages.queue(records.HALF_TOPIC, records.QUEUE)
         if queue is None or queue.min_offset == queue.max_offset:
@@ -122,7 +123,7 @@ class Feed:
 
     @property
     def behind(self) -> bool:
-        """Whether some of the confirmed log is not in the table yet."""
+        """Return whether some of the confirmed log is not in the table yet."""
         return bool(self._to_load or self._finals or self._noted.behind or any(
             at < self._messages.max_offset(topic, records.QUEUE) for topic, at in (
                 (records.HALF_TOPIC, self._half_at), (records.OP_TOPIC, self._mark_at),
@@ -134,7 +135,7 @@ class Feed:
         return self._half_at
 
     def progress(self) -> tuple[int, int]:
-        """Where a check loop must begin in the half queue and in the op queue."""
+        """Return where a check loop must begin in the half queue and in the op queue."""
         least = self.halves.least_queue_offset()
         place = self._half_at if least is None else least
         return place, self._marks.needed_from(place, self._mark_at)
@@ -181,7 +182,7 @@ class Feed:
 
     @property
     def _is_level(self) -> bool:
-        """Whether the table has all of the confirmed log."""
+        """Return whether the table has all of the confirmed log."""
         return self._level_at == self._visible.offset and not self._finals
 
     def feed_all(self) -> None:

@@ -149,7 +149,7 @@ class TransactionsPart(Part):
         self._ending.settle(offset, committed=committed, done=done)
 
     def when_all_decided(self, call: Callable[[], None]) -> None:
-        """On a slave: run ``call`` when no decision is in flight, perhaps at once."""
+        """Run ``call`` on a slave when no decision is in flight, perhaps at once."""
         self._ending.when_all_decided(call)
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -211,7 +211,7 @@ class TransactionsPart(Part):
         return self._right.why_not(self._now_ns()) or ("" if ledger is None else ledger.unread())
 
     def _knows_all(self) -> bool:
-        """Whether the table has all that the log held when this reign began, so all decisions of former masters."""
+        """Return whether the table has all that the log held as this reign began: all decisions of former masters."""
         return not self._veil.on and not self.feed.behind and shows_all(self._journal, self._end)
 
     def due_ns(self) -> int:

@@ -44,7 +44,7 @@ class Over(Generic[_T]):
 
 def called(method: Callable[Concatenate[_T, _P], Coroutine[Any, Any, _U]]) -> Callable[
     Concatenate[Over[_T], _P], Coroutine[Any, Any, _U]]:
-    """For a coroutine of trio's client."""
+    """Make a method of asyncio from a coroutine of trio's client."""
     @wraps(method)
     async def call(self: Over[_T], /, *args: _P.args, **kwargs: _P.kwargs) -> _U:
         return await self.guest.call(method, self._inner, *args, **kwargs)
@@ -53,7 +53,7 @@ def called(method: Callable[Concatenate[_T, _P], Coroutine[Any, Any, _U]]) -> Ca
 
 
 def plain(method: Callable[Concatenate[_T, _P], _U]) -> Callable[Concatenate[Over[_T], _P], _U]:
-    """For what waits for nothing there."""
+    """Make a method from one of trio's client that waits for nothing."""
     @wraps(method)
     def call(self: Over[_T], /, *args: _P.args, **kwargs: _P.kwargs) -> _U:
         return method(self._inner, *args, **kwargs)
@@ -92,7 +92,7 @@ class _Answering:
 
     @property
     def dropped(self) -> bool:
-        """Whether the original is dropped."""
+        """Return whether the original is dropped."""
         return self._origin.dropped
 
     def acknowledged(self, message: Received) -> None:
@@ -151,7 +151,7 @@ class AioPopper(Over[Popper]):
 
     @property
     def group(self) -> str:
-        """For its messages, which tell it what became of them."""
+        """Return the group. Its messages need it as they tell what became of them."""
         return self._inner.group
 
     def __aiter__(self) -> AsyncIterator[Popped]:
