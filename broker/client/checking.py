@@ -16,7 +16,7 @@ from remoting.command import request
 
 
 async def check_expressions(session: Session, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-    """Ask a master of each topic that is filtered by properties. Who cannot be asked now will refuse pulls.
+    """Ask a master of each topic that is filtered by properties. One that cannot be asked now will refuse pulls.
 
     Raises:
         Refused: with the broker's words; 1: it filters by tags alone, 23: it does not understand the expression.

@@ -91,14 +91,14 @@ async def connect(
             finally:
                 with trio.move_on_after(_GOODBYE_S, shield=True):
                     await session.forget(producer=producer_group)
-                nursery.cancel_scope.cancel()  # before the connections close, which its tasks would ask for again
+                nursery.cancel_scope.cancel()  # before connections close: its tasks would open them again
 
 
 class Client:
-    """Made by ``connect``. Any number of tasks may use it at once; they share one connection to each broker."""
+    """A client, made by ``connect``. Any number of tasks may use it; they share one connection to each broker."""
 
     kept: KeptBlock[Any] | None = None
-    """None: a block of the user's owns it."""
+    """The block that ``await connect(...)`` opened; None: ``async with`` owns the client."""
 
     def __init__(self, session: Session, random: Random) -> None:
         self._session, self._random = session, random
@@ -142,7 +142,7 @@ class Client:
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, order_by: str | None = None,
     ) -> None:
-        """Send without an answer: returning says that it left, no more; what happens to it nobody learns.
+        """Send without an answer: to return says that the message left, no more. Nobody learns what happens to it.
 
         Raises:
             SendFailed: it did not leave: no route, no connection.
@@ -299,7 +299,7 @@ def _wall_ms() -> int:
 
 
 def month_of(time_ms: int) -> tuple[int, int]:
-    """Milliseconds at which the month (UTC) of ``time_ms`` began, and the next begins."""
+    """Return when the month (UTC) of ``time_ms`` began, and when the next begins, in milliseconds."""
     at = dt.datetime.fromtimestamp(time_ms / 1e3, dt.UTC)
     first = dt.datetime(at.year, at.month, 1, tzinfo=dt.UTC)
     following = dt.datetime(at.year + at.month // 12, at.month % 12 + 1, 1, tzinfo=dt.UTC)

@@ -67,7 +67,7 @@ async def open_consumer(
     session: Session, producer: Producer, queries: Queries, group: str, subscriptions: Subscriptions, *,
     ordered: bool, broadcast: bool, start: Start | dt.datetime, settings: ConsumerSettings, random: Random,
 ) -> AsyncIterator[Messages]:
-    """A member of ``group`` for as long as the block runs."""
+    """Open a member of ``group`` for as long as the block runs."""
     check_group(group)
     if group in session.consumers:
         raise ValueError(f"group {group!r}: this client is in it already; another consumer needs a client of its own")
@@ -86,12 +86,12 @@ async def open_consumer(
         finally:
             with trio.move_on_after(settings.close_timeout_ms / 1e3, shield=True):
                 await consumer.close()
-            if session.consumers.get(group) is consumer:  # it took too long
+            if session.consumers.get(group) is consumer:  # ``close`` ran out of time
                 del session.consumers[group]
 
 
 class Consumer:
-    """Made by ``open_consumer``. The session asks it for heartbeats and brokers' questions (``SessionMember``)."""
+    """A group's member, made by ``open_consumer``. It answers the session and brokers (``SessionMember``)."""
 
     def __init__(
         self, session: Session, producer: Producer, queries: Queries, nursery: trio.Nursery, group: str,
@@ -132,8 +132,9 @@ class Consumer:
     # --- life ------------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Join. Raises ``NoNameServer``, and ``Refused`` for an expression that brokers do not take; a topic that is
-        yet to be made is waited for."""
+        """Join the group; a topic that is yet to be made is waited for.
+
+        Raises ``NoNameServer``, and ``Refused`` for an expression that brokers do not take."""
         for topic in self.subscriptions:
             try:
                 await self._session.routes.get(topic)
@@ -152,7 +153,7 @@ class Consumer:
         self.messages.close()
         for share in self.shares.values():
             share.drop()
-        self._committing.cancel()  # a broker that says nothing may have its turn
+        self._committing.cancel()  # it may wait for a silent broker
         with trio.move_on_after(part_s):
             await self._commit(confirmed=True)
         if self._locking:
@@ -210,7 +211,7 @@ class Consumer:
             mine = set(self.settings.allocate(self._session.client_id, route.readable, members))
         lost = [queue for queue in self.shares if queue.topic == subscription.topic and queue not in mine]
         leaving = [queue for queue in lost if self.shares[queue].may_leave]
-        async with trio.open_nursery() as nursery:  # a broker that says nothing keeps back no other's
+        async with trio.open_nursery() as nursery:  # a silent broker delays no other
             for broker, theirs in by_broker(leaving).items():
                 shares = [self.shares.pop(queue) for queue in theirs]
                 for share in shares:
@@ -234,7 +235,7 @@ class Consumer:
             try:
                 await self._take(queue, subscription, asked_at)
             except (ClientError, OSError) as error:
-                logger.info("%s in %s: where to begin is not known: %s", queue, self.group, error)
+                logger.info("%s is not read by %s yet: its position cannot be asked: %s", queue, self.group, error)
                 if isinstance(error, Unreachable):
                     return
 
@@ -336,8 +337,9 @@ class Consumer:
                 await self._commit(confirmed=self.ordered)
 
     async def _commit(self, *, confirmed: bool) -> None:
-        """``confirmed``: also what was told, and may not have arrived. In order it always is: what is on its way could
-        arrive behind the last word on a queue that is released."""
+        """Tell positions that changed. ``confirmed``: also those that were told and may not have arrived.
+
+        In order, all are confirmed: one on its way could arrive after the last word on a queue that is released."""
         async with trio.open_nursery() as nursery:
             for broker in by_broker(self.shares):
                 nursery.start_soon(self._commit_to, broker, confirmed)

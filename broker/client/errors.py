@@ -42,7 +42,7 @@ class CompressionMissing(ClientError):
 
 
 class NoRoute(ClientError):
-    """``topic`` is on no broker, as the name server says."""
+    """No broker has ``topic``, as the name server says."""
 
     def __init__(self, topic: str, why: str = "no name server knows it") -> None:
         super().__init__(f"topic {topic!r} has no route: {why}")
@@ -50,11 +50,12 @@ class NoRoute(ClientError):
 
 
 class NoNameServer(ClientError):
-    """Says what each of them came to."""
+    """No name server answered. Says what each of them came to."""
 
 
 class Refused(ClientError):
-    """``code`` is one of ``remoting.codes.ResponseCode`` or a number that this version does not know."""
+    """A broker refused with ``code``: a ``remoting.codes.ResponseCode``, or a number that this version does not know.
+    """
 
     def __init__(self, what: str, code: int, remark: str | None, address: str) -> None:
         super().__init__(f"{what}: {address} answered {code}: {remark or 'no remark'}")
@@ -66,7 +67,7 @@ class DecisionRefused(Refused):
 
 
 class Contradicted(ClientError):
-    """``message_id`` is that of the transaction. Says which decision was made before."""
+    """The transaction ``message_id`` was decided otherwise before. Says which decision was made."""
 
     def __init__(self, message_id: str, why: str) -> None:
         super().__init__(f"transaction {message_id}: {why}")
@@ -74,8 +75,9 @@ class Contradicted(ClientError):
 
 
 class NoReply(ClientError):
-    """``sent`` is where the request is stored; None: it may be stored or not. Whoever consumes it may answer yet, and
-    nobody hears that."""
+    """No reply came in time; one that comes later is thrown away.
+
+    ``sent`` is where the request is stored; None: it may be stored or not."""
 
     def __init__(self, topic: str, timeout_ms: float, sent: Sent | None) -> None:
         super().__init__(f"{topic}: no reply within {timeout_ms:g} ms")
@@ -83,7 +85,7 @@ class NoReply(ClientError):
 
 
 class Unreachable(ClientError):
-    """Says which broker, and why."""
+    """A broker could not be reached. Says which one, and why."""
 
 
 class _NotSent(ClientError):
@@ -96,13 +98,14 @@ class _NotSent(ClientError):
 
 
 class SendFailed(_NotSent):
-    """Certainly not stored. Says why the last attempt failed."""
+    """The message is certainly not stored. Says why the last attempt failed."""
 
 
 class SendUnknown(_NotSent):
-    """Perhaps stored: an answer did not come, or it says that the broker holds the message but its replicas, or its
-    disk, did not confirm it in time. Whoever sends it again may store it twice, and knows the copies by their
-    ``message_id``."""
+    """The message may be stored or not. Sent again it may be stored twice; copies have one ``message_id``.
+
+    No answer came, or it says that the broker holds the message and its replicas, or its disk, did not confirm it in
+    time."""
 
     def __init__(
         self, why: str, message_id: str, code: int | None = None, sent: Sequence[Sent] = (), place: Sent | None = None,

@@ -52,7 +52,7 @@ class Faults:
             self._until[broker] = now_ms + duration
 
     def forgive(self, broker: str) -> None:
-        """It has another master, or answered fast."""
+        """Spare it no more: it has another master, or answered fast."""
         self._until.pop(broker, None)
 
     def spared(self, now_ms: float) -> Collection[str]:

@@ -46,7 +46,7 @@ _HELD_S: Final = 0.1
 
 
 class Fetcher:
-    """One queue. ``run`` it in a task; ``dropped`` ends it at its next turn, the scope at once."""
+    """Reads one queue. ``run`` it in a task; ``dropped`` ends it at its next turn, the scope at once."""
 
     def __init__(
         self, session: Session, group: str, queue: MessageQueue, subscription: SubscriptionData,
@@ -58,7 +58,7 @@ class Fetcher:
         self.told: int | None = None
         """The position that the broker, or the file, was last told."""
         self.committed: int | None = None
-        """The last one of these that arrived for certain."""
+        """The last position that certainly arrived."""
         self.origin = origin
         self.ordered = ordered
         self.scope = trio.CancelScope()
@@ -93,10 +93,10 @@ class Fetcher:
             self._room = None
 
     async def _pull(self) -> float:
-        """One pull; milliseconds to wait before the next.
+        """Pull once, and return the milliseconds to wait before the next pull.
 
-        It tells the position again where all that was pulled is settled: no later one can be told before this pull is
-        answered. Else a pull that a broker handles late would take it back. Whoever commits tells the first.
+        The pull tells the position again if all that was pulled is settled: no later one can be told before its answer.
+        Else a pull that a broker handles late would take a position back. The consumer's commits tell the first one.
         """
         session, queue, settings, in_flight = self._session, self.queue, self._settings, self.in_flight
         address, broker_id = await session.address(queue.topic, queue.broker_name, self._broker_id)
@@ -143,7 +143,7 @@ class Fetcher:
             self._on_messages(found)
 
     def _moved(self, header: PullMessageResponse, *, wanted: bool) -> float:
-        """Go on elsewhere: there is nothing at that offset and never will be, or a caller ``wanted`` it."""
+        """Go on elsewhere: that offset has no message and never will, or an operator ``wanted`` it."""
         here, there = self.in_flight.next_offset, header.next_begin_offset
         if there < here and not wanted and not self._gone_back:
             self._gone_back = True
@@ -154,7 +154,7 @@ class Fetcher:
         logger.warning("%s: offset %d is %s (%d to %d); going on at %d", words(self.queue), here,
                        "not wanted" if wanted else "not there", header.min_offset, header.max_offset, there)
         if there < here:
-            self.in_flight.go_back(there)  # what was delivered from behind it will be again
+            self.in_flight.go_back(there)  # messages from there on are delivered again
         self.in_flight.next_offset = there
         return 0
 
@@ -169,5 +169,5 @@ class Fetcher:
             except ClientError as unknown:
                 logger.debug("%s", unknown)
         if isinstance(error, RemotingError | Unreachable) and self._failures < _EAGER:
-            return 0  # asking for the route had its pause
+            return 0  # ``renew`` made a pause
         return min(self._settings.retry_pause_ms << min(self._failures - 1, 10), _PAUSE_MAX_MS)

@@ -26,7 +26,7 @@ class UniqueIds:
         self._count = 0
 
     def next(self, now_ms: int) -> str:
-        """Another one. Unique as long as fewer than 65,536 are made in a millisecond."""
+        """Make another id. Ids are unique as long as fewer than 65,536 are made in a millisecond."""
         if not self._from_ms <= now_ms < self._until_ms:
             self._from_ms, self._until_ms = self._month_began(now_ms)
         self._count = count = self._count + 1 & 0xFFFF

@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 
 @attrs.frozen(kw_only=True)
 class FlowLimits:
-    """Above any of them a queue is not pulled. ``span``: from the first unsettled offset to the last."""
+    """Limits above which a queue is not pulled. ``span``: from the first unsettled offset to the last."""
 
     messages: int = 1_000
     size_bytes: int = 100 << 20
@@ -24,7 +24,8 @@ class FlowLimits:
 
 
 class InFlight(Generic[Item]):
-    """Offsets come in ascending order and are settled in any. ``next_offset`` is where the next pull begins."""
+    """Messages in flight: offsets come in ascending order and are settled in any. The next pull is at ``next_offset``.
+    """
 
     __slots__ = ("_items", "_order", "last", "next_offset", "size_bytes")
 
@@ -49,7 +50,7 @@ class InFlight(Generic[Item]):
         return True
 
     def go_back(self, offset: int) -> None:
-        """Pull again from there on: what is there or behind it is forgotten, what is in front of it is not."""
+        """Pull again from ``offset`` on: forget messages there and after it, none before it."""
         order, items = self._order, self._items
         while order and order[-1] >= offset:
             found = items.pop(order.pop(), None)
@@ -68,7 +69,7 @@ class InFlight(Generic[Item]):
             order.popleft()
 
     def replace(self, offset: int, item: Item, by: Item) -> bool:
-        """Another delivery of the same message; False: that one is not here any more."""
+        """Put another delivery of a message in its place; False: that message is not here any more."""
         if not self.holds(offset, item):
             return False
         self._items[offset] = self._items[offset][0], by
@@ -81,7 +82,7 @@ class InFlight(Generic[Item]):
 
     @property
     def oldest(self) -> Item | None:
-        """The unsettled one with the lowest offset."""
+        """The unsettled message with the lowest offset."""
         return self._items[self._order[0]][1] if self._order else None
 
     @property

@@ -61,7 +61,7 @@ _INT32: Final = 1 << 31
 NO_PROPERTIES: Final[Mapping[str, str]] = {}
 
 
-@lru_cache(1_024)  # what raises is not kept
+@lru_cache(1_024)  # errors are not cached
 def check_topic(topic: str) -> None:
     """Check a topic's name. Raises ``MessageIllegal``."""
     long = len(topic) > _TOPIC_MAX and not topic.startswith((RETRY_PREFIX, DEAD_LETTERS_PREFIX))
@@ -220,7 +220,7 @@ def encode(
     message: Message, message_id: str, now_ms: int, *, compress_from: int, compression: Compression, level: int,
     body_bytes_max: int, further: Mapping[str, str] = NO_PROPERTIES,
 ) -> Encoded:
-    """Bodies above ``compress_from`` bytes are compressed, if that makes them smaller.
+    """Encode a message's body. Bodies above ``compress_from`` bytes are compressed, if that makes them smaller.
 
     Raises ``MessageIllegal``, ``CompressionMissing``."""
     properties, body, sys_flag = properties_of(message, message_id, further), message.body, 0
@@ -278,7 +278,7 @@ class MessageView:
 
     @property
     def topic(self) -> str:
-        """The one it was sent to, also when this is a repeated delivery."""
+        """The topic that it was sent to, also when this is a repeated delivery."""
         topic = self.queue.topic
         return self.properties.get(RETRY_TOPIC, topic) if topic.startswith(RETRY_PREFIX) else topic
 

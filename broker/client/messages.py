@@ -72,13 +72,13 @@ class Messages:
         """Take the next message that is ready; it is its user's now."""
         while self._ready:
             message = self._ready.popleft()
-            if not message.settled:  # else its queue is another's by now
+            if not message.settled:  # else another member has its queue now
                 message.taken_at = trio.current_time()
                 return message
         return None
 
     async def something(self) -> None:
-        """Wait until one is ready, or no more will come. Whoever then does not take it says so by ``put(())``."""
+        """Wait until a message is ready, or no more will come. A caller that then takes none calls ``put(())``."""
         while not self._ready and not self.closed:
             await self._lot.park()
 
@@ -90,12 +90,12 @@ class Messages:
 
 
 async def handle(messages: AsyncIterable[Received], handler: Handler) -> None:
-    """One after the other, as ``for_each`` says."""
+    """Handle messages one after the other, as ``for_each`` says."""
     async for message in messages:
         try:
             await handler(message)
-        except Exception:  # any defect of the handler's: the message comes again
-            logger.exception("%r was not handled", message)
+        except Exception:  # whatever the handler's defect is, other messages go on
+            logger.exception("the handler failed for %r: its group gets it again", message)
             await message.retry_later()
         else:
             message.ack()

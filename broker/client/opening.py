@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class KeptBlock(Generic[_T]):
-    """One block, opened once. Left open, it is left when trio ends, as if cancelled."""
+    """One block, opened once. One that is never closed is left when trio ends, as if cancelled."""
 
     def __init__(self, block: AbstractAsyncContextManager[_T]) -> None:
         self._block = block
@@ -115,7 +115,7 @@ class Opening(AbstractAsyncContextManager[_C]):
 
 
 def openable(block: Callable[_P, AbstractAsyncContextManager[_C]]) -> Callable[_P, Opening[_C]]:
-    """A function that returns a block returns one that can be awaited, too."""
+    """Let the block that a function returns be awaited, too."""
     @wraps(block)
     def opening(*args: _P.args, **kwargs: _P.kwargs) -> Opening[_C]:
         return Opening(block(*args, **kwargs))

@@ -27,7 +27,7 @@ class Next(Enum):
 
 @attrs.frozen
 class Failure:
-    """``maybe_stored``: the message may be in the broker's log."""
+    """One failed attempt. ``maybe_stored``: the message may be in the broker's log."""
 
     maybe_stored: bool
     next: Next

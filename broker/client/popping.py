@@ -140,7 +140,7 @@ async def open_popper(
     session: Session, producer: Producer, group: str, subscriptions: str | Mapping[str, str], *, ordered: bool,
     invisible_ms: int, from_first: bool, settings: ConsumerSettings,
 ) -> AsyncIterator[Popper]:
-    """Pops for ``group`` as long as the block runs."""
+    """Pop for ``group`` as long as the block runs."""
     check_group(group)
     wanted = {subscriptions: "*"} if isinstance(subscriptions, str) else dict(subscriptions)
     if not wanted:
@@ -189,7 +189,7 @@ class Popper:
         self._sources: dict[tuple[str, str], _Source] = {}
         self._source_of: dict[Popped, _Source] = {}
         self._waiting_turn: dict[MessageQueue, deque[Popped]] = {}
-        """In order: of each queue the message that was delivered, and those behind it."""
+        """In order: for each queue the message that was delivered, and those after it."""
         self._ready: deque[Popped] = deque()
         self._lot = trio.lowlevel.ParkingLot()
         self._bell = Bell()
@@ -227,21 +227,22 @@ class Popper:
     # --- and for clients on other loops --------------------------------------------------------------------------
 
     async def something(self, timeout_ms: float = math.inf) -> None:
-        """Wait until ``taken`` finds one, or no more will come. Whoever then takes none calls ``pass_on``."""
+        """Wait until ``taken`` finds a message, or no more will come. A caller that then takes none calls ``pass_on``.
+        """
         with trio.move_on_after(timeout_ms / 1e3):
             while not self._here() and not self._closed:
                 await self._lot.park()
 
     def pass_on(self) -> None:
-        """Another who waits may take what is ready."""
+        """Let another waiter take what is ready."""
         self._lot.unpark(count=len(self._ready))
 
     def taken(self) -> Popped | None:
-        """The next that is not too late."""
+        """Take the next message that has not expired."""
         return self._ready.popleft() if self._here() else None
 
     def several(self, most: int) -> list[Popped]:
-        """So many of them, or fewer."""
+        """Take up to ``most`` messages."""
         found: list[Popped] = []
         while len(found) < most and (message := self.taken()) is not None:
             found.append(message)
@@ -324,8 +325,9 @@ class Popper:
     # --- life ------------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Begin. Raises ``NoNameServer``, and ``Refused`` for an expression that brokers do not take; a topic that is
-        yet to be made is waited for."""
+        """Begin to pop; a topic that is yet to be made is waited for.
+
+        Raises ``NoNameServer``, and ``Refused`` for an expression that brokers do not take."""
         for subscription in self._subscriptions:
             try:
                 await self._session.routes.get(subscription.topic)
@@ -413,7 +415,7 @@ class Popper:
             del self._waiting_turn[message.queue]
 
     async def _pop(self, source: _Source) -> float:
-        """One pop; milliseconds to wait before the next."""
+        """Pop once, and return the milliseconds to wait before the next pop."""
         session, settings, subscription = self._session, self.settings, source.subscription
         address, _ = await session.address(subscription.topic, source.broker)
         if self.ordered and not source.attempt_id:
@@ -462,14 +464,14 @@ class Popper:
         return counts.of(receipt.retry_flag, receipt.queue_id, message.queue_offset) or message.reconsume_times
 
     async def _pass_over(self, message: Popped) -> None:
-        """Its tag has the hash of one that is wanted."""
+        """Acknowledge a message that is not wanted: its tag only has the hash of one that is."""
         try:
             await self.ack(message)
         except ClientError as error:
-            logger.debug("%r comes again, and is not wanted: %s", message, error)
+            logger.debug("%r is not wanted, and comes again: it cannot be acknowledged: %s", message, error)
 
     def _in_turn(self, found: list[Popped]) -> None:
-        """One of each queue at a time. What comes anew of a queue is what it goes on with."""
+        """Put forth one message of each queue at a time. Messages that come anew replace the queue's old ones."""
         for queue in dict.fromkeys(message.queue for message in found):
             for old in self._waiting_turn.pop(queue, ()):
                 self._settled(old)
@@ -505,15 +507,15 @@ def _receipt(record: Record, header: PopMessageResponse, starts: Mapping[tuple[i
 
 
 async def handle(messages: AsyncIterable[Popped], handler: Handler) -> None:
-    """One after the other, as ``for_each`` says."""
+    """Handle messages one after the other, as ``for_each`` says."""
     async for message in messages:
         settle = message.ack
         try:
             await handler(message)
-        except Exception:  # any defect of the handler's: the message comes again
-            logger.exception("%r was not handled", message)
+        except Exception:  # whatever the handler's defect is, other messages go on
+            logger.exception("the handler failed for %r: its group gets it again", message)
             settle = message.retry_later
         try:
             await settle()
         except ClientError as error:
-            logger.warning("%r comes again: %s", message, error)
+            logger.warning("%r comes again, since no broker took its outcome: %s", message, error)

@@ -164,5 +164,5 @@ async def first_offset(
             return await queries.max_offset(queue)
         return await queries.search_offset(queue, int(start.timestamp() * 1e3))
     if start is Start.FIRST or queue.topic.startswith(RETRY_PREFIX):
-        return 0  # a broker that has deleted some says where they begin now
+        return 0  # a broker that deleted messages corrects the offset
     return await queries.max_offset(queue)

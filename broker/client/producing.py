@@ -75,8 +75,10 @@ class Producer:
         self, message: Message, further: Mapping[str, str], timeout_ms: float | None, queue: MessageQueue | None,
         order_by: str | None, abandoned: Callable[[str, Sent | None], None],
     ) -> Sent:
-        """The half of a transaction, ``further`` its properties. Two halves with one id would be two messages in the
-        end: when it is unknown whether one is stored it is ``abandoned``, and the next attempt has another id.
+        """Send the half of a transaction with ``further`` properties; each attempt has an id of its own.
+
+        Two halves with one id would be two messages in the end. So a half that may be stored is ``abandoned``, and the
+        next attempt has another id.
 
         Raises ``SendFailed``, ``SendUnknown``: every half that may be stored is abandoned."""
         deadline = self._now() + (self._settings.send_timeout_ms if timeout_ms is None else timeout_ms) / 1e3
@@ -104,20 +106,21 @@ class Producer:
     async def send_request(
         self, message: Message, further: Mapping[str, str], deadline: float, order_by: str | None,
     ) -> Sent:
-        """A message whose sender waits for a reply: ``further`` says so to whoever consumes it."""
+        """Send a message whose sender waits for a reply: ``further`` tells its consumers so."""
         return await self._send(message, self.encode(message, further=further), deadline, _choice(None, order_by))
 
     async def send_reply(self, message: Message, further: Mapping[str, str], timeout_ms: float | None) -> None:
-        """Send a reply to whoever waits for it; whether the broker keeps it, too, is not this client's business.
+        """Send a reply to the client that waits for it; whether the broker keeps it, too, does not matter here.
 
-        Raises ``SendFailed``: nobody has it. ``SendUnknown``: nobody may have it, as the one who waits went away."""
+        Raises ``SendFailed``: nobody has it. ``SendUnknown``: perhaps nobody has it, as the waiting client went away.
+        """
         encoded = self.encode(message, further=further)
         deadline = self._now() + (self._settings.send_timeout_ms if timeout_ms is None else timeout_ms) / 1e3
         fields = self._fields(message.topic, encoded.sys_flag, message.flag, encoded.properties, encoded.born_time_ms)
         await self._store(_REPLY, message.topic, encoded.message_id, fields, encoded.body, deadline, None)
 
     async def send_again(self, topic: str, encoded: Encoded, flag: int, reconsume_times: int, times_max: int) -> Sent:
-        """A message that a consumer gives back, as a new one to its group's retry topic."""
+        """Send a message that a consumer gives back, as a new one, to its group's retry topic."""
         deadline = self._now() + self._settings.send_timeout_ms / 1e3
         fields = self._fields(topic, encoded.sys_flag, flag, encoded.properties, encoded.born_time_ms)
         fields["j"], fields["l"] = str(reconsume_times), str(times_max)
@@ -149,7 +152,7 @@ class Producer:
         if self._oneways % _ONEWAY_TURN:
             await trio.lowlevel.checkpoint_if_cancelled()
         else:
-            await trio.lowlevel.checkpoint()  # others have their turn, and what is queued leaves in one piece
+            await trio.lowlevel.checkpoint()  # others get their turn; then all that is queued leaves in one piece
 
     async def send_batch(
         self, messages: Sequence[Message], timeout_ms: float | None, queue: MessageQueue | None, order_by: str | None,
@@ -212,8 +215,9 @@ class Producer:
             body_bytes_max=settings.message_bytes_max, further=further)
 
     def _fields(self, topic: str, sys_flag: int, flag: int, properties: str, born_time_ms: int) -> dict[str, str]:
-        """Ext fields of 310 and 320 but for the queue: ``SendMessageRequestV2`` without what its defaults say. Made by
-        hand, since this is done for each message."""
+        """Return the ext fields of 310 and 320 without the queue: ``SendMessageRequestV2`` without its defaults.
+
+        Made by hand, since this is done for each message."""
         return {
             "a": self._session.producer_group, "b": topic, "c": self._settings.default_topic,
             "d": str(self._settings.default_topic_queues), "e": "", "f": str(sys_flag), "g": str(born_time_ms),
@@ -230,7 +234,7 @@ class Producer:
         self, code: int, topic: str, message_id: str, fields: dict[str, str], body: bytes, deadline: float,
         choose: Choose | None, *, resend_unknown: bool | None = None,
     ) -> tuple[MessageQueue, Command]:
-        """All attempts. Raises ``SendFailed``, ``SendUnknown``."""
+        """Make all attempts. Raises ``SendFailed``, ``SendUnknown``."""
         if resend_unknown is None:
             resend_unknown = self._settings.resend_unknown
         size = min(len(body), self._settings.in_flight_bytes_max)
@@ -322,7 +326,7 @@ class Producer:
         return route is not None and route.master(broker) not in (None, address)
 
     async def route(self, topic: str, deadline: float) -> Route:
-        """The first of a topic: name servers that do not answer are asked again until the deadline."""
+        """Get a topic's first route: name servers that do not answer are asked again until the deadline."""
         why = "no route in time"
         with trio.move_on_at(deadline):
             while True:
@@ -337,7 +341,7 @@ class Producer:
     def _pick(
         self, route: Route, topic: str, choose: Choose | None, last: str | None,
     ) -> tuple[MessageQueue | None, str | None]:
-        """A queue, and the address of its master; None for what there is not."""
+        """Choose a queue. Returns it and the address of its master; None for what is missing."""
         if choose is not None:
             if not route.writable:
                 return None, None
@@ -357,7 +361,7 @@ class Producer:
         return any(queue.broker_name != last and queue.broker_name not in spared for queue in route.sendable)
 
     async def _connection(self, address: str, deadline: float) -> Connection:
-        """Raises ``ConnectFailed``, also when it takes so long that the route should be looked at again."""
+        """Connect. Raises ``ConnectFailed``, also when it takes so long that the route should be looked at again."""
         patience_ms = self._settings.connect_patience_ms
         with trio.move_on_at(min(deadline, self._now() + patience_ms / 1e3)):
             return await self._session.remoting.connect(address)
@@ -377,7 +381,7 @@ class Producer:
             self._give_up(place)
             raise
         self._give_up(place)
-        raise SendFailed("too much is under way already; it did not get its turn in time")
+        raise SendFailed("in_flight_bytes_max is full of other sends, and the time-out came first; send less at once")
 
     def _give_up(self, place: tuple[int, trio.Event]) -> None:
         if place[1].is_set():
@@ -397,12 +401,12 @@ _NO_MASTER: Final = Failure(False, Next.WAIT)
 
 
 def _pause_s(attempts: int) -> float:
-    """Before the only broker is asked again that refused: a new master may not know the topic for a moment."""
+    """Return the pause before the only broker is asked again. A new master may not know the topic for a moment."""
     return min(0.05 * 4.0 ** (attempts - 1), 1.0)
 
 
 def _sent(message_id: str, queue: MessageQueue, answer: Command) -> Sent:
-    """Raises ``SendUnknown`` for an answer that does not say where."""
+    """Return where the message is stored. Raises ``SendUnknown`` for an answer that does not say it."""
     place = _place(message_id, queue, answer)
     if place is None:
         raise SendUnknown(f"{queue.topic}: the answer says no place: {sorted(answer.ext)}", message_id)

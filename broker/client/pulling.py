@@ -99,7 +99,7 @@ class Puller:
     async def poll(self, timeout_ms: float = 5_000, most: int = 32) -> list[Received]:
         """Return up to ``most`` messages: those that are here, else the first that come; none after ``timeout_ms``."""
         await self.something(timeout_ms)
-        return self.taken(most)  # no checkpoint follows: whoever is cancelled there would lose them
+        return self.taken(most)  # no checkpoint follows: a cancellation there would lose them
 
     async def something(self, timeout_ms: float) -> None:
         """Wait until ``taken`` finds something, for so long."""

@@ -29,7 +29,7 @@ from remoting.record import decode, property_of
 
 
 class Pushes:
-    """``session`` is set before anything is read from a broker."""
+    """Handles brokers' requests. ``session`` is set before anything is read from a broker."""
 
     session: Session
 
@@ -89,7 +89,7 @@ class Pushes:
         return consume()
 
     def _check(self, connection: Connection, command: Command) -> Command | None:
-        """One-way: a broker that gets no answer asks again."""
+        """Have a transaction checked. The request is one-way: a broker that hears nothing asks again."""
         header, session = CheckTransactionStateRequest.from_ext(command.ext), self.session
         record = decode(command.body)
         group = property_of(record.message.properties, PRODUCER_GROUP.encode())
@@ -98,7 +98,7 @@ class Pushes:
         return response(command)
 
     def _reply(self, _: Connection, command: Command) -> Command:
-        """Taken though nobody waits any more: the broker could do nothing else with it."""
+        """Take a reply, even if nobody waits for it any more: the broker could do nothing else with it."""
         if self.session.requests is not None:
             self.session.requests.take(ReplyMessageRequest.from_ext(command.ext), command.body)
         return response(command)

@@ -19,7 +19,9 @@ from remoting.headers.transactions import RecallMessageRequest, RecallMessageRes
 
 
 async def recall(session: Session, sent: Sent | str) -> str:
-    """The id of the message. Raises ``MessageIllegal``, ``Refused``, ``Unreachable``, ``NoRoute``, ``NoNameServer``."""
+    """Take a delayed message back, and return its id.
+
+    Raises ``MessageIllegal``, ``Refused``, ``Unreachable``, ``NoRoute``, ``NoNameServer``."""
     text = sent.recall_handle if isinstance(sent, Sent) else sent
     if text is None:
         raise MessageIllegal("the broker gave no handle for it: it does not wait there, or waits for a delay level")

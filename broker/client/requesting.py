@@ -63,7 +63,9 @@ class Requests:
         session.requests = self
 
     async def ask(self, message: Message, timeout_ms: float, order_by: str | None) -> Reply:
-        """Raises ``NoReply``, and as ``Producer.send`` but for ``SendUnknown``: what may be stored may be answered."""
+        """Ask, and wait for the reply. Raises ``NoReply``, and what ``Producer.send`` raises except ``SendUnknown``.
+
+        A request that may be stored may be answered."""
         deadline, correlation = trio.current_time() + timeout_ms / 1e3, f"{self._random.getrandbits(128):032x}"
         further = {CORRELATION: correlation, REPLY_TO: self._session.client_id, TTL: str(max(1, int(timeout_ms)))}
         asked = self._asked[correlation] = _Asked()
@@ -87,7 +89,7 @@ class Requests:
     async def reply(
         self, asked: Received, body: bytes, properties: Mapping[str, str], timeout_ms: float | None,
     ) -> None:
-        """Raises ``MessageIllegal``: it was no request, or the reply is none."""
+        """Answer a request. Raises ``MessageIllegal``: it was no request, or the reply is no message."""
         given = asked.properties
         missing = [name for name in (CLUSTER, CORRELATION, REPLY_TO) if not given.get(name)]
         if missing:
@@ -98,7 +100,7 @@ class Requests:
             Message(f"{given[CLUSTER]}_REPLY_TOPIC", body, properties=properties), further, timeout_ms)
 
     def take(self, header: ReplyMessageRequest, body: bytes) -> None:
-        """One that nobody waits for any more is thrown away."""
+        """Hand a reply to its waiter. A reply that nobody waits for any more is thrown away."""
         properties = decode_properties((header.properties or "").encode()) if header.properties else NO_PROPERTIES
         asked = self._asked.get(properties.get(CORRELATION, ""))
         if asked is None or asked.came.is_set():

@@ -66,7 +66,7 @@ class TakesReplies(Protocol):
 
 @attrs.define(eq=False, kw_only=True)
 class Session:
-    """``wall_ms`` is the wall clock; deadlines are trio's."""
+    """The facilities of one client. ``wall_ms`` is the wall clock; deadlines are trio's."""
 
     client_id: str
     host: str
@@ -92,12 +92,12 @@ class Session:
     # --- brokers ---------------------------------------------------------------------------------------------
 
     def route_changed(self, before: Route | None, now: Route) -> None:
-        """A name server said something new."""
+        """Follow a route that changed."""
         for name in now.brokers:
             master = now.master(name)
             if before is not None and before.master(name) != master:
                 self.faults.forgive(name)
-                self.greeted.discard(master or "")  # it took what it heard as a slave, and made nothing of it
+                self.greeted.discard(master or "")  # as a slave it ignored heartbeats
         self.nursery.start_soon(self.greet_all, name="heartbeats to new brokers")
         for member in list(self.consumers.values()):
             member.route_changed(now)
@@ -123,7 +123,8 @@ class Session:
         self, what: str, address: str, command: Command, timeout_ms: float = CALL_TIMEOUT_MS, *,
         fine: tuple[int, ...] = (ResponseCode.SUCCESS,),
     ) -> Command:
-        """The answer, if its code is one of ``fine``. Raises ``Refused``, ``Unreachable``, with ``what`` in words."""
+        """Ask, and return an answer whose code is in ``fine``. Raises ``Refused``, ``Unreachable``, which say ``what``.
+        """
         try:
             answer = await self.remoting.call(address, command, timeout_ms)
         except RemotingError as error:
@@ -133,8 +134,9 @@ class Session:
         return answer
 
     async def ask_master(self, header: type[_Header], what: str, queue: MessageQueue, command: Command) -> _Header:
-        """The header of the answer to a command that changes nothing. Raises as ``tell_master``, but each refusal as
-        one: whatever came of attempts before, this is the answer."""
+        """Return the header of the answer to a command that changes nothing.
+
+        Raises as ``tell_master``, but each refusal as one: earlier attempts changed nothing either."""
         answer = await self.tell_master(what, queue, command, changes=False)
         try:
             return header.from_ext(answer.ext)
@@ -142,10 +144,10 @@ class Session:
             raise Refused(what, answer.code, f"an answer that makes no sense: {error}", queue.broker_name) from None
 
     async def tell_master(self, what: str, queue: MessageQueue, command: Command, *, changes: bool = True) -> Command:
-        """The answer of a queue's master, if it is SUCCESS, to a command that may be repeated. While the master is
-        gone, whom the name servers know next is asked, for as long as a call may take.
+        """Send a queue's master a command that may be repeated, and return its answer, which is SUCCESS.
 
-        Raises as ``ask``, and ``NoRoute``, ``NoNameServer``. A refusal behind an attempt that nobody answered is
+        While the master is gone, the next one that name servers know is asked, for as long as a call may take. Raises
+        as ``ask``, and ``NoRoute``, ``NoNameServer``. A refusal after an attempt that nobody answered is
         ``Unreachable``: the former master may have done it.
         """
         deadline = trio.current_time() + CALL_TIMEOUT_MS / 1e3
@@ -167,7 +169,7 @@ class Session:
     # --- heartbeats ------------------------------------------------------------------------------------------
 
     async def beat(self) -> None:
-        """A heartbeat to every broker, in the turn that the settings say, until cancelled."""
+        """Send a heartbeat to every broker, as often as the settings say, until cancelled."""
         while True:
             await trio.sleep(self.settings.heartbeat_ms / 1e3)
             await self.greet_all(again=True)
@@ -179,13 +181,13 @@ class Session:
                    for address in (route.master(name) or "" for name in route.brokers))
 
     async def greet_all(self, *, again: bool = False) -> None:
-        """A heartbeat to each broker that had none on this connection; ``again``: to all."""
+        """Send a heartbeat to each broker that had none on this connection; ``again``: to all."""
         async with trio.open_nursery() as nursery:
             for address in self._brokers():
                 nursery.start_soon(self.greet if again else self.greet_first, address)
 
     async def greet_first(self, address: str) -> None:
-        """A heartbeat to a broker that had none on this connection; all who want it at once share one."""
+        """Send a heartbeat to a broker that had none on this connection; callers that want it at once share one."""
         if address in self.greeted:
             return
         if (answered := self._greeting.get(address)) is not None:
@@ -199,7 +201,7 @@ class Session:
             answered.set()
 
     async def greet(self, address: str) -> bool:
-        """A heartbeat to one broker; whether it took it."""
+        """Send a heartbeat to one broker. Returns whether it took it."""
         body = HeartbeatData(
             self.client_id, [ProducerData(self.producer_group)], [each.heartbeat() for each in self.consumers.values()])
         try:
@@ -207,7 +209,7 @@ class Session:
         except (Refused, Unreachable) as error:
             logger.debug("%s", error)
             return False
-        if self.remoting.connection(address) is not None:  # it may have broken right behind the answer
+        if self.remoting.connection(address) is not None:  # it may have broken right after the answer
             self.greeted.add(address)
         return True
 

@@ -82,7 +82,7 @@ class Share:
             return
         try:
             given = await delivery.returns.give_back(message, level)
-        finally:  # also when its user was cancelled: it must not be stuck
+        finally:  # also if its user was cancelled, or it would stay in flight
             if given:
                 self.fetcher.settle(message)
             else:
@@ -170,6 +170,6 @@ class OrderedShare(Share):
     def _offer(self) -> None:
         while self._current is None and self._waiting and trio.current_time() < self._locked_until:
             message = self._waiting.popleft()
-            if self.fetcher.in_flight.holds(message.queue_offset, message):  # else it comes again, behind others
+            if self.fetcher.in_flight.holds(message.queue_offset, message):  # else it comes again, after others
                 self._current = message
                 self._delivery.messages.put((message,))

@@ -58,7 +58,7 @@ class Outcome(Enum):
 
 
 class Transaction:
-    """Its half is stored. A body that returns commits, one that raises rolls back; or it says so before, once."""
+    """A transaction whose half is stored. Its body commits by returning, rolls back by raising, or decides before."""
 
     def __init__(self, half: Sent, topic: str, transactions: Transactions) -> None:
         self.message_id = half.message_id
@@ -87,8 +87,9 @@ class Transaction:
         self._transactions.decide(self, Decision.ROLLBACK)
 
     def leave(self) -> None:
-        """Leave the transaction open, since it is not known whether the local one happened (a commit of a database
-        timed out): the checker is asked later. Raises ``Contradicted`` after a decision."""
+        """Leave the transaction open: the checker is asked later. Raises ``Contradicted`` after a decision.
+
+        For a local transaction of unknown outcome, such as a database's commit that timed out."""
         if self.decision is not Decision.UNDECIDED:
             raise Contradicted(self.message_id, f"left after {self.decision.name}")
         self._left = True
@@ -102,7 +103,7 @@ class Transaction:
 async def open_transactions(
     session: Session, producer: Producer, checker: Checker, topics: Sequence[str], checks_at_once: int,
 ) -> AsyncIterator[Transactions]:
-    """The transactions of a client for as long as the block runs; its producer group answers checks meanwhile."""
+    """Open a client's transactions for as long as the block runs; its producer group answers checks meanwhile."""
     if session.asked is not None:
         raise ValueError("this client has a checker already; another one needs a client of its own")
     async with background() as nursery:
@@ -118,7 +119,7 @@ async def open_transactions(
 
 
 class Transactions:
-    """Made by ``client.transactions``. Any number of tasks may have transactions at once."""
+    """A client's transactions, made by ``client.transactions``. Any number of tasks may have some at once."""
 
     def __init__(
         self, session: Session, producer: Producer, checker: Checker, nursery: trio.Nursery, checks_at_once: int,
@@ -187,7 +188,7 @@ class Transactions:
             raise transaction.failure
 
     def _abandoned(self, topic: str, message_id: str, place: Sent | None) -> None:
-        """A half that may be stored, and has no block."""
+        """Roll back a half that may be stored, and has no block."""
         self._decisions.decide(message_id, Decision.ROLLBACK)
         if place is not None:
             transaction = Transaction(place, topic, self)
@@ -219,7 +220,7 @@ class Transactions:
         self._nursery.start_soon(self._tell, transaction, scope, name=f"end of {transaction.message_id}")
 
     async def _tell(self, transaction: Transaction, scope: trio.CancelScope) -> None:
-        """A task of its own: a block that is cancelled takes back no decision."""
+        """Tell the broker a decision, in a task of its own: a block that is cancelled takes back no decision."""
         transaction.outcome = Outcome.LEFT_TO_CHECK
         ended, refused = Heard.LEFT, None
         try:
@@ -268,7 +269,9 @@ class Transactions:
         return Heard.LEFT, None
 
     def _end(self, transaction: Transaction) -> EndTransactionRequest:
-        """A broker that asks moves the half first. Java's takes the old place for another transaction's."""
+        """Make the request with the half's newest place: a broker that asks moves the half first.
+
+        Java's broker takes the old place for another transaction's."""
         half, moved = transaction.half, self._moved.get(transaction.message_id)
         place = (half.queue_offset, parse_message_id(half.offset_message_id)[1]) if moved is None else (
             moved.tran_state_table_offset, moved.commit_log_offset)
@@ -288,7 +291,7 @@ class Transactions:
     # --- the broker's questions (``AnswersChecks``) ------------------------------------------------------------------
 
     def check(self, connection: Connection, header: CheckTransactionStateRequest, record: Record) -> None:
-        """39: what became of it? Each transaction is at the checker once, however often it is asked meanwhile."""
+        """Answer 39: what became of a transaction. Each is at the checker once, however often brokers ask."""
         message = Received(
             record, MessageQueue(record.message.topic.decode(errors="replace"), "", record.message.queue_id),
             self._session.settings.expanded_bytes_max)
@@ -303,7 +306,8 @@ class Transactions:
             self._asking[message.message_id] = asker
             self._nursery.start_soon(self._ask, message, name=f"check of {message.message_id}")
         else:
-            logger.warning("%s waits for its checker to come to it: %d others do", message.message_id, CHECKS_MOST)
+            logger.warning("transaction %s is not checked now: %d others wait for the checker; the broker asks again",
+                           message.message_id, CHECKS_MOST)
 
     async def _ask(self, message: Received) -> None:
         decision = Decision.UNDECIDED
@@ -315,8 +319,8 @@ class Transactions:
         try:
             if decision is not Decision.UNDECIDED:
                 self._decisions.decide(message.message_id, decision)
-        except Contradicted as contradicted:  # its own block, which had left it
-            logger.error("what the checker says does not count: %s", contradicted)
+        except Contradicted as contradicted:  # its own block decided after it had left the transaction
+            logger.error("the checker's decision does not count: %s", contradicted)
             decision = self._decisions.of(message.message_id) or decision
         self._answer(message, self._asking.pop(message.message_id), decision)
 
@@ -355,7 +359,7 @@ class Transactions:
         await self._session.greet_all()
 
     def broken(self) -> None:
-        """A connection is. Somebody else may be master soon, who knows of no producer to ask."""
+        """Hear that a connection broke: another broker may be master soon, and know of no producer to ask."""
         self._broken.ring()
 
     async def follow(self) -> None:

@@ -36,7 +36,7 @@ _U = TypeVar("_U")
 
 
 class Over(Generic[_T]):
-    """Something of trio's, and the way to it."""
+    """An object of trio's client, and the guest by which it is reached."""
 
     def __init__(self, guest: Guest, inner: _T) -> None:
         self.guest, self._inner = guest, inner
@@ -67,7 +67,7 @@ _V = TypeVar("_V")
 def held(
     method: Callable[Concatenate[_T, _P], AbstractAsyncContextManager[_U]], made: Callable[[Guest, _U], _V],
 ) -> Callable[Concatenate[Over[_T], _P], AbstractAsyncContextManager[_V]]:
-    """A block; ``made`` is what it is about here."""
+    """Make a block of asyncio from one of trio; ``made`` makes its value."""
     @wraps(method)
     def call(self: Over[_T], /, *args: _P.args, **kwargs: _P.kwargs) -> AbstractAsyncContextManager[_V]:
         return HeldBlock(self.guest, method(self._inner, *args, **kwargs), made)
@@ -76,7 +76,7 @@ def held(
 
 
 def in_words_of(method: Callable[..., object]) -> Callable[[_V], _V]:
-    """Name, words and signature of the original, for one that is written out here."""
+    """Give a method that is written out here the name, docstring and signature of the original."""
     def worded(here: _V) -> _V:
         update_wrapper(cast(Callable[..., object], here), method)
         return here
@@ -117,7 +117,7 @@ class AioMessages(Over[Messages]):
         return self
 
     async def __anext__(self) -> Received:
-        # Taken in this very step of the task: whoever is cancelled while it waits loses none.
+        # A message is taken in this very step of the task, so a cancelled wait loses none.
         self._turns += 1
         if not self._turns % TURNS:
             await asyncio.sleep(0)
@@ -127,7 +127,7 @@ class AioMessages(Over[Messages]):
             try:
                 await self.guest.call(self._inner.something)
             except asyncio.CancelledError:
-                self._inner.put(())  # another may have been passed over
+                self._inner.put(())  # this task may have been woken in another's place
                 raise
         message.answered_by(self._answering)
         return message
@@ -259,7 +259,7 @@ class AioClient(Over[Client]):
                 await self.left()
 
     async def left(self) -> None:
-        """Its end, whoever brought it about: the guest has one user less."""
+        """Note the client's end, however it came: the guest has one user less."""
         if not self._left:
             self._left = True
             await self.guest.leave()

@@ -62,7 +62,7 @@ class Guest:
         return guest
 
     async def leave(self) -> None:
-        """The last one ends the trio run, and waits for that."""
+        """Leave. The last user ends the trio run, and waits for that."""
         self._users -= 1
         if not self._users:
             self._unused.set()
@@ -71,7 +71,7 @@ class Guest:
 
     @property
     def over(self) -> bool:
-        """Trio has ended here, and with it all that was open."""
+        """Return whether trio has ended here, and with it all that was open."""
         return self._over is not None and self._over.done()
 
     def _begin(self) -> None:
@@ -91,14 +91,14 @@ class Guest:
             logger.exception("trio ended on this asyncio loop; its clients are closed")
 
     async def _ended(self) -> None:
-        """Wait for it however often this is cancelled, for the loop may end when this returns."""
+        """Wait for the end of trio, however often this is cancelled: the loop may end when this returns."""
         if self._over is not None:
             await _through(self._over)
         if _GUESTS.get(self._loop) is self:
             del _GUESTS[self._loop]
 
     async def _keep(self) -> None:
-        """A loop that ends cancels its tasks, this one too, and waits for them: so trio ends before the loop does."""
+        """End trio before its loop ends: a loop that ends cancels its tasks, this one too, and waits for them."""
         assert self._over is not None
         try:
             await asyncio.shield(self._over)
@@ -148,11 +148,11 @@ class Guest:
             scope.cancel()
             await _through(over)
             if not came.cancelled():
-                came.exception()  # looked at
+                came.exception()  # else asyncio logs that nobody looked at it
             raise
 
     async def opened(self, kept: KeptBlock[_T]) -> _T:
-        """Open a block; when this is cancelled it has been left."""
+        """Open a block; if this is cancelled, the block has been left."""
         try:
             return await self.call(kept.open)
         except asyncio.CancelledError as error:
@@ -160,21 +160,21 @@ class Guest:
             raise
 
     async def closed(self, kept: KeptBlock[Any], error: BaseException | None) -> None:
-        """Leave a block that its user leaves with ``error``, which is raised by whoever has it already."""
+        """Leave a block that its user leaves with ``error``; the user raises that, not this method."""
         if self.over:
-            return  # it went with trio
+            return  # it ended with trio
         trace = error.__traceback__ if error is not None else None
         try:
             await self.call(kept.close, error)
         except BaseException as raised:
             if raised is not error:
                 raise
-            raised.__traceback__ = trace  # without the way through here
+            raised.__traceback__ = trace  # without the frames of this module
 
     # --- from trio to asyncio --------------------------------------------------------------------------------
 
     def asking(self, function: Callable[[_U], Awaitable[_T]]) -> Callable[[_U], Awaitable[_T]]:
-        """``function`` of an asyncio program, to be called by trio: each call is an asyncio task."""
+        """Let trio call ``function`` of an asyncio program: each call is an asyncio task."""
         async def ask(about: _U) -> _T:
             async def answer() -> _T:
                 return await function(about)
@@ -215,7 +215,7 @@ class HeldBlock(AbstractAsyncContextManager[_U], Generic[_T, _U]):
 
 
 async def _through(over: asyncio.Future[None]) -> None:
-    """Wait for what will come, cancelled or not; a cancellation is raised then."""
+    """Wait for ``over``, cancelled or not; a cancellation is raised after that."""
     cancelled: asyncio.CancelledError | None = None
     while not over.done():
         try:

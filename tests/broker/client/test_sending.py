@@ -519,7 +519,7 @@ async def test_who_gives_up_waiting_for_room_takes_none(autojump_clock: MockCloc
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.send, message(bytes(900)))
             await trio.testing.wait_all_tasks_blocked()
-            with pytest.raises(SendFailed, match="turn"):
+            with pytest.raises(SendFailed, match="in_flight_bytes_max"):
                 await client.send(message(bytes(900)), timeout_ms=100)
             with trio.move_on_after(0.1):
                 await client.send(message(bytes(900)))

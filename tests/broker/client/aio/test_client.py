@@ -153,7 +153,7 @@ def test_handlers_run_as_asyncio_tasks_and_what_they_raise_is_given_back(caplog:
 
     with caplog.at_level(logging.ERROR, "broker.client"):
         run(test)
-    assert "was not handled" in caplog.text and "LookupError: two" in caplog.text
+    assert "the handler failed" in caplog.text and "LookupError: two" in caplog.text
 
 
 def test_messages_that_are_given_back_come_again() -> None:
