@@ -1,7 +1,7 @@
 """The store on the loop: gathers what a turn appends, writes it once, has it flushed, and lets consumers see it.
 
-One task writes, tells and dispatches, or on a slave the one that reads from its master; one thread syncs. Nothing here
-waits for the disk but ``close``. It knows positions of the log, and neither roles nor who waits for what.
+One task writes, tells and dispatches; on a slave, the task that reads from its master does. One thread syncs. Nothing
+here waits for the disk but ``close``. It knows positions of the log, and neither roles nor who waits for what.
 Source: ``GroupCommitService``, ``FlushRealTimeService`` and ``ReputMessageService`` of RocketMQ 5.5.0.
 """
 
@@ -40,15 +40,15 @@ logger = logging.getLogger("broker")
 
 NS_PER_MS: Final = 1_000_000
 SLOW_MS: Final = 50
-"""A write of a turn that takes longer is told of."""
+"""A turn's write that takes longer is reported."""
 RETRY_MS: Final = 1_000
 """Time between two tries of queues that wait for room on the disk."""
 _MUCH_BYTES: Final = 16 << 10
-"""Making that visible takes as long as writing some answers."""
+"""To make so much visible takes as long as to write some answers."""
 CLEANED_QUEUES: Final = 100
-"""In a tick, of those with messages that are gone."""
+"""Queues with messages that are gone, which one tick cleans."""
 MENDED: Final = 5_000
-"""Messages of the log that are looked at in a tick for a queue that is damaged."""
+"""Messages of the log that one tick looks at for a damaged queue."""
 NEVER: Final = 1 << 63
 """A time that does not come, ns."""
 
@@ -69,7 +69,7 @@ class JournalConfig:
     flush_commit_log_least_pages: int = 4
     flush_commit_log_thorough_interval_ms: int = 10_000
     tick_interval_ms: int = 100
-    """Ours: by so much timeouts and intervals are late at most. While nothing is due nobody looks."""
+    """Ours: timeouts and intervals are late by at most this. While nothing is due nobody looks."""
     checkpoint_interval_ms: int = 10_000
     """Ours: how often queues and index are flushed, and the checkpoint says so. What lies behind it is told again
     after a crash."""
@@ -83,7 +83,7 @@ class JournalConfig:
     room_interval_ms: int = 1_000
     """Ours: how often the disk is asked for its room."""
     disk_stall_ms: int = 3_000
-    """``diskStallMs``, ours: what the disk has been at for so long stalls it; 0: nothing does."""
+    """``diskStallMs``, ours: a disk that works at one thing for so long counts as stalled; 0: it never does."""
 
     @property
     def flush_policy(self) -> FlushPolicy:
@@ -112,7 +112,7 @@ class Alarm:
             self._bell.ring()
 
     def begin(self) -> None:
-        """A tick does: who is called says anew when it is due."""
+        """Begin a tick: its listeners say anew when they are due."""
         self.at_ns, self._seen = NEVER, self.stirs
 
     async def wait(self, now_ns: int, interval_s: float) -> None:
@@ -136,7 +136,7 @@ def _wall_ms() -> int:
 
 
 class Journal:
-    """``open``, then ``run`` in a nursery, ``close`` at last. ``disk`` is a thread if none is given."""
+    """The store on the loop: ``open`` it, ``run`` it in a nursery, ``close`` it. ``disk``: by default a thread."""
 
     def __init__(self, store: MessageStore, config: JournalConfig = JournalConfig(), *, disk: Disk | None = None,
                  now_ns: Callable[[], int] = _now_ns, wall_ms: Callable[[], int] = _wall_ms) -> None:
@@ -150,7 +150,7 @@ class Journal:
         self.grown: Moment[[]] = Moment("Journal.grown")
         """Called in the turn in which ``end`` or ``durable_end`` moved; the system has what is below ``end``."""
         self.settled: Moment[[]] = Moment("Journal.settled")
-        """Called when all of ``grown`` have been: whoever looks at what they concluded."""
+        """Called after all listeners of ``grown``, for those that look at what these concluded."""
         self.arrived = store.arrived
         """Hears of each message that became visible to consumers."""
         self.on_new_queue = store.on_new_queue
@@ -191,9 +191,9 @@ class Journal:
         self._policy = config.flush_policy
         self._disk, self._bell, self._alarm = disk, Bell(), Alarm()
         self._in_turn = self._grew = self._cleaning = self._at_any_hour = False
-        self._answers_first = False  # dispatch was put off to the next turn
+        self._answers_first = False  # True: dispatch was put off to the next turn
         self._room_due_ns = self._clean_due_ns = 0
-        self._syncing = self._flushing = self._deleting = self._trying = False  # what the disk is busy with
+        self._syncing = self._flushing = self._deleting = self._trying = False  # the disk is busy with it
         self._diagnosis = Diagnosis(config.disk_stall_ms)
         self._told_health, self._jobs_done, self._steps_done = DiskHealth.WELL, 0, 0
         """The last is counted by the disk's thread."""
@@ -217,8 +217,9 @@ class Journal:
 
     @property
     def sure_end(self) -> int:
-        """No start cuts the log below, even after its machine went down: the checkpoint on disk says that all of it
-        was flushed, and none of it is in doubt."""
+        """No start cuts the log below this offset, even after its machine went down.
+
+        The checkpoint on disk says that all of it was flushed, and none of it is in doubt."""
         flushed, trusted = self._flusher.queues_offset, self.trust.trusted_end
         return flushed if trusted is None else min(flushed, trusted)
 
@@ -230,12 +231,13 @@ class Journal:
     # --- when it looks ---------------------------------------------------------------------------------------
 
     def tick_by(self, at_ns: int) -> None:
-        """``ticks`` is to be called when that time has come, if not before; 0: next time."""
+        """Have ``ticks`` called when that time has come, if not before; 0: next time."""
         self._alarm.at_ns = min(self._alarm.at_ns, at_ns)
 
     def stir(self) -> None:
-        """Something happened by which somebody may be due earlier than was said: look soon. The journal calls it when
-        the log grew, was cut, synced, confirmed or shown, or begins elsewhere."""
+        """Have ``ticks`` called soon: something happened, so a listener may be due earlier than it said.
+
+        The journal calls it when the log grew, was cut, synced, confirmed or shown, or begins elsewhere."""
         self._alarm.stir()
 
     @property
@@ -246,7 +248,7 @@ class Journal:
     # --- what others do with it ------------------------------------------------------------------------------
 
     def append(self, messages: Sequence[Message]) -> tuple[Put, ...]:
-        """All or none of them, one behind the other. The system has them when ``end`` is behind them, this turn.
+        """Append all messages or none, one after the other. The system has them in this turn, when ``end`` passes them.
 
         Raises:
             MessageIllegal: change the message.
@@ -269,7 +271,7 @@ class Journal:
         return puts
 
     def append_raw(self, data: Raw, offset: int) -> None:
-        """Bytes of the master's log. ``end`` is behind them at once, and behind some of them after ``StoreFull``.
+        """Append bytes of the master's log. ``end`` is past them at once, and past some of them after ``StoreFull``.
 
         Raises:
             OffsetGone: there would be a gap, or something overwritten.
@@ -286,16 +288,16 @@ class Journal:
                 self._bell.ring()
 
     def begin_turn(self) -> None:
-        """Its task is not woken for what comes by ``append_raw`` and is confirmed before ``end_turn``."""
+        """Do not wake the journal's task for what is appended and confirmed before ``end_turn``."""
         self._in_turn = True
 
     def end_turn(self) -> None:
-        """Do at once what its task would do next: to wake that costs a small write more than the writing."""
+        """Do at once what the journal's task would do next: to wake it costs more than a small write."""
         if self._turn():
             self._bell.ring()
 
     def confirm(self, offset: int) -> None:
-        """Consumers may see what ends at or below ``offset``. It never goes back but by ``truncate``."""
+        """Let consumers see what ends at or below ``offset``. Only ``truncate`` lowers that."""
         offset = min(offset, self.end)
         if offset > self.confirm_offset:
             self.confirm_offset = offset
@@ -307,13 +309,15 @@ class Journal:
             self._bell.ring()
 
     def truncate(self, offset: int, *, everything: bool = False) -> None:
-        """Forget what is behind ``offset``, a message's boundary; with ``everything`` the log becomes empty and takes
-        whatever offset comes first. Blocks for a moment. Raises ``OffsetGone``, ``StoreFailed``, ``OSError``."""
+        """Forget what is after ``offset``, a message's boundary. Blocks for a moment.
+
+        With ``everything`` the log becomes empty, and takes whatever offset comes first. Raises ``OffsetGone``,
+        ``StoreFailed``, ``OSError``."""
         self._stop_flush()
         self.cutting(0 if everything else offset)
         self._store.truncate(offset, everything=everything)
         self.end = self.log.max_offset
-        self.durable_end = self.end  # cutting syncs
+        self.durable_end = self.end  # a cut syncs
         self.confirm_offset = min(self.confirm_offset, self.end)
         self.was_cut(0 if everything else self.end)
         self._grew = True
@@ -330,9 +334,9 @@ class Journal:
         return self.log.read(offset, size)
 
     def begin_queues(self, ends: Mapping[Queue, int]) -> None:
-        """Queues that never had a message here go on from there: other replicas had some. Raises ``OSError``."""
+        """Begin queues that never had a message here at those ends: other replicas had some. Raises ``OSError``."""
         self._writer.begin_queues(ends)
-        self._checkpoint_due_ns = 0  # no message of the log would tell it again
+        self._checkpoint_due_ns = 0  # no message of the log tells it again after a crash
         self._bell.ring()
 
     @property
@@ -341,18 +345,18 @@ class Journal:
         return self._flusher.is_level
 
     def delete_topics(self, topics: Iterable[bytes]) -> int:
-        """Destroy their queues; returns how many. Their messages stay in the log until they are old."""
+        """Destroy the queues of these topics; returns how many. Their messages stay in the log until they are old."""
         count = self._store.delete_topics(topics)
-        self._checkpoint_due_ns = 0  # or a crash would bring them back
+        self._checkpoint_due_ns = 0  # until then a crash would bring them back
         self.stir()
         return count
 
     def clean_queues(self) -> None:
-        """All of them, at once: what they say of messages that are gone."""
+        """Clean all queues at once of entries whose messages are gone."""
         self._cleaner.clean()
 
     def delete_old_files(self) -> None:
-        """Once, as if it were the hour of ``deleteWhen``."""
+        """Delete old files once, as if it were the hour of ``deleteWhen``."""
         self._at_any_hour = True
         self._clean_due_ns = 0
         self.stir()
@@ -374,13 +378,14 @@ class Journal:
                 if self._turn():
                     self._bell.ring()
                     await trio.lowlevel.checkpoint()
-                    if self._answers_first:  # whoever writes them was woken in that turn, and is through by now
+                    if self._answers_first:  # tasks that write answers were woken in that turn, and have run by now
                         await trio.lowlevel.checkpoint()
 
     async def close(self) -> None:
-        """Write and flush all, and say that the store was closed in order, unless the disk has failed, or fails now:
-        ``failure`` says so. ``run`` must have ended. Raises ``OSError`` when queues or index cannot be flushed: the
-        next process builds them again."""
+        """Write and flush all, and note that the store was closed in order. ``run`` must have ended.
+
+        Not if the disk has failed, or fails now: ``failure`` says so. Raises ``OSError`` when queues or index cannot be
+        flushed: the next process builds them again."""
         with trio.CancelScope(shield=True):
             self._write()
             await self._close_disk()
@@ -411,7 +416,7 @@ class Journal:
         self._flusher.cancel()
         if self._disk is not None and not self._disk.inline:
             await trio.to_thread.run_sync(self._disk.close)
-            while self._is_disk_busy:  # it has said so, and is yet to be heard
+            while self._is_disk_busy:  # the disk is done, and its last word is still on the way to the loop
                 await trio.lowlevel.checkpoint()
 
     def _turn(self) -> bool:
@@ -432,7 +437,7 @@ class Journal:
         return more
 
     def _is_much_to_show(self) -> bool:
-        """So much that answers should not wait for it. A replica that is sent the log answers nobody."""
+        """Return whether there is so much to show that answers come first. A replica that copies answers nobody."""
         return (self.confirm_offset - self.visible.offset > _MUCH_BYTES
                 and self._writer.is_numbered and not self._dispatch_after_ns)
 
@@ -452,7 +457,7 @@ class Journal:
         log = self.log
         if self.failure is None and log.written_offset != self.end:
             self.end = log.written_offset
-            # The log may have become shorter: a master's first append cuts off the part of a message.
+            # A master's first append cuts off the part of a message, so the log may be shorter now.
             self.durable_end = min(self.durable_end, log.flushed_offset) if self.sync_flush else self.end
             self.confirm_offset = min(self.confirm_offset, self.end)
             self._grew = True
@@ -465,7 +470,8 @@ class Journal:
             try:
                 self.trust.distrust()
             except OSError as refused:
-                logger.error("what tells the next start that the disk failed cannot be written: %s", refused)
+                logger.error("the note that the disk failed cannot be written, so the next start may trust a log that "
+                             "lost its end: %s", refused)
             self.on_failure(error)
             self._bell.ring()
 
@@ -483,7 +489,7 @@ class Journal:
 
     @property
     def _is_busy(self) -> bool:
-        """Something of its own is under way, or waits to be tried again."""
+        """Return whether work of the journal's is under way, or waits to be tried again."""
         return (self._is_disk_busy or self._cleaning or self.mender.is_busy or self.veil.on
                 or self.log.flushed_offset != self.end or self.visible.offset != self.confirm_offset
                 or self._diagnosis.health is not DiskHealth.WELL) and self.failure is None
@@ -497,7 +503,7 @@ class Journal:
     # --- what consumers see ----------------------------------------------------------------------------------
 
     def _dispatch(self) -> bool:
-        """A slice of what is confirmed. True: there is more."""
+        """Show consumers a slice of what is confirmed. True: there is more."""
         if self._dispatch_after_ns and self.now_ns() < self._dispatch_after_ns:
             return False
         before = self.visible.offset
@@ -518,7 +524,7 @@ class Journal:
         return more
 
     def _look_at_veil(self) -> None:
-        """Lift it when consumers see all that was behind it."""
+        """Lift the veil when consumers see all that it hid."""
         seen = self.visible.offset
         if seen >= self.veil.below or (self.confirm_offset >= self.veil.below and next(
                 self.log.scan(seen, self.veil.below, check_crc=False), None) is None):
@@ -618,7 +624,7 @@ class Journal:
         return self._syncing or self._flushing or self._deleting or self._trying
 
     def _counted(self, steps: Steps) -> Steps:
-        """Each step is noted in the disk's own thread."""
+        """Count steps as they end, in the disk's own thread."""
         for _ in steps:
             self._steps_done += 1
             yield

@@ -14,7 +14,7 @@ from remoting.record import Message, Part, size_of
 
 
 class Batch(Sequence[Message]):
-    """``common`` says everything of each message but its parts."""
+    """Messages of one sender, for one queue: ``common`` is what all have in common, ``parts`` the rest of each."""
 
     def __init__(self, common: Message, parts: Sequence[Part]) -> None:
         self.common, self.parts = attrs.evolve(common, body=b"", properties=b"", flag=0), parts

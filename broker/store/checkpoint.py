@@ -17,7 +17,7 @@ _LONGS: Final = Struct(">6q")
 
 @attrs.frozen
 class Checkpoint:
-    """Times are store times of messages, in milliseconds."""
+    """The content of the checkpoint file. Times are store times of messages, in milliseconds."""
 
     log_time_ms: int = 0
     queues_time_ms: int = 0
@@ -34,6 +34,6 @@ class Checkpoint:
 
     @classmethod
     def decode(cls, raw: bytes | None) -> Checkpoint:
-        """All zeros for a file that is missing or too short: then the log tells everything."""
+        """Decode the file. One that is missing or too short is all zeros: then the log tells everything."""
         raw = (raw or b"")[: _LONGS.size]
         return cls(*_LONGS.unpack(raw.ljust(_LONGS.size, b"\0")))

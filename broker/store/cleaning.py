@@ -15,7 +15,7 @@ from broker.store.visible import Visible
 
 
 class Cleaner:
-    """``old``, then ``release_before``, then ``clean`` until nothing waits; ``refusal`` at any time."""
+    """Deletes in steps: ``old``, ``release_before``, then ``clean`` until nothing waits. ``refusal`` at any time."""
 
     def __init__(self, files: Files, log: Log, queues: Queues, index: KeyIndex | None, visible: Visible) -> None:
         self._files, self._log, self._queues, self._index, self._visible = files, log, queues, index, visible

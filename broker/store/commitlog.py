@@ -101,9 +101,9 @@ class CommitLog(Log):
         assert begin <= end <= self._end, "whole messages end in a file"
         self.truncate(end)
         for file in self._open:
-            file.sync()  # what the former process wrote may be in the system's memory alone
+            file.sync()  # the former process may have written to the system's memory alone
         for folder in (self._directory, ""):
-            self._files.sync_dir(folder)  # and the names of its files, too
+            self._files.sync_dir(folder)  # the names of its files may be there alone, too
         return Recovered(begin, end, reason)
 
     def _whole_behind(self, damage: int) -> int | None:
@@ -208,7 +208,7 @@ class CommitLog(Log):
         if offset != self._end and self._bases:
             if self._end:
                 raise OffsetGone(offset, self._end, self._end)
-            self.clear()  # a file that a crash left of a log that never held anything
+            self.clear()  # a crash left a file of a log that never held anything
         if not self._bases and offset % self._file_bytes:
             raise WrongStore(f"an empty log of files of {self._file_bytes} bytes cannot begin at {offset}: set "
                              "mappedFileSizeCommitLog to the master's")
@@ -239,7 +239,7 @@ class CommitLog(Log):
         yield parts
 
     def _reserve(self, offset: int, size: int) -> None:
-        """Room for ``size`` bytes at ``offset``, in a new file if it takes one."""
+        """Take room for ``size`` bytes at ``offset``, in a new file if need be."""
         if self._failed is not None:
             raise StoreFailed(self._failed)
         base = offset - offset % self._file_bytes
@@ -424,9 +424,10 @@ class CommitLog(Log):
 
     def run(self, offset: int, upto: int, most: int = 1 << 62, *, ask: int = SCAN_BYTES, check_crc: bool = False,
             whole: bool = False, cached: bool = True) -> tuple[list[Outline], int]:
-        """Outlines of messages that begin at ``offset`` and end at or below ``upto``, and where to go on: some, but
-        not all that there are, and ``most`` at most. None of a message of which only a part has come yet. ``cached``
-        as for a file.
+        """Return some outlines of messages from ``offset`` to ``upto``, and where to go on.
+
+        At least one if there is one, and ``most`` at most; none of a message of which only a part has come yet.
+        ``cached`` as for a file.
 
         Raises:
             DamagedRecord: what stands at ``offset`` is no message, or one of another place, or with ``whole`` a part.

@@ -33,10 +33,10 @@ class _NoEntry(Exception):
 
 
 class ConsumeQueue:
-    """``open`` comes first. Queue offsets count entries.
+    """One consume queue. ``open`` comes first. Queue offsets count entries.
 
-    Whoever dispatches in bulk adds to ``tail`` the entry of ``max_offset``, raises that by one, and calls ``write``
-    when ``max_offset`` is a multiple of ``GATHERED``.
+    A caller that dispatches in bulk adds to ``tail`` the entry of ``max_offset``, raises that by one, and calls
+    ``write`` when ``max_offset`` is a multiple of ``GATHERED``.
     """
 
     def __init__(self, files: Files, directory: str, *, file_bytes: int = FILE_BYTES) -> None:
@@ -77,7 +77,7 @@ class ConsumeQueue:
                     self.damaged |= size > 0  # else the process died before it got its size
                     file.resize(self._file_bytes)
                 self._open.append(file)
-            else:  # behind one that a crash lost or cut: its messages are told again
+            else:  # a crash lost or cut the file before it: its messages are told again
                 offset, length, _ = ENTRY.unpack(file.pread(ENTRY_BYTES, 0).ljust(ENTRY_BYTES, b"\0"))
                 if 0 < length <= sure - offset:
                     raise WrongStore(f"{self._directory}/{name} has no file before it: remove the whole folder "
@@ -93,7 +93,7 @@ class ConsumeQueue:
         self._doubt_what_is_not_sure(min(sure, log_end))
 
     def _doubt_what_is_not_sure(self, sure: int) -> None:
-        """The former process wrote it, and perhaps to the system's memory alone: no flush may count on it unsynced."""
+        """Mark files as unsynced that hold what is not sure: it may be in the system's memory alone."""
         if self.max_offset == self.min_offset:
             return
         offset, length, _ = self.entry(self.max_offset - 1)
@@ -107,8 +107,9 @@ class ConsumeQueue:
         return bool(self._dirty)
 
     def _find_end(self, log_end: int, sure: int) -> None:
-        """Files whose entries are all sure are left alone; behind them the first entry that is not whole, or not in
-        order, or of a message behind ``log_end``, ends the queue: a crash may have kept what stands behind it."""
+        """Find where the entries end: before the first that is not whole, not in order, or of a message after the log.
+
+        Files whose entries are all sure are not looked at. What stands after the end goes: a crash may have left it."""
         in_file = self._file_bytes // ENTRY_BYTES
         number = bisect_left(range(len(self._open)), True, key=lambda at: not self._is_sure(at, in_file - 1, sure))
         last = self._entry_in(number - 1, in_file - 1)[0] if number else -1
@@ -153,9 +154,10 @@ class ConsumeQueue:
         return count, last
 
     def append(self, queue_offset: int, offset: int, size: int, tags_code: int) -> None:
-        """The entry of ``queue_offset``. One that is here already is passed over; what is missing points nowhere. One
-        of an older message means that this queue was given up and begun anew, and one in front of the first that the
-        first file was lost: both go with all behind them, which will be told again.
+        """Append the entry of ``queue_offset``. One that is here already is passed over; missing ones point nowhere.
+
+        An entry of an older message means that this queue was given up and begun anew; an entry before the first one
+        means that the first file was lost. Either goes with all entries after it, which will be told again.
 
         Raises:
             OSError: the disk is full. It may be tried again.
@@ -178,7 +180,7 @@ class ConsumeQueue:
 
     def _fill(self, queue_offset: int) -> None:
         at = queue_offset * ENTRY_BYTES
-        if not self.max_offset:  # a queue without entries begins anywhere, whatever files it has
+        if not self.max_offset:  # a queue without entries may begin anywhere
             self._empty()
             self._base = self._written = at - at % self._file_bytes
             self.min_offset, self.max_offset = queue_offset, self._written // ENTRY_BYTES
@@ -188,11 +190,11 @@ class ConsumeQueue:
             self.max_offset += part
             self.write()
         assert not missing, "the message itself is the next"
-        self.write()  # where nothing was missing there is a file all the same
+        self.write()  # makes the first file even if nothing was missing
 
     def write(self) -> None:
         """Hand the entries to the system. Raises ``OSError``; then they are still here."""
-        if self._base and not self._open:  # the name of the file says where a queue begins that has no entry yet
+        if self._base and not self._open:  # a file's name keeps where a queue without entries begins
             self._add_file(self._base)
         while self.tail:
             number, inside = divmod(self._written - self._base, self._file_bytes)
@@ -271,7 +273,7 @@ class ConsumeQueue:
         self._clear_behind()
 
     def mend(self, queue_offset: int, entries: bytes) -> None:
-        """Put others in the place of these. Raises ``OSError``."""
+        """Put ``entries`` in the place of those from ``queue_offset`` on. Raises ``OSError``."""
         at = queue_offset * ENTRY_BYTES
         assert self.min_offset <= queue_offset and at + len(entries) <= self.max_offset * ENTRY_BYTES, "they are there"
         while entries and at < self._written:
@@ -284,15 +286,17 @@ class ConsumeQueue:
             self.tail[at - self._written : at - self._written + len(entries)] = entries
 
     def end_where_it_did(self) -> None:
-        """End a damaged queue whose messages in front of the damage are all gone: more of them may go, and none be left
-        to say what place the next one has."""
+        """End a damaged queue at its old end, if all messages before the damage are gone.
+
+        More messages may go, until none is left that says which place the next one has."""
         if self.min_offset == self.max_offset < self._lost_end:
             self._empty()
             self._fill(self._lost_end)
 
     def begin_at(self, queue_offset: int) -> None:
-        """It never had an entry here, and goes on behind those that it had elsewhere. Raises ``OSError``; then call it
-        again."""
+        """Begin a queue at ``queue_offset``: it never had an entry here, and goes on after those that it had elsewhere.
+
+        Raises ``OSError``; then call it again."""
         if self.max_offset and self.max_offset >= self.min_offset:
             self.write()
         else:
@@ -300,12 +304,14 @@ class ConsumeQueue:
         assert not self.tail, "a crash does not lose where it begins"
 
     def trust(self) -> None:
-        """It was damaged, and is not any more: look for its beginning again."""
+        """Trust the queue again, which is mended: look for its beginning again."""
         self.damaged, self.log_min = False, -1
 
     def correct_min(self, log_min: int) -> None:
-        """Messages below ``log_min`` are gone: forget their entries, and files that hold no others. Where it meets one
-        that is none nothing is forgotten: of zeros it would believe that all in front of them is gone."""
+        """Forget entries of messages below ``log_min``, which are gone, and files that hold no others.
+
+        Nothing is forgotten where it meets bytes that are no entry: zeros would look as if all before them were gone.
+        """
         if log_min == self.log_min:
             return
         self.log_min = log_min
@@ -374,7 +380,7 @@ class ConsumeQueue:
         return found
 
     def _clear_behind(self) -> None:
-        """So that no stale entry is taken for one of the future, though the system should crash."""
+        """Clear what stands after the end. Else a stale entry might be taken for a later one after a crash."""
         if self._open:
             self._open[-1].resize(self._written - self._base - (len(self._open) - 1) * self._file_bytes)
             self._open[-1].resize(self._file_bytes)

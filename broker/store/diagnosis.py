@@ -34,8 +34,10 @@ class Diagnosis:
     _good: int = attrs.field(default=0, init=False)
 
     def look(self, now_ns: int, *, busy: bool, pieces: int, refuses: bool) -> None:
-        """``busy``: something is under way. ``pieces``: how many have ended so far. ``refuses``: by the share of the
-        disk that is in use. Who looks late was held up, and the disk's thread perhaps with it: that counts anew."""
+        """Look whether the disk moves. ``busy``: something is under way. ``pieces``: how many have ended so far.
+
+        ``refuses``: the disk is too full by its share in use. A look that comes late begins to count anew: this thread
+        was held up, and perhaps the disk's thread with it."""
         stall_ns = self.stall_ms * NS_PER_MS
         late = now_ns - self._looked_ns > stall_ns // 2
         if not (busy and self._busy) or pieces != self._pieces or late:
@@ -47,7 +49,7 @@ class Diagnosis:
             self._ill(DiskHealth.FULL, now_ns)
 
     def no_room(self, now_ns: int) -> None:
-        """Something that was to be written found none."""
+        """A write found no room."""
         self._ill(DiskHealth.FULL, now_ns)
 
     def due(self, now_ns: int) -> bool:
@@ -55,7 +57,8 @@ class Diagnosis:
         return self.health is not DiskHealth.WELL and now_ns >= self._try_ns
 
     def tried(self, began_ns: int, now_ns: int, *, room: bool, works: bool) -> None:
-        """``room``: that much was there. ``works``: it could be written and synced, late or not."""
+        """Note how a try ended. ``room``: that much was there. ``works``: it could be written and synced, late or not.
+        """
         quick = not self.stall_ms or now_ns - began_ns < self.stall_ms * NS_PER_MS // 2
         self._try_ns = now_ns + TRY_MS * NS_PER_MS
         self._good = self._good + 1 if room and works and quick else 0
@@ -66,7 +69,7 @@ class Diagnosis:
         assert self.health is DiskHealth.WELL or self._good < GOOD_TRIES, "enough good tries end the trouble"
 
     def _ill(self, health: DiskHealth, now_ns: int) -> None:
-        """A stalled disk is not asked whether it is full as well."""
+        """Note trouble. A stalled disk stays stalled, even if it is full as well."""
         if self.health is DiskHealth.WELL:
             self._try_ns = now_ns + TRY_MS * NS_PER_MS
         if self.health is not DiskHealth.STALLED:

@@ -32,8 +32,8 @@ class DirectoryFile:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._passes = True  # until the system says that it cannot
-        # Another thread may sync, or write the index: its descriptor is not closed, and perhaps given to another file,
-        # while it does. Two locks, for a write does not wait for a sync.
+        # Another thread may sync, or write the index. ``close`` waits for it, or the system might give the descriptor
+        # to another file meanwhile. There are two locks, since a write must not wait for a sync.
         self._syncing, self._writing = threading.Lock(), threading.Lock()
 
     def pread(self, size: int, offset: int, *, cached: bool = True) -> bytes:
@@ -58,7 +58,7 @@ class DirectoryFile:
                 self._write_rest(b"".join(parts), offset, done)
 
     def _write_rest(self, data: bytes | bytearray | memoryview, offset: int, done: int) -> None:
-        while done < len(data):  # the system says why when asked for the rest
+        while done < len(data):  # a write that ended early says why at the next attempt
             done += os.pwrite(self._fd, memoryview(data)[done:], offset + done)
 
     def _read_past(self, size: int, offset: int) -> bytes:
@@ -84,7 +84,7 @@ class DirectoryFile:
         self._passes = False
 
     def read_ahead(self, wanted: bool) -> None:
-        with contextlib.suppress(OSError):  # a file system that takes no advice
+        with contextlib.suppress(OSError):  # some file systems take no advice
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_NORMAL if wanted else os.POSIX_FADV_RANDOM)
 
     def size(self) -> int:
@@ -187,12 +187,12 @@ class LogDirectory(DirectoryFiles):
 
     def open(self, path: str, *, create: bool = False) -> DirectoryFile:
         if create and path == TRIAL:
-            with contextlib.suppress(OSError):  # a file system that knows no files without names
+            with contextlib.suppress(OSError):  # some file systems know no files without names
                 return DirectoryFile(os.open(self.root, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600))
         return super().open(path, create=create)
 
     def lock(self) -> None:
-        """Against other brokers of ours; Java locks the store's directory alone."""
+        """Lock the folder against other brokers of ours; Java locks the store's directory alone."""
         if self._lock_fd >= 0:
             return
         if self._made:
@@ -207,7 +207,7 @@ class LogDirectory(DirectoryFiles):
             os.close(fd)
             raise WrongStore(f"{self.root} is in use: another broker's log is there") from None
         except OSError:
-            pass  # such as of NFS, which locks no folders
+            pass  # NFS, for one, locks no folders
         self._lock_fd = fd
 
 

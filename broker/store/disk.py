@@ -16,7 +16,7 @@ Job = Callable[[], None]
 Steps = Iterator[None]
 """A job that lets others go first between its steps."""
 Told = Callable[[OSError | None], object]
-"""On the loop: None when the job returned, else what it raised."""
+"""Called on the loop: with None when the job returned, else with what it raised."""
 
 
 class CallSoon(Protocol):
@@ -29,14 +29,14 @@ class Disk(Protocol):
     """Runs one job after another; ``submit`` goes before the next step of ``submit_steps``."""
 
     inline: bool
-    """On the loop itself."""
+    """True: jobs run on the loop itself."""
 
     def submit(self, job: Job, told: Told) -> None: ...
 
     def submit_steps(self, steps: Steps, told: Told) -> None: ...
 
     def settle(self) -> None:
-        """Wait until all that was submitted is done; who is to be told may hear of it later. Blocks."""
+        """Wait until all that was submitted is done; its callers may be told later. Blocks."""
         ...
 
     def close(self) -> None:

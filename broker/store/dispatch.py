@@ -1,4 +1,4 @@
-"""From the log to those who build something of it: queues, index. They never pass what they are allowed to see.
+"""Hands messages of the log to queues and index, which are built of them, and never more than they may see.
 
 It knows runs of outlines and who takes them, and no file. Source: ``ReputMessageService`` and
 ``CommitLogDispatcherBuildConsumeQueue`` of RocketMQ 5.5.0.
@@ -23,7 +23,7 @@ _LATEST_MS: Final = (1 << 63) - 1
 
 
 def in_queue(sys_flag: int) -> bool:
-    """Prepared and rolled back messages have no place in a queue and take no queue offset."""
+    """Return whether a message has a place in a queue: prepared and rolled back ones have none."""
     return not sys_flag & 4
 
 
@@ -61,13 +61,14 @@ class Dispatcher:
         self.offset = offset
         """Everything below has been handed over."""
         self.time_ms = 0
-        """Store time of the last one that was."""
+        """Store time of the last message that was handed over."""
         self._mean_bytes = 1.0
         """Mean size of the messages that were handed over last, in bytes of the log."""
 
     def dispatch(self, upto: int, most: int, also: Dispatcher | None = None) -> int:
-        """Go on to the last message that ends at or below ``upto``, ``most`` messages at most; returns how many there
-        were. ``also`` stands at the same offset, and is handed the same.
+        """Hand over messages that end at or below ``upto``, ``most`` at most. Returns how many there were.
+
+        ``also`` stands at the same offset, and is handed the same.
 
         Raises:
             DamagedRecord: the log cannot be read there.

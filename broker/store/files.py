@@ -17,12 +17,13 @@ class File(Protocol):
     """An open file. Errors are ``OSError`` as the system raises them."""
 
     def pread(self, size: int, offset: int, *, cached: bool = True) -> bytes:
-        """Fewer bytes only at the end of the file. ``cached`` False: nobody wants them soon again, so the system need
-        not keep what it has to fetch for that in memory."""
+        """Read ``size`` bytes, fewer only at the end of the file.
+
+        ``cached`` False: nobody wants them again soon, so the system need not keep them in memory."""
         raise NotImplementedError
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        """All of it, or ``OSError``."""
+        """Write all of it, or raise ``OSError``."""
         raise NotImplementedError
 
     def write_past(self, parts: Sequence[bytes | memoryview], offset: int) -> None:
@@ -38,15 +39,15 @@ class File(Protocol):
         raise NotImplementedError
 
     def resize(self, size: int) -> None:
-        """Cut off what is behind ``size``, or grow by zeros that take no room yet."""
+        """Cut off what is after ``size``, or grow by zeros that take no room yet."""
         raise NotImplementedError
 
     def reserve(self, offset: int, size: int) -> None:
-        """Room on the disk for that part, which keeps its content. Raises OSError ENOSPC without it."""
+        """Take room on the disk for that part, which keeps its content. Raises OSError ENOSPC if there is none."""
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Data and size reach the disk. May be called from another thread than the rest; nothing once it is closed."""
+        """Bring data and size to the disk. Any thread may call it; does nothing once the file is closed."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -80,7 +81,7 @@ class Files(Protocol):
         raise NotImplementedError
 
     def disks(self) -> Sequence[Files]:
-        """Trees on each of the disks that what is written now goes to."""
+        """Return a tree on each of the disks that are written to now."""
         raise NotImplementedError
 
     def list(self, path: str) -> list[str]:
@@ -88,11 +89,11 @@ class Files(Protocol):
         raise NotImplementedError
 
     def rename(self, old: str, new: str) -> None:
-        """Replaces ``new`` at one stroke."""
+        """Replace ``new`` at one stroke."""
         raise NotImplementedError
 
     def remove(self, path: str) -> None:
-        """Nothing if it is not there: an operator who needed the room may have come first."""
+        """Remove the file, if it is there: an operator who needed the room may have removed it."""
         raise NotImplementedError
 
     def remove_folder(self, path: str) -> None:
@@ -100,7 +101,7 @@ class Files(Protocol):
         raise NotImplementedError
 
     def sync_dir(self, path: str) -> None:
-        """Names in this folder reach the disk."""
+        """Bring the names in this folder to the disk."""
         raise NotImplementedError
 
     def lock(self) -> None:
@@ -123,9 +124,10 @@ def read_whole(files: Files, path: str) -> bytes | None:
 
 
 def write_whole(files: Files, path: str, data: bytes) -> None:
-    """Replace a small file: after any crash it is the old one or the new one. The old one stays as ``.bak``, which is
-    not waited for: a power cut right now may damage the copy, and leaves the file itself whole. On a disk without room
-    the spare gives way."""
+    """Replace a small file: after any crash it is the old one or the new one.
+
+    The old one stays as ``.bak``, which is not synced: a power cut right now may damage the copy, and leaves the file
+    itself whole. On a disk without room the spare gives way."""
     with_spare(files, lambda: _replace(files, path, data))
 
 
@@ -139,7 +141,7 @@ def _replace(files: Files, path: str, data: bytes) -> None:
         files.rename(f"{path}.bak.tmp", f"{path}.bak")
     files.rename(new, path)
     files.sync_dir(folder)
-    while old is None and folder:  # which may be new as well
+    while old is None and folder:  # the folder may be new as well
         folder = folder.rpartition("/")[0]
         files.sync_dir(folder)
 
@@ -169,7 +171,7 @@ def no_room(error: OSError) -> bool:
 
 
 def keep_spare(files: Files) -> None:
-    """Room for the smallest files, which say who this replica is and what its log is worth, whoever fills the disk."""
+    """Keep room for the smallest files, which say who this replica is and what its log is worth, on a full disk."""
     for size in SPARE_BYTES:
         if files.exists(SPARE):
             return
@@ -184,7 +186,7 @@ def keep_spare(files: Files) -> None:
 
 
 def with_spare(files: Files, write: Callable[[], None]) -> None:
-    """Again without the spare, if there is no room else; what is left is kept. Raises what ``write`` raises."""
+    """Run ``write``; without room run it again, in the room of the spare. Raises what ``write`` raises."""
     try:
         write()
     except OSError as error:
@@ -220,7 +222,7 @@ class MemoryFile:
     data: bytearray = attrs.field(factory=bytearray)
     synced: bytes = b""
     changes: list[tuple[int, bytes | None]] = attrs.field(factory=list)
-    """Since the last sync: where what was written, or the new size and None."""
+    """Changes since the last sync: where what was written, or the new size and None."""
     fault: OSError | None = None
     hook: Hook = _nothing
     reads_ahead: bool = True
@@ -270,11 +272,11 @@ class MemoryFile:
             raise self.fault
 
     def crash(self, survivors: Survivors) -> None:
-        """Each sector is on disk as of the last sync or of a later change of it, whatever became of the others."""
+        """Lose changes: each sector is as of the last sync or of a later change of it, whatever others are."""
         kept, left = bytearray(self.synced), self._left(survivors)
         for at, data in self.changes:
             if data is None:
-                if survivors(1) or at > len(kept):  # a file that should be longer is repaired at the start
+                if survivors(1) or at > len(kept):  # a start repairs files that are too short
                     _resize(kept, at)
                 continue
             for sector, begin, part in _sectors(at, data):

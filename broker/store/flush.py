@@ -23,7 +23,7 @@ INDEX_UNFLUSHED_BYTES_MAX: Final = 4 << 20
 
 
 class Flush:
-    """``steps`` may run in another thread, and is the only thing that may."""
+    """One flush. ``steps`` may run in another thread, and nothing else may."""
 
     def __init__(self, files: Files, to_sync: Sequence[File], folders: Sequence[str], index: IndexFlush | None,
                  checkpoint: Checkpoint | None) -> None:
@@ -31,7 +31,7 @@ class Flush:
         self.checkpoint = checkpoint
         self.queues_synced = self.finished = False
         self.cancelled = False
-        """Set where the store lives: leave off at the next step. What was done so far harms nobody."""
+        """Set by the store's thread: stop before the next step. A part of a flush does no harm."""
 
     def steps(self) -> Iterator[None]:
         """Sync, and write the checkpoint, a step at a time. Raises ``OSError``."""
@@ -58,7 +58,7 @@ class Flush:
 
 
 class Flusher:
-    """One flush at a time: ``begin``, its ``steps``, ``end``. ``open`` comes first."""
+    """Flushes, one at a time: ``begin``, its ``steps``, ``end``. ``open`` comes first."""
 
     def __init__(self, files: Files, log: Log, queues: Queues, index: KeyIndex | None, visible: Visible,
                  writer: Writer) -> None:
@@ -75,7 +75,7 @@ class Flusher:
 
     @property
     def queues_offset(self) -> int:
-        """Log and queues are on disk up to here, as the checkpoint there says."""
+        """Log and queues are on disk up to here, as the checkpoint on disk says."""
         return self._checkpoint.queues_offset
 
     @property
@@ -114,8 +114,10 @@ class Flusher:
         return self._flush
 
     def end(self, flush: Flush) -> None:
-        """It ran to its end, raised, or was cancelled. After a failed sync the system may have dropped entries of
-        queues, so no checkpoint counts on them any more: the next process builds them again."""
+        """End a flush that ran to its end, raised, or was cancelled.
+
+        After a failed sync the system may have dropped entries of queues, so no checkpoint counts on them any more: the
+        next process builds them again."""
         assert flush is self._flush, "one flush at a time"
         self._flush = None
         if flush.finished and not flush.cancelled and flush.checkpoint is not None:
@@ -131,13 +133,14 @@ class Flusher:
                 flush.index.failed()
 
     def cancel(self) -> None:
-        """The one under way, if any, leaves off at its next step."""
+        """Stop the flush under way, if any, before its next step."""
         if self._flush is not None:
             self._flush.cancelled = True
 
     def lower(self, offset: int) -> None:
-        """The log is about to be cut there: entries of later messages must not be taken for flushed ones. A flush under
-        way, which was cancelled, may have gone further. Raises ``OSError``."""
+        """Lower the checkpoint to ``offset``, where the log is about to be cut. Raises ``OSError``.
+
+        Entries of later messages must not be taken for flushed ones. A cancelled flush may have gone further."""
         assert self._flush is None or self._flush.cancelled, "no flush counts on what is cut"
         if offset < self._checkpoint.queues_offset or self._flush is not None:
             self._checkpoint = attrs.evolve(

@@ -12,14 +12,14 @@ PAGE_BYTES = 4096
 
 @attrs.frozen
 class AsyncFlush:
-    """Every ``interval_ms`` if so many pages are dirty, every ``thorough_ms`` if anything is."""
+    """Flushes every ``interval_ms`` if so many pages are dirty, every ``thorough_ms`` if anything is."""
 
     interval_ms: int = 500
     least_pages: int = 4
     thorough_ms: int = 10_000
 
     def due(self, since_last_ms: float, dirty_bytes: int) -> bool:
-        """``since_last_ms``: since the last flush began."""
+        """Return whether a flush is due. ``since_last_ms``: since the last flush began."""
         if dirty_bytes <= 0:
             return False
         return since_last_ms >= self.thorough_ms or (

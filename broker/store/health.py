@@ -6,7 +6,7 @@ import enum
 
 
 class DiskHealth(enum.Enum):
-    """The value is what a heartbeat says of it."""
+    """States of a disk; the value is what a heartbeat says of it."""
 
     WELL = ""
     FULL = "full"

@@ -35,7 +35,7 @@ _CHAIN_MAX: Final = 1 << 16
 
 
 def file_name(time_ms: int) -> str:
-    """``yyyyMMddHHmmssSSS``, by the calendar of Howard Hinnant's ``civil_from_days``."""
+    """Return ``yyyyMMddHHmmssSSS`` of that time, by the calendar of Howard Hinnant's ``civil_from_days``."""
     days, of_day = divmod(time_ms, 86_400_000)
     era, day = divmod(days + 719_468, 146_097)
     year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
@@ -71,7 +71,7 @@ class IndexFile:
 
     @property
     def room(self) -> int:
-        """Number of entries that fit in still."""
+        """Number of entries that still fit in."""
         return self._entries - self.count
 
     @property
@@ -80,7 +80,7 @@ class IndexFile:
         return bool(self._flushing)
 
     def put(self, entries: Sequence[Entry]) -> None:
-        """Entries of messages, in their order; the file must have room for them."""
+        """Add entries of messages, in their order; the file must have room for them."""
         assert 0 < len(entries) <= self.room, "there is room for all of them"
         slots, pages, first, count = self._slots, self._pages, self.count, self.count
         packed: list[bytes] = []
@@ -148,8 +148,9 @@ class IndexFile:
         return _ENTRY.unpack(self._file.pread(_ENTRY.size, 40 + 4 * self._slots + _ENTRY.size * number))
 
     def repair(self) -> None:
-        """Slots that a flush left ahead of the header go back to the entries that it counts, before other entries
-        stand where they point."""
+        """Set slots that a crashed flush left ahead of the header back to entries that the header counts.
+
+        Else other entries would soon stand where they point."""
         assert not self.tail and not self._flushing, "nothing was put yet"
         for first in range(0, 4 * self._slots, _STEP_BYTES):
             slots = _big_endian(self._file.pread(min(_STEP_BYTES, 4 * self._slots - first), 40 + first))
@@ -197,7 +198,7 @@ class IndexFile:
         self._flushing, self._flushing_pages = bytearray(), {}
 
     def flush_failed(self) -> None:
-        """It may be tried again."""
+        """A flush failed: its entries belong to the next one."""
         self.tail[:0] = self._flushing
         self._pages = self._flushing_pages | self._pages
         assert self._written + len(self.tail) // _ENTRY.size == self.count, "what is not on disk is here"
@@ -208,7 +209,7 @@ class IndexFile:
 
 
 def _big_endian(data: bytes) -> array[int]:
-    """Numbers of the file as those of this machine, and the other way round."""
+    """Turn numbers of the file into those of this machine, or back."""
     numbers = array("i", data)
     if sys.byteorder == "little":
         numbers.byteswap()
@@ -216,7 +217,7 @@ def _big_endian(data: bytes) -> array[int]:
 
 
 def _side_by_side(numbers: list[int]) -> Iterator[list[int]]:
-    """Runs of consecutive ones, not too long."""
+    """Yield runs of consecutive numbers, not too long."""
     run: list[int] = []
     for number in numbers:
         if run and (number != run[-1] + 1 or len(run) * _PAGE_BYTES >= _STEP_BYTES):
@@ -240,8 +241,10 @@ class KeyIndex:
         """Offset of the last message that is in."""
 
     def open(self, log_end: int, complete: int = 0, *, killed: bool = True) -> None:
-        """Messages from ``complete`` on will be told again. ``killed``: the last process did not close it; if it did,
-        and was a Java before 5.5, which does not say what is complete, the last message that is in decides."""
+        """Open the files. Messages from ``complete`` on will be told again.
+
+        ``killed``: the last process did not close the index. If it did, and was a Java before 5.5, which does not say
+        what is complete, the last message that is in decides."""
         for name in self._files.list(DIRECTORY):
             if name.isdecimal():
                 self._open.append(IndexFile(self._files, f"{DIRECTORY}/{name}", self._slots, self._entries))
@@ -254,11 +257,11 @@ class KeyIndex:
         self.truncate(log_end)
 
     def truncate(self, log_end: int) -> None:
-        """Entries of messages that are gone stay: a query looks at the message."""
+        """Do nothing to entries of messages that are gone: a query looks at the message."""
         self._told = min(self._told, log_end - 1)
 
     def take(self, run: Sequence[Outline]) -> None:
-        """A new file, if it takes one, is named after the message's store time, in UTC, as Java names its own.
+        """Add the keys of messages. A new file is named after the message's store time in UTC, as Java names its own.
 
         Raises:
             OSError: it cannot be made.
@@ -316,7 +319,7 @@ class KeyIndex:
                           ("", DIRECTORY) if new_names else ())
 
     def flush(self) -> None:
-        """Raises ``OSError``; it may be tried again."""
+        """Flush in this thread. Raises ``OSError``, after which it may be called again."""
         flush = self.begin_flush()
         try:
             for _ in flush.steps():
@@ -334,7 +337,7 @@ class KeyIndex:
 
 @attrs.frozen
 class IndexFlush:
-    """``steps`` may run in another thread; then ``done`` or ``failed`` where the index lives."""
+    """A flush of the index: ``steps``, perhaps in another thread; then ``done`` or ``failed`` in the index's own."""
 
     _index: KeyIndex
     _files: Files

@@ -80,7 +80,7 @@ class KeyHashes:
                 add((code if code < top else _positive(code), offset, time_ms))
             elif unique:
                 add((_positive(self._hash(topic, unique)), offset, time_ms))
-            if properties.find(KEYS) >= 0:  # ``in`` takes twice as long
+            if properties.find(KEYS) >= 0:  # quicker than ``in``
                 for key in (value_behind(properties, KEYS) or b"").split(b" "):
                     if key:
                         add((_positive(self._hash(topic, key)), offset, time_ms))
@@ -114,7 +114,7 @@ class KeyHashes:
 
 
 def _positive(code: int) -> int:
-    """``Math.abs``; the smallest has none, and counts as 0."""
+    """Return ``Math.abs`` of a Java int; the smallest has none, and counts as 0."""
     assert 0 <= code < 1 << 32, "32 bits without a sign"
     if code < 1 << 31:
         return code

@@ -48,7 +48,7 @@ class SyncJob:
 
 
 class Log(Protocol):
-    """``open`` comes first, ``close`` last. Whoever implements it inherits what is made of the rest."""
+    """A log: ``open`` it first, ``close`` it last. Methods with a body here are made of the others."""
 
     def open(self, recover_from: int = 0, sure: int = 0) -> Recovered:
         """Find the end of the last whole message, behind ``recover_from``, and cut off the rest. All below ``sure`` was
@@ -107,9 +107,10 @@ class Log(Protocol):
         ...
 
     def append_raw(self, data: Raw, offset: int, wanted: int | None = None) -> None:
-        """Bytes of another log, as they are there, in one write for each file; an empty log begins at ``offset``. What
-        was written before an error stays. With ``wanted`` the system need not keep them in memory: what stands there
-        and behind is all of it that is wanted soon, and is kept here as far as it is not too much.
+        """Append bytes of another log as they are there, in one write for each file. An empty log begins at ``offset``.
+
+        What was written before an error stays. With ``wanted`` the system need not keep the bytes in memory: those
+        from there on are wanted soon, and are kept here as far as they are not too many.
 
         Raises:
             OffsetGone: they would leave a gap or overwrite something.
@@ -182,9 +183,10 @@ class Log(Protocol):
 
     def run(self, offset: int, upto: int, most: int = 1 << 62, *, ask: int = 1 << 20, check_crc: bool = False,
             whole: bool = False, cached: bool = True) -> tuple[list[Outline], int]:
-        """Outlines of messages that begin at ``offset`` and end at or below ``upto``, and where to go on: some, but
-        not all that there are, and ``most`` at most. None of a message of which only a part has come yet. ``ask``:
-        bytes to read at first; ``cached`` as for a file.
+        """Return some outlines of messages from ``offset`` to ``upto``, and where to go on.
+
+        At least one if there is one, and ``most`` at most; none of a message of which only a part has come yet.
+        ``ask``: bytes to read at first; ``cached`` as for a file.
 
         Raises:
             DamagedRecord: what stands at ``offset`` is no message, or one of another place, or with ``whole`` a part.

@@ -1,7 +1,7 @@
-"""A consume queue whose entries point at no messages gets them from the log again, while it is in use.
+"""Mends a consume queue whose entries point at no messages: it gets them from the log again, while it is in use.
 
-The log is walked through, a slice at a time. What the queue should say and does not is remembered, and written at
-once at the end of the walk: a reader sees the old entry or the right one. An entry that points at its own message stays
+The log is walked through, a slice at a time. Entries that the queue lacks are remembered, and written all at once
+at the end of the walk: a reader sees the old entry or the right one. An entry that points at its own message stays
 as it is, whatever else the log says of that place: its topic may have been deleted and made anew. Entries of messages
 that nobody finds point nowhere, and readers pass over them.
 """
@@ -22,13 +22,13 @@ from remoting.errors import DamagedRecord
 from remoting.record import RECORD_BYTES_MIN, Outline
 
 REMEMBERED_MAX: Final = 1 << 18
-"""Entries of one walk; where more are damaged it is made again."""
+"""Entries that one walk remembers; if more are damaged, another walk follows."""
 
 GONE: Final = "its topic was deleted"
 
 
 class _Walk:
-    """Through the log as far as consumers see it now, for one queue."""
+    """A walk through the log for one queue, as far as consumers see the log now."""
 
     def __init__(self, log: Log, queues: Queues, key: Queue, queue: ConsumeQueue, upto: int, most: int) -> None:
         self._log, self._key, self.queue, self._most = log, key, queue, most
@@ -38,9 +38,9 @@ class _Walk:
         self._dispatcher = Dispatcher(log, log.min_offset, self._take, cached=False)
         self._right: dict[int, bytes] = {}
         self._found = bytearray(self._end - self._begin)
-        """1 at each place of which a message is in the log."""
+        """1 at each place whose message is in the log."""
         self.is_partial = False
-        """True: there was more to remember than may be, so another walk has to find it."""
+        """True: there was too much to remember, so another walk must find the rest."""
 
     def step(self, most: int) -> bool:
         """Look at so many messages more. False: that was the last. Raises ``DamagedRecord``."""
@@ -70,7 +70,7 @@ class _Walk:
         if present == entry:
             return True
         if present[:12] == entry[:12]:
-            return self._key[0] == SCHEDULE_TOPIC  # when it is due was decided as it came
+            return self._key[0] == SCHEDULE_TOPIC  # there the code is when it is due, set as it came
         offset, size, _ = ENTRY.unpack(present)
         if size == NOWHERE_SIZE or size < RECORD_BYTES_MIN or offset < self._log.min_offset:
             return False
@@ -91,7 +91,7 @@ class _Walk:
         self._right.clear()
 
     def give_up_rest(self) -> None:
-        """Entries of no message in the log point nowhere from now on. Raises ``OSError``."""
+        """Let entries that have no message in the log point nowhere from now on. Raises ``OSError``."""
         assert not self.is_partial and not self._right, "all that was found is written"
         at = max(0, self.queue.min_offset - self._begin)
         while (at := self._found.find(0, at)) >= 0:
@@ -101,7 +101,7 @@ class _Walk:
 
 
 class Mender:
-    """Damaged queues one after the other: ``ask``, and ``step`` while it ``is_busy``."""
+    """Mends damaged queues one after the other: ``ask`` for one, and ``step`` while it ``is_busy``."""
 
     def __init__(self, log: Log, queues: Queues, visible: Visible, *, remembered_max: int = REMEMBERED_MAX) -> None:
         self._log, self._queues, self._visible, self._most = log, queues, visible, remembered_max
@@ -116,7 +116,7 @@ class Mender:
         return bool(self._waiting)
 
     def ask(self, topic: bytes, queue_id: int) -> str:
-        """Mend this queue, once in the life of a process. In words, what becomes of it."""
+        """Mend this queue, once in the life of a process. Returns in words what becomes of it."""
         key = topic, queue_id
         if key in self._outcomes:
             return self._outcomes[key]
@@ -126,16 +126,16 @@ class Mender:
         return "it is built again from the log; ask again"
 
     def begins(self, topic: bytes, queue_id: int) -> bool:
-        """``ask``: whether it is worth waiting for."""
+        """Mend this queue as ``ask`` does. Returns whether it is still being mended."""
         self.ask(topic, queue_id)
         return (topic, queue_id) in self._waiting
 
     def restart(self) -> None:
-        """The log was cut, or queues were deleted: what was found may not hold any more."""
+        """Begin the walk again: the log was cut, or queues were deleted, so what was found may not hold any more."""
         self._walk = None
 
     def step(self, most: int) -> None:
-        """Look at so many messages of the log, and write what they say when that is all."""
+        """Look at ``most`` messages of the log, and write what was found once all were looked at."""
         topic, queue_id = key = self._waiting[0]
         queue = self._queues.peek(key)
         outcome: str | None
@@ -163,7 +163,7 @@ class Mender:
         except DamagedRecord as damage:
             walk.write()
             self._queues.to_flush(key)
-            return f"so is the log, and what stands behind that is not found: {damage}"
+            return f"it was built again in part: the log is damaged, and messages after that are not found: {damage}"
         walk.write()
         if walk.is_partial:
             self._walk = None

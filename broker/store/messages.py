@@ -22,7 +22,7 @@ class StoredMessages:
         self.log, self._queues, self._index = log, queues, index
 
     def queues(self) -> list[Queue]:
-        """(topic, queue id) of every queue that has ever had a visible message, sorted."""
+        """Return topic and id of every queue that has ever had a visible message, sorted."""
         return self._queues.keys()
 
     def queue(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
@@ -73,7 +73,7 @@ class StoredMessages:
         for offset in dict.fromkeys(offsets):
             try:
                 record = self.log.record(offset)
-            except (OffsetGone, DamagedRecord):  # the index may know what is gone
+            except (OffsetGone, DamagedRecord):  # the index may still name messages that are gone
                 continue
             properties = codec.decode_properties(record.message.properties)
             if record.message.topic == topic and begin_ms <= record.store_time_ms <= end_ms and (

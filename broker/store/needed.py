@@ -17,15 +17,15 @@ class Needed:
 
     say: Callable[[str], object]
     begin: Callable[[], int | None] = lambda: None
-    """From where on somebody needs the log; None: nobody does."""
+    """Returns from where on a part needs the log; None: no part does."""
     make_way: Callable[[int], object] = lambda below: None
-    """Called when files below that offset are old enough to go, and needed: whoever needs them is to put its messages
-    forward. Again at each time of cleaning, until they are not."""
+    """Called when files below that offset are old enough to go, and needed: their parts must put their messages
+    forward. Called at each cleaning until no part needs them."""
     kept_back: int = 0
-    """Files of the log that end here or below are such ones; 0: there are none."""
+    """Files of the log up to here are old enough to go, and needed; 0: there are none."""
 
     def spare(self, offset: int) -> int:
-        """Below which offset files go, of those below ``offset`` that are old enough."""
+        """Return the offset below which files may go; those below ``offset`` are old enough."""
         begin = self.begin() if offset else None
         if begin is None or begin >= offset:
             self.kept_back = 0

@@ -30,7 +30,7 @@ class Queues:
         self._code = tag_codes.code
         self._queues: dict[Queue, ConsumeQueue] = {}
         self._changed: dict[ConsumeQueue, None] = {}
-        """Have entries that were not flushed; a set that keeps its order."""
+        """Queues with entries that were not flushed; a set that keeps its order."""
         self._new_folders: set[str] = set()
         self._unsynced: list[File] = []
         self.arrived: Listener[[bytes, int, int, int, Outline]] = Listener()
@@ -91,7 +91,7 @@ class Queues:
         return {key: queue.max_offset for key, queue in self._queues.items()}
 
     def take(self, run: Sequence[Outline]) -> None:
-        """Entries for messages of the log, in its order. Told again, they change nothing.
+        """Make entries for messages of the log, in its order. Messages that are told again change nothing.
 
         Raises:
             OSError: the disk is full. Tell them again.
@@ -136,7 +136,7 @@ class Queues:
         return self._code(topic, properties, store_time_ms)
 
     def to_flush(self, key: Queue) -> None:
-        """Its entries were changed behind its back."""
+        """Flush that queue next time: others changed its entries."""
         queue = self._queues.get(key)
         if queue is not None:
             self._changed[queue] = None
@@ -146,8 +146,9 @@ class Queues:
         self.on_trouble.call(words)
 
     def has_place(self, topic: bytes, queue_id: int, queue_offset: int, end: int) -> bool:
-        """Return whether a message may have that place in a queue that ends at ``end`` (0: a new queue). No checksum
-        covers the place in its record; no writer leaves a whole file between it and the end."""
+        """Return whether a message may have that place in a queue that ends at ``end`` (0: a new queue).
+
+        No checksum covers the place in its record; no writer leaves a whole file between it and the end."""
         if not end:
             return is_folder_name(topic) and queue_id >= 0 and 0 <= queue_offset < _ENTRIES_MAX
         return 0 <= queue_offset <= min(end + self._file_bytes // ENTRY.size, _ENTRIES_MAX)
@@ -162,8 +163,7 @@ class Queues:
     # --- changes of the whole --------------------------------------------------------------------------------
 
     def begin(self, ends: Mapping[Queue, int]) -> None:
-        """Queues that never had a message here go on from there: others know of those that they had. Raises
-        ``OSError``."""
+        """Begin queues that never had a message here at those ends, which other replicas know. Raises ``OSError``."""
         for key, end in ends.items():
             queue = self._queues.get(key)
             if queue is None and 0 < end and self.has_place(*key, end, 0):
@@ -196,7 +196,7 @@ class Queues:
         return files, folders
 
     def not_synced(self, files: Iterable[File], folders: Iterable[str]) -> None:
-        """A flush was left off: next time."""
+        """A flush was left off: these are synced with the next one."""
         self._unsynced += files
         self._new_folders.update(folders)
 

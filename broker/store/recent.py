@@ -10,7 +10,7 @@ from typing import Final
 
 BYTES_MAX: Final = 1 << 20
 WANTED_BYTES_MAX: Final = 4 << 20
-"""Largest number of bytes of earlier turns that are kept for readers who are late."""
+"""Largest number of bytes of earlier turns that are kept for late readers."""
 
 
 class Recent:
@@ -20,7 +20,7 @@ class Recent:
         self._data: bytes | memoryview = b""
         self._at = 0
         self._room = memoryview(b"")
-        """Used again and again: fresh memory would cost more than to copy into it."""
+        """Memory that is used again and again: fresh memory would cost more than the copy."""
 
     def clear(self) -> None:
         self._data = b""
@@ -32,7 +32,7 @@ class Recent:
             self._data, self._at, self._room = data, offset, memoryview(b"")
 
     def went_on(self, parts: Sequence[bytes | memoryview], offset: int, wanted: int) -> None:
-        """Kept is a copy of these bytes, behind those from ``wanted`` on that are kept now, but for too many."""
+        """Keep a copy of these bytes, after those from ``wanted`` on that are kept now, if they are not too many."""
         old, size = self._data, sum(map(len, parts))
         kept = 0
         if self._at + len(old) == offset:
@@ -49,6 +49,6 @@ class Recent:
         assert self._at + len(self._data) == offset + size, "one run of bytes, up to the end of what was written"
 
     def read(self, offset: int, size: int) -> bytes | None:
-        """None if they are not all here."""
+        """Return these bytes; None: not all of them are here."""
         at = offset - self._at
         return bytes(self._data[at : at + size]) if 0 <= at <= len(self._data) - size else None

@@ -99,7 +99,7 @@ class ScatteredFiles:
         return max(self.root.space(), roomy, key=_used)
 
     def disks(self) -> Sequence[Files]:
-        """The store's, and the one that the log is being written to."""
+        """Return the store's disk, and the disk that the log is being written to."""
         if not self.log:
             return (self.root,)
         names = _files_of_a_log(self.list(LOG))
@@ -151,7 +151,8 @@ class ScatteredFiles:
         twice = sorted(name for name, count in counts.items() if count > 1)
         places = ", ".join(folder.path for folder in self.log)
         if twice:
-            raise WrongStore(f"{twice[0]} is in more than one of {places}: which one is the log's, nobody knows")
+            raise WrongStore(
+                f"{twice[0]} is in more than one of {places}: keep the one that is this log's, move the others away")
         if self.epochs is not None and self.root.exists(EPOCHS):
             raise WrongStore(
                 f"{EPOCHS} in the store's directory holds epochs, and storePathEpochFile names {self.epochs.path}: "

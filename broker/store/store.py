@@ -54,12 +54,12 @@ class StoreConfig:
 
 
 class MessageStore:
-    """``open`` comes first, ``close`` last. One thread; only what says so may run in another."""
+    """The store of one broker: ``open`` it first, ``close`` it last. Only what says so may run in another thread."""
 
     def __init__(self, files: Files, config: StoreConfig = StoreConfig(), *, log: Log | None = None,
                  boot: str | None = None, synced: bool = False) -> None:
         """``log``: RocketMQ's, among these files, if none is given. ``boot`` names this boot of the machine, "" if that
-        is not known; None: whether it went down is nobody's concern. ``synced``: nothing is acknowledged before it is
+        is not known; None: nobody asks whether the machine went down. ``synced``: nothing is acknowledged before it is
         synced."""
         self._files, self._config = files, config
         self.log: Log = CommitLog(
@@ -116,7 +116,7 @@ class MessageStore:
         return recovered
 
     def _say_lost(self, log_end: int, flushed: int) -> None:
-        """A replica has another to copy from; whoever is alone must hear of it."""
+        """Tell the operator what was lost: a replica copies it anew, and a broker that is alone cannot."""
         self._queues.say(
             f"the log ends at {log_end}, and the checkpoint says that {flushed} was flushed: {flushed - log_end} "
             "bytes of messages were lost by the disk or cut off by hand. A slave copies them anew; a broker that "
@@ -128,7 +128,8 @@ class MessageStore:
         return self.writer.number_from(begin, gapless=begin > self.log.min_offset)
 
     def _known(self, begin: int) -> int:
-        """From where the queues have to be told again: ``begin``, if a message starts there, else all of the log."""
+        """Return from where queues must be told again: from ``begin``, if a message starts there, else all of the log.
+        """
         try:
             self.log.record(self.log.next_offset(begin))
         except (OffsetGone, DamagedRecord):
@@ -163,8 +164,9 @@ class MessageStore:
     # --- changes of the whole --------------------------------------------------------------------------------
 
     def take_over(self) -> None:
-        """Bytes of another log came: what is put next stands behind a whole message, and behind it in its queue. A
-        message of which only a part has come is cut off, so as before ``truncate`` no flush may be under way.
+        """Make ready for puts after bytes of another log: the next message stands after a whole one, also in its queue.
+
+        A message of which only a part has come is cut off, so as before ``truncate`` no flush may be under way.
         Raises ``StoreFailed``, ``OSError``."""
         try:
             self.writer.number_from(self.visible.offset)
@@ -174,9 +176,10 @@ class MessageStore:
         assert self.writer.is_numbered, "the next message has a place in its queue"
 
     def truncate(self, offset: int, *, everything: bool = False) -> None:
-        """Forget messages from ``offset`` on: another master never had them. With ``everything`` the store is empty,
-        and takes bytes of any offset. A flush under way is cancelled, and must have stopped.
-        Raises ``OffsetGone``, ``OSError``."""
+        """Forget messages from ``offset`` on: another master never had them.
+
+        With ``everything`` the store is empty, and takes bytes of any offset. A flush under way is cancelled, and must
+        have stopped. Raises ``OffsetGone``, ``OSError``."""
         self.flusher.cancel()
         self.mender.restart()
         kept = 0 if everything else offset
@@ -208,6 +211,6 @@ class MessageStore:
 
 
 def _mark(files: Files, path: str) -> None:
-    """An empty file whose being there says all."""
+    """Make an empty file: that it is there says all."""
     files.open(path, create=True).close()
     files.sync_dir("")

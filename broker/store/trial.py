@@ -12,8 +12,9 @@ ROOM_BYTES: Final = 16 << 20
 
 
 def try_disk(files: Files, room: int) -> None:
-    """Each disk that is written to, on any thread. Leaves nothing behind but the spare, if that was given up. Raises
-    ``OSError``."""
+    """Try each disk that is written to; on any thread. Raises ``OSError``.
+
+    It leaves nothing but the spare, if that was given up."""
     for disk in files.disks():
         _try(disk, room)
     keep_spare(files)

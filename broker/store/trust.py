@@ -25,7 +25,7 @@ from remoting.errors import DamagedRecord
 PATH: Final = f"{CHECKPOINT}.boot"
 ALL: Final = -1
 WHOLE: Final = (1 << 63) - 1
-"""In doubt, though nothing is here of what was not synced: another boot compares with what was synced until then."""
+"""The log is in doubt, and nothing that is here was unsynced: another boot looks at what was synced until then."""
 
 
 @attrs.frozen
@@ -33,11 +33,11 @@ class Trust:
     """The content of the file, as values."""
 
     boot: str = ""
-    """In which what is not flushed was written; "" if nobody knows."""
+    """Boot of the machine in which what is not flushed was written; "" if nobody knows."""
     synced: bool = False
     """Nothing was acknowledged before it was synced."""
     upto: int = ALL
-    """In doubt: what is behind was not compared since."""
+    """The log is in doubt: what stands after this offset was not compared since. ``ALL``: no doubt."""
 
     def to_text(self) -> str:
         assert "\n" not in self.boot and self.upto >= ALL, "what is written is read back"
@@ -45,7 +45,7 @@ class Trust:
 
     @classmethod
     def from_text(cls, text: str) -> Trust | None:
-        """None for what this class never wrote."""
+        """Decode the file; None: this class never wrote such a text."""
         lines = text.split("\n")
         if len(lines) != 4 or lines[1] not in ("SYNC_FLUSH", "ASYNC_FLUSH") or not lines[2].lstrip("-").isdecimal():
             return None
@@ -63,7 +63,8 @@ def doubted_from(found: Trust | None, boot: str, *, killed: bool, flushed: int) 
 
 
 class TrustFile:
-    """``boot``: this one of the machine; ``synced``: nothing is acknowledged before it is synced from now on."""
+    """The file of trust. ``boot``: the machine's present one; ``synced``: nothing is acknowledged unsynced from now on.
+    """
 
     def __init__(self, files: Files, boot: str, *, synced: bool) -> None:
         self.boot = boot
@@ -104,7 +105,7 @@ class LogTrust:
         since; None: there are none."""
 
     def open(self, log: Log, *, killed: bool, flushed: int) -> None:
-        """All that is here is on disk by now, so this start's own mark says the truth of it."""
+        """Decide whether the log is in doubt, and note that for the next start: all that is here is on disk by now."""
         if self._file is None:
             return
         found, end = self._file.read(), log.max_offset
@@ -120,13 +121,13 @@ class LogTrust:
         self._note(upto)
 
     def regained(self) -> None:
-        """The log is level with a master's, or the master's own."""
+        """End the doubt: the log is level with a master's, or the master's own."""
         if self.in_doubt:
             self._note(ALL)
         self.in_doubt, self.trusted_end = False, None
 
     def truncate(self, offset: int) -> None:
-        """The log was cut: what comes to stand there is new, so a start in the same boot need not cut it again."""
+        """Follow a cut of the log: what comes after it is new, so a start in the same boot need not cut it again."""
         assert self.in_doubt or self.trusted_end is None, "only a doubtful log is trusted in part"
         if self.trusted_end is not None and offset <= self.trusted_end:
             self.trusted_end = None
@@ -138,7 +139,7 @@ class LogTrust:
             self._file.distrust()
 
     def _note(self, upto: int) -> None:
-        """A mark that stays as it was makes the next start doubt more, not less: a full disk stops nobody."""
+        """Write the file. If that fails the broker goes on: the old file makes the next start doubt more, not less."""
         assert self._file is not None, "who doubts has one"
         try:
             self._file.write(upto)

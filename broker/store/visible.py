@@ -14,11 +14,11 @@ from broker.store.log import Log
 from broker.store.queues import Queues
 
 _COPIED_BYTES: Final = 4 << 20
-"""Some times what one read brings: queues are level with a copy in each turn."""
+"""Bytes of a copied log that one turn enters into the queues: several times what one read brings."""
 
 
 class Visible:
-    """Begins at offset 0, until ``start_at``."""
+    """Says how much of the log consumers see. It begins at offset 0, until ``start_at``."""
 
     def __init__(self, log: Log, queues: Queues, index: KeyIndex | None) -> None:
         self._log, self._queues, self._index = log, queues, index
@@ -54,8 +54,10 @@ class Visible:
         return (self._to_index or self._to_queues).time_ms
 
     def advance(self, confirm_offset: int | None = None) -> int:
-        """Let consumers see what is confirmed (all, by default), and find it by its keys; returns how many messages
-        they see more. Raises ``OSError`` when queues cannot be written; it may be tried again."""
+        """Let consumers see what is confirmed (all, by default), and find it by its keys.
+
+        Returns how many more messages they see. Raises ``OSError`` when queues cannot be written; call it again then.
+        """
         count = self._to_queues.dispatch(self._log.max_offset if confirm_offset is None else confirm_offset, 1 << 62)
         if self._to_index is not None:
             self._to_index.dispatch(self._to_queues.offset, 1 << 62)
@@ -63,19 +65,17 @@ class Visible:
         return count
 
     def advance_some(self, confirm_offset: int, most: int, *, aside: int = 0) -> bool:
-        """Advance as ``advance``, by at most so many messages. What is little is read once for both. The index may fall
-        behind when it is much: it gets what the queues leave of the time. ``aside``: a log is copied, and the queues go
-        with it, while it is in memory; the index waits until so many messages wait for it, and goes at one pace with
-        them from then on.
+        """Advance as ``advance``, by at most ``most`` messages. Returns whether there is more to do.
 
-        Returns:
-            whether there is more to do.
+        A few messages are read once for both queues and index. When there are many, the index may fall behind: it gets
+        the time that the queues leave. ``aside``: a log is copied, and the queues follow it while it is in memory; the
+        index waits until ``aside`` messages wait for it, and then goes at the same pace.
         """
         queues, index, count = self._to_queues, self._to_index, 0
         assert index is None or index.offset <= queues.offset, "what is found by its key can be read from its queue"
         if aside:
             upto = min(confirm_offset, queues.offset + _COPIED_BYTES)
-            count = queues.dispatch(upto, 1 << 62) or queues.dispatch(confirm_offset, 1)  # behind a long blank
+            count = queues.dispatch(upto, 1 << 62) or queues.dispatch(confirm_offset, 1)  # after a long blank
             if index is not None and index.behind(queues.offset) >= aside:
                 index.dispatch(queues.offset, count)
             return count > 0 and upto < confirm_offset
@@ -91,7 +91,7 @@ class Visible:
         return index.dispatch(queues.offset, wanted) == wanted
 
     def truncate(self, offset: int) -> None:
-        """The log was cut there, and so were queues and index."""
+        """Follow a cut of the log, of queues and of index."""
         for told in (self._to_queues, self._to_index):
             if told is not None:
                 told.offset = min(told.offset, offset)

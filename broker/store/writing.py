@@ -25,7 +25,7 @@ class Put(NamedTuple):
 
 
 class Writer:
-    """``number_from`` comes before the first put, and between bytes of another log and the next put."""
+    """Writes messages. Call ``number_from`` before the first put, and after bytes of another log."""
 
     def __init__(self, log: Log, queues: Queues, visible: Visible) -> None:
         self._log, self._queues, self._visible = log, queues, visible
@@ -37,8 +37,7 @@ class Writer:
     # --- messages --------------------------------------------------------------------------------------------
 
     def put(self, message: Message, store_time_ms: int) -> Put:
-        """Append one message. Not written before ``write`` of the log, not durable before its ``flush``, not seen
-        before ``Visible`` advances.
+        """Append a message: written by the log's ``write``, durable by its ``flush``, seen as ``Visible`` advances.
 
         Raises:
             MessageIllegal: nothing was kept, change the message.
@@ -61,7 +60,7 @@ class Writer:
         return Put(offset, size, queue_offset)
 
     def put_all(self, messages: Sequence[Message], store_time_ms: int) -> tuple[Put, ...]:
-        """Append messages one behind the other, in one file of the log; all or, when it raises as ``put``, none."""
+        """Append messages one after the other, in one file of the log; all, or none if it raises as ``put``."""
         if len(messages) == 1:
             return (self.put(messages[0], store_time_ms),)
         if isinstance(messages, Batch) and in_queue(messages.common.sys_flag):
@@ -93,8 +92,9 @@ class Writer:
     # --- bytes of another log --------------------------------------------------------------------------------
 
     def append_raw(self, data: Raw, offset: int, *, cached: bool = True) -> None:
-        """``cached`` False: of old messages, and what the queues need of them is kept until they are told. Raises as
-        ``Log.append_raw``."""
+        """Append bytes of another log. Raises as ``Log.append_raw``.
+
+        ``cached`` False: of old messages; what the queues need of them is kept until they are told."""
         self._next = None
         if not self._log.max_offset:
             self._visible.start_at(offset)
@@ -117,7 +117,7 @@ class Writer:
         return queue.max_offset if queue is not None else 0
 
     def forget_numbers(self) -> None:
-        """Log or queues were changed by others."""
+        """Forget the queue offsets to give: others changed log or queues."""
         self._next = None
 
     def begin_queues(self, ends: Mapping[Queue, int]) -> None:
@@ -126,8 +126,9 @@ class Writer:
         self._next = None
 
     def number_from(self, begin: int, *, gapless: bool = False) -> bool:
-        """Work out the queue offsets to give, by the queues and by what stands in the log from ``begin`` on. False: the
-        queues lack messages in front of it, which are not missing if it is to be ``gapless``.
+        """Work out the queue offsets to give, by the queues and by the log from ``begin`` on.
+
+        False: the queues lack messages before ``begin``, and ``gapless`` says that none may be missing.
 
         Raises:
             DamagedRecord: what stands there is no message, or a part of one.
@@ -143,14 +144,14 @@ class Writer:
                     return False
                 if queue_offset != due and not self._queues.has_place(topic, queue_id, queue_offset, due):
                     continue
-                offsets[key] = queue_offset + 1  # less than before, where the queue was given up and begun anew
+                offsets[key] = queue_offset + 1  # it falls where a queue was given up and begun anew
         assert min(offsets.values(), default=0) >= 0
         self._next = offsets
         return True
 
 
 def _check_name(message: Message) -> None:
-    """A topic is a folder's name. Raises ``MessageIllegal``."""
+    """Check that topic and queue id can be names of folders. Raises ``MessageIllegal``."""
     topic = message.topic
     if topic and (not codec.is_folder_name(topic) or message.queue_id < 0):
         raise MessageIllegal(f"topic {topic[:60]!r} queue {message.queue_id} cannot be the name of a folder: "

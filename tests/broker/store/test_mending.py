@@ -215,7 +215,7 @@ def test_a_damaged_log_is_said_and_what_stands_in_front_is_mended() -> None:
     log[offset % CONFIG.log_file_bytes] ^= 0x55
     store.mender.ask(b"t", 0)
     [words] = mended(store, most=1)
-    assert "so is the log" in words and str(offset) in words
+    assert "the log is damaged" in words and str(offset) in words
     assert store.mender.ask(b"t", 0) in words and not store.mender.is_busy, "once"
     assert [read(store.messages, b"t", 0, place, config=ReadConfig(), count=1).count for place in (5, 19)] == [1, 1]
 
