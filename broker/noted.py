@@ -1,8 +1,8 @@
 """Noted messages of the confirmed log, on every replica: each is handed on once, in order, from a given offset on.
 
-For what has no queue of its own: committed messages, and those with ``NOTED`` in their system flag. Ordinary messages
-cost nothing. Whoever takes them keeps ``offset`` with what it made of them, and goes on there after a start: what is
-behind is read from the log, the rest is heard when it is shown. It knows the journal, and no message's meaning.
+Noted are committed messages, and those with ``NOTED`` in their system flag. Ordinary messages cost nothing. A listener
+keeps ``offset`` together with what it made of them, and goes on there after a start: messages that were shown before
+are read from the log, later ones are heard as they are shown. It knows the journal, and no message's meaning.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Noted:
         self._at = offset
         """Everything below this offset was handed on."""
         self._live = self._deaf = False
-        """All that is shown was handed on; what was not cannot be read."""
+        """``_live``: all that is shown was handed on. ``_deaf``: the rest cannot be read."""
         if offset > journal.log.max_offset:
             self._cut(journal.log.max_offset)
         journal.noted.join("parts", self._heard)
@@ -67,12 +67,12 @@ class Noted:
 
     @property
     def offset(self) -> int:
-        """Everything below was handed on."""
+        """Everything below this offset was handed on."""
         return max(self._at, self._visible.offset) if self._live else self._at
 
     @property
     def behind(self) -> bool:
-        """``catch_up`` has something to read."""
+        """Return whether ``catch_up`` has something to read."""
         return not self._live
 
     def catch_up(self) -> bool:
@@ -87,7 +87,7 @@ class Noted:
         return not self._live
 
     def listen(self) -> DamagedRecord | OSError | None:
-        """Hand on some of what was not heard yet. What cannot be read ends that; it is returned once."""
+        """Hand on some of what was not heard yet. An error in reading ends that for good, and is returned once."""
         try:
             for _ in range(READS_MAX if self.behind and not self._deaf else 0):
                 if not self.catch_up():
@@ -99,11 +99,11 @@ class Noted:
 
     @property
     def told_all(self) -> bool:
-        """``listen`` has nothing more to read, or cannot."""
+        """Return whether ``listen`` has nothing more to read, or cannot read it."""
         return self._deaf or self._live
 
     def go_back(self, offset: int) -> None:
-        """Hand on once more what stands from there on."""
+        """Hand on once more what stands from ``offset`` on."""
         self._at, self._live = min(self._at, offset), False
 
     def _heard(self, found: Outline) -> None:

@@ -26,5 +26,5 @@ class ActingKeys:
         "masters of its own container, or it waits", live=True)
     acting_right_ms: int = key(
         3_000, "ours: for so long after its question a slave goes by a name server's word that there is no master; a "
-        "master that comes back waits so long before it delivers; the same at all brokers of a group", least=30,
+        "master that comes back waits as long before it delivers; must be the same at all brokers of a group", least=30,
         most=_INT_MAX)

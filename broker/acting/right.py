@@ -117,7 +117,7 @@ class _Counting:
         self.since_ns(now_ns)
 
     def since_ns(self, now_ns: int) -> int | None:
-        """Looks at all times since the last look: a process may have been stopped while its right ended and began."""
+        """Look at all times since the last look: a process may have been stopped while its right ended and began."""
         times = {time_ns for run in self._runs.values() for time_ns in (run.matures_ns, run.until_ns)
                  if self._looked_ns < time_ns < now_ns}
         for time_ns in (*sorted(times), now_ns):

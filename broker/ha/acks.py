@@ -132,7 +132,7 @@ def need_of(acks: int, least: int = 1) -> Need:
 
 
 def needed_acks(mode: Mode, config: QuorumConfig, replicas: Replicas, wait_store_ok: bool = True) -> Need | Deny:
-    """The decision for one put, from what is known before it is written.
+    """Decide for one put what it needs, from what is known before it is written.
 
     ============== ========================= ===================================== ==========================
     group          deny when                 need                                  counted by
@@ -164,7 +164,8 @@ def needed_acks(mode: Mode, config: QuorumConfig, replicas: Replicas, wait_store
 
 
 def in_sync_count(config: QuorumConfig, log_end: int, acks: Mapping[int, int | None]) -> int:
-    """1 + slaves whose log is less than the gap behind; one that has not reported yet counts as at -1, as in Java."""
+    """Return 1 + slaves whose log is less than the gap behind; one that has not reported counts as at -1, as in Java.
+    """
     return 1 + sum(log_end - (-1 if ack is None else ack) < config.ha_max_gap_not_in_sync for ack in acks.values())
 
 
@@ -216,7 +217,7 @@ class PutQueue(Generic[PutT]):
         return self._count
 
     def add(self, put: PutT, end: int, need: Need, deadline_ns: int) -> bool:
-        """False: the queue is full, and the put's holders are then unknown (``FLUSH_SLAVE_TIMEOUT``)."""
+        """Let a put wait. False: the queue is full, and the put's holders are unknown (``FLUSH_SLAVE_TIMEOUT``)."""
         if self._count >= self._waiting_max:
             return False
         self._count += 1
@@ -235,7 +236,7 @@ class PutQueue(Generic[PutT]):
         return True
 
     def advanced(self, holders: Holders) -> None:
-        """Somebody acknowledged, or the SyncStateSet changed: release what is held now."""
+        """Release puts that are held now: a replica acknowledged, or the SyncStateSet changed."""
         for need, queue in self._by_need.items():
             count = _held(queue, need, holders)
             if count:

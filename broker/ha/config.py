@@ -16,7 +16,7 @@ NS_PER_MS: Final = 1_000_000
 
 @attrs.frozen
 class HaConfig:
-    """Raises ``ValueError`` when a relation does not hold."""
+    """Limits and times of replication. Raises ``ValueError`` when a relation does not hold."""
 
     all_ack_in_sync_state_set: bool = False
     heartbeat_interval_ms: int = 5_000
@@ -28,12 +28,12 @@ class HaConfig:
     silence_ms: int = 2_000
     """``haSilenceMs``, ours: a peer that beats and then says nothing for so long is silent."""
     handshake_timeout_ms: int = 2_000
-    """``haHandshakeTimeout``, ours: a connection on which nothing is said, as a port probe's, is closed after so long
-    (apache/rocketmq#8875)."""
+    """``haHandshakeTimeout``, ours: a connection on which nothing is said, such as a port probe's, is closed after so
+    long (apache/rocketmq#8875)."""
     role_wait_ms: int = 10_000
     """Ours: a broker that is not master yet closes the connection of a slave that has spoken after so long."""
     max_time_not_caught_up_ms: int = 15_000
-    """``haMaxTimeSlaveNotCatchup``: a member that long behind leaves the SyncStateSet."""
+    """``haMaxTimeSlaveNotCatchup``: a member that is behind for so long leaves the SyncStateSet."""
     admission_ms: int = 1_000
     """Ours: the confirm offset waits at most so long for a slave that is about to join."""
     asked_void_ms: int = 60_000

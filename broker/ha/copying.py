@@ -76,7 +76,7 @@ class CopyingCore(Protocol[MessageT_contra]):
 
 
 class Copying(ABC, Generic[MessageT]):
-    """Between ``begin`` and ``end``; ``follow`` at any time."""
+    """A slave's connection. It works between ``begin`` and ``end``; call ``follow`` at any time."""
 
     def __init__(self, journal: Journal, core: CopyingCore[MessageT], decoder: Callable[[], Decoder[MessageT]],
                  epoch_file: EpochFile | None = None, trusted: Callable[[], None] = lambda: None) -> None:
@@ -135,23 +135,23 @@ class Copying(ABC, Generic[MessageT]):
         """End the connection, if there is one."""
 
     def _address_to_connect(self) -> str | None:
-        """Once for each time that the core wants it."""
+        """Return the address to connect to, once for each time that the core wants it."""
         address, self._to_connect = self._to_connect, None
         return address
 
     def _connects(self) -> None:
-        """A connection to that address begins: no reason to leave it is known."""
+        """Begin a connection to that address; so far there is no reason to leave it."""
         self._left, self._left_as_usual = "", False
 
     def _opened(self) -> None:
         """Begin on a new connection. Raises what is in ``FAULTS``."""
         self.connected = True
         self._frames, self._whole = self._decoder(), WholeRecords(self._file_bytes)
-        self._core.not_stored(self._journal.end)  # a part of a record went with the connection before
+        self._core.not_stored(self._journal.end)  # a part of a record was lost with the connection before
         self._do(self._core.connected(self._journal.now_ns()))
 
     def _hear(self, data: bytes | memoryview) -> bool:
-        """False: the connection is over. Raises what is in ``FAULTS``."""
+        """Take bytes from the master. False: the connection is over. Raises what is in ``FAULTS``."""
         journal = self._journal
         now_ns = journal.now_ns()
         end = journal.end
@@ -185,10 +185,12 @@ class Copying(ABC, Generic[MessageT]):
         self._follow(f"this replica's disk is {health.value or 'well again'}")
 
     def _follow(self, reason: str) -> None:
-        """No address while the disk is in trouble: a slave that cannot store delays every put that waits for it."""
+        """Tell the core whom to follow: nobody while the disk is in trouble.
+
+        A slave that cannot store delays every put that waits for it."""
         address = self.address if self._journal.health is DiskHealth.WELL else None
         if address == self._followed:
-            return  # the core, which has it already, would not connect anew
+            return  # the core has this address already, and would not connect anew
         self._followed, self._to_connect = address, None
         self._journal.stir()
         self._leave(reason)
@@ -204,7 +206,7 @@ class Copying(ABC, Generic[MessageT]):
     def _one(self, output: Output) -> None:
         journal = self._journal
         if not isinstance(output, AppendLog | SetConfirm):
-            self._append_gathered()  # all else comes behind it; what is confirmed was stored before this read
+            self._append_gathered()  # other outputs come after it; what is confirmed was stored before this read
         match output:
             case Send(data):
                 self._write(data)
@@ -232,7 +234,7 @@ class Copying(ABC, Generic[MessageT]):
                 self._leave(reason)
 
     def _gather(self, body: bytes | memoryview, offset: int) -> None:
-        """Keep the whole records of this frame behind those before, until all frames of the read are decoded."""
+        """Keep the whole records of this frame, until all frames of the read are decoded."""
         begin = offset - self._whole.bytes_held
         whole = self._whole.take(body, offset)
         if not self._gathered:
@@ -275,4 +277,4 @@ class Copying(ABC, Generic[MessageT]):
         self._do(self._core.tick(now_ns))
         self._journal.copying = self.connected and self._core.copies
         if self._followed is not None:
-            self._journal.tick_by(0)  # how attentive its master is, it learns from looking often
+            self._journal.tick_by(0)  # its judge of silence must look often

@@ -24,7 +24,7 @@ NOT_IN_DOUBT: Final = -1
 
 @attrs.frozen
 class FoundEpochs:
-    """``damaged`` is for the operator; ``no_epochs`` says what a list without entries means."""
+    """Epochs as found at a start. ``damaged`` is for the operator; ``no_epochs`` says what an empty list means."""
 
     epochs: EpochList
     no_epochs: NoEpochs
@@ -34,7 +34,7 @@ class FoundEpochs:
 
 
 class EpochFile:
-    """One broker's. ``boot`` names this boot of the machine, "" if that is not known: then all is in doubt."""
+    """One broker's epoch file. ``boot`` names this boot of the machine; "" is unknown: then all is in doubt."""
 
     def __init__(self, files: Files, path: str = PATH, *, boot: str = "") -> None:
         self._files, self._path, self._boot = files, path, boot

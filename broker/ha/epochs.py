@@ -19,7 +19,7 @@ import attrs
 from remoting.bodies.controller import END_OFFSET_OPEN
 
 EPOCHS_MAX: Final = 1000
-"""A Java master's handshake has room for so many; one with more can replicate no longer. The oldest go first."""
+"""Epochs for which a Java master's handshake has room; with more it cannot replicate. The oldest go first."""
 
 _NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 _EPOCH_MAX: Final = 2**31 - 1
@@ -73,8 +73,10 @@ class EpochList:
         return self.entries[at + 1].start if at + 1 < len(self.entries) else END_OFFSET_OPEN
 
     def append(self, epoch: int, start: int) -> EpochList:
-        """A new reign. The same epoch again changes nothing (a master that restarted); one that begins where the last
-        began replaces it, since that wrote nothing. The oldest goes when there are more than ``EPOCHS_MAX``.
+        """Add a reign. The same epoch again changes nothing: its master restarted.
+
+        An epoch that begins where the last one began replaces it, since that wrote nothing. The oldest goes when there
+        are more than ``EPOCHS_MAX``.
 
         Raises ``EpochError`` when the epoch is older than the last, or begins before it.
         """
@@ -147,8 +149,10 @@ def consistent_point(local: EpochList, local_end: int, master: EpochList, master
 
 
 def to_text(epochs: EpochList) -> str:
-    """The file's text, as ``CheckpointFile`` writes it. An empty list has a text too: what is not written would come
-    back after a restart. Java then turns to the ``.bak`` file, so whoever writes an empty list removes that."""
+    """Return the file's text, as ``CheckpointFile`` writes it. An empty list has a text, too.
+
+    Else the list before would come back after a restart. For an empty list Java turns to the ``.bak`` file, so its
+    writer removes that."""
     lines = "".join(f"{entry.epoch}-{entry.start}\n" for entry in epochs)
     return f"{len(epochs)}\n{zlib.crc32(lines.encode()) & 0x7FFFFFFF}\n{lines}"
 
@@ -194,8 +198,9 @@ class Loaded:
 
 
 def load(main: str | None, backup: str | None) -> Loaded:
-    """The list in the main file, or in its ``.bak`` when that is missing or damaged; None stands for a file that is not
-    there. Cut it to the log with ``within`` before use, since a backup may tell of more than the log holds.
+    """Return the list in the main file, or in its ``.bak`` if that is missing or damaged. None: there is no such file.
+
+    Cut it to the log with ``within`` before use, since a backup may tell of more than the log holds.
 
     Raises ``EpochFileError`` when there is a file and none can be read.
     """

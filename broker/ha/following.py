@@ -30,7 +30,7 @@ _UNSENT_BYTES_MAX: Final = 64 << 10
 
 
 class Following(Copying[MessageT]):
-    """``run`` until it is cancelled; ``follow`` at any time."""
+    """A slave's connection with its stream: ``run`` it until it is cancelled; ``follow`` at any time."""
 
     def __init__(self, journal: Journal, core: CopyingCore[MessageT], decoder: Callable[[], Decoder[MessageT]],
                  config: HaConfig, connector: Connector, epoch_file: EpochFile | None = None,
@@ -68,7 +68,7 @@ class Following(Copying[MessageT]):
         return HAClientRuntimeInfo(self.address, self.rate, self._journal.end, self.read_ms, self.written_ms)
 
     def _ended(self, address: str, reason: str) -> None:
-        """Log why a connection ended; the same reason again and again is worth one line."""
+        """Log why a connection ended: one line, if the same reason comes again and again."""
         level = logging.DEBUG if self._said == (address, reason) else (
             logging.INFO if self._left_as_usual else logging.WARNING)
         self._said = address, reason
@@ -114,7 +114,7 @@ class Following(Copying[MessageT]):
 
     async def _read(self, stream: Stream) -> None:
         if isinstance(stream, trio.SocketStream):
-            buffer = bytearray(_READ_BYTES)  # one for all: the log has taken what was read when it is read into again
+            buffer = bytearray(_READ_BYTES)  # one for all reads: the log has taken the bytes before the next read
             view = memoryview(buffer)
             while True:
                 await trio.lowlevel.wait_readable(stream.socket)
@@ -159,7 +159,7 @@ class Following(Copying[MessageT]):
     def _write(self, data: bytes) -> None:
         """Send at once what the socket takes."""
         if not self.connected:
-            return  # it closes, and the core has yet to hear of that: the next one begins with a handshake
+            return  # it closes, and the core does not know yet; the next connection begins with a handshake
         self.written_ms = time.time_ns() // 1_000_000
         if self._fd >= 0 and not self._draining:
             try:
@@ -174,7 +174,7 @@ class Following(Copying[MessageT]):
             self._out += data
             self._draining = True
             if len(self._out) > _UNSENT_BYTES_MAX and self._scope is not None:
-                self._scope.cancel()  # it reads nothing: to be connected anew
+                self._scope.cancel()  # the master reads nothing: connect anew
             self._unsent.ring()
 
     async def _drain(self, stream: Stream) -> None:

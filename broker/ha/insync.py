@@ -122,7 +122,7 @@ class InSync:
         slave.sent_max, slave.sent_ns = self.log_end, now_ns
 
     def sent(self, broker_id: int, now_ns: int) -> None:
-        """The slave was sent all that there was."""
+        """The slave was sent all of the log."""
         slave = self._slave(broker_id)
         if slave.ack is not None and slave.ack >= slave.sent_max:
             slave.sent_max, slave.sent_ns = self.log_end, now_ns
@@ -136,7 +136,7 @@ class InSync:
         if not slave.learner and offset >= slave.sent_max:
             at_end = offset == self.log_end
             slave.caught_up_ns = max(slave.caught_up_ns, now_ns if at_end else slave.sent_ns)
-            if now_ns - slave.caught_up_ns <= self.config.admission_ms * NS_PER_MS:  # for so long it is waited for
+            if now_ns - slave.caught_up_ns <= self.config.admission_ms * NS_PER_MS:  # it is waited for so long
                 self._admit(broker_id, slave, now_ns)
         self._confirm()
 
@@ -187,7 +187,7 @@ class InSync:
         target = frozenset((stay | set(self._ready())) - self.silent(now_ns) | {self.self_id})
         if target != self.accepted:
             return target
-        # One without an answer keeps its members counted: ask again, until the epoch moves or a refusal is certain.
+        # An unanswered request keeps its members counted. Ask again until the epoch moves or a refusal is certain.
         return next(iter(self.asked.values()), None)
 
     def ask(self, request: int, members: frozenset[int], now_ns: int) -> None:
@@ -212,7 +212,7 @@ class InSync:
         void = now_ns - self.config.asked_void_ms * NS_PER_MS if epoch_stands else -1
         for asked in [asked for asked in self.asked if asked == request or self._asked_ns[asked] <= void]:
             before_ns = self._before_ns.pop(self.asked[asked], None)
-            if before_ns is not None and before_ns > void:  # an earlier request for this set may still be carried out
+            if before_ns is not None and before_ns > void:  # an earlier request for this set may yet be carried out
                 self._asked_ns[asked] = before_ns
             else:
                 del self.asked[asked], self._asked_ns[asked]

@@ -48,7 +48,7 @@ class ConfirmMark:
         try:
             self._file.pwrite(raw + _SUM.pack(crc32(raw)), 0)
         except OSError as error:
-            logger.warning("the file that says how far the log is confirmed cannot be written: %s", error)
+            logger.warning("the file that says how far the log is confirmed cannot be written, tried again: %s", error)
         else:
             self._written = offset
 

@@ -46,7 +46,7 @@ class SendLog(NamedTuple):
 
 @attrs.frozen
 class Idle:
-    """Nothing to send before ``until_ns``, unless something happens."""
+    """There is nothing to send before ``until_ns``, unless something happens."""
 
     until_ns: int
 
@@ -90,7 +90,7 @@ class HaMaster:
         self._attention = Attention(config, in_sync.started_ns)
         self._began = in_sync.log_end
         self._met: set[int] = set()
-        """Slaves that have acknowledged to this run of the master: what they hold behind ``_began`` comes from it."""
+        """Slaves that have acknowledged to this run of the master: their bytes after ``_began`` come from it."""
 
     # --- what happens ----------------------------------------------------------------------------------------
 
@@ -100,10 +100,10 @@ class HaMaster:
         self._connections[connection] = _Connection(Ear(self._attention, now_ns), now_ns, Pace(self._config, now_ns))
 
     def received(self, connection: int, message: SlaveHandshake | Ack, now_ns: int) -> list[Close]:
-        """A slave's message; the connections to close, which may be another one of the same slave."""
+        """Take a slave's message. Returns connections to close, which may be another one of the same slave."""
         here = self._connections.get(connection)
         if here is None:
-            return []  # closed before its last words were read
+            return []  # it closed before its last words were read
         here.ear.heard_ns = now_ns
         if isinstance(message, SlaveHandshake):
             return self._handshake(connection, here, message, now_ns)
@@ -119,8 +119,7 @@ class HaMaster:
                 self.in_sync.closed(broker_id)
 
     def renew(self, epochs: EpochList, in_sync: InSync, now_ns: int) -> None:
-        """Begin another epoch of the same master: connections live on, and what was acknowledged on them still
-        holds."""
+        """Begin another epoch of the same master. Connections and their acknowledgements stay."""
         assert in_sync.epoch_start >= self.in_sync.epoch_start, "a later epoch begins behind an earlier one"
         self.epochs, self.in_sync = epochs, in_sync
         for broker_id, connection in self._present.items():
@@ -155,7 +154,7 @@ class HaMaster:
         return Stage.SPOKE if here.ack is None else Stage.COPIES
 
     def slave_of(self, connection: int) -> tuple[int, int] | None:
-        """Broker id, and what it has acknowledged, by -1 if nothing; None while nobody has said who is there."""
+        """Return the slave's broker id, and what it has acknowledged (-1: nothing); None: it has not said who it is."""
         here = self._connections.get(connection)
         if here is None or here.handshake is None:
             return None
@@ -172,8 +171,8 @@ class HaMaster:
                         + self._config.housekeeping_interval_ms * NS_PER_MS)
         if not here.answered:
             here.answered, here.written_ns = True, now_ns
-            # A power cut may have taken the end of a log whose master goes on with its epoch: what a slave still holds
-            # of it is of the same epoch as what was written there since, and not the same.
+            # A power cut may have taken the end of this log, and this master goes on with its epoch. A slave that still
+            # holds that end has other bytes of the same epoch than those that were written there since.
             here.told_end = log.end if here.handshake.broker_id in self._met else min(log.end, self._began)
             return MasterHandshake(here.told_end, self.epochs)
         begin = here.next
@@ -187,7 +186,7 @@ class HaMaster:
                                      f"{log.begin} to {log.end}: its copy must be made anew")
         span = self._span(begin)
         if span is None:
-            return Idle(heartbeat_ns)  # not a byte and no epoch yet
+            return Idle(heartbeat_ns)  # the log has no byte and no epoch yet
         epoch, end = span
         assert begin < end, "an epoch's bytes end behind each of them"
         behind, size = min(end, log.end) - begin, 0

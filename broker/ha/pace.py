@@ -23,7 +23,7 @@ class Pace:
         self._allowance = float(self.config.flow_control_bytes_per_second)
 
     def take(self, behind: int, in_file: int, now_ns: int) -> int:
-        """Bytes to send of those that the slave is ``behind``, ``in_file`` at most; 0: wait 100 ms."""
+        """Return how many of the bytes that the slave is ``behind`` to send, ``in_file`` at most; 0: wait 100 ms."""
         assert behind > 0 and in_file > 0, "there is something to send"
         batch, rate = self.config.transfer_batch_bytes, self.config.flow_control_bytes_per_second
         if not rate:
@@ -31,7 +31,7 @@ class Pace:
         refill = rate * (now_ns - self.refilled_ns) / 1e9
         self._allowance, self.refilled_ns = min(float(rate), self._allowance + refill), now_ns
         size = min(batch, behind, in_file, rate)
-        if size > self._allowance:  # frames of what has trickled in would be mostly headers
+        if size > self._allowance:  # wait: frames of the little that is allowed would be mostly headers
             return 0
         self._allowance -= size
         assert 0 <= self._allowance <= rate, "no second's worth is lent or saved up"

@@ -1,8 +1,8 @@
 """Chooses the connection that ends when the HA port has no place left, so that strangers keep no replica out.
 
 Members of the SyncStateSet have places of their own, and so have replicas that copy: a flood takes neither. Of all
-others the newest is always let in, for a replica says who it is at once and who says nothing can wait for nothing.
-Pure: it knows who came from where and how far each has got, and closes nothing itself.
+others the newest is always let in: a replica says who it is at once, and a silent connection loses nothing by its end.
+Pure: it knows the address and the stage of each connection, and closes nothing itself.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ def superfluous(places: Iterable[Place], most: int) -> list[int]:
             copying.append(place)
         elif place.standing < Stage.COPIES:
             others.append(place)
-    # Who copies keeps its place before those who began later; who does not makes room for those who came later.
+    # Of connections that copy the newest end first; of the others the oldest do, to make room for new ones.
     return [*_beyond(copying, most, newest_first=True), *_beyond(others, most, spared=most // _SPARED + 1)]
 
 
 def _beyond(places: list[Place], most: int, *, newest_first: bool = False, spared: int = 0) -> list[int]:
-    """Connections from the most crowded address, least far first; never one of the newest ``spared``."""
+    """Return connections of the most crowded address, those of the lowest stage first; none of the newest ``spared``.
+    """
     assert 0 <= spared <= most, "somebody can be ended who is not spared"
     ended: list[int] = []
     while len(places) > most:

@@ -1,8 +1,7 @@
-"""The HA port of a master without its streams, for either protocol: whose core judges what comes, and which connections
-end.
+"""The HA port of a master without its streams, for either protocol: which core hears what comes, which connections end.
 
 A broker that is no master yet lets connections wait for a while: a slave may have heard of the new master before the
-master itself has. When there are too many, ``broker.ha.places`` says whose end.
+master itself has. When there are too many, ``broker.ha.places`` says which ones end.
 Sources: ``DefaultHAConnection``, ``AutoSwitchHAConnection`` and ``HAService.AcceptSocketService`` of RocketMQ.
 It knows bytes and the journal, and neither roles nor what a frame means.
 """
@@ -99,7 +98,7 @@ class Link(ABC):
             self.began, self.next = True, offset + size
 
     def count(self, now_ns: int) -> None:
-        """Call it now and then."""
+        """Compute ``rate``; call it now and then."""
         since_ns, before = self._counted
         if now_ns - since_ns >= NS_PER_S:
             self.rate = (self._sent_bytes - before) * NS_PER_S // (now_ns - since_ns)
@@ -110,7 +109,7 @@ LinkT = TypeVar("LinkT", bound=Link)
 
 
 class Port(Generic[LinkT]):
-    """``serve`` and ``drop`` say whose core judges what comes.
+    """The port and its connections. ``serve`` and ``drop`` say which core hears what comes.
 
     ``advanced`` is called when somebody acknowledged or was lost; ``changed`` when a slave came or went.
     """

@@ -1,8 +1,8 @@
 """The streams of a master's HA port: accepts slaves, reads what they say, writes what ``broker.ha.port`` gives.
 
-What the log grew by is written where that is told, as far as the socket takes it: to wake a task for each slave would
-cost more than the writing. Each connection has a task that reads, and one that writes all the rest: what the socket did
-not take, a copy that catches up, what its core has to say in its own time.
+New bytes of the log are written in the turn in which the log grew, as far as the socket takes them: to wake a task for
+each slave would cost more. Each connection has a task that reads, and one that writes the rest: what the socket did not
+take, a copy that catches up, and what its core has to say at other times.
 It knows streams and bytes, and neither roles nor what a frame means.
 """
 
@@ -30,7 +30,7 @@ logger = logging.getLogger("broker")
 _READ_BYTES: Final = 64 << 10
 """Bytes read at one time: some thousand acknowledgements."""
 _FIRST_BYTES: Final = 1 << 10
-"""Bytes kept of a slave that speaks before this broker is master: more than any says before it is answered."""
+"""Bytes kept of a slave that speaks before this broker is master: more than a slave says before it is answered."""
 _ACCEPT_PAUSE_S: Final = 0.1
 _JOIN_BYTES: Final = 64 << 10
 """Largest size that is copied: one copy up to it costs less than a second system call."""
@@ -62,7 +62,7 @@ class StreamLink(Link):
 
 
 class HaPort(Port[StreamLink]):
-    """``run`` accepts until it is cancelled."""
+    """The HA port with its sockets; ``run`` accepts until it is cancelled."""
 
     def wake(self) -> None:
         for link in self.links.values():
@@ -117,7 +117,7 @@ class HaPort(Port[StreamLink]):
         finally:
             del self.links[link.number]
             self._closed(link)
-            meant = not link.began or not link.reason  # a port probe, mostly; or this end stops
+            meant = not link.began or not link.reason  # it is a port probe, mostly, or this end stops
             logger.log(logging.INFO if meant else logging.WARNING,
                        "connection of the replica at %s ended: %s", peer, link.reason or "this end is shutting down")
             await trio.aclose_forcefully(stream)
@@ -139,7 +139,7 @@ class HaPort(Port[StreamLink]):
             if link.rest:
                 rest, link.rest = link.rest, b""
                 await link.stream.send_all(rest)
-                continue  # the role may have ended meanwhile
+                continue  # the role may have ended during the send
             todo = self._next(link)
             match todo:
                 case Idle():
@@ -153,7 +153,7 @@ class HaPort(Port[StreamLink]):
                     link.sent(offset, size)
 
     def _push(self, link: StreamLink) -> bool:
-        """Write one frame, if there is one. False where the writer has to go on with it."""
+        """Write one frame, if there is one. False: the writer's task must go on with it."""
         if link.side is None or link.rest:
             return False
         try:
@@ -168,7 +168,7 @@ class HaPort(Port[StreamLink]):
             return False
         except OSError as error:
             link.close(words(error))
-        except Exception as error:  # whoever made the log grow has no part in it
+        except Exception as error:  # it must not reach the caller that made the log grow
             if not isinstance(error, StoreError):
                 logger.exception("replica at %s", link.peer)
             link.close(str(error))

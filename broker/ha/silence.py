@@ -1,8 +1,8 @@
 """Judges whether the other end of an HA connection beats, and whether it is silent.
 
-Who beats repeats itself each ``haBeatIntervalMs``. That is seen, never declared: RocketMQ's peers, and ours of before,
-repeat themselves each ``haSendHeartbeatInterval``, which is too seldom to count, so they are never silent here. Silence
-counts only while the judge's own loop ran: what was said in its pause waits unread.
+A peer that beats repeats itself each ``haBeatIntervalMs``. This is seen, never declared: RocketMQ's peers, and earlier
+ones of ours, repeat themselves each ``haSendHeartbeatInterval``. That is too seldom to count as a beat, so they are
+never silent here. Silence counts only while the judge's own loop ran: what was said in its pause waits unread.
 It knows times, and neither frames nor what a silence leads to.
 """
 
@@ -72,14 +72,17 @@ class Ear:
     """The last word before the silence that was found."""
 
     def began(self, asked_ns: int, now_ns: int) -> None:
-        """Its first words that can be repeated, which it was asked for then. What a network held up, and lets go with
-        what was said later, comes late."""
+        """Note the peer's first words that can be repeated; they were asked for at ``asked_ns``.
+
+        Words that a network held up come late, together with later ones."""
         if now_ns - asked_ns <= self.attention.seldom_ns:
             self._began_ns = now_ns
 
     def repeated(self, now_ns: int) -> None:
-        """It says once more what it said last. Whoever beats does so right behind its first words, too: it may be too
-        busy later to be silent, and is known by then."""
+        """The peer says once more what it said last.
+
+        A peer that beats does so right after its first words, too: later it may be too busy to repeat itself, and is
+        known as beating by then."""
         attention = self.attention
         if self.beats:
             return

@@ -46,8 +46,9 @@ class Send:
 
 @attrs.frozen
 class TruncateLog:
-    """Cut the log at ``point``, and what is built from it, on a message's boundary; then call ``truncated``. With
-    ``everything`` the log becomes empty and takes whatever offset comes first."""
+    """Cut the log, and what is built from it, at ``point``, a message's boundary; then call ``truncated``.
+
+    With ``everything`` the log becomes empty and takes whatever offset comes first."""
 
     point: int
     everything: bool = False
@@ -58,15 +59,16 @@ class TruncateLog:
 
 @attrs.frozen
 class WriteEpochs:
-    """Persist the list before the next output is carried out, where it is not the one on disk."""
+    """Write the list to disk before the next output is carried out, unless it is there already."""
 
     epochs: EpochList
 
 
 @attrs.frozen
 class AppendLog:
-    """These bytes of the log stand at ``offset``, and end anywhere: append what is whole of them and of those before,
-    then call ``stored``."""
+    """Append whole records of these bytes and of those kept before, then call ``stored``.
+
+    The bytes stand at ``offset`` of the log, and may end within a record."""
 
     offset: int
     body: bytes | memoryview
@@ -79,7 +81,7 @@ class SetConfirm:
 
 @attrs.frozen
 class LogTrusted:
-    """The log is level with the master's: what this replica may have lost with its machine is here again. Note it."""
+    """Note that the log is level with the master's: what this replica may have lost with its machine is here again."""
 
 
 @attrs.frozen
@@ -100,9 +102,9 @@ class HaSlave:
         learner: bool = False, sync_from_last_file: bool = False, no_epochs: NoEpochs = NoEpochs.LOST,
         in_doubt: bool = False, trusted_end: int | None = None, may_begin: Callable[[int], bool] = lambda offset: True,
     ) -> None:
-        """``in_doubt``: until the log is level with a master's it may lack what it acknowledged. ``trusted_end``: what
-        is behind is copied anew, as soon as there is a master to copy it from. ``may_begin``: whether the log, while it
-        is empty, may begin at that offset now; asked again until it may."""
+        """``in_doubt``: until the log is level with a master's it may lack what it acknowledged. ``trusted_end``: the
+        log after it is copied anew once there is a master. ``may_begin``: returns whether an empty log may begin at
+        that offset now; it is asked again until it may."""
         assert trusted_end is None or (in_doubt and trusted_end < log_end), "of a doubtful log, a part"
         self.state = HaState.READY
         self.epochs = epochs.within(log_end)
@@ -117,7 +119,7 @@ class HaSlave:
         self._attention = Attention(config)
         self._ear = Ear(self._attention, 0)
         self._away_ns: int | None = None
-        """Since when the master answers on no connection; None where it answers, and while there is no address."""
+        """Since when the master answers on no connection; None: it answers, or there is no address."""
         self._greeted = False
         """The master of this connection has answered."""
         self._asked_ns = 0
@@ -134,8 +136,8 @@ class HaSlave:
         self._cutting: TruncateLog | None = None
         self._trusted_end = trusted_end
         self._level_at = NEVER if in_doubt else -1
-        """Stored up to here, the log is in doubt no longer: where the master's ended when it was compared with. -1: it
-        is not in doubt."""
+        """The log is in doubt until it is stored up to here, the end of the master's log when they were compared. -1:
+        it is not in doubt."""
         self._master_end = 0
         self._may_begin = may_begin
         self._to_begin: int | None = None
@@ -144,12 +146,11 @@ class HaSlave:
 
     @property
     def copies(self) -> bool:
-        """Return whether this replica lacks what all replicas in sync hold: then it is not one of them, and copies old
-        messages."""
+        """Return whether this replica lacks what all replicas in sync hold, and so copies old messages."""
         return self._confirm_of_master > self._received_end
 
     def master_silent(self, now_ns: int) -> bool:
-        """Its master beats and has said nothing for ``haSilenceMs``, or has answered on no connection for so long."""
+        """Return whether the master beats and said nothing for ``haSilenceMs``, or did not answer for so long."""
         if self._greeted:
             return self._ear.silent(now_ns)
         return self._away_ns is not None and self._attention.silent(self._away_ns, now_ns)
@@ -190,7 +191,7 @@ class HaSlave:
                 self._to_begin = None
             if self._address is None or now_ns < self._connect_ns:
                 return []
-            self._connect_ns = NEVER  # until ``connected`` or ``closed``
+            self._connect_ns = NEVER  # ``connected`` or ``closed`` is next
             return [Connect(self._address)]
         if now_ns - self._ear.heard_ns >= self._config.housekeeping_interval_ms * NS_PER_MS:
             return self._leave(f"the master said nothing for {self._config.housekeeping_interval_ms} ms", now_ns,
@@ -210,8 +211,10 @@ class HaSlave:
 
     @property
     def _repeat_ns(self) -> int:
-        """Time to repeat the last acknowledgement. A slave that beats does so whatever else it says, and right after
-        the first one: its master recognises it by that."""
+        """Time to repeat the last acknowledgement.
+
+        A slave that beats repeats it whatever else it says, and right after the first one: by that its master knows
+        that it beats."""
         config = self._config
         if config.beat_interval_ms:
             return 0 if self._beat_ns is None else self._beat_ns + config.beat_interval_ms * NS_PER_MS
@@ -236,7 +239,7 @@ class HaSlave:
         """The log was cut and ends at ``log_end`` now; None when that failed, or would have split a message."""
         cut = self._cutting
         if cut is None:
-            return []  # the connection went meanwhile; the next handshake finds what is left to do
+            return []  # the connection ended meanwhile; the next handshake finds what is left to cut
         self._cutting = None
         assert log_end is None or log_end <= self._received_end, "no cut makes a log longer"
         if log_end is not None:
@@ -254,8 +257,10 @@ class HaSlave:
         return self._take_confirm() + self._ack_what_is_stored(now_ns) + self._judge()
 
     def not_stored(self, log_end: int) -> None:
-        """The log ends there, whatever came behind: an ``AppendLog`` or ``WriteEpochs`` failed, as on a full disk, and
-        ``closed`` is next; or ``connected`` is, and a part of a record went with the connection before."""
+        """The log ends there, whatever came after it.
+
+        Either an ``AppendLog`` or ``WriteEpochs`` failed, as on a full disk, and ``closed`` is next; or a part of a
+        record was lost with the connection before, and ``connected`` is next."""
         self._received_end = log_end
         self._empty = log_end == 0
 
@@ -289,7 +294,7 @@ class HaSlave:
         self.confirm = min(self.confirm, log_end)
 
     def _start(self, point: int, now_ns: int) -> list[Output]:
-        """The log ends where it and the master's are the same. An epoch that begins right there stays only if it is
+        """Begin to copy: this log ends where both are the same. An epoch that begins right there stays only if it is
         the master's own."""
         assert point == self._received_end and self._cutting is None, "what differs was cut off"
         kept = self.epochs.cut_from_offset(point)
@@ -324,7 +329,7 @@ class HaSlave:
         if not self._told:
             self._told = True
             self._ear.began(self._asked_ns, now_ns)
-        if size or message.offset == self._received_end:  # an empty log may begin anywhere, with the first byte
+        if size or message.offset == self._received_end:  # an empty log begins where the first byte is
             known = self._with_epochs(message.offset, end, message.epoch)
             if known is not self.epochs and known != self.epochs:
                 self.epochs = known
@@ -341,13 +346,14 @@ class HaSlave:
     def _wait_to_begin(self, offset: int, now_ns: int) -> list[Output]:
         self._leave("", now_ns, 0)
         self._to_begin, self._connect_ns = offset, NEVER
-        self._away_ns = None  # it left its master, which is not silent
-        return [Disconnect(f"this log is empty, and would begin at {offset}: where queues end that have no message "
-                           "from there on is to be known first", is_usual=True)]
+        self._away_ns = None  # this slave left its master, so the master is not silent
+        return [Disconnect(f"this log is empty, and would begin at {offset}: the ends of queues that have no message "
+                           "from there on must be known first", is_usual=True)]
 
     def _with_epochs(self, offset: int, end: int, tag: Epoch) -> EpochList:
-        """The list with every epoch of the master's that has begun by ``end``. A Java master tags the last bytes of an
-        epoch with the next one, which begins behind them."""
+        """Return the list with every epoch of the master's that has begun by ``end``.
+
+        A Java master tags the last bytes of an epoch with the next one, which begins after them."""
         known = self.epochs
         if known.last == tag:
             return known
@@ -369,7 +375,7 @@ class HaSlave:
         return [SetConfirm(confirm)]
 
     def _ack_what_is_stored(self, now_ns: int) -> list[Output]:
-        """Acknowledge what is stored; the first time only all that came: there the master begins to send."""
+        """Acknowledge what is stored. The first time all that came must be: from there the master sends."""
         if self.state is not HaState.TRANSFER or self.log_end <= self._reported:
             return []
         return [self._ack(now_ns)] if self._reported >= 0 or self.log_end >= self._received_end else []

@@ -107,9 +107,9 @@ class MasterSide:
 
 
 class Switching(ABC):
-    """Over an open journal. ``begin`` it, then roles, one at a time. Implements ``broker.puts.Replication``.
+    """Replication over an open journal: ``begin`` it, then one role at a time. Implements ``broker.puts.Replication``.
 
-    ``broker_id`` is to be set before the first role. Who calls methods of ``in_sync`` (the replicas manager) calls
+    ``broker_id`` is to be set before the first role. A caller of methods of ``in_sync`` (the replicas manager) calls
     ``advance`` afterwards.
     """
 
@@ -123,11 +123,11 @@ class Switching(ABC):
         """Raises ``OSError`` of the epoch file."""
         self.broker_id: int | None = None
         self.in_sync: InSync | None = None
-        """While this broker is master."""
+        """The sets of this master; None: this broker is no master."""
         self.role: Become | None = None
         """The role that is being taken; None while there is none."""
         self.advanced: Callable[[], None] = lambda: None
-        """Called when who holds what has changed otherwise than by the journal's growth."""
+        """Called when it changed which replicas hold what, by other things than the journal's growth."""
         self.changed: Callable[[], None] = lambda: None
         """Called when the SyncStateSet may have to be changed, when a slave's log is in doubt no longer, and at each
         end and beginning of a role."""
@@ -144,13 +144,13 @@ class Switching(ABC):
         self.doubtful_epoch = found.doubtful_epoch
         """The last epoch that this broker may not lead again: others may hold bytes of it that are gone here."""
         self._epochs = found.epochs.within(journal.end)
-        if self._epochs != found.epochs:  # of bytes that a crash took; other ones may come to stand there
+        if self._epochs != found.epochs:  # a crash took bytes of later epochs; other bytes may follow there
             epoch_file.write(self._epochs)
         self._mark = mark
         if mark is not None:
             journal.confirm(mark.open(journal.end))
             journal.cutting.join("role", mark.cut)
-        journal.on_failure.join("role", self._failed)  # the last flush may fail, which comes after ``end``
+        journal.on_failure.join("role", self._failed)  # for good: the last flush comes after ``end``, and may fail
         self._master: HaMaster | None = None
         self._slave: HaSlave | None = None
         self._copying: Copying[MasterHandshake | Transfer] | None = None
@@ -187,8 +187,9 @@ class Switching(ABC):
     # --- the steps of a role ---------------------------------------------------------------------------------
 
     def taking(self, role: Become, reason: str, ha_address: str | None = None) -> Pauses:
-        """Take the role, for as long as this yields what has to be waited for or done. ``ha_address`` as in ``copy``;
-        ``reason`` is told to slaves that are dropped.
+        """Take the role. This yields what has to be waited for or done, until the role is taken.
+
+        ``ha_address`` as in ``copy``; ``reason`` is told to slaves that are dropped.
 
         Raises:
             RoleRefused: it is older than what this log has seen; or the disk refuses, and then the role before is over.
@@ -250,7 +251,7 @@ class Switching(ABC):
         return steps(before, role)
 
     def _left(self, reason: str) -> None:
-        """``LEAVE``: nothing is under way of the role before, but for a connection that is being closed."""
+        """``LEAVE``: end the role before; a connection may still be closing."""
         self._epochs = self.epochs
         self.role = self._master = self.in_sync = self._young = None
         self._veil.lift()
@@ -261,7 +262,7 @@ class Switching(ABC):
 
     @property
     def stored(self) -> bool:
-        """``STORE``: whether the system has what was appended, and the disk has it where puts wait for that. Raises
+        """``STORE``: return whether the system has what was appended, and the disk where puts wait for that. Raises
         ``RoleRefused``."""
         journal = self._journal
         if journal.end >= journal.log.max_offset and journal.durable_end >= journal.end:
@@ -271,11 +272,11 @@ class Switching(ABC):
         return False
 
     def cut(self) -> None:
-        """``CUT``: no master sends anything any more, and writes are closed."""
+        """``CUT``: cut off a part of a message. No master sends any more, and writes are closed."""
         cut_unfinished(self._journal)
 
     def recording(self, role: Become) -> Pauses:
-        """``RECORD``: nothing is appended meanwhile. Raises ``RoleRefused``."""
+        """``RECORD``: write the epoch to disk; nothing is appended meanwhile. Raises ``RoleRefused``."""
         journal = self._journal
         assert isinstance(role, BecomeMaster) and self.broker_id is not None
         failures: list[Exception] = []
@@ -299,7 +300,7 @@ class Switching(ABC):
             min(journal.confirm_offset, journal.end), journal.end, journal.durable_end, journal.now_ns(), self._least)
 
     def _record(self, epochs: EpochList, failures: list[Exception]) -> None:
-        """Others go by this log from now on, so there is nothing left to doubt."""
+        """Write the epochs of a new master. Others follow this log from now on, so nothing is left to doubt."""
         try:
             self._epoch_file.lead(epochs)
             self._trust.regained()
@@ -307,7 +308,7 @@ class Switching(ABC):
             failures.append(error)
 
     def confirm(self) -> None:
-        """``CONFIRM``: what consumers do not see yet waits behind the veil."""
+        """``CONFIRM``: veil what is not known to be confirmed."""
         journal, young = self._journal, self._young
         assert young is not None
         journal.confirm(young.confirm)
@@ -316,11 +317,11 @@ class Switching(ABC):
 
     @property
     def shown(self) -> bool:
-        """``SHOW``: whether consumers see what is confirmed: else they would find queues shorter than before."""
+        """``SHOW``: return whether consumers see what is confirmed; else they would find queues shorter than before."""
         return not undispatched(self._journal)
 
     def open(self, role: Become) -> InSync:
-        """``OPEN``: from now on members can catch up."""
+        """``OPEN``: serve slaves, so that members can catch up."""
         journal = self._journal
         assert isinstance(role, BecomeMaster) and self._young is not None
         in_sync, self._young = attrs.evolve(self._young, started_ns=journal.now_ns(), least=self._least), None
@@ -335,7 +336,7 @@ class Switching(ABC):
         return in_sync
 
     def copy(self, role: Become, ha_address: str | None) -> None:
-        """``FOLLOW``. Without ``ha_address``, where the same master was found before; else nowhere until ``follow``."""
+        """``FOLLOW``: copy from ``ha_address``; None: from where this master was before, else wait for ``follow``."""
         journal = self._journal
         assert isinstance(role, BecomeSlave) and self.broker_id is not None
         if self._copying is None:
@@ -352,8 +353,7 @@ class Switching(ABC):
         self._tell()
 
     def follow(self, ha_address: str | None) -> None:
-        """Note the address of the master's HA port when it becomes known or changes. Without effect while this is no
-        slave."""
+        """Note the address of the master's HA port when it becomes known or changes. Only a slave does something."""
         if self._copying is not None:
             self._copying.follow(ha_address)
 
@@ -387,7 +387,7 @@ class Switching(ABC):
                 self.advance()
 
     def advance(self) -> None:
-        """The SyncStateSet has changed, or what its members hold."""
+        """Follow a change of the SyncStateSet, or of what its members hold."""
         if self.in_sync is None:
             return
         self._confirms(self.in_sync.confirm)
@@ -421,7 +421,7 @@ class Switching(ABC):
             self._port.wake()
 
     def _settled(self) -> None:
-        """The mark is kept before anybody sees what it confirms."""
+        """Write the mark before consumers see what it confirms."""
         self._moved()
         if self._mark is not None:
             self._mark.write(self._journal.confirm_offset)
@@ -436,10 +436,11 @@ class Switching(ABC):
         if silent is not self._was_silent:
             self._was_silent = silent
             self._tell()
-        self._journal.tick_by(0)  # who is in sync, and how attentive, is counted from looking often
+        self._journal.tick_by(0)  # what is in sync, and what is silent, needs frequent looks
 
     def _forget(self, kept: EpochList) -> None:
-        """Epochs whose last byte was deleted with the oldest files. A role in whose way that comes writes them anew."""
+        """Forget epochs whose last byte was deleted with the oldest files. A role that is taken meanwhile writes them.
+        """
         try:
             self._epoch_file.write(kept)
         except OSError as error:
@@ -451,7 +452,7 @@ class Switching(ABC):
                 core.epochs = kept
 
     def _failed(self, _: StoreFailed) -> None:
-        """After a failed flush the kernel may have dropped pages: nothing unsynced is sure to be there."""
+        """Let the next start doubt the log: after a failed flush the kernel may have dropped unsynced pages."""
         try:
             self._epoch_file.doubt()
         except OSError as error:

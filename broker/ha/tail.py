@@ -17,7 +17,7 @@ def cut_unfinished(journal: Journal) -> None:
         for offset, size, *_ in journal.log.scan(end):
             end = offset + size
         if end < journal.end:
-            end = journal.log.next_offset(end)  # a blank at the end of a file
+            end = journal.log.next_offset(end)  # past a blank at the end of a file
     except DamagedRecord as damage:
         end = damage.offset
     if end < journal.end:

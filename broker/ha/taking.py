@@ -56,7 +56,7 @@ class From(enum.Enum):
 
 
 class To(enum.Enum):
-    """The role that it is to be in."""
+    """The role that replication is to be in."""
 
     MASTER = "master"
     SLAVE = "slave"
@@ -72,7 +72,7 @@ STEPS: Final[Mapping[tuple[From, To], tuple[Step, ...]]] = {
     (From.MASTER, To.SLAVE): (Step.LEAVE, Step.STORE, Step.FOLLOW),
     (From.SLAVE, To.SLAVE): (Step.FOLLOW,),
 }
-"""In the order in which they are done. A step that fails ends in ``LEAVE``, and the role is refused."""
+"""The steps in their order. If a step fails, ``LEAVE`` follows, and the role is refused."""
 
 
 def steps(before: From, role: Become) -> tuple[Step, ...]:

@@ -76,10 +76,10 @@ class WholeRecords:
             record, magic = unpack(data, at)
             if magic != MAGIC or record < RECORD_BYTES_MIN:
                 record = self._size(data, at, offset + at)
-            elif record == before and alike and size - at >= 2 * record:  # as of one producer's messages
+            elif record == before and alike and size - at >= 2 * record:  # perhaps one producer's messages
                 count = min((size - at) // record, _ALIKE_MAX)
                 found = _alike(data, at, record, count)
-                alike = found == count  # in vain once is enough
+                alike = found == count  # after one failure it is not tried again
                 at += found * record
                 continue
             at += record

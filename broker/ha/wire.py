@@ -80,7 +80,7 @@ class MasterHandshake:
     epochs: EpochList
 
     def to_bytes(self) -> bytes:
-        """The newest ``EPOCHS_MAX`` entries, as Java has room for no more.
+        """Encode the newest ``EPOCHS_MAX`` entries, as Java has room for no more.
 
         A slave that shares only an older one finds no common epoch, which is safe; a wrong one would not be. Of a log
         that begins at 0 the epochs before its first one are told too, as epochs that wrote nothing: a Java slave that
@@ -256,7 +256,7 @@ class MasterMessages:
                 yield message
 
     def _needed(self, data: bytes | memoryview, at: int) -> int:
-        """The bytes of the frame at ``at``, but for a body of the log, as far as they can be told."""
+        """Return how many bytes the frame at ``at`` has without a body of the log, as far as is known."""
         if len(data) - at < 2 * _STATE.size:
             return 2 * _STATE.size
         handshake = _state(data, at, "master") is HaState.HANDSHAKE
@@ -269,7 +269,7 @@ class MasterMessages:
         return MASTER_HANDSHAKE.size + size if handshake else TRANSFER.size
 
     def _message(self, data: bytes | memoryview, at: int) -> MasterHandshake | Transfer | None:
-        """None where a body is still to come."""
+        """Decode one message; None: its body is still to come."""
         if _STATE.unpack_from(data, at)[0] == HaState.HANDSHAKE:
             _, size, log_end, _ = MASTER_HANDSHAKE.unpack_from(data, at)
             begin = at + MASTER_HANDSHAKE.size

@@ -143,7 +143,7 @@ class Acking:
         for each, found in in_order:
             refusal = self._in_order.ack((found.topic, each.group, each.queue_id), found.offsets, each.pop_time_ms,
                                          joined.part)
-            if refusal is not None:  # Java skips an offset that was never given
+            if refusal is not None:  # as in Java, an offset that was never given is skipped
                 joined.part("" if refusal.code == ResponseCode.MESSAGE_ILLEGAL else refusal.remark)
         if not messages:
             joined.part("")

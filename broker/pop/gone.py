@@ -29,12 +29,12 @@ class KeptGone(Body):
 
 @attrs.define
 class Gone:
-    """A record is followed once: positions that were committed since must not go with those before it."""
+    """Says which records to follow: each once, since positions that were committed after it must stay."""
 
     below: int
     """All records below this offset of the log were followed, and that is on disk."""
     _own: Counter[Name] = attrs.field(factory=Counter)
-    """Said by this master, and not heard yet."""
+    """Names that this master put records of, and has not heard yet."""
     _unsaved: deque[int] = attrs.field(factory=deque)
     """Records whose positions are gone in memory alone."""
 

@@ -82,7 +82,7 @@ class InOrder:
         if stranger and len(offsets) == 1:
             return Refusal(ResponseCode.MESSAGE_ILLEGAL, (
                 f"offset is illegal, key:{key[0]}@{key[2]}, commit:{offsets[0]}: it was not given in this batch"))
-        if late and not changes:  # a replaced master does not know the next one's batches: see ``still``
+        if late and not changes:  # a replaced master, which cannot store ``still``, must not answer success
             changes.append(self._log.orders.still(order_key))
         if not changes:
             answer("")
@@ -99,7 +99,7 @@ class InOrder:
         found = self._log.orders.change(order_key, offset, pop_time_ms, visible_ms)
         if isinstance(found, Change):
             self._store([found], answer)
-        else:  # as for an acknowledgement that is late
+        else:  # as for a late acknowledgement
             self._store([self._log.orders.still(order_key)], late)
         return None
 

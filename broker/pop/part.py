@@ -90,7 +90,7 @@ class PopPart(Part):
         if is_first:
             self._file.changed()  # the next process must know from which offset on there may be checkpoints
         if not shared.files.exists(GONE_PATH):
-            self._gone_file.changed()  # nor may it follow what a version before put there
+            self._gone_file.changed()  # the next process must not follow records of an earlier version
         self.room = WaitingRoom(pick(config, WaitingConfig), journal.arrived, shared.wall_ms)
         self._in_order = InOrder(before[OrderPart].log, self._offsets, self.room, shared.wall_ms)
         self.lending = Lending(

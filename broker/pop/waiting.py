@@ -264,7 +264,7 @@ class WaitingRoom:
         if not group.lines:
             self._forget(group)
         self._again.soon(partial(self._try, attempt or waiter.attempt, line), waiter.connection, waiter.request)
-        del waiter.request, waiter.wanted, waiter.attempt  # its deadline keeps it a while, but must not keep these
+        del waiter.request, waiter.wanted, waiter.attempt  # its deadline holds the waiter for a while: free these now
 
     def _forget(self, group: _Group) -> None:
         del self._groups[group.topic, group.name]

@@ -1,8 +1,8 @@
 """Decides whether an empty log may begin where its master's log does.
 
-Not before it is on disk where those queues end that have no message from there on. So whoever has a log was told, and
-nobody enters a SyncStateSet without one. A master that does not offer the answer, as a Java one, is not asked. Pure: it
-knows one master and offsets, and sends nothing.
+It may once the ends of all queues that have no message from there on are on disk. So each replica with a log knows
+these ends, and no replica enters a SyncStateSet without a log. A master that does not offer the answer, such as Java's,
+is not asked. Pure: it knows one master and offsets, and sends nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Beginning:
     """Offset where the log may begin."""
 
     def follow(self, master: str) -> None:
-        """The words of another master count no more."""
+        """Follow that master: what another one said does not count any more."""
         if master != self._master:
             self._master, self._offers, self._wanted = master, None, None
             self.forget()
@@ -52,7 +52,7 @@ class Beginning:
         return self._wanted if self._offers and self._told is None else None
 
     def told(self, offset: int) -> None:
-        """The queues go on where the master says, of a log from there on; they are not on disk yet."""
+        """The master told the queue ends for a log from ``offset`` on; they are not on disk yet."""
         assert offset, "a log from 0 on lacks nothing"
         self._told = offset
 
@@ -66,5 +66,5 @@ class Beginning:
         self._known, self._told, self._wanted = self._told, None, None
 
     def forget(self) -> None:
-        """The queues are gone, or may have to be others."""
+        """Forget what is known: the queues are gone, or may have to be others."""
         self._told = self._known = None

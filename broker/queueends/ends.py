@@ -1,4 +1,4 @@
-"""The question where queues end, and its answer. It knows queues of a store, and neither sends nor changes anything."""
+"""The request for queue ends, and its answer. It knows queues of a store, and neither sends nor changes anything."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Asks a master where queues end of which this slave's log has no message, and answers that as a master.
 
-A slave whose store was empty begins at its master's oldest file, or with ``syncFromLastFile`` at the newest. What its
-queues lack in front of that is gone, but for the number of the next message: without it, this broker as master would
-begin such a queue at 0 again, and a group that is further on would pass over what comes. So it asks before its log has
-a byte, where controllers rule, and once more in each life a log that begins above 0. Java's masters do not offer it,
-nor do its slaves ask.
+A slave whose store was empty begins at its master's oldest file, or with ``syncFromLastFile`` at the newest. Of queues
+without a message from there on it needs the number of the next message. Else this broker as master would begin such a
+queue at 0 again, and a group that is further on would pass over new messages. So, where controllers rule, it asks
+before its log has a byte; and in each life it asks again if its log begins above 0. Java's masters do not offer the
+answer, and its slaves do not ask.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ logger = logging.getLogger("broker.sync")
 
 TIMEOUT_MS: Final = 30_000
 LOOK_NS: Final = 1_000_000_000
-"""Between two looks whether there is something to ask, and between two questions that got no answer."""
+"""Time between two looks for something to ask, and between two questions that got no answer."""
 SLICE: Final = 50
-"""Queues that are begun before others get their turn: each may write a file of some megabytes."""
+"""Queues that are begun before other tasks get their turn: each may write a file of some megabytes."""
 LOOKED_AT: Final = 1_000
-"""Messages of the log that are looked at before others get their turn."""
+"""Messages of the log that are looked at before other tasks get their turn."""
 
 
 class QueueEndsPart(Part):
@@ -50,9 +50,9 @@ class QueueEndsPart(Part):
         self._master = ""
         self._beginning = Beginning()
         self._told = False
-        """A master has said it of the log that is here."""
+        """True: a master told the queue ends for the log that is here."""
         self._is_offered = False
-        """By the master that it has now."""
+        """True: the present master may be asked."""
         self._due_ns = 0
         self._bell = Bell()
         self._asking = trio.CancelScope()
@@ -88,7 +88,7 @@ class QueueEndsPart(Part):
             self._asking.cancel()
 
     def offered(self, codes: Collection[int]) -> None:
-        """The master says which codes of our own it may be asked."""
+        """Note which codes of our own the master may be asked."""
         self._is_offered = GET_QUEUE_ENDS in codes
         if self._beginning.offered(self._is_offered):
             self._look()
@@ -101,7 +101,7 @@ class QueueEndsPart(Part):
         """Return whether the log, which is empty, may begin there now. If not, ask again soon."""
         journal = self._journal
         if not offset and journal.messages.queues():
-            journal.truncate(0, everything=True)  # they were begun for a log that never came
+            journal.truncate(0, everything=True)  # the queues were begun for a log that never came
         before = self._beginning.to_ask
         may = self._beginning.may(offset)
         if self._beginning.to_ask != before:
@@ -121,7 +121,7 @@ class QueueEndsPart(Part):
         if now_ns < self._due_ns or not self._is_offered:
             return
         self._due_ns = now_ns + LOOK_NS
-        if self._journal.end:  # else nobody can say yet where it begins
+        if self._journal.end:  # an empty log has no beginning yet
             self._told = self._beginning.is_known(self._journal.begin)
         if self._to_ask() is not None:
             self._bell.ring()
@@ -133,7 +133,7 @@ class QueueEndsPart(Part):
         return None if self._told else self._journal.begin
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Ask, when there is something to ask."""
+        """Ask when there is something to ask, until cancelled."""
         task_status.started()
         while True:
             await self._bell.wait()
@@ -147,21 +147,22 @@ class QueueEndsPart(Part):
             except (RemotingError, BodyError, OSError) as error:
                 problem = str(error)
             if problem and problem != self._problem:
-                logger.warning("where queues end is not known", extra={"master": self._master, "why": problem})
+                logger.warning("the master's queue ends are not known, and are asked for again",
+                               extra={"master": self._master, "why": problem})
             self._problem = problem
 
     async def _learn(self, master: str, begin: int) -> None:
-        """Raises ``RemotingError``, ``BodyError``; ``OSError`` where the disk takes no queue."""
+        """Ask the master, and begin queues. Raises ``RemotingError``, ``BodyError``; ``OSError``: none can be."""
         journal = self._journal
         answer = await self._client.call(master, request(GET_QUEUE_ENDS, QueueEndsRequest(begin)), TIMEOUT_MS)
         ends = [*QueueEnds.from_json(checked(answer, master).body).by_queue().items()]
         was_empty = not journal.end
         if was_empty and self._to_ask() == begin and journal.messages.queues():
-            journal.truncate(0, everything=True)  # they were begun for another beginning, and may have to go further
+            journal.truncate(0, everything=True)  # the queues were begun for another beginning, and may end later now
         for at in range(0, len(ends), SLICE):
             await trio.lowlevel.checkpoint()
             if self._is_other(begin, was_empty=was_empty):
-                return  # it may put messages by itself by now, or its log was emptied
+                return  # this broker may be master by now, or its log was emptied
             journal.begin_queues(dict(ends[at : at + SLICE]))
         if was_empty:
             if not self._is_other(begin, was_empty=True):
@@ -171,7 +172,7 @@ class QueueEndsPart(Part):
             self._told = True
 
     def _is_other(self, begin: int, *, was_empty: bool) -> bool:
-        """The log is not the one any more of which the master was asked."""
+        """Return whether the log is not the one any more for which the master was asked."""
         if was_empty:
             return bool(self._journal.end) or self._to_ask() != begin
         return self._journal.begin < begin

@@ -18,11 +18,11 @@ class TimerKeys:
     """The broker's configuration keys that belong to timers."""
 
     timer_wheel_enable: bool = key(True, "deliver messages at the time that they ask for; false: they are refused")
-    timer_max_delay_sec: int = key(259_200, "seconds; a message that asks for more is refused", least=0,
+    timer_max_delay_sec: int = key(259_200, "seconds; a message that asks for a longer delay is refused", least=0,
                                    most=_INT_MAX, live=True)
     timer_precision_ms: int = key(1_000, "length of a timer's slot", least=10, most=60_000)
     timer_roll_window_slot: int = key(
-        172_800, f"slots; who waits for longer is stored again in between; below 2 and above {WINDOW_MOST}: "
+        172_800, f"slots; a timer that waits for longer is stored again in between; below 2 or above {WINDOW_MOST}: "
         f"{WINDOW_MOST}", least=-_INT_MAX, most=_INT_MAX)
     timer_congest_num_each_slot: int = key(_INT_MAX, "messages of one slot; the more there are, the more are refused",
                                            least=1, most=_INT_MAX, live=True)

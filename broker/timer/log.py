@@ -75,7 +75,7 @@ class TimerLog:
             end = at + UNIT_BYTES
         self._cut(end)
         self._dirty |= {self.begin + number * self.file_bytes for number in range(len(self._open))}
-        self.new_names = True  # and kinds of older units may have changed in the system's memory alone
+        self.new_names = True  # kinds of older units may have changed in the system's memory alone, too
 
     def close(self) -> None:
         for file in self._open:

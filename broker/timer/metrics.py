@@ -83,6 +83,6 @@ class Waiting:
         else:
             self._topics.pop(topic, None)
             self._names.pop(java_hash(topic), None)
-        # a RocketMQ slave takes its master's counts when their version changes
+        # A RocketMQ slave takes its master's counts when their version changes.
         self._version = DataVersion(self.state_version, self._wall_ms(), self._version.counter + 1)
         self.changed()

@@ -181,7 +181,7 @@ class Ending:
         self._answer_waiting(_slave)
 
     def right_changed(self) -> None:
-        """``why_not`` may say something else: nobody waits for a right that is lost."""
+        """``why_not`` may have changed: refuse decisions that wait, if the right is lost."""
         why = self._why_not()
         if why:
             self._answer_waiting(lambda request: _no_right(request, why))
@@ -262,7 +262,7 @@ class Ending:
         if half.queue_offset != asked.tran_state_table_offset:
             return Refusal(ResponseCode.SYSTEM_ERROR, WRONG_QUEUE_OFFSET)
         if half.unique and asked.transaction_id and half.unique not in (asked.transaction_id, asked.msg_id):
-            # the log was cut before the half that is meant, and another one was stored at its offset
+            # The log was cut before the half that is meant, and another one was stored at its offset.
             return Refusal(ResponseCode.SYSTEM_ERROR, ANOTHER)
         return record, half
 

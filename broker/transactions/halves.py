@@ -88,7 +88,7 @@ class Halves:
         return found.half if found is not None and found.half.offset == offset else None
 
     def is_open(self, unique: str) -> bool:
-        """Return whether some transaction of that id is, or may be: many of one id are not looked through."""
+        """Return whether some transaction of that id is open, or may be: many of one id are not all looked at."""
         firsts = self._by_unique.get(unique, ())
         return len(firsts) > _NAMESAKES_MAX or any(first in self._open for first in firsts)
 

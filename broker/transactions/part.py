@@ -132,7 +132,7 @@ class TransactionsPart(Part):
         self._right, self._now_ns = shared.right, shared.now_ns
         self._writes_open = self._open = False
         self._feed_after_ns = self._end = 0
-        """Not before this time is ``feed`` tried again; the end of the log when this broker became master."""
+        """``feed`` is not tried again before this time; end of the log when this broker became master."""
         journal.was_cut.join("parts", self._cut)
 
     def use(self, ledger: DecisionLedger) -> None:
@@ -206,7 +206,7 @@ class TransactionsPart(Part):
         self._asking.cut(end)
 
     def _why_not(self) -> str:
-        """Why this broker may decide no transaction, and asks for none; "": it may."""
+        """Return why this broker may not decide transactions or ask for them; "": it may."""
         ledger = self._ending.ledger
         return self._right.why_not(self._now_ns()) or ("" if ledger is None else ledger.unread())
 

@@ -151,7 +151,7 @@ async def test_a_slave_that_was_not_told_where_queues_end_is_not_in_sync(
         assert master.broker.roles.runtime_info().in_sync_slave_nums == 0
         assert slave.broker.journal.end == 0, "it holds nothing for which it could be elected"
         assert len(asked) >= 10 and max(b - a for a, b in pairwise(asked)) <= 1.2, "asked again within a second"
-        assert caplog.text.count("where queues end is not known") == 1
+        assert caplog.text.count("queue ends are not known") == 1
         assert "connection to the master's HA port" not in "".join(
             line.message for line in caplog.records if line.levelno >= logging.WARNING), "all is as it should be"
         opened.append(trio.current_time())

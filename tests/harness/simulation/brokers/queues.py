@@ -59,7 +59,7 @@ PLANTED: Final = (
             "        if was_empty and self._to_ask() == begin and journal.messages.queues():\n", "        if False:\n",
             (ASKING + "test_queues_of_an_earlier_beginning_go_further",)),
     Planted("a slave that waits to begin says that its master is silent", "broker/ha/slave.py",
-            "        self._away_ns = None  # it left its master, which is not silent\n", "",
+            "        self._away_ns = None  # this slave left its master, so the master is not silent\n", "",
             ("tests/broker/ha/test_replication.py::"
              "test_an_empty_log_waits_without_a_connection_until_it_may_begin",)),
     Planted("an older message of that place replaces the entry", MENDING,
