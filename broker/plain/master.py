@@ -32,7 +32,7 @@ class _Slave:
     ack: int | None = None
     next: int | None = None
     doubted: bool = False
-    """Whether it has been silent since another connection came from its host."""
+    """True: it has been silent since another connection came from its host."""
 
 
 class MasterCore:

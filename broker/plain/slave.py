@@ -104,7 +104,7 @@ class SlaveCore:
         if not self._connected:
             if self._address is None or now_ns < self._connect_ns:
                 return []
-            self._connect_ns = NEVER  # until ``connected`` or ``closed``
+            self._connect_ns = NEVER  # ``connected`` or ``closed`` is next
             return [Connect(self._address)]
         if now_ns - self._read_ns >= self._config.housekeeping_interval_ms * NS_PER_MS:
             return self._leave(f"the master said nothing for {self._config.housekeeping_interval_ms} ms", now_ns,

@@ -92,7 +92,7 @@ class Levelling(Part):
         self._broker_id, self._address, self._ask_members = broker_id, address, members
         self._collect = collect
         self._serves = False
-        """Whether the HA port serves slaves."""
+        """True: the HA port serves slaves."""
 
     def runtime_info(self) -> Mapping[str, str]:
         return {"preOnline": self.phase.name.lower(), "preOnlineWaitsFor": self.problem}

@@ -63,8 +63,9 @@ def tail(own: LogEnds, members: Mapping[int, LogEnds]) -> Tail | str | None:
 
 
 def unlinked(members: Mapping[int, Collection[str]], links: Iterable[str]) -> list[int]:
-    """Members without a connection. ``members``: hosts of each; ``links``: remote host of each connection. A connection
-    from an unknown host, as behind address translation, counts for any member that has no other."""
+    """Return members without a connection. ``members``: hosts of each; ``links``: remote host of each connection.
+
+    A connection from an unknown host, as behind address translation, counts for any member that has no other."""
     left, missing = list(links), []
     for member, hosts in members.items():
         found = next((link for link in left if link in hosts), None)

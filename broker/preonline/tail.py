@@ -44,7 +44,8 @@ class TailCore:
 
     def connected(self, now_ns: int) -> list[Output]:
         """Ask for the log. A member sends only its last file to a slave that reports 0, so an empty log asks from 1 on.
-        The byte at 0 is known: it is the highest of a message's size, and 0."""
+
+        The byte at 0 is known to be 0: it is the highest of a message's size."""
         self._connected, self.moved_ns = True, now_ns
         self._asked = self._expected = (self.end - len(self._known) if self.end else self._begin) or 1
         return [Send(report(self._asked))]

@@ -14,8 +14,9 @@ from broker.replicas.outputs import Output
 
 
 class Carrier:
-    """``one`` carries out an output, ``in_sync`` is the manager's now; ``advance``: the SyncStateSet, who is asked for,
-    or what is confirmed is another than replication was told."""
+    """Carries out outputs one after the other: ``one`` carries out an output, ``in_sync`` returns the manager's sets.
+
+    ``advance`` is called when the accepted or asked set, or the confirm offset, is not what replication was told."""
 
     def __init__(self, one: Callable[[Output], None], in_sync: Callable[[], InSync | None],
                  advance: Callable[[], None]) -> None:

@@ -10,7 +10,7 @@ import attrs
 
 @attrs.frozen
 class ManagerConfig:
-    """RocketMQ's keys and defaults. ``address`` is what clients and controllers know this broker by."""
+    """RocketMQ's keys and defaults. By ``address`` clients and controllers know this broker."""
 
     cluster_name: str
     broker_name: str

@@ -1,6 +1,6 @@
 """Puts in force what an operator demands of puts while the broker runs. The shell and the simulation share it.
 
-All of it counts at once, but for a lower ``minInSyncReplicas``, which counts when the gate says so. It knows the gate,
+All of it counts at once, except a lower ``minInSyncReplicas``, which counts when the gate says so. It knows the gate,
 and neither puts nor replication.
 """
 
@@ -15,7 +15,7 @@ from broker.replicas.lease import Gate
 
 
 class Demand:
-    """``apply`` is told what puts need from now on, with the minimum that is in force."""
+    """The operator's demand. ``apply`` is told what puts need from now on, with the minimum that is in force."""
 
     def __init__(self, gate: Callable[[], Gate], apply: Callable[[QuorumConfig], None]) -> None:
         self._gate, self._apply = gate, apply
@@ -24,14 +24,14 @@ class Demand:
         self._in_force = 0
 
     def change(self, wanted: QuorumConfig) -> None:
-        """The operator demands this from now on."""
+        """Put in force what the operator demands from now on."""
         self._gate().announce(wanted.min_in_sync_replicas)
         self._wanted, self._in_force = wanted, 0
         self.settle()
         assert self._in_force >= wanted.min_in_sync_replicas, "a higher minimum counts at once"
 
     def settle(self) -> None:
-        """Look again what the gate says: called now and then, and before a role is taken."""
+        """Look at the gate again; called now and then, and before a role is taken."""
         in_force = self._gate().in_force
         assert self._wanted is None or in_force >= self._wanted.min_in_sync_replicas, "a gate is raised at once"
         if self._wanted is not None and in_force != self._in_force:

@@ -1,8 +1,7 @@
-"""This broker's identity in its group, on disk: ``cluster#name#id``, and while the id is being applied for, with its
-check code.
+"""This broker's identity in its group, on disk: ``cluster#name#id``, with its check code while it is applied for.
 
 Source: the design "Persistent unique BrokerId" and ``BrokerMetadata`` / ``TempBrokerMetadata`` of RocketMQ. Files are
-values here; whoever writes them does so by a new file, fsync and rename. This module knows two texts and no disk.
+values here; their writer uses a new file, fsync and rename. This module knows two texts and no disk.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Identity:
 
 @attrs.frozen
 class Application:
-    """An id that is applied for: the code proves later that it was this broker who did."""
+    """An id that is applied for: the check code proves later that this broker applied for it."""
 
     cluster_name: str = attrs.field(validator=_name)
     broker_name: str = attrs.field(validator=_name)

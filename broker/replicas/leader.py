@@ -1,4 +1,4 @@
-"""Finds the active controller: all that are configured are asked, and the one that renews a lease says so itself.
+"""Finds the active controller: it asks all that are configured; one that renews a lease is active.
 
 It knows what controllers answer, and neither the group nor its roles.
 """
@@ -20,7 +20,7 @@ _ASKED_ANEW: Final = (Kind.ELECT, Kind.POLL, Kind.ALTER, Kind.YIELD, Kind.MEMBER
 
 
 class LeaderSearch:
-    """``address`` is where the active controller is asked; None while none is known."""
+    """The search. ``address`` is where the active controller is asked; None while none is known."""
 
     def __init__(self, controllers: tuple[str, ...], under_way: UnderWay, *, retry_ms: int, period_ms: int) -> None:
         self.address: str | None = None
@@ -28,16 +28,16 @@ class LeaderSearch:
         self._retry_ns, self._period_ns = retry_ms * NS_PER_MS, period_ms * NS_PER_MS
         self._looked_ns = 0
         self._at_once_ns: int | None = None
-        """When a look was last begun that could not wait."""
+        """When the last look began that could not wait."""
         self._renewed_ns = 0
-        """Time when the last heartbeat left that the active controller renewed the lease for."""
+        """Time when the last heartbeat left for which the active controller renewed the lease."""
         self._names: dict[str, str] = {}
-        """Address where each active controller was asked, as configured, by the name that it calls itself."""
+        """Configured address of each controller that was active, by the name that it gives itself."""
         self._sure = False
-        """The active controller said so itself, and has refused nothing and left nothing unanswered since."""
+        """The active controller said itself that it is, and has refused or left unanswered nothing since."""
 
     def look(self, now_ns: int) -> list[Output]:
-        """Ask the configured controllers, where it is time to."""
+        """Ask the configured controllers, if it is time."""
         outputs: list[Output] = []
         times = self._under_way.times
         for address in self._controllers if times.due(Kind.DISCOVER, now_ns) else ():
@@ -52,8 +52,9 @@ class LeaderSearch:
         self._under_way.times.put_by(Kind.DISCOVER, max(now_ns, self._looked_ns + self._retry_ns))
 
     def look_at_once(self, now_ns: int) -> None:
-        """Ask again now, whenever controllers were asked last: somebody says that there is a newer epoch, so one of
-        them leads by now. Anybody can say so: each ``retry_ms`` one look is begun for it, and others wait."""
+        """Ask again now, whenever controllers were asked last: a newer epoch was told of, so one of them leads by now.
+
+        Anybody can tell of an epoch, so only one look each ``retry_ms`` is begun for that."""
         if self._at_once_ns is None or now_ns >= self._at_once_ns + self._retry_ns:
             self._at_once_ns = now_ns
             self._under_way.times.put(Kind.DISCOVER)
@@ -75,7 +76,7 @@ class LeaderSearch:
         if sent_ns >= self._renewed_ns:
             self._renewed_ns = sent_ns
             if not self.leads(address):
-                self._lead_by(address)  # who renews a lease leads: nobody has to be asked who does
+                self._lead_by(address)  # one that renews a lease leads: no question is needed
             assert self.leads(address)
             self._sure = True
 
@@ -87,7 +88,7 @@ class LeaderSearch:
                 self._names = {name: known for name, known in self._names.items() if known != address}
                 self._names[leader] = address
                 assert len({*self._names.values()}) == len(self._names), "a controller has one name"
-            said = told.is_leader or not self._sure  # who left the group names for ever who led it then
+            said = told.is_leader or not self._sure  # a controller that left its group names an old leader for ever
             if leader and said and self.address not in (leader, self._names.get(leader, leader)):
                 self._lead_by(leader)
             self._sure = self._sure or bool(leader and told.is_leader)

@@ -1,5 +1,4 @@
-"""Computes how long a master may go on without hearing from the active controller, and since when its gate may be
-lower.
+"""Computes how long a master may go on without hearing from the active controller, and when its gate may be lower.
 
 Both follow from answered heartbeats. A lease counts from when the heartbeat was sent, since the controller's own waits
 begin no earlier. Java controllers renew nothing and say nothing of it: with them there is no lease. Where controllers
@@ -22,17 +21,17 @@ CLOCK_DRIFT_PERCENT: Final = 10
 
 @attrs.define
 class Lease:
-    """``masterLeaseMs``; a length of 0 means that there is none."""
+    """The lease of one mastership, ``masterLeaseMs`` long; a length of 0 means that there is none."""
 
     length_ns: int
     """Length of the lease as controllers count it, in nanoseconds."""
     granted: bool = False
     """Controllers here grant leases: one has answered a heartbeat with whether it renews this one."""
     until_ns: int | None = None
-    """None until a controller has renewed it for the first time."""
+    """When the lease ends; None: no controller has renewed it yet."""
 
     def answered(self, sent_ns: int, renewed: bool | None) -> None:
-        """A heartbeat sent at that time was answered; None: by a controller that knows no leases.
+        """A heartbeat sent at that time was answered. ``renewed`` None: by a controller that knows no leases.
 
         Answers may come out of order. A lease is for one mastership: False where another one's was renewed.
         """
@@ -52,7 +51,7 @@ class Lease:
         return not self.granted or not self.length_ns or self.until_ns is not None
 
     def holds(self, now_ns: int) -> bool:
-        """Asked at each put, and at each answer to one."""
+        """Return whether the lease holds; asked at each put, and at each answer to one."""
         until_ns = self.until_ns
         if until_ns is None:
             return self.began
@@ -62,8 +61,10 @@ class Lease:
 
 @attrs.define
 class Gate:
-    """``minInSyncReplicas`` as it is in force. The controller may elect by what was announced, so it is lowered only
-    when the active controller has answered a heartbeat that said so; raising it needs nobody."""
+    """``minInSyncReplicas`` as it is in force: raised at once, and lowered when the active controller knows.
+
+    The controller may elect by what was announced. So a lower minimum counts only when the active controller has
+    answered a heartbeat that said so."""
 
     announced: int
     generation: int = 0
@@ -81,8 +82,10 @@ class Gate:
         assert self.announced <= self.in_force <= self.highest, "puts need no less than was announced, ever"
 
     def begin(self) -> None:
-        """A mastership begins. Another controller than the one that answered may have given it, and know an older
-        announcement: then others are eligible on account of that."""
+        """A mastership begins: what was announced must be answered anew.
+
+        Another controller than the one that answered may have given the mastership. It may know an older announcement,
+        by which other replicas are eligible."""
         self.generation += 1
         self.in_force = self.highest
         assert self.announced <= self.in_force

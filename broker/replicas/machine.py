@@ -27,9 +27,9 @@ something is, and keep the roles.
   registered state. A role under way is *stale* from then on: its end leads nowhere, or to the same role taken anew.
   Nothing is served or copied before the broker is ``REGISTERED`` again.
 - *No epoch is taken after a newer one*: ``named`` accepts no older epoch than the greatest that it knows.
-- *Who retreats does no harm.* Who hands over never writes again: that row is empty. Who resigns takes the next epoch
-  that it hears of. Who yields goes on where nobody follows; where it acknowledges what not all members hold, it writes
-  nothing meanwhile.
+- *A retreat does no harm.* A broker that hands over never writes again: that row is empty. One that resigns takes the
+  next epoch that it hears of. One that yields goes on where nobody follows; if it acknowledges what not all members
+  hold, it writes nothing meanwhile.
 
 Pure: it knows roles, and neither requests nor who answers them. ``docs/reference/replication.md`` shows the tables and
 a diagram of them.

@@ -67,8 +67,8 @@ from remoting.headers.controller import (
 UNFIT: Final = frozenset({ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE})
 """Answers to 1001 that controllers, ours and Java's, give only to a master that knows the accepted set by its epoch."""
 REFUSALS: Final = UNFIT | {ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED}
-"""Codes that say for certain that this request changed nothing. Any other failure says nothing, or that this master
-knows too little to judge."""
+"""Codes that say for certain that this request changed nothing. After any other failure it may have changed something,
+or this master knows too little to judge."""
 NOT_ELECTED: Final = frozenset({
     ResponseCode.CONTROLLER_MASTER_STILL_EXIST, ResponseCode.CONTROLLER_ELECT_MASTER_FAILED,
     ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE, ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
@@ -81,14 +81,13 @@ OUTDATED: Final = frozenset({
 """Answers that say that this broker is outdated: a request of its own may have ended its epoch. The poll decides."""
 
 UNLEASED_BEAT_MS: Final = 200
-"""Between heartbeats of a master that was never granted a lease, and serves nobody for the lack of it."""
+"""Time between heartbeats of a master that was never granted a lease, and so serves nobody."""
 
 VOID: Final = 3
-"""Times ``request_timeout_ms``: a request for a successor that is that old, and has no answer, is carried out no
-more."""
+"""A request for a successor without an answer is carried out no more after so many times ``request_timeout_ms``."""
 UNSETTLED: Final = -1
-"""In place of the generation of an announcement, of a heartbeat that leaves while a change of the SyncStateSet is under
-way: that one may have said that more is demanded, and have let others be elected for it."""
+"""Generation of a heartbeat that leaves while a change of the SyncStateSet is under way: its answer settles nothing,
+since the change may have said that more is demanded, and made other replicas eligible."""
 _NOW: Final[Mapping[Action, Kind]] = {Action.BEAT: Kind.BEAT, Action.ELECT: Kind.ELECT, Action.POLL: Kind.POLL}
 _HANDED_OVER: Final = "mastership is handed over"
 _ANOTHER: Final = "another process is registered under this broker's id"
@@ -118,7 +117,7 @@ class _Troubles:
 
 
 class ReplicasManager:
-    """One broker. ``log`` and ``in_sync`` are set by the caller: the latter when mastership begins, None at its end."""
+    """One broker in its group. The caller sets ``log``, and ``in_sync`` when mastership begins (None at its end)."""
 
     def __init__(self, config: ManagerConfig, found: Identity | Application | None, check_code: str,
                  doubtful_epoch: int = -1, *, life: int | None = None) -> None:
@@ -141,20 +140,19 @@ class ReplicasManager:
         self.serving = False
         self._yielding = Yielding(config.yield_wait_ms * NS_PER_MS, VOID * config.request_timeout_ms * NS_PER_MS, alone)
         self._said = _Troubles()
-        """By the last heartbeat."""
+        """The troubles that the last heartbeat told."""
         self._config = config
         self._doubtful_epoch = doubtful_epoch
         self._gave_way = False
         self._life = life
         self._told = self._refused = False
-        """While the log is in doubt: the active controller has heard of it; a mastership was refused, as nobody could
-        tell whether it did."""
+        """While the log is in doubt: the active controller heard of it; a mastership was refused for that."""
         self._said_doubt = False
-        """By the last heartbeat."""
+        """The last heartbeat told of the doubt."""
         self._doubt_epoch: int | None = None
-        """The group's, as the active controller said after it was told: later elections know of the doubt."""
+        """The group's epoch as the active controller said it after it was told: later elections know of the doubt."""
         self._successors: list[int] = []
-        """Members that it has yet to ask for as successors, at a controller that would not have it resign."""
+        """Members to ask for as successors, one by one, at a controller that does not know how to resign."""
         self._heard = False
         self._seen = 0
         self._under_way = UnderWay(config.request_timeout_ms)
@@ -184,7 +182,7 @@ class ReplicasManager:
         return outputs + self._fence(now_ns)
 
     def answered(self, number: int, answer: Command | None, now_ns: int) -> list[Output]:
-        """The answer to a ``SendCommand``; None when the connection failed or the time was over."""
+        """Take the answer to a ``SendCommand``; None: the connection failed, or the time was over."""
         asked = self._under_way.ended(number)
         if asked is None or self.machine.state is State.STOPPED:
             return []
@@ -203,10 +201,10 @@ class ReplicasManager:
 
     def notified(self, header: NotifyBrokerRoleChangedRequest, members: SyncStateSet, now_ns: int, *,
                  known: bool = True) -> list[Output]:
-        """1008; what is older than what is known says nothing. Where nothing is known, as after a start, it may be of
-        any age: then the active controller is asked. ``known``: from where a controller runs. Whoever else says so
-        makes this broker ask, and nothing more: an epoch from nowhere would depose it until the controllers get there.
-        """
+        """Take a notice (1008), which may be of any age. ``known``: it comes from where a controller runs.
+
+        Else it makes this broker ask the active controller, and nothing more, as each notice does after a start: an
+        invented epoch would depose it until the controllers get there."""
         times, machine = self._times, self.machine
         if machine.role is None and machine.target is None:
             times.put(Kind.POLL if self._config.learner or machine.resigning else Kind.ELECT)
@@ -236,8 +234,7 @@ class ReplicasManager:
         return outputs
 
     def hand_over(self, now_ns: int) -> list[Output]:
-        """Another one is to be master. Whatever comes meanwhile, as a lease that ends and is renewed, or one more
-        election of this broker, it writes nothing again: its successor may have been chosen already."""
+        """Close writes for good, whatever is renewed or elected: the next master may have been chosen already."""
         self.machine.hand_over()
         outputs = self._fence(now_ns) or [Fence(_HANDED_OVER)]
         assert not (self.serving and self.machine.state is State.MASTER), "its successor may have been chosen"
@@ -278,7 +275,7 @@ class ReplicasManager:
 
     @property
     def _counted(self) -> bool:
-        """Controllers count this process as one of its group."""
+        """Return whether controllers count this process as one of its group."""
         return self.machine.state in REGISTERED
 
     def _happened(self, event: Event) -> list[Output]:
@@ -311,7 +308,7 @@ class ReplicasManager:
 
     def _beat(self, now_ns: int) -> list[Output]:
         config, broker_id = self._config, self.broker_id
-        trusted = self._said_doubt and not self._in_doubt  # whoever believes it any longer passes this broker over
+        trusted = self._said_doubt and not self._in_doubt  # controllers that still doubt would not elect this broker
         troubles = self._troubles(now_ns)
         if broker_id is None or not self._counted or self.machine.resigning \
                 or not (trusted or troubles != self._said or self._times.due(Kind.BEAT, now_ns)):
@@ -348,7 +345,7 @@ class ReplicasManager:
         mine = renewed and header.lease_epoch in (None, self.epoch)  # None: a controller that does not say
         if (header.lease_epoch or 0) > self.epoch:
             self._times.put(Kind.POLL)
-        if self.machine.writes is not Writes.CLOSED or not self.machine.yielding:  # else it asks when this one is over
+        if self.machine.writes is not Writes.CLOSED or not self.machine.yielding:  # else it asks when its lease is over
             self.lease.answered(sent_ns, mine)
         leads = self._search.leads(asked)
         self._told = self._told or bool(leads and header.log_in_doubt)
@@ -391,8 +388,8 @@ class ReplicasManager:
         return self.log.in_doubt and self._config.all_ack_in_sync_state_set
 
     def _settle(self, answer: Command | None, number: int) -> list[Output]:
-        """Elections up to the first answer may not have known that this log is in doubt. Later ones tell of each epoch:
-        those in doubt choose among themselves when all have said that they know of the one that has no master."""
+        """Note the epoch up to which elections may not have known that this log is in doubt. Later ones choose among
+        those in doubt, when all of them have said that they know of the epoch without a master."""
         if answer is not None and answer.code == ResponseCode.SUCCESS:
             epoch = GetReplicaInfoResponse.from_ext(answer.ext).master_epoch or 0
             if self._doubt_epoch is None:
@@ -408,8 +405,8 @@ class ReplicasManager:
             self._refused and self._heard and not self._told)
 
     def _resign(self, now_ns: int) -> list[Output]:
-        """Ask to be replaced; a controller that does not know how is asked for each of the others. Where a member may
-        lack what was acknowledged, that is left to the controller, who chooses the longest log."""
+        """Ask to be replaced; a controller that does not know how is asked for each other member instead. If members
+        may lack what was acknowledged, the controller chooses the longest log."""
         config, times, wait_ns = self._config, self._times, self._config.retry_ms * NS_PER_MS
         assert self._doubtful_epoch >= 0, "nobody resigns who lost nothing"
         outputs: list[Output] = []
@@ -481,8 +478,8 @@ class ReplicasManager:
         return self._master_is(master, address, epoch, members, members_epoch)
 
     def _give_way(self, epoch: int) -> list[Output]:
-        """Another process is registered under this id. This one has no role until it is registered again, and is never
-        master of an epoch that the other one may lead."""
+        """Give up the role: another process is registered under this id. This one has none until it is registered
+        again, and never leads an epoch that the other one may lead."""
         if epoch > self._doubtful_epoch:
             self._doubtful_epoch = epoch
             self._gave_way = True
@@ -497,7 +494,7 @@ class ReplicasManager:
         return _Troubles(self._probing.silent_epoch, self._probing.reaches(now_ns), self.log.disk.value)
 
     def _judge_master(self) -> None:
-        """A slave's. Of Java's controllers nobody looks at what it says."""
+        """Judge, as a slave, whether the master is silent. Java's controllers ignore what it says of that."""
         role, state = self.role, self.machine.state
         silent = self.log.master_silent and self.lease.granted and not self._config.learner
         self._probing.judge(role if silent and state is State.SLAVE and isinstance(role, BecomeSlave) else None)
@@ -585,7 +582,7 @@ class ReplicasManager:
             return []
         actions = self.machine.doubted()
         if not actions:
-            return []  # it hands over: another one is to be master anyway
+            return []  # it hands over, so another broker is to be master anyway
         self._heard = False
         what = f"this machine went down while this broker was master in epoch {self._doubtful_epoch}: it may lack what "
         if self._refused:
@@ -631,7 +628,7 @@ class ReplicasManager:
         if answer.code in REFUSALS:
             held.refused(number, sent_ns, epoch_stands=answer.code in UNFIT)
         if answer.code in REFUSALS | OUTDATED:
-            self._times.put(Kind.POLL)  # what this broker believes may be old
+            self._times.put(Kind.POLL)  # this broker's knowledge may be old
         return []
 
     def _fence(self, now_ns: int) -> list[Output]:

@@ -42,7 +42,7 @@ TEMP: Final = "-temp"
 
 
 class Membership(ABC):
-    """``carry_out`` what the manager says; tell it what came of that."""
+    """A broker's membership: ``carry_out`` what the manager says, and tell it what came of that."""
 
     def __init__(
         self, config: ManagerConfig, *, files: Files, identity_path: str, check_code: str,
@@ -57,7 +57,7 @@ class Membership(ABC):
         except identity.IdentityError as error:
             raise identity.IdentityError(f"{identity_path}: {error}") from None
         if isinstance(found, identity.Identity):
-            files.remove(identity_path + TEMP)  # a crash may have come before that
+            files.remove(identity_path + TEMP)  # a crash may have come before its removal
             assert self._read(identity_path + TEMP) is None, "who has an id applies for none"
         self.manager: ReplicasManager = ReplicasManager(config, found, check_code, doubtful_epoch, life=life)
         self._carry = Carrier(self._one, lambda: self.manager.in_sync, advance)
@@ -76,11 +76,11 @@ class Membership(ABC):
 
     @abstractmethod
     def _clock(self) -> int:
-        """Monotonic time of now, in nanoseconds."""
+        """Return the monotonic time, in nanoseconds."""
 
     @abstractmethod
     def _ring(self) -> None:
-        """Something changed: the manager is to tick soon."""
+        """Have the manager tick soon: something changed."""
 
     @abstractmethod
     def _send(self, send: SendCommand) -> None:
@@ -92,7 +92,7 @@ class Membership(ABC):
 
     @abstractmethod
     def _told(self, role: Become) -> None:
-        """This broker has taken that role, and only replication and the manager know yet."""
+        """Tell the rest of the broker that it has that role; so far only replication and the manager know."""
 
     @abstractmethod
     def _serve(self) -> None:
@@ -113,16 +113,16 @@ class Membership(ABC):
 
     def _answered(self, send: SendCommand, answer: Command | None) -> None:
         self.carry_out(self._now_manager().answered(send.request, answer, self._clock()))
-        self._ring()  # the deadlines are others now
+        self._ring()  # deadlines have changed
 
     def _notified(self, command: Command, *, known: bool) -> None:
-        """1008; ``known``: from where a controller runs."""
+        """Take a notice of 1008. ``known``: it comes from where a controller runs."""
         header = NotifyBrokerRoleChangedRequest.from_ext(command.ext)
         members = SyncStateSet.from_json(command.body) if command.body else SyncStateSet(frozenset())
         self.carry_out(self._now_manager().notified(header, members, self._clock(), known=known))
 
     def probed(self, command: Command) -> Command:
-        """61,011: another member asks whether this one is there."""
+        """Answer 61,011, by which another member asks whether this one is there."""
         asked, config, manager = ProbeMemberRequest.from_ext(command.ext), self._config, self.manager
         if (asked.cluster_name, asked.broker_name) != (config.cluster_name, config.broker_name):
             return response(command, ResponseCode.SYSTEM_ERROR, remark="this broker is of another group")
@@ -132,13 +132,13 @@ class Membership(ABC):
         return response(command)
 
     def _took(self, role: Become, in_sync: InSync | None) -> None:
-        """Replication is in that role; ``in_sync``: a master's."""
+        """Replication has taken that role. ``in_sync``: the sets of a master."""
         assert in_sync is None or in_sync.self_id == self.manager.broker_id, "a master's books are its own"
         assert isinstance(role, BecomeMaster) is (in_sync is not None), "only a master keeps books"
         self.manager.in_sync = in_sync
         outputs = self._now_manager().role_taken(role, self._clock())
         if self.manager.machine.state not in TAKING and self.manager.role == role:
-            self._told(role)  # nobody hears of a role that is not wanted any more
+            self._told(role)  # a role that is not wanted any more is not told
         self.carry_out(outputs)
         self._ring()
 

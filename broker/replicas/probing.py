@@ -1,9 +1,9 @@
 """Finds the members that a slave of a silent master reaches: it asks each directly, for as long as the silence lasts.
 
-Members have no link to each other while a master leads. Controllers replace a master that is silent only where enough
-members say of each other that they are there, so nobody is elected whom the others could not follow. Code 61,011 is
-answered by the member that it names and by nobody else: not by another group's broker at its address, nor by a process
-that has its id no more. Brokers of Java and earlier ones do not know it, which counts as not reached.
+Members have no link to each other while a master leads. Controllers replace a silent master only if enough members say
+that they reach each other, so that the others can follow the one that is elected. Only the member that it names answers
+code 61,011: not another group's broker at its address, nor a process that lost its id. Java's brokers, and earlier ones
+of ours, do not know the code, and count as not reached.
 
 It knows members, addresses and times, and neither roles nor what follows from a silence.
 """
@@ -38,12 +38,12 @@ class ProbeMemberRequest(Header):
 
 
 class Probing:
-    """The probes of one broker. ``judge`` says whose master is silent, ``look`` asks."""
+    """The probes of one broker. ``judge`` says which master is silent, ``look`` asks."""
 
     def __init__(self, cluster_name: str, broker_name: str, under_way: UnderWay, *, interval_ms: int, silence_ms: int,
                  members_ms: int) -> None:
-        """``interval_ms``: between two questions to one member, 0: nobody is asked; ``members_ms``: between two to the
-        controller. An answer counts for ``silence_ms`` from when it was asked for."""
+        """``interval_ms``: time between two questions to one member; 0: nobody is asked. ``members_ms``: time between
+        two questions to the controller. An answer counts for ``silence_ms`` from its question on."""
         self._role: BecomeSlave | None = None
         """This broker's role under the master that is silent."""
         self._cluster_name, self._broker_name, self._under_way = cluster_name, broker_name, under_way
@@ -55,7 +55,7 @@ class Probing:
         """For each member, the time when the last question left that it answered."""
 
     def judge(self, role: BecomeSlave | None) -> None:
-        """This broker has that role, and its master is silent; None: nobody is. With another one all begins anew."""
+        """Set the role under a silent master; None: no master is silent. With another role all begins anew."""
         role = role if self._every_ns else None
         if role != self._role:
             self._role = role
@@ -70,7 +70,7 @@ class Probing:
         return None if self._role is None else self._role.epoch
 
     def look(self, now_ns: int, leader: str, self_id: int) -> list[Output]:
-        """Ask the active controller who is in the group, and whoever is."""
+        """Ask the active controller who is in the group, and ask each of these members."""
         role = self._role
         if role is None:
             return []
@@ -95,13 +95,13 @@ class Probing:
         return outputs
 
     def reaches(self, now_ns: int) -> str:
-        """Members that are reached, as a heartbeat says it: "2,3"."""
+        """Return the members that are reached, as a heartbeat says it: "2,3"."""
         assert self._role is not None or not self._reached_ns, "who was reached under another master does not count"
         return ",".join(str(member) for member, asked_ns in sorted(self._reached_ns.items())
                         if member in self._members and now_ns < asked_ns + self._fresh_ns)
 
     def deadline_ns(self, now_ns: int) -> int | None:
-        """Return when a member is to be asked next, or counts as reached no more."""
+        """Return when a member must be asked next, or stops counting as reached."""
         due = [asked_ns + self._every_ns for asked_ns in self._asked_ns.values()]
         due += [asked_ns + self._fresh_ns for asked_ns in self._reached_ns.values()]
         return min((at_ns for at_ns in due if at_ns > now_ns), default=None)

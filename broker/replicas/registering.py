@@ -51,7 +51,7 @@ class Registering:
         self._happened, self._told_master = happened, told_master
         self._writing = False
         self.unrecorded = False
-        """Registered without its life, by controllers that know lives by now."""
+        """It is registered without its life, and its controllers know lives by now."""
 
     @property
     def broker_id(self) -> int | None:
@@ -115,7 +115,7 @@ class Registering:
             already_running=running, **self.announced())
 
     def _record(self, now_ns: int, leader: str) -> list[Output]:
-        """Its life, where it is registered without: that costs no role. What refuses it is told by heartbeats."""
+        """Register this process's life, if controllers lack it: that costs no role. Heartbeats tell of refusals."""
         found, times = self._found, self._under_way.times
         assert isinstance(found, Identity), "who is registered has an id"
         if not self.unrecorded or self._machine.resigning or not times.due(Kind.RECORD, now_ns):
@@ -140,7 +140,7 @@ class Registering:
             self._found = self._found.granted
             return self._happened(Event.GRANTED)
         if answer is not None and answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:
-            self._found = None  # another's: the only answer after which the application is of no use
+            self._found = None  # the id is another's; only this answer makes the application useless
             return self._happened(Event.ID_IS_ANOTHERS)
         return []
 

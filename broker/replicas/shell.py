@@ -49,10 +49,10 @@ class RoleTaker(Protocol):
         """Become a slave, or raise the reason. ``ha_address``: where the master replicates from, if that is known."""
 
     async def leave(self, reason: str) -> None:
-        """No role, and nothing copied or served any more."""
+        """Leave any role: nothing is copied or served any more."""
 
     def advance(self) -> None:
-        """The SyncStateSet, or who is asked for, is another."""
+        """Follow a change of the accepted or the asked SyncStateSet."""
 
 
 class RoleSteps(Protocol):
@@ -186,7 +186,7 @@ class GroupMember(Membership):
                 in_sync = await self._replication.become_master(role)
             else:
                 await self._replication.become_slave(role, ha_address)
-        except Exception as error:  # whatever replication could not do is reported and tried again
+        except Exception as error:  # it is reported, and the role is tried again
             logger.exception("role not taken")
             self._refused(role, str(error) or type(error).__name__)
         else:
@@ -210,7 +210,7 @@ class GroupMember(Membership):
     # --- handing over ----------------------------------------------------------------------------------------
 
     async def hand_over(self, timeout_ms: int) -> str | None:
-        """Let another member of the SyncStateSet be elected; its address. None: nobody is, or not in time.
+        """Let another member of the SyncStateSet be elected. Returns its address; None: nobody is, or not in time.
 
         Where a message is answered when all members hold it, any of them will do. Else writes close first, and the
         next master is one that holds the whole log, so that nothing answered is lost.
@@ -226,7 +226,7 @@ class GroupMember(Membership):
                 self.carry_out(manager.hand_over(self._clock()))
             while (target := _successor(in_sync, any_member)) is None:
                 await trio.sleep(_CAUGHT_UP_LOOK_S)
-                in_sync = manager.in_sync  # of another mastership, where it was elected once more
+                in_sync = manager.in_sync  # of another mastership, if it was elected once more
                 if in_sync is None or len(in_sync.accepted) < 2:
                     return None
             header = ElectMasterRequest(self._config.cluster_name, self._config.broker_name, target, True)
@@ -246,7 +246,7 @@ class GroupMember(Membership):
 
 
 def _successor(in_sync: InSync, any_member: bool) -> int | None:
-    """The member that is ahead of the others, the smallest id of several; unless any will do, with the whole log."""
+    """Return the member whose log is longest, of several the smallest id; it has the whole log unless any will do."""
     acks = {member: ack for member, ack in in_sync.acks.items() if member in in_sync.accepted and ack is not None
             and (any_member or ack >= in_sync.log_end)}
     return min(acks, key=lambda member: (-acks[member], member), default=None)

@@ -1,5 +1,4 @@
-"""Keeps when each kind of request to controllers is due, and which kinds wait for an answer. Knows times and no
-request."""
+"""Keeps when each kind of request to controllers is due, and which kinds wait for an answer. It knows times alone."""
 
 from __future__ import annotations
 
@@ -9,8 +8,10 @@ from typing import Final
 
 
 class Kind(enum.Enum):
-    """One of a kind is under way at a time; but heartbeats leave whatever became of the ones before, and discovery asks
-    each controller for itself, as probes do each member."""
+    """Kinds of requests; one of a kind is under way at a time.
+
+    But heartbeats leave whatever became of earlier ones; discovery asks each controller, and probes ask each member,
+    by a slot of its own."""
 
     DISCOVER = "discover"
     REGISTER = "register"
@@ -23,14 +24,14 @@ class Kind(enum.Enum):
     MEMBERS = "members"
     PROBE = "probe"
 
-    __hash__ = object.__hash__  # each turn of a broker looks some up; that of enumerations is not C
+    __hash__ = object.__hash__  # in C, unlike that of enumerations; each turn of a broker looks some up
 
 
 AT_ONCE: Final = 0
 
 
 class Timetable:
-    """``slot`` says who is asked, for a kind that is asked of each for itself; else it is ""."""
+    """The times and waits of all kinds. ``slot`` names the peer, for kinds that ask several peers; else it is ""."""
 
     def __init__(self) -> None:
         self._due: dict[Kind, int] = {}
@@ -65,7 +66,7 @@ class Timetable:
         self._waits[kind, slot] = number
 
     def answered(self, number: int, kind: Kind, slot: str = "") -> None:
-        """An answer to an earlier request of the kind changes nothing."""
+        """Wait no more for that request's answer. An answer to an earlier request of the kind changes nothing."""
         if self._waits.get((kind, slot)) == number:
             del self._waits[kind, slot]
 

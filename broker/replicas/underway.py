@@ -29,7 +29,7 @@ class Asked:
 
 
 class UnderWay:
-    """``number`` is the last request's; ``times`` says when the next of each kind is due."""
+    """Requests under way. ``number`` is that of the last one; ``times`` says when the next of each kind is due."""
 
     def __init__(self, timeout_ms: int) -> None:
         self.times = Timetable()
@@ -58,7 +58,7 @@ class UnderWay:
         return [SendCommand(self.number, address, request(code, header, body), timeout_ms or self._timeout_ms)]
 
     def ended(self, number: int) -> Asked | None:
-        """A request was answered, or never will be; returns it, or None where it counts no more."""
+        """Note that a request was answered, or never will be. Returns it; None: it counts no more."""
         assert number <= self.number, "only what was sent ends"
         return self._asked.pop(number, None)
 

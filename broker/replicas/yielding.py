@@ -1,15 +1,13 @@
-"""Decides when a living master asks for a successor, and for how long: its members are silent, or its disk is in
-trouble.
+"""Decides when a living master asks for a successor, and for how long: members are silent, or its disk is in trouble.
 
-Before a SyncStateSet shrinks below ``minInSyncReplicas`` the members may say that they reach each other: then one of
-them leads on, and the master would be alone with a group that writes nothing. An attempt ends with a refusal, or when
-its time is over; the next one waits a second, then twice as long each time. Before each such shrink there is one
-nevertheless.
+Members that reach each other can be led on by one of them. A SyncStateSet that shrank below ``minInSyncReplicas`` would
+leave the master alone, and nobody would write. So before each such shrink the master asks once. An attempt ends with a
+refusal, or when its time is over; the next one waits a second, then twice as long each time.
 
-Where a message is answered when all members hold it, any of them may follow, and the master goes on until it hears of
-that. In other modes it writes nothing while it asks, and takes no renewal of its lease: nobody is elected before it
-ends. There an answer that is lost leaves it in doubt whether another one was elected; for so long as that request may
-still be carried out, it writes nothing.
+If a message is answered when all members hold it, any member may follow, and the master goes on until it hears of that.
+In other modes it writes nothing while it asks, and takes no renewal of its lease: nobody is elected before the lease
+ends. There a lost answer leaves it in doubt whether another master was elected. It writes nothing for as long as that
+request may still be carried out.
 
 It knows times and what a master sees of itself and its members, and neither requests nor the machine of the role.
 """
@@ -27,17 +25,17 @@ from broker.replicas.lease import Lease
 from broker.store.health import DiskHealth
 
 ASK_AGAIN_NS: Final = 100 * NS_PER_MS
-"""After "wait": members have yet to say whom they reach."""
+"""Pause after the answer "wait": members have yet to say whom they reach."""
 ASK_LEASED_NS: Final = 400 * NS_PER_MS
-"""While its own lease lasts, which controllers do not renew for a second after each request."""
+"""Pause while its own lease lasts: controllers do not renew the lease for a second after each request."""
 LOOK_NS: Final = 10 * NS_PER_MS
-"""Between two looks for a member that holds the whole log."""
+"""Time between two looks for a member that holds the whole log."""
 REST_LEAST_NS: Final = 1_000 * NS_PER_MS
 REST_MOST_NS: Final = 60_000 * NS_PER_MS
 
 
 class Reason(enum.Enum):
-    """The value is what a request says."""
+    """Reasons to ask for a successor; the value is what a request says."""
 
     SILENCE = "silence"
     DISK = "disk"
@@ -87,19 +85,20 @@ def sight_of(held: InSync, lease: Lease, least: int, *, end: int, disk: DiskHeal
 
 @attrs.define
 class Yielding:
-    """The attempts of one broker to yield, over all of its masterships, so that a disk that all share does not elect in
-    circles."""
+    """The attempts of one broker to yield, over all of its masterships.
+
+    So a disk that all members share does not elect them in circles."""
 
     wait_ns: int
     """``yieldWaitMs``."""
     void_ns: int
-    """A request without an answer is carried out by nobody when it is that old."""
+    """A request without an answer that is this old is carried out by nobody."""
     alone: bool
-    """It acknowledges what not all members hold: so it asks only when it writes nothing."""
+    """It acknowledges what not all members hold, so it asks only while it writes nothing."""
     reason: Reason | None = None
     """The reason of the attempt that is under way; None: there is none."""
     attempt: int = 0
-    """Its number; what is said of an earlier one says nothing of it."""
+    """Number of the attempt; answers to an earlier one say nothing of it."""
     _until_ns: int | None = None
     """Time when the attempt is over; None: it has not begun to run, since the lease lasts."""
     _began_ns: int = 0
@@ -109,9 +108,9 @@ class Yielding:
     _unanswered_ns: list[int] = attrs.field(factory=list)
     """Times of requests that nobody has answered: each may have elected a successor, or may do so yet."""
     _may_shrink: bool = False
-    """Nobody follows, and the set has had too few members ever since."""
+    """A request was refused since nobody may follow, and the set has had too few members ever since."""
     _grew: bool = False
-    """Since the attempt began the set has got enough members: what is asked in vain says nothing of that one."""
+    """Since the attempt began the set got enough members, so a vain request says nothing of the set as it is now."""
     _sight: Sight = Sight()
     """The last."""
 
@@ -166,7 +165,7 @@ class Yielding:
         return min((at_ns for at_ns in due if at_ns > now_ns), default=None)
 
     def over(self) -> None:
-        """Its mastership is: no attempt is under way."""
+        """The mastership is over: no attempt is under way."""
         self.reason, self._sight = None, Sight()
         self._unanswered_ns.clear()
 

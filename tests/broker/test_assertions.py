@@ -408,7 +408,7 @@ INSIDE = [
     Inside("broker.replicas.demand", "self._gate().announce(wanted.min_in_sync_replicas)", "pass", a_higher_minimum),
     Inside("broker.replicas.identity", "return fields, int(fields[2])", "return fields, -int(fields[2])",
            an_identity_read_and_written),
-    Inside("broker.replicas.leader", "self._lead_by(address)  # who", "pass  # who", a_lease_renewed),
+    Inside("broker.replicas.leader", "self._lead_by(address)  # one", "pass  # one", a_lease_renewed),
     Inside("broker.replicas.lease", "self.granted or renewed is not None", "self.granted", a_first_lease),
     Inside("broker.replicas.machine", "self.role, self.target = role, None", "self.target = None", a_role),
     Inside("broker.replicas.manager", 'return f"the broker has no role: {machine.state.value}"', 'return ""',
