@@ -1,8 +1,7 @@
-"""Answers operators' requests about a whole broker: configuration, state, replication (codes 25, 26, 28, 907, 908,
-1007).
+"""Answers operators' requests about a whole broker (codes 25, 26, 28, 907, 908, 1007).
 
-Source: ``AdminBrokerProcessor`` of RocketMQ 5.5.0. Unlike there a key that nobody knows, or a value that the broker
-could not start with, is refused in words. Knows what is asked, and gets the answers from functions.
+Source: ``AdminBrokerProcessor`` of RocketMQ 5.5.0. Unlike there, an unknown key, or a value that the broker could not
+start with, is refused in words. It knows what is asked, and gets the answers from functions.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ NOT_OFFERED: Final[dict[int, str]] = {
 
 @attrs.define(eq=False)
 class Administration(Part):
-    """``config`` is the present one. ``changed`` is told of a new one, ``version`` is the topics' as text."""
+    """Answers operators. ``config`` is the present one; ``changed`` is told of a new one; ``version``: the topics'."""
 
     config: BrokerConfig
     _config_path: str
@@ -60,7 +59,7 @@ class Administration(Part):
     _log_end: Callable[[], int]
     _set_master_flushed: Callable[[int], None]
     _least_id_changed: Callable[[], None]
-    """A name server says that the group's smallest id is another."""
+    """Called when a name server says that the group's smallest id has changed."""
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -71,7 +70,7 @@ class Administration(Part):
             RequestCode.RESET_MASTER_FLUSH_OFFSET: self.reset_master_flush_offset,
             RequestCode.GET_BROKER_EPOCH_CACHE: self.epochs,
             RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: self.least_id_changed,
-            RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self.role_told,  # under controllers another one has it
+            RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self.role_told,  # under controllers another part handles it
             RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON: self.tables_as_json,
             **dict.fromkeys(map(int, NOT_OFFERED), self.not_offered),
         }
@@ -84,7 +83,7 @@ class Administration(Part):
                         body=properties.encode(listing(self.config)).encode())
 
     def update_config(self, connection: Connection, request: Command) -> Command:
-        """25. What a running broker cannot follow is written down for its next start."""
+        """Change keys (25). A change that a running broker cannot follow is written down for its next start."""
         return change_config(
             connection, request, self.config, bytes_max=CONFIG_BYTES_MAX, barred=self.config.black_list,
             live=live_keys(type(self.config)), made=self._made, text=to_properties, files=self._files,
@@ -103,18 +102,18 @@ class Administration(Part):
     # --- what means little here ------------------------------------------------------------------------------
 
     def least_id_changed(self, _: Connection, request: Command) -> Command:
-        """905: where slaves may act, name servers are asked now who lives; else it is taken. Raises ``HeaderError``."""
+        """Answer 905. Where slaves may act, name servers are asked now which members live. Raises ``HeaderError``."""
         if NotifyMinBrokerIdChangeRequest.from_ext(request.ext).broker_name in (
                 None, "", self._standing.broker_name):
             self._least_id_changed()
         return response(request)
 
     def role_told(self, _: Connection, request: Command) -> Command:
-        """1008 in a group without controllers: nothing changes, as in ``AdminBrokerProcessor`` of RocketMQ 5.5.0."""
+        """Answer 1008 without controllers: nothing changes, as in ``AdminBrokerProcessor`` of RocketMQ 5.5.0."""
         return response(request)
 
     def tables_as_json(self, _: Connection, request: Command) -> Command:
-        """355: tables are kept in JSON files here, so nothing is left to do, as in a Java broker without RocksDB."""
+        """Answer 355. Tables are JSON files here, so nothing is left to do, as in a Java broker without RocksDB."""
         given = (request.ext.get("configType") or "").split(";")
         unknown = [name for name in given if name and name.lower() not in TABLES]
         if unknown or not any(given):
@@ -123,7 +122,7 @@ class Administration(Part):
         return response(request)
 
     def not_offered(self, _: Connection, request: Command) -> Command:
-        """354 and 513: what this broker does not have, and what it has instead."""
+        """Answer 354 and 513: this broker does not have that, and says what it has instead."""
         return response(request, ResponseCode.SYSTEM_ERROR, remark=NOT_OFFERED[request.code])
 
     # --- state -----------------------------------------------------------------------------------------------
@@ -137,7 +136,7 @@ class Administration(Part):
         return response(request, body=self._replication().to_json())
 
     def reset_master_flush_offset(self, _: Connection, request: Command) -> Command:
-        """908: what a slave shows in 907 and keeps for a Java broker that opens its store. A master has none."""
+        """Set what a slave shows in 907 and keeps for a Java broker that opens its store (908). A master has none."""
         offset = ResetMasterFlushOffsetRequest.from_ext(request.ext).master_flush_offset
         if not self._standing.role.leads and offset is not None:
             self._set_master_flushed(offset)

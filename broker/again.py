@@ -22,7 +22,7 @@ logger = logging.getLogger("broker")
 
 _AT_ONCE: Final = 32
 Try = Callable[["Connection", Command], None]
-"""Its connection may be closed by then."""
+"""Tries a request again; its connection may be closed by then."""
 
 
 def attempt_of(handle: Callable[[Connection, Command], Command | None], what: str) -> Try:
@@ -31,7 +31,7 @@ def attempt_of(handle: Callable[[Connection, Command], Command | None], what: st
     def attempt(connection: Connection, request: Command) -> None:
         try:
             answer = handle(connection, request)
-        except Exception as error:  # as for any request: a defect must not end whoever waits beside it
+        except Exception as error:  # a defect in one request must not end others that wait
             logger.exception("%s of %s that waited", what, connection.peer)
             answer = response(request, ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
         if answer is not None:
@@ -41,7 +41,7 @@ def attempt_of(handle: Callable[[Connection, Command], Command | None], what: st
 
 
 class Again:
-    """Tries each of them once, as long as ``run`` is running."""
+    """Tries requests once each, as long as ``run`` is running."""
 
     def __init__(self) -> None:
         self._due: list[tuple[Try, Connection, Command]] = []
@@ -56,11 +56,11 @@ class Again:
         """Try what is due, until cancelled."""
         while True:
             await self._bell.wait()
-            await self._try_all()  # which keeps none of them
+            await self._try_all()  # a call of its own, so that no local name keeps a request
 
     async def _try_all(self) -> None:
         due, self._due = self._due, []
         for number, (attempt, connection, request) in enumerate(due):
-            if number % _AT_ONCE == _AT_ONCE - 1:  # what was answered is to be written before more is
+            if number % _AT_ONCE == _AT_ONCE - 1:  # let answers be written before there are more
                 await trio.lowlevel.checkpoint()
             attempt(connection, request)

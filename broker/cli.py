@@ -78,7 +78,7 @@ from remoting.errors import DamagedRecord
 from remoting.streams import TLSContext
 
 GARBAGE_OBJECTS: Final = 20_000
-"""More than before cycles are looked for. Runs of records are tuples by the thousand, and none of them in a cycle."""
+"""Objects after which Python looks for cycles, more than by default: records make many tuples, and no cycles."""
 EXAMPLES: Final = """\
 examples:
   mqbroker -n 10.0.0.9:9876                  a single master, its store in ~/store
@@ -106,7 +106,7 @@ logger = logging.getLogger("broker")
 
 _PORTS_WAIT_S: Final = 2.0
 _ANYWHERE: Final = ("192.0.2.1", 9)
-"""An address that nobody has: which of this machine's own would be used towards it, is asked of the system."""
+"""An address that nobody has; the system says which of this machine's addresses it would use towards it."""
 
 
 @piped
@@ -142,7 +142,7 @@ def _prepare(options: argparse.Namespace, arguments: Sequence[str]) -> Callable[
             logger.warning("nobody's certificate is checked: tls.client.trustCertPath is not set")
     if guards:
         return partial(trio.run, guard, config, tls, arguments)
-    gc.freeze()  # what is imported stays: to look through it takes as long as many messages
+    gc.freeze()  # imported objects stay for ever, and to look through them takes long
     gc.set_threshold(GARBAGE_OBJECTS)
     return partial(trio.run, run, config, tls, inherited)
 
@@ -185,7 +185,7 @@ def resolved(config: BrokerConfig) -> BrokerConfig:
 
 
 def own_address() -> str:
-    """The address that others reach this machine by, as its routes say; 127.0.0.1 on one without a network."""
+    """Return the address by which others reach this machine, as its routes say; 127.0.0.1 without a network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(_ANYWHERE)  # sends nothing
@@ -195,8 +195,9 @@ def own_address() -> str:
 
 
 async def run(config: BrokerConfig, tls: TLSContext | None, inherited: Sequence[socket.socket]) -> int:
-    """Serve on the sockets and disks of this machine, until told to stop; the exit code. ``inherited``: a guardian's
-    sockets."""
+    """Serve on the sockets and disks of this machine until told to stop. Returns the exit code.
+
+    ``inherited``: a guardian's sockets."""
     async with AsyncExitStack() as stack:
         ha_listeners = await opened(stack, config, config.ha_listen_port)
         if inherited:
@@ -250,7 +251,7 @@ def _beside() -> Siblings | None:
 
 
 async def opened(stack: AsyncExitStack, config: BrokerConfig, port: int) -> list[trio.SocketListener]:
-    """Listeners at that port, closed with ``stack`` if not before."""
+    """Open listeners at that port; they are closed with ``stack`` if not before."""
     listeners = await listen(config.bind_address, port, config.server_socket_backlog)
     for listener in listeners:
         stack.push_async_callback(listener.aclose)
@@ -258,7 +259,7 @@ async def opened(stack: AsyncExitStack, config: BrokerConfig, port: int) -> list
 
 
 async def client_ports(stack: AsyncExitStack, config: BrokerConfig) -> list[trio.SocketListener]:
-    """``listenPort``, and the one two below it where that is wanted."""
+    """Open ``listenPort``, and the port two below it if that is wanted."""
     listeners = await opened(stack, config, config.listen_port)
     if config.fast_listen and _port(listeners) > 2:
         listeners += await opened(stack, config, _port(listeners) - 2)
@@ -269,16 +270,17 @@ async def client_ports(stack: AsyncExitStack, config: BrokerConfig) -> list[trio
 
 
 def is_guarded(config: BrokerConfig) -> bool:
-    """Return whether a guardian holds the clients' ports beyond this broker's death. Without controllers nobody names
-    another master, so there is none."""
+    """Return whether a guardian holds the clients' ports beyond this broker's death.
+
+    Without controllers nobody names another master, so there is none."""
     return config.enable_controller_mode and config.enable_guardian
 
 
 async def guard(config: BrokerConfig, tls: TLSContext | None, arguments: Sequence[str]) -> int:
-    """Hold the clients' ports and keep a broker running that serves them; its exit code."""
+    """Hold the clients' ports and keep a broker running that serves them. Returns its exit code."""
     sockets = await free_ports(config)
     port = int(sockets[0].getsockname()[1])
-    environment = {name: text for name, text in os.environ.items() if name != SOCKET}  # the service is this process
+    environment = {name: text for name, text in os.environ.items() if name != SOCKET}  # systemd watches this process
     launch = Leashed([*child("broker.cli"), *arguments, "-D", f"listenPort={port}"], environment)
     async with open_client(tls=client_tls_of(config)) as client, trio.open_nursery() as nursery:
         held = attrs.evolve(config, listen_port=port)
@@ -319,8 +321,9 @@ def stand_in(
 
 
 async def free_ports(config: BrokerConfig) -> list[socket.socket]:
-    """A guardian that was killed takes its broker along, which may take a moment, as the end of one that only lingers
-    there does. Raises ``OSError``."""
+    """Open the clients' ports, and wait a moment if they are still taken. Raises ``OSError``.
+
+    A killed guardian takes its broker along, and a lingering guardian ends; either may take a moment."""
     deadline = trio.current_time() + _PORTS_WAIT_S
     while True:
         try:
@@ -349,13 +352,13 @@ def _linger_path(config: BrokerConfig) -> Path:
 
 
 def live_with_guardian() -> None:
-    """End when the guardian does, however that ends, and only by its word: a terminal's interrupt is for it."""
+    """End when the guardian ends, in whatever way, or says so. A terminal's interrupt is for the guardian."""
     os.setsid()
     threading.Thread(target=lambda: (os.read(0, 1), os._exit(FAILED)), daemon=True).start()
 
 
 def _port(listeners: Sequence[trio.SocketListener]) -> int:
-    """The system chose it where none was configured."""
+    """Return the port of these listeners; the system may have chosen it."""
     return int(listeners[0].socket.getsockname()[1])
 
 

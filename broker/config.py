@@ -90,11 +90,11 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys, ActingKeys):
     server_channel_max_idle_time_seconds: int = key(
         120, "a connection without traffic for so long is closed", least=1, most=1_000_000)
     outgoing_bytes_budget: int = key(
-        256 << 20, "ours: bytes that may wait for those who do not read their answers; beyond it who has read nothing "
-        "for longest is closed", least=32 << 20, most=1 << 40)
+        256 << 20, "ours: bytes of answers that may wait to be read; beyond it the connection is closed that has read "
+        "nothing for longest", least=32 << 20, most=1 << 40)
     outgoing_stall_timeout: int = key(
-        5_000, "ours: who has read nothing for so long is closed while half of outgoingBytesBudget waits", least=10,
-        most=_INT_MAX)
+        5_000, "ours: a connection that has read nothing for so long is closed while half of outgoingBytesBudget waits",
+        least=10, most=_INT_MAX)
     server_socket_backlog: int = key(1_024, "connections that wait to be accepted", least=1, most=_PORTS)
     enable_shutdown_gracefully: bool = key(
         False, "on stop, tell clients to go elsewhere and wait shutdownWaitTimeSeconds before closing")
@@ -115,7 +115,7 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys, ActingKeys):
     sync_broker_member_group_period: int = _ms(1_000, "between two looks at who lives in the group", least=10)
     skip_pre_online: bool = key(
         False, "with enableSlaveActingMaster and totalReplicas above 1: a member that starts is for clients at once, "
-        "and does not ask those who live first")
+        "and does not ask the living members first")
 
     # --- controllers -------------------------------------------------------------------------------------------
     detection_profile: str = key(
@@ -158,7 +158,7 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys, ActingKeys):
     reject_transaction_message: bool = key(False, "refuse transactions", live=True)
     enable_mixed_message_type: bool = key(False, "topics may be of type MIXED", live=True)
     enable_create_sys_group: bool = key(True, "heartbeats create groups of the system in any case", live=True)
-    enable_split_metadata: bool = key(True, "answer codes 21 and 201 page by page to those who ask so", live=True)
+    enable_split_metadata: bool = key(True, "answer codes 21 and 201 page by page if asked to", live=True)
     split_metadata_size: int = _count(2_000, "topics or groups of such a page", live=True)
     revive_queue_num: int = _count(8, "queues of the topic that POP revives from", most=1_024)
     region_id: str = key("DefaultRegion", "told to producers for traces")
@@ -174,8 +174,8 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys, ActingKeys):
     consumer_fallbehind_threshold: int = key(16 << 30, "bytes; see disableConsumeIfConsumerReadSlowly", least=0,
                                              most=_LONG_MAX, live=True)
     slave_read_enable: bool = key(False, "consumers that lag read from a slave", live=True)
-    access_message_in_memory_max_ratio: int = key(40, "percent of memory; who lags by more reads from a slave",
-                                                  least=1, most=100)
+    access_message_in_memory_max_ratio: int = key(
+        40, "percent of memory; a consumer that lags by more reads from a slave", least=1, most=100)
     channel_expired_timeout: int = _ms(120_000, "a client silent for so long is gone")
     subscription_expired_timeout: int = _ms(600_000, "a group's subscription without clients is forgotten")
     flush_consumer_offset_interval: int = _ms(5_000, "between two writes of the consumers' offsets", least=10)
@@ -236,14 +236,14 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys, ActingKeys):
     ha_beat_interval_ms: int = _ms(
         500, "ours: so often a replica repeats itself, to a master of any make, and to a slave that does so; 0: never",
         least=0)
-    ha_silence_ms: int = _ms(2_000, "ours: who repeats itself, and says nothing for so long, is silent: a slave leaves "
-                                    "the SyncStateSet", least=100)
-    ha_handshake_timeout: int = _ms(2_000, "ours: who connects to haListenPort and says nothing for so long is closed")
+    ha_silence_ms: int = _ms(2_000, "ours: a replica that repeats itself, and says nothing for so long, is silent: a "
+                                    "slave leaves the SyncStateSet", least=100)
+    ha_handshake_timeout: int = _ms(2_000, "ours: a connection to haListenPort that says nothing for so long is closed")
     ha_transfer_batch_size: int = _count(32 << 10, "bytes of the log sent at a time", most=4 << 20)
     ha_flow_control_enable: bool = key(False, "see maxHaTransferByteInSecond")
     max_ha_transfer_byte_in_second: int = _count(100 << 20, "bytes to one slave in a second, with haFlowControlEnable",
                                                  most=_LONG_MAX)
-    ha_max_time_slave_not_catchup: int = _ms(15_000, "controller mode: a replica that long behind leaves the "
+    ha_max_time_slave_not_catchup: int = _ms(15_000, "controller mode: a replica that is behind for so long leaves the "
                                              "SyncStateSet", least=10)
     ha_max_gap_not_in_sync: int = _count(256 << 20, "plain group: bytes behind which a slave does not count",
                                          most=_LONG_MAX, live=True)
@@ -305,7 +305,7 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys, ActingKeys):
 
     @property
     def is_isolated_first(self) -> bool:
-        """A member that starts levels itself with those who live before clients are told of it."""
+        """Return whether a member that starts levels itself with the living ones before clients are told of it."""
         return self.slaves_may_act and self.total_replicas > 1 and not self.skip_pre_online
 
     @property
@@ -319,7 +319,7 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys, ActingKeys):
 
     @property
     def address_server(self) -> str:
-        """The page of it that names them, as a URL."""
+        """Return the URL of the address server's page that names the name servers."""
         port = "" if ":" in self.rocketmq_namesrv_domain else ":8080"
         return f"http://{self.rocketmq_namesrv_domain}{port}/rocketmq/{self.rocketmq_namesrv_domain_subgroup}"
 
@@ -364,7 +364,7 @@ def _paths(text: str) -> tuple[str, ...]:
 
 
 def from_properties(given: Mapping[str, str], *, start: BrokerConfig | None = None) -> BrokerConfig:
-    """A configuration from properties, on top of ``start`` and of its class. Raises ``ConfigError``."""
+    """Make a configuration from properties, on top of ``start`` and of its class. Raises ``ConfigError``."""
     start = start or BrokerConfig()
     ours = names(type(start))
     refuse_unknown(given, {*ours, *IDLE})
@@ -373,7 +373,7 @@ def from_properties(given: Mapping[str, str], *, start: BrokerConfig | None = No
             instead = f": {INSTEAD[name]}" if name in INSTEAD else ""
             raise ConfigError(name, text, f"is not offered; must be {NOT_OFFERED[name] or 'empty'}{instead}")
     kept = {**start.without_meaning, **{name: text for name, text in given.items() if name not in ours}}
-    if "diskSpaceCleanForciblyRatio" in given:  # who names the ratio of a deletion wants it
+    if "diskSpaceCleanForciblyRatio" in given:  # to name the ratio means to want the deletion
         given = {"cleanFileForciblyEnable": "true", **given}
     given = in_profile(given, start, start.detection_profile, given.get("detectionProfile", "").strip(), PROFILES)
     made = read(type(start), given, start=start)
@@ -384,12 +384,12 @@ def from_properties(given: Mapping[str, str], *, start: BrokerConfig | None = No
 
 
 def to_properties(config: BrokerConfig) -> dict[str, str]:
-    """All keys, those without a meaning among them: what is written to ``config_store_path``."""
+    """Return all keys, those without a meaning too, as they are written to ``config_store_path``."""
     return every_property(config, IDLE, config.without_meaning)
 
 
 def listing(config: BrokerConfig) -> dict[str, str]:
-    """``to_properties`` for people and for code 26: without the password."""
+    """Return ``to_properties`` for people and for code 26: without the password."""
     return hidden(to_properties(config))
 
 
@@ -400,7 +400,8 @@ def live_keys(kind: type[BrokerConfig] = BrokerConfig) -> frozenset[str]:
 
 @functools.cache
 def extended(config: type[BrokerConfig], keys: type[attrs.AttrsInstance]) -> type[BrokerConfig]:
-    """``config`` with the keys of another class, which it must not have yet. Made once: making a class is slow."""
+    """Extend ``config`` by the keys of another class, which it must not have yet. Kept, since to make a class is slow.
+    """
     kinds, fields = get_type_hints(keys), names(keys)
     assert not fields.keys() & names(config).keys(), "one key, one meaning"
     body: dict[str, object] = {"__annotations__": {field.name: kinds[field.name] for field in fields.values()}}
@@ -412,7 +413,7 @@ def extended(config: type[BrokerConfig], keys: type[attrs.AttrsInstance]) -> typ
 def pick(
     config: BrokerConfig, cls: type[P], *, computed: Mapping[str, object] | None = None, **renamed: str,
 ) -> P:
-    """``cls``, one's own configuration: every field that ``config`` has too, or has as ``renamed`` says.
+    """Make ``cls``, a part's own configuration, of every field that ``config`` has too, or has as ``renamed`` says.
 
     Other fields keep their defaults. Raises ``ConfigError``: what ``cls`` refuses, told in RocketMQ's keys.
     """

@@ -1,4 +1,4 @@
-"""The other brokers of a group, to be asked something: who lives, by the name servers' word, and their answers."""
+"""Asks the other brokers of a group. By the name servers' word it knows which of them live."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from remoting.client import Client, checked
 from remoting.command import Command
 
 FRESH_S: Final = 1.0
-"""So old may be what name servers said of the group."""
+"""Seconds for which the name servers' word on the group is used."""
 
 
 class Fellows(Protocol):
     """The questions that a part asks its fellows."""
 
     async def living(self) -> Mapping[int, str]:
-        """Addresses of clients by broker id, without this broker."""
+        """Return the living brokers' addresses for clients by id, without this broker."""
 
     async def ask(self, address: str, command: Command, timeout_ms: int) -> Command:
-        """Its answer, which is a success. Raises ``RemotingError``."""
+        """Ask a broker, and return its answer, which is a success. Raises ``RemotingError``."""
 
     async def tell(self, address: str, command: Command) -> None:
         """Send a command that has no answer. Raises ``RemotingError``."""
@@ -57,7 +57,7 @@ class GroupFellows:
         async with self._asking:
             if trio.current_time() - self._asked_at >= FRESH_S:
                 found = await self._ask_all()
-                if found is not None:  # else who lived lately is the best guess
+                if found is not None:  # else the brokers that lived lately are the best guess
                     self._living = {each: address for each, address in found.items() if address != self._address}
                 self._asked_at = trio.current_time()
         return self._living

@@ -1,8 +1,8 @@
-"""Keeps the address of a master's replication port, which slaves ask for, are told and overhear (code 906).
+"""Keeps the address of a master's replication port, which slaves ask for or are told (code 906).
 
-Controllers tell a broker who its master is, not where that one replicates from. A slave asks the master until it says;
-a new master tells the brokers of its group by itself; name servers answer registrations with it as well. Source:
-``ExchangeHAInfo`` of RocketMQ's ``AdminBrokerProcessor`` and ``BrokerOuterAPI``. Knows addresses, and no log.
+Controllers tell a broker which broker is its master, not where that one replicates from. A slave asks the master until
+it says it; a new master tells the brokers of its group by itself; name servers answer registrations with it as well.
+Source: ``ExchangeHAInfo`` of RocketMQ's ``AdminBrokerProcessor`` and ``BrokerOuterAPI``. It knows addresses alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger("broker.replication")
 
 ASK_TIMEOUT_MS = 1_000
 ASK_PAUSE_S = 0.02
-"""Between two questions at first; it doubles up to a second."""
+"""First pause between two questions; it doubles up to a second."""
 _ASK_PAUSE_MOST_S = 1.0
 
 
@@ -41,7 +41,7 @@ class MasterAddress:
 
 
 class HaAddresses(Part):
-    """``itself`` is what this broker tells while it is master, else None; ``told`` hears what others tell."""
+    """Tells and learns addresses: ``itself`` is told while this broker is master; ``told`` hears what others tell."""
 
     def __init__(self, client: Client, itself: Callable[[], MasterAddress | None],
                  told: Callable[[MasterAddress], None]) -> None:
@@ -51,7 +51,7 @@ class HaAddresses(Part):
         return {RequestCode.EXCHANGE_BROKER_HA_INFO: self.answer}
 
     def answer(self, _: Connection, command: Command) -> Command:
-        """Code 906: addresses of replication. Raises ``HeaderError``."""
+        """Answer 906 with the addresses of replication. Raises ``HeaderError``."""
         header = ExchangeHAInfoRequest.from_ext(command.ext)
         if header.master_ha_address:
             self._told(MasterAddress(
@@ -64,7 +64,7 @@ class HaAddresses(Part):
             master.ha_address, master.flushed_offset, master.address))
 
     async def find(self, master_address: str) -> MasterAddress:
-        """Ask until that broker says where it replicates from; to be cancelled when another is master."""
+        """Ask that broker until it says where it replicates from. The caller cancels when another one is master."""
         pause_s = ASK_PAUSE_S
         while True:
             try:
@@ -82,7 +82,7 @@ class HaAddresses(Part):
             pause_s = min(2 * pause_s, _ASK_PAUSE_MOST_S)
 
     async def announce(self, addresses: Iterable[str]) -> None:
-        """Tell these brokers, at once and once: who misses it asks."""
+        """Tell these brokers at once, a single time: a broker that misses it asks."""
         master = self._itself()
         if master is None:
             return

@@ -1,7 +1,7 @@
 """A broker's metrics for Prometheus, by the names of Java's ``BrokerMetricsConstant`` where it has the same, else ours.
 
-Each part has lines of its own. Beside them stands whether the broker is healthy and ready. State is read when somebody
-asks. Needs the extra ``metrics``.
+Each part has lines of its own. The page also says whether the broker is healthy and ready. State is read when it is
+asked for. Needs the extra ``metrics``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Moments that several parts of a broker are told of, and in which order: by place, whoever came first.
+"""Moments that several parts of a broker are told of, in the order of their places, whichever joined first.
 
-``ORDERS`` has them all. Everything else that tells somebody has one listener, an attribute that is called. A moment
-knows neither what happened nor what its listeners do.
+``ORDERS`` has them all. Any other event has one listener, an attribute that is called. A moment knows neither what
+happened nor what its listeners do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 P = ParamSpec("P")
 
 WATCH: Final = "watch"
-"""The last place of every moment: of simulators and tests, which look at what the others made of it."""
+"""The last place of every moment, for simulators and tests, which look at what the others made of it."""
 
 
 @attrs.frozen
@@ -23,7 +23,7 @@ class Order:
 
     when: str
     places: Mapping[str, str]
-    """Each with what is done there."""
+    """Places, each with what is done there."""
     why: str
     """Reason for this order."""
 
@@ -99,7 +99,7 @@ ORDERS: Final[Mapping[str, Order]] = {
 
 
 class Listener(Generic[P]):
-    """The one who is told, for whoever tells and those who only pass it on: they share this."""
+    """One listener, shared by the code that tells it and the code that only passes it on."""
 
     __slots__ = ("call",)
 
@@ -117,7 +117,7 @@ def _nobody(*args: object, **kwargs: object) -> None:
 
 
 class Moment(Generic[P]):
-    """Call it, and all who joined are called. Who joins or leaves meanwhile is heard the next time."""
+    """A moment: call it, and all that joined are called. A listener that joins or leaves meanwhile counts next time."""
 
     def __init__(self, name: str) -> None:
         """``name`` is one of ``ORDERS``."""

@@ -1,7 +1,7 @@
 """Finds the name servers, if the configuration gives a DNS name of theirs, or a server that knows them.
 
-They are asked for again at intervals, as Java does; while nobody answers, those that were found last are kept. It knows
-addresses; who registers with whom is the registration's business.
+They are asked for again at intervals, as in Java; while nobody answers, those that were found last are kept. It knows
+addresses, and registers nothing.
 Source: ``BrokerController.updateNamesrvAddr``, ``BrokerOuterAPI.dnsLookupAddressByDomain``, ``TopAddressing`` and
 ``MixAll.getWSAddr`` of RocketMQ 5.5.0.
 """
@@ -27,7 +27,7 @@ ADDRESS_SERVER_TIMEOUT_S: Final = 3.0
 ANSWER_BYTES_MAX: Final = 64 << 10
 ADDRESSES_MAX: Final = 100
 RETRY_S: Final = 1.0
-"""While none is known yet."""
+"""Pause while no name server is known yet."""
 
 Ask = Callable[[], Awaitable[Sequence[str]]]
 
@@ -35,7 +35,7 @@ logger = logging.getLogger("broker.registration")
 
 
 class NameServersPart(Part):
-    """Keeps asking; ``found`` hears of other addresses than before."""
+    """Asks again and again; ``found`` hears of addresses that differ from those before."""
 
     def __init__(self, ask: Ask, period_ms: int, source: str, found: Callable[[Sequence[str]], None]) -> None:
         self._ask, self._period_s, self._source, self._found = ask, period_ms / 1e3, source, found
@@ -75,12 +75,12 @@ def lookups(config: BrokerConfig, found: Callable[[Sequence[str]], None]) -> Ite
 
 
 def known(config: BrokerConfig) -> tuple[str, ...]:
-    """Name servers that nobody has to be asked for."""
+    """Return the name servers that the configuration names itself."""
     return () if config.fetch_name_srv_addr_by_dns_lookup else config.name_servers
 
 
 async def by_dns(domain: str) -> list[str]:
-    """All addresses of ``name:port``. Raises ``OSError``, ``ValueError``."""
+    """Return all addresses of ``name:port``. Raises ``OSError``, ``ValueError``."""
     name, port = split_address(domain)
     found = await trio.socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     return [join_address(str(address[0]), port) for *_, address in found]
@@ -103,7 +103,7 @@ def _get(url: str) -> str:
     try:
         with direct.open(url, timeout=ADDRESS_SERVER_TIMEOUT_S) as answer:
             body: bytes = answer.read(ANSWER_BYTES_MAX)
-    except urllib.error.HTTPError as error:  # it holds the connection
+    except urllib.error.HTTPError as error:  # the error holds the connection
         error.close()
         raise OSError(f"{url} answers {error.code} {error.reason}") from None
     return body.decode()

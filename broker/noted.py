@@ -108,10 +108,10 @@ class Noted:
 
     def _heard(self, found: Outline) -> None:
         if found[0] < self._at:
-            return  # told again
+            return  # the journal told it again
         if not self._live:
             if self._visible.offset > self._at:
-                return  # it will be read
+                return  # ``catch_up`` will read it
             self._live = True
         self._at = found[0] + found[1]
         self._take(found)

@@ -105,21 +105,21 @@ class Table:
     code: int
     """Code of the request that is answered with the whole table."""
     copy: Callable[[bytes], None]
-    """Become what the master has: the body of that answer. Raises ``BodyError``."""
+    """Replaces the table by the master's, the body of that answer. Raises ``BodyError``."""
     join: Callable[[bytes], None] | None = None
-    """Take from such an answer of a member of the group what is newer there, as a master does that comes back. Raises
-    ``BodyError``. None: it does not ask for it."""
+    """Takes what is newer from a member's answer, when this broker comes back as master. Raises ``BodyError``. None: it
+    does not ask for it."""
 
 
 class Part:
-    """Override what the part has; each method says what a part without it does."""
+    """One part: override what it has. Each method here does what a part without it does."""
 
     keys: ClassVar[type[attrs.AttrsInstance] | None] = None
     """Its own keys of the configuration: a frozen attrs class of ``remoting.daemon.keys.key`` fields."""
     passed_on: ClassVar[frozenset[int]] = frozenset()
-    """Codes that clients send to the master, whoever that is: a broker that is master no longer passes them on."""
+    """Codes that clients send to the master: a broker that is master no longer passes them on."""
     follows: ClassVar[bool] = False
-    """It ticks as well soon after the log moved, a part was told something, or ``Journal.stir`` was called."""
+    """True: it also ticks soon after the log moved, a part was told something, or ``Journal.stir`` was called."""
 
     # --- what it has -----------------------------------------------------------------------------------------
 
@@ -132,18 +132,17 @@ class Part:
         return ()
 
     def copies(self) -> Mapping[int, Callable[[bytes], None]]:
-        """Return what a slave asks of its master besides tables, such as how far it is: by code, a function that takes
-        the body, or raises ``BodyError``. A master that answers with an error has nothing to tell."""
+        """Return what a slave asks of its master besides tables: by code, a function that takes the answer's body.
+
+        The function may raise ``BodyError``. A master that answers with an error has nothing to tell."""
         return {}
 
     def joins(self) -> Mapping[int, Callable[[bytes], None]]:
-        """Return what a master that comes back asks of each member besides tables: by code, a function that takes the
-        body, or raises ``BodyError``. A member that answers with an error has nothing to tell."""
+        """Return what a master that comes back asks of each member besides tables, as ``copies`` does."""
         return {}
 
     def rules(self) -> Sequence[Rule]:
-        """Return the part's rules for messages on their way in. They come after the rules that every broker has, and
-        before the part that takes messages."""
+        """Return the part's rules for messages on their way in. They come after those that every broker has."""
         return ()
 
     def runtime_info(self) -> Mapping[str, str]:
@@ -162,11 +161,12 @@ class Part:
     # --- what it is told -------------------------------------------------------------------------------------
 
     def make_way(self, below: int) -> None:
-        """Files of the log below that offset are old enough to go, and some part keeps them: a master puts what it
-        needs of them forward. Called again every ``clean_resource_interval_ms`` until none of them is kept."""
+        """Put forward what the part needs of old files, which end at ``below``: they are old enough to be deleted.
+
+        Only a master does. Called again every ``clean_resource_interval_ms`` until no part keeps them."""
 
     def configure(self, config: BrokerConfig) -> None:
-        """Keys that may change while a broker runs have these values now. Called once before it runs, too."""
+        """Take these values of keys that may change while a broker runs. Called once before it runs, too."""
 
     def role_changed(self, role: Role) -> None:
         """This broker has that role now, and ``Standing`` says so already."""
@@ -184,7 +184,7 @@ class Part:
         """The connection of a client, which it had perhaps registered by, ended."""
 
     def stopping(self) -> None:
-        """The broker stops: who waits here is to be answered, and nobody is to wait any more."""
+        """The broker stops: answer requests that wait here, and let none wait any more."""
 
     def right_changed(self) -> None:
         """``Shared.right`` says something else, or the role whether this broker acts."""
@@ -192,9 +192,10 @@ class Part:
     # --- what it does by itself ------------------------------------------------------------------------------
 
     def due_ns(self) -> int:
-        """Return when ``tick`` is to be called next, in nanoseconds of the monotonic clock; 0: at once. It is asked
-        whenever any part ticks, and when ``Journal.stir`` was called: a part that is due earlier than it said calls
-        that. A broker in which nothing is due sleeps, so only a part with work under way says 0."""
+        """Return when ``tick`` is to be called next, in nanoseconds of the monotonic clock; 0: at once.
+
+        It is asked whenever any part ticks, and when ``Journal.stir`` was called: a part that is due earlier than it
+        said calls that. A broker in which nothing is due sleeps, so only a part with work under way says 0."""
         return NEVER
 
     def tick(self, now_ns: int) -> None:
@@ -207,18 +208,20 @@ class Part:
 
 
 class DeliveringPart(Part):
-    """One that puts something forth by itself: while this broker is master, and not before consumers see all that it
-    held when it became one, which may be what it would put forth again."""
+    """A part that delivers something by itself while this broker is master.
+
+    It begins once consumers see all that the log held when the mastership began: that may be what it would deliver
+    again."""
 
     def __init__(self, shared: Shared) -> None:
         self._standing, self._veil, self._writes_open = shared.standing, shared.journal.veil, False
 
     def begin(self) -> None:
-        """From now on it may put something forth."""
+        """Begin: from now on it may deliver."""
         raise NotImplementedError
 
     def end(self) -> None:
-        """No more. It may not have begun."""
+        """End: it may deliver no more. Called also if it has not begun."""
         raise NotImplementedError
 
     def writes_opened(self) -> None:
@@ -240,7 +243,7 @@ class DeliveringPart(Part):
 
 
 class SpecialService(DeliveringPart):
-    """One that a slave runs in its master's place: it has a right to deliver, which is asked for again and again."""
+    """A part that a slave also runs in its master's place: the right to deliver is asked for again and again."""
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
@@ -295,11 +298,11 @@ class Parts:
         return iter(self._parts)
 
     def __getitem__(self, kind: type[P]) -> P:
-        """Raises ``KeyError``: there is none yet."""
+        """Return the part of that class. Raises ``KeyError``: there is none yet."""
         for part in self._parts:
             if isinstance(part, kind):
                 return part
-        raise KeyError(f"no {kind.__name__} here: a part comes behind those that it uses")
+        raise KeyError(f"no {kind.__name__} here: in PARTS a part must stand after those that it uses")
 
     # --- what they have --------------------------------------------------------------------------------------
 
@@ -376,7 +379,7 @@ class Parts:
         stirred, self._stirs_seen = stirs != self._stirs_seen, stirs
         for part in self:
             due_ns = part.due_ns()
-            now_ns = max(now_ns, self._now_ns())  # a part that is due says the present time, which has gone on
+            now_ns = max(now_ns, self._now_ns())  # time went on since the tick began, and a part may be due by now
             if due_ns <= now_ns or (stirred and part.follows):
                 part.tick(now_ns)
         self._tick_by(min((part.due_ns() for part in self), default=NEVER))

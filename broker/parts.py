@@ -73,8 +73,9 @@ def passed_on(kinds: Iterable[PartClass] = PARTS) -> frozenset[int]:
 
 
 def parts_of(shared: Shared, kinds: Iterable[PartClass] = PARTS) -> Parts:
-    """Made, configured, and told of the journal's moments. Raises ``ConfigError``, and ``WrongStore`` for a table that
-    cannot be read."""
+    """Make the parts, configure them, and let them hear of the journal's moments.
+
+    Raises ``ConfigError``, and ``WrongStore`` for a table that cannot be read."""
     journal = shared.journal
     made = Parts(shared.now_ns, journal.tick_by, journal.stir, lambda: journal.stirs)
     journal.ticks.join("parts", made.tick)

@@ -11,7 +11,7 @@ from broker.store.scattered import EPOCHS, LOG, EpochPlace, LogFolder, Scattered
 
 
 def store_files(config: BrokerConfig) -> Files:
-    """One tree, wherever its log and its epoch file are."""
+    """Return the store as one tree, wherever its log and its epoch file are."""
     root = Path(config.store_path_root_dir)
     log, epochs = log_paths(config), Path(config.store_path_epoch_file).expanduser()
     found = None
@@ -28,7 +28,7 @@ def store_files(config: BrokerConfig) -> Files:
 
 
 def log_paths(config: BrokerConfig) -> list[Path]:
-    """Directories of the log; [] where it is in the store's."""
+    """Return the directories of the log; []: it is in the store's."""
     paths = [Path(path).expanduser() for path in (*config.log_paths, *config.read_only_log_paths)]
     root = Path(config.store_path_root_dir)
     found = list(dict.fromkeys(paths))

@@ -20,11 +20,11 @@ TIMER_OUT_MS: Final = "TIMER_OUT_MS"
 OWN: Final = "__QUORATE_"
 """Prefix of properties that refer to this broker's log, and mean nothing elsewhere."""
 TIMER_DONE: Final = "__QUORATE_TIMER"
-"""Ours: of a delivered timer, or one that was put again: where in the log the message stood that it was made of."""
+"""Ours, of a timer that was delivered or put again: offset in the log of the message that it was made of."""
 TIMER_MOVED: Final = "__QUORATE_TIMER_MOVED"
-"""Ours: of one that was put again before its slot came, so that an old file may go: the same."""
+"""Ours, of a timer that was put again before its slot came, so that an old file may go: the same offset."""
 POP_PROGRESS: Final = "__QUORATE_POP"
-"""Ours: of a checkpoint: how far it takes its group (``broker.pop.progress``)."""
+"""Ours, of a checkpoint: how far it takes its group (``broker.pop.progress``)."""
 PRIORITY: Final = "_SYS_MSG_PRIORITY_"
 SHARDING_KEY: Final = "__SHARDINGKEY"
 TRAN_MSG: Final = "TRAN_MSG"
@@ -40,7 +40,7 @@ LITE_TOPIC: Final = "__LITE_TOPIC"
 
 
 def parse(text: str) -> dict[str, str] | None:
-    """Keys and values; None where a pair is no pair, or a key comes twice: ``clean`` reads those."""
+    """Read keys and values; None: a pair is no pair, or a key comes twice, which ``clean`` can read."""
     pairs = [pair.split("\x01", 1) for pair in text.split("\x02") if pair]
     try:
         values = dict(pairs)
@@ -50,8 +50,7 @@ def parse(text: str) -> dict[str, str] | None:
 
 
 def clean(text: str) -> dict[str, str]:
-    """Read properties as Java does: what has no key or no value is dropped, of two values of one key the last one
-    stays."""
+    """Read properties as Java does: pairs without key or value are dropped; of one key the last value stays."""
     values = {}
     for pair in text.split("\x02"):
         key, _, value = pair.partition("\x01")
@@ -61,17 +60,16 @@ def clean(text: str) -> dict[str, str]:
 
 
 def text(values: Mapping[str, str]) -> str:
-    """One line, as the headers of requests carry them."""
+    """Write properties as one line, as the headers of requests carry them."""
     return "".join([f"{key}\x01{value}\x02" for key, value in values.items()])
 
 
 def write(values: Mapping[str, str]) -> bytes:
-    """The bytes in the record. Raises ``UnicodeEncodeError`` for half of a surrogate pair."""
+    """Write properties as bytes of a record. Raises ``UnicodeEncodeError`` for half of a surrogate pair."""
     return text(values).encode()
 
 
 def waits(values: Mapping[str, str]) -> bool:
-    """Return whether the sender wants to hear only when the message is stored as safely as the broker is configured to
-    store."""
+    """Return whether the sender waits until the message is as safe as the broker is configured to make it."""
     wait = values.get("WAIT")
     return not wait or wait.lower() == "true"

@@ -1,7 +1,7 @@
 """One put from request to status: gate, append, flush, acknowledgements. Every put is answered once.
 
 A put that waits for nothing is answered when the system has it, so it survives the death of this process. It knows
-who may write and what was needed, and neither requests nor connections.
+whether this broker may write and what a put needs, and neither requests nor connections.
 Source: ``CommitLog.asyncPutMessage`` and ``handleDiskFlushAndHA`` of RocketMQ 5.5.0.
 """
 
@@ -33,8 +33,9 @@ logger = logging.getLogger("broker")
 
 
 class Replication(Protocol):
-    """The kind of group, how many replicas there are, and who holds what. Read at each put, so it is cheap to read.
-    Whoever implements it also calls ``Journal.confirm``."""
+    """The kind of group, how many replicas there are, and which hold what. Read at each put, so it is cheap to read.
+
+    The implementation also calls ``Journal.confirm``."""
 
     @property
     def mode(self) -> Mode: ...
@@ -46,7 +47,7 @@ class Replication(Protocol):
 
 
 class PutResult(NamedTuple):
-    """``puts``: where each message stands, of every status that means that it was written."""
+    """How a put ended. ``puts``: where each message stands, if the status means that it was written."""
 
     status: PutStatus
     puts: tuple[Put, ...] = ()
@@ -81,7 +82,7 @@ class _Waiting:
     def finish(self, status: PutStatus = PutStatus.PUT_OK, remark: str = "") -> None:
         try:
             self.done(PutResult(self.status if status is PutStatus.PUT_OK else status, self.puts, remark))
-        except Exception:  # a defect of the caller's must not cost the others their answers
+        except Exception:  # a caller's defect must not cost other puts their answers
             logger.exception("the answer to a put at offset %d", self.end)
 
 
@@ -97,13 +98,12 @@ class Outlet(Protocol):
     """The way for a part to put what it delivers by itself."""
 
     def put(self, messages: Sequence[Message], done: Done) -> None:
-        """All of ``messages``, one at least; ``done`` is called once, perhaps before this returns."""
+        """Put all of ``messages``, one at least; ``done`` is called once, perhaps before this returns."""
         ...
 
 
 class Rightful:
-    """An outlet for as long as its owner may deliver, asked at each put: a process may have been stopped since it was
-    last asked."""
+    """An outlet for as long as its owner may deliver. It is asked at each put: the process may have been stopped."""
 
     def __init__(self, outlet: Outlet, why_not: Callable[[int], str], now_ns: Callable[[], int]) -> None:
         """``why_not`` is asked with the time; "": it may."""
@@ -150,8 +150,9 @@ class Puts:
         return "" if self._may(self._journal.now_ns()) else LEASE_OVER
 
     def serve(self, replication: Replication, may: Callable[[int], bool] = _always) -> None:
-        """This broker is master: it writes and acknowledges, as long as ``may`` is true of the time: a process that
-        was stopped reads what waits for it before its timers run out."""
+        """Write and acknowledge from now on, as long as ``may`` is true of the time: this broker is master.
+
+        A process that was stopped may read requests before its timers run out, so ``may`` is asked each time."""
         self._replication, self._may = replication, may
         self._young_until_ns = self._journal.now_ns() + self._config.young_master_hold_ms * NS_PER_MS
 
@@ -175,13 +176,13 @@ class Puts:
     # --- one put ---------------------------------------------------------------------------------------------
 
     def put(self, messages: Sequence[Message], done: Done, *, wait_store_ok: bool = True) -> None:
-        """All of ``messages``, one at least, or none; ``done`` is called once, perhaps before this returns."""
+        """Put all of ``messages`` (one at least) or none; ``done`` is called once, perhaps before this returns."""
         if not messages:
             return done(PutResult(PutStatus.MESSAGE_ILLEGAL, remark="a batch without a message"))
         replication, journal = self._replication, self._journal
         if replication is None:
             return done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=self._reason))
-        now_ns = journal.now_ns()  # for each: a process may be stopped within a turn, and go on with the next put
+        now_ns = journal.now_ns()  # at each put, since the process may be stopped between two puts of a turn
         if not self._may(now_ns):
             return done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=LEASE_OVER))
         need = needed_acks(replication.mode, self._config, replication.replicas(), wait_store_ok)
@@ -196,7 +197,7 @@ class Puts:
                 PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH,
                 remark=f"{need.have} replicas are in sync, {need.need} are needed: nothing was written"))
         if self._held and wait_store_ok:
-            self._release()  # they came first
+            self._release()  # held puts came first
         if wait_store_ok and (busy := self._disk_is_busy()):
             return done(PutResult(PutStatus.OS_PAGE_CACHE_BUSY, remark=busy))
         try:
@@ -254,7 +255,7 @@ class Puts:
                 logger.exception("the answer to a put that was held")
 
     def _settle(self) -> None:
-        """The system has what is below ``end`` of the journal."""
+        """Go on with puts below ``end`` of the journal: the system has them."""
         journal = self._journal
         for waiting, end in ((self._unwritten, journal.end), (self._unflushed, journal.durable_end)):
             while waiting and waiting[0].end <= end:
@@ -264,7 +265,7 @@ class Puts:
             self._fail(journal.failure)
 
     def _stored(self, put: _Waiting) -> None:
-        """The put is written and flushed, or was not flushed in time. ``advanced`` asks next who holds it."""
+        """Let the put wait for replicas: it is flushed, or was not flushed in time. ``advanced`` looks at it next."""
         need = put.need
         if self._replication is None or not need.waits:
             self._end(put, PutStatus.PUT_OK)
@@ -272,8 +273,9 @@ class Puts:
             put.finish(PutStatus.FLUSH_SLAVE_TIMEOUT, "too many messages wait for acknowledgements")
 
     def _end(self, put: _Waiting, status: PutStatus) -> None:
-        """Answer it: OK only as long as this master may write. This process may have been stopped since the put, and
-        even since the answer before this one, and a successor may lead."""
+        """Answer a put: OK only as long as this master may write.
+
+        This process may have been stopped since the put, or since its last answer, and a successor may lead."""
         if status is PutStatus.PUT_OK and not self._may(self._journal.now_ns()):
             put.finish(PutStatus.FLUSH_SLAVE_TIMEOUT, LEASE_OVER)
         else:
@@ -293,7 +295,7 @@ class Puts:
             self._journal.tick_by(0)
 
     def _fail(self, error: StoreFailed) -> None:
-        """The disk failed: what the system was not given is lost, of the rest nobody knows."""
+        """Answer all puts, since the disk failed: those that the system was not given are lost, others perhaps."""
         end = self._journal.end
         for waiting in (self._unwritten, self._unflushed):
             while waiting:

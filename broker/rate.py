@@ -23,7 +23,7 @@ class Rate:
 
     def sample(self, now_ns: int) -> None:
         self._samples.append((now_ns, self.read()))
-        self.due_ns = now_ns - now_ns % SAMPLE_NS + SAMPLE_NS  # all of a process at the same time
+        self.due_ns = now_ns - now_ns % SAMPLE_NS + SAMPLE_NS  # all rates of a process sample at the same time
 
     def per_second(self, span_s: int) -> float:
         if not self._samples:

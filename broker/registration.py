@@ -1,8 +1,8 @@
-"""A broker towards its name servers: registrations, signs of life, who else lives in the group, and the farewell.
+"""A broker towards its name servers: registrations, signs of life, the living members of its group, and the farewell.
 
-Each name server has a task of its own, so that a lost one delays nobody. A registration goes out at the start, at once
-after each change of topics or role, after a name server came back, and now and then. Source: ``BrokerOuterAPI`` and
-``BrokerController.registerBrokerAll`` of RocketMQ 5.5.0. Knows what is to be registered, and not who decides it.
+Each name server has a task of its own, so that a lost one delays no other. A registration goes out at the start, at
+once after each change of topics or role, after a name server came back, and now and then. Source: ``BrokerOuterAPI``
+and ``BrokerController.registerBrokerAll`` of RocketMQ 5.5.0. It decides nothing of what is registered.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ logger = logging.getLogger("broker.registration")
 FAREWELL_TIMEOUT_MS: Final = 1_000
 MEMBERS_TIMEOUT_MS: Final = 1_000
 SYNC_MEMBERS: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
-"""A topic of that name and the group's, whose route has the group's members: for name servers before RocketMQ 5."""
+"""Begin of a topic's name, with the group's behind: its route has the group's members, for old name servers."""
 RETRY_S: Final = 1.0
-"""After a registration that did not succeed."""
+"""Pause after a registration that did not succeed."""
 
 
 @attrs.frozen(kw_only=True)
@@ -69,15 +69,14 @@ class RegistrationConfig:
 
     @property
     def acting(self) -> bool:
-        """Heartbeats are answered: who may deliver counts them."""
+        """Return whether heartbeats are answered, since the right to deliver counts them."""
         return self.enable_slave_acting_master and not self.enable_controller_mode
 
 
 async def ask_members(
     client: Client, name_server: str, cluster_name: str, broker_name: str, timeout_ms: int,
 ) -> dict[int, str]:
-    """Ask one name server for the members of a group: addresses by broker id. Raises ``RemotingError``,
-    ``BodyError``."""
+    """Ask one name server for a group's members: addresses by broker id. Raises ``RemotingError``, ``BodyError``."""
     header = GetBrokerMemberGroupRequest(cluster_name, broker_name)
     answer = checked(await client.call(name_server, request(RequestCode.GET_BROKER_MEMBER_GROUP, header), timeout_ms))
     group = GetBrokerMemberGroupResponseBody.from_json(answer.body).broker_member_group
@@ -87,8 +86,9 @@ async def ask_members(
 async def ask_members_by_route(
     client: Client, name_server: str, broker_name: str, timeout_ms: int,
 ) -> dict[int, str]:
-    """Ask a name server before RocketMQ 5 for a group's members, by the route of a topic that each broker has. Raises
-    ``RemotingError``, ``BodyError``."""
+    """Ask a name server before RocketMQ 5 for a group's members, by the route of a topic that each broker has.
+
+    Raises ``RemotingError``, ``BodyError``."""
     header = GetRouteInfoRequest(f"{SYNC_MEMBERS}{broker_name}")
     answer = await client.call(name_server, request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header), timeout_ms)
     if answer.code == ResponseCode.TOPIC_NOT_EXIST:
@@ -99,7 +99,7 @@ async def ask_members_by_route(
 
 
 class Registration(Part):
-    """``changed`` says that there is something new to register."""
+    """Registers this broker. ``changed`` says that there is something new to register."""
 
     def __init__(
         self, config: RegistrationConfig, name_servers: Iterable[str], client: Client, standing: Standing, *,
@@ -110,7 +110,7 @@ class Registration(Part):
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """``found`` hears of a live master, as name servers tell slaves; ``ordered`` which topics they keep ordered.
-        ``members``: also ask who lives in the group; ``grouped`` hears of it when they are others."""
+        ``members``: also ask which members live; ``grouped`` hears when they change."""
         self.members: dict[int, str] = {}
         """Addresses of the group's brokers by id, as a name server last said."""
         self._config, self._client, self._standing, self._ha_address = config, client, standing, ha_address
@@ -124,18 +124,18 @@ class Registration(Part):
     # --- what is to be registered ------------------------------------------------------------------------------
 
     def role_changed(self, role: Role) -> None:
-        told = attrs.evolve(role, master_address="")  # name servers know that; what they say of it may be what changed
+        told = attrs.evolve(role, master_address="")  # name servers tell this address, and need not hear it
         if role.listed and not (self._open and told == self._told):
             self._told = told
             self.open()
 
     def open(self) -> None:
-        """From now on this broker is for clients."""
+        """Register this broker for clients from now on."""
         self._open = True
         self.changed()
 
     def changed(self) -> None:
-        """Topics, permission, role or id are others: all name servers hear it at once."""
+        """Tell all name servers at once: topics, permission, role or id have changed."""
         if self._open:
             for server in self._servers:
                 server.tell()
@@ -147,7 +147,7 @@ class Registration(Part):
 
     @property
     def name_servers(self) -> tuple[NameServer, ...]:
-        """All that this broker registers with."""
+        """Return the name servers that this broker registers with."""
         return tuple(self._servers)
 
     @property
@@ -164,7 +164,7 @@ class Registration(Part):
             await trio.sleep_forever()
 
     def use(self, addresses: Sequence[str]) -> None:
-        """From now on these are the name servers: those that are new hear of this broker at once."""
+        """Use these name servers from now on: new ones hear of this broker at once."""
         for server in [each for each in self._servers if each.address not in addresses]:
             self._servers.remove(server)
             server.scope.cancel()
@@ -194,7 +194,7 @@ class Registration(Part):
             if not self._open or (not server.changed and trio.current_time() < due):
                 with trio.move_on_at(due if self._open else math.inf):
                     await server.bell.wait()
-                await trio.lowlevel.checkpoint()  # others may change more in this turn
+                await trio.lowlevel.checkpoint()  # more may change in this turn
                 continue
             anyway, server.changed = server.changed or not server.taken or self._config.force_register, False
             try:
@@ -226,7 +226,7 @@ class Registration(Part):
             self._ordered(KVTable.from_json(answer.body).table)
 
     async def _differs(self, server: NameServer, timeout_ms: int | None = None) -> bool:
-        """322, which older name servers take for a sign of life, too."""
+        """Ask by 322 whether the name server has an older version; old ones take this for a sign of life, too."""
         standing = self._standing
         header = QueryDataVersionRequest(
             standing.broker_name, standing.address, standing.cluster_name, standing.role.broker_id)
@@ -236,7 +236,7 @@ class Registration(Part):
         return QueryDataVersionResponse.from_ext(answer.ext).changed
 
     async def _beat(self, server: NameServer) -> None:
-        """A sign of life; over a connection that this broker is not registered on, a registration."""
+        """Send a sign of life, or a registration over a connection on which this broker is not registered."""
         config = self._config
         while True:
             await trio.sleep(config.broker_heartbeat_interval / 1e3)
@@ -252,7 +252,7 @@ class Registration(Part):
                     server.tell()
 
     async def _sign_of_life(self, server: NameServer) -> None:
-        """One heartbeat, answered where slaves may act. Raises ``RemotingError``."""
+        """Send one heartbeat; it is answered where slaves may act. Raises ``RemotingError``."""
         config, standing = self._config, self._standing
         beat = request(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatRequest(
             standing.cluster_name, standing.address, standing.broker_name, standing.role.broker_id,
@@ -295,8 +295,7 @@ class Registration(Part):
         return True
 
     async def ask_all(self) -> dict[int, str] | None:
-        """Ask the name servers for the members of the group that live: addresses by broker id. None: no server
-        answers."""
+        """Ask the name servers for the living members: addresses by broker id. None: no server answers."""
         found, answered = dict[int, str](), False
         for server in list(self._servers):
             try:
@@ -382,7 +381,7 @@ class NameServer:
         self.bell.ring()
 
     def report(self, problem: str) -> None:
-        """Once, until it is another one; "" is well."""
+        """Log a problem once, until it is another one; "": all is well."""
         if problem == self._problem:
             return
         if problem:

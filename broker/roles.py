@@ -1,6 +1,6 @@
-"""A role put on a whole broker: replication, the gate of the writes, who it says it is, whom it copies tables from.
+"""Puts a role on a whole broker: replication, the gate of the writes, its name for clients, where it copies tables.
 
-In three kinds of group: master or slave by configuration, or as controllers decide. What a role is, replication knows;
+There are three kinds: master or slave by configuration, or the role that controllers give. Replication takes a role;
 here every part hears of it, in one order. Source: ``ReplicasManager.changeToMaster`` and ``changeToSlave``, and
 ``BrokerController.startService`` of RocketMQ.
 """
@@ -44,36 +44,36 @@ class Roles(Protocol):
         """Replicate, until cancelled; closes the listeners, which are the HA port's."""
 
     def told(self, master: MasterAddress) -> None:
-        """Somebody said where that master is."""
+        """Take note of a master's addresses."""
 
     def members_changed(self, members: Members) -> None:
-        """These brokers live in the group, as name servers see it."""
+        """Follow a change of the group's living members, as name servers see them."""
 
     def runtime_info(self) -> HARuntimeInfo:
         """Body of the answer to code 907."""
 
     def epochs(self) -> list[EpochEntry] | None:
-        """None: no controller rules this group."""
+        """Return the epochs of the log; None: no controller rules this group."""
 
     def configure(self, quorum: QuorumConfig, *, sync_flush_timeout_ms: int) -> None:
         """Set how many replicas puts need from now on."""
 
     async def stop(self) -> None:
-        """Writes close for good; a master lets another one take over where it can."""
+        """Close writes for good; a master lets another one take over if it can."""
 
     @property
     def handed_over(self) -> bool:
-        """Clients of this broker are to go to another one, and may not have heard of it."""
+        """Return whether clients must go to another broker, and may not have heard of that."""
 
 
 class Bearer:
-    """Bears a role: who it is, and every part, know of it."""
+    """Bears a role, and lets ``Standing`` and every part know of it."""
 
     def __init__(self, parts: Parts, standing: Standing) -> None:
         self._parts, self._standing = parts, standing
 
     def _be(self, role: Role) -> None:
-        """Parts hear of it in the order of their list, in one turn."""
+        """Take the role: parts hear of it in the order of their list, in one turn."""
         self._standing.role = role
         self._parts.role_changed(role)
 
@@ -83,7 +83,7 @@ class PlainMasterRole(Bearer):
 
     def __init__(self, parts: Parts, standing: Standing, puts: Puts, replication: PlainMaster,
                  levelling: Levelling | None, itself: MasterAddress) -> None:
-        """``levelling``: what comes first; ``itself``: what members are told meanwhile."""
+        """``levelling``: done before it leads; ``itself``: what members are told meanwhile."""
         super().__init__(parts, standing)
         self._puts, self._replication, self.levelling, self._itself = puts, replication, levelling, itself
         replication.advanced = puts.advanced
@@ -97,7 +97,7 @@ class PlainMasterRole(Bearer):
             if self.levelling is None:
                 await serve()
             else:
-                task_status.started()  # this may take as long as a copy of the log does
+                task_status.started()  # it may take as long as to copy the log
                 await self.levelling.master(self._replication, serve, self._itself, self._parts.all_joins())
             self._lead()
             if self.levelling is None:
@@ -143,8 +143,8 @@ class PlainSlaveRole(Bearer):
 
     def __init__(self, parts: Parts, standing: Standing, replication: PlainSlave, ha_address: str,
                  lender: Lender | None, levelling: Levelling | None, copies: Copies, *, may_act: bool = False) -> None:
-        """``ha_address``: the master's, where it is configured. ``lender``: for masters that come back; ``levelling``:
-        what comes first, with the tables' ``copies``. ``may_act``: ``members_changed`` says who is master."""
+        """``ha_address``: the master's, if it is configured. ``lender``: for masters that come back. ``levelling``:
+        done first, with the tables' ``copies``. ``may_act``: ``members_changed`` says which broker is master."""
         super().__init__(parts, standing)
         self._replication, self._ha_address, self._lender = replication, ha_address, lender
         self.levelling, self._copies, self._may_act = levelling, copies, may_act
@@ -228,7 +228,7 @@ class ControlledRole(Bearer):
         ha_addresses: HaAddresses, replication: AutoSwitch, forwarder: Forwarder, *, forward_ms: int,
         hand_over_ms: int,
     ) -> None:
-        """``forward_ms``: for how long requests go on to the next master, once this one is none."""
+        """``forward_ms``: for how long requests are passed on to the next master after this mastership."""
         super().__init__(parts, standing)
         self._puts, self._journal, self._registration = puts, journal, registration
         self._ha_addresses, self._replication, self._forwarder = ha_addresses, replication, forwarder
@@ -236,7 +236,7 @@ class ControlledRole(Bearer):
         self._forwarding: trio.CancelScope | None = None
         """Scope of the wait after which requests are forwarded no more."""
         self._told: MasterAddress | None = None
-        """The latest that anybody said of a master."""
+        """The last address of a master that was told."""
         self._finding = trio.CancelScope()
         self.handed_over = False
         self._stopping = False
@@ -300,7 +300,7 @@ class ControlledRole(Bearer):
             self._be(Role.slave(broker_id, role.epoch, role.master_address))
             ha_address = self._ha_address(role)
             if ha_address is not None:
-                self._replication.follow(ha_address)  # it may have been said while the role was being taken
+                self._replication.follow(ha_address)  # it may have been told while the role was being taken
             else:
                 self._finding = trio.CancelScope()
                 self._nursery.start_soon(self._find, role.master_address, self._finding)
@@ -309,7 +309,7 @@ class ControlledRole(Bearer):
         self._finding.cancel()
         former = self._standing.role
         self._be(Role.vacant(former.broker_id, former.epoch))
-        await self._registration.leave()  # clients are to find the other process
+        await self._registration.leave()  # so that clients find the other process
 
     async def _end_forwarding(self, scope: trio.CancelScope) -> None:
         """End the forwarding after a time in which clients have asked for their routes again."""
@@ -331,7 +331,7 @@ class ControlledRole(Bearer):
         self._puts.fence(reason)
         self._parts.writes_closed()
         if self._stopping and self._forward_ms and not self._forwarder.on:
-            self._forwarder.begin()  # what comes now waits for the next master, or for the end of its connection
+            self._forwarder.begin()  # new requests wait for the next master, or for the end of their connection
 
     # --- for the rest of the broker ------------------------------------------------------------------------------
 
@@ -346,7 +346,7 @@ class ControlledRole(Bearer):
             self._replication.follow(master.ha_address)
 
     def members_changed(self, members: Members) -> None:
-        """Nothing: here the SyncStateSet counts."""
+        """Do nothing: in this kind of group the SyncStateSet counts."""
 
     def runtime_info(self) -> HARuntimeInfo:
         return self._replication.runtime_info()
@@ -355,9 +355,9 @@ class ControlledRole(Bearer):
         return self._replication.epoch_entries()
 
     def configure(self, quorum: QuorumConfig, *, sync_flush_timeout_ms: int) -> None:
-        """``minInSyncReplicas`` is raised at once. It is lowered when the active controller has renewed the lease by
-        an answer to a heartbeat that says so: until then others may be elected because this master acknowledges
-        nothing alone."""
+        """Raise ``minInSyncReplicas`` at once, or lower it when the active controller has answered a heartbeat of that.
+
+        Until then others may be elected because this master acknowledges nothing alone."""
         self._sync_flush_timeout_ms = sync_flush_timeout_ms
         self._demand.change(quorum)
 

@@ -1,8 +1,8 @@
 """Rules: what a broker makes of a message before it is put, one rule after the other.
 
 A rule looks at a draft of the message. It changes the draft in place and says nothing, or it ends the chain: it
-diverts the message, refuses it, or asks for another attempt. No rule waits, and none knows of connections, of the log
-or of who puts. What a rule has to know besides the draft, such as a role, a configuration or how full a table is, its
+diverts the message, refuses it, or asks for another attempt. No rule waits, and none knows of connections, the log or
+the caller that puts. What a rule needs besides the draft, such as a role, a configuration or how full a table is, its
 owner holds: a rule may be a bound method.
 
 The chains are in ``broker.sending.chains``.
@@ -21,7 +21,7 @@ from remoting.command import Command, response
 
 @attrs.define
 class Draft:
-    """A message on its way in, as rules see and change it. Its body and where it was born are no rule's business."""
+    """A message on its way in, as rules see and change it. They see neither its body nor where it was born."""
 
     topic: str
     queue_id: int
@@ -40,7 +40,7 @@ class Draft:
     dead: bool = False
     """It goes to the dead letters of ``retry_of``."""
     answered: dict[str, str] = attrs.field(factory=dict)
-    """Fields of the answer to who sent it, if it is stored."""
+    """Fields of the answer to its sender, if it is stored."""
 
 
 @attrs.frozen
@@ -77,7 +77,7 @@ Verdict = Diverted | Stop | None
 
 @attrs.frozen
 class Rule:
-    """Its name and the first line of its docstring stand in the manual."""
+    """A rule. Its name and the first line of its docstring stand in the manual."""
 
     apply: Callable[[Draft], Verdict]
     reads: frozenset[str] = frozenset()

@@ -1,8 +1,8 @@
-"""The state of a whole broker in the words of code 28; what a part does, it says itself.
+"""The state of a whole broker in the words of code 28; each part adds its own lines.
 
-Keys are those of ``AdminBrokerProcessor.prepareRuntimeInfo`` of RocketMQ 5.5.0, as far as they mean something here;
-sizes of Java's thread pools are 0, since requests wait in no queue, and so are times that nobody measures here.
-Exporters that read a fixed set of them find all.
+Keys are those of ``AdminBrokerProcessor.prepareRuntimeInfo`` of RocketMQ 5.5.0, as far as they mean something here.
+Sizes of Java's thread pools are 0, since requests wait in no queue, and so are times that nobody measures here.
+Exporters that read a fixed set of keys find all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNMEASURED: Final[Mapping[str, str]] = {
     "dispatchMaxBuffer": "0", "startAcceptSendRequestTimeStamp": "0", "remainTransientStoreBufferNumbs": str(2**31 - 1),
     "remainHowManyDataToCommit": "0 B", "EndTransactionQueueSize": "0", "EndTransactionThreadPoolQueueCapacity": "0",
 }
-"""Values that a Java broker shows which has just started, without a pool of buffers."""
+"""Values of a Java broker that has just started, without a pool of buffers."""
 
 
 class RuntimeInfoPart(Part):

@@ -1,7 +1,7 @@
-"""A whole broker: its store, what serves clients, replication, and who it is to name servers and controllers.
+"""A whole broker: its store, parts that serve clients, replication, name servers and controllers.
 
-Everything that is not a part of it comes in as a parameter, so that it runs on virtual time, memory streams and a disk
-in a dict as well as on the real ones. It joins the parts, starts and stops them in order, and decides nothing.
+Everything that is not a part of it comes in as a parameter, so it also runs on virtual time, memory streams and a disk
+in a dict. It joins the parts, starts and stops them in order, and decides nothing.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ Listeners = Sequence[Listener[Stream]]
 STOP_GRACE_MS: Final = 1_000
 CONNECTIONS_MAX: Final = 100_000
 REQUESTS_IN_FLIGHT_MAX: Final = 1_000_000
-"""Pulls that are held count: some for each consumer."""
+"""Most requests in flight; held pulls count, and each consumer has some."""
 
 
 def _wall_ms() -> int:
@@ -104,7 +104,7 @@ class World:
     connector: Connector = connect_tcp
     rng: Random = attrs.field(factory=Random)
     tls: TLSContext | None = None
-    """For those who connect."""
+    """For connections from others."""
     client_tls: TLSContext | None = None
     """For connections to others."""
     disk: Disk | None = None
@@ -202,7 +202,7 @@ async def serve_broker(
 
 @asynccontextmanager
 async def _closing(listeners: Listeners) -> AsyncGenerator[None, None]:
-    """Also when nothing came to serve them."""
+    """Close the listeners at the end, also if nothing served them."""
     try:
         yield
     finally:
@@ -311,7 +311,7 @@ class Broker:
             config.address, config.ha_address)), {}
 
     def _succession(self) -> Iterator[Part]:
-        """Only where controllers rule does another one become master."""
+        """Yield parts for a change of master, which only controllers bring about."""
         config = self.config
         if config.enable_controller_mode and config.forward_ms:
             listed = Listed(config.name_servers, config.broker_cluster_name, config.address, self._least_epoch)
@@ -319,7 +319,7 @@ class Broker:
             yield SuccessionPart(finder, self.forwarder, config.address)
 
     def _acting(self) -> Iterator[Part]:
-        """Only without controllers do slaves act for their master."""
+        """Yield parts for acting slaves, which are only in groups without controllers."""
         config = self.config
         for remark in settings.acting_remarks(config):
             logger.warning(remark)
@@ -350,7 +350,7 @@ class Broker:
     def _grouped(self, members: Members) -> None:
         role = self.standing.role
         if members.master is not None and not role.leads and not role.master_address:
-            self.registration.changed()  # the answer says where it replicates from
+            self.registration.changed()  # the answer tells the master's replication address
         self.roles.members_changed(members)
 
     def _hands_over(self) -> bool:
@@ -472,7 +472,7 @@ class Broker:
         """Return whether any part of this broker wants to know the living members of the group."""
         config = self.config
         return config.enable_controller_mode or (
-            config.role is not BrokerRole.SLAVE and not config.slaves_may_act)  # who may act asks all of them
+            config.role is not BrokerRole.SLAVE and not config.slaves_may_act)  # a slave that may act asks all servers
 
     async def _stop(self, server: Server) -> None:
         config = self.config
@@ -485,7 +485,7 @@ class Broker:
 
 def _first_role(config: BrokerConfig) -> Role:
     if config.enable_controller_mode:
-        return Role.vacant(MASTER_ID)  # until a controller has said who it is
+        return Role.vacant(MASTER_ID)  # until a controller gives it a role
     is_slave = config.role is BrokerRole.SLAVE
     if config.is_isolated_first:
         return Role.vacant(config.broker_id if is_slave else MASTER_ID)
@@ -493,7 +493,7 @@ def _first_role(config: BrokerConfig) -> Role:
 
 
 async def _export(running: RunningBroker, nursery: trio.Nursery) -> None:
-    """Raises ``ModuleNotFoundError``, ``OSError`` in words."""
+    """Export metrics as configured. Raises ``ModuleNotFoundError``, ``OSError`` in words."""
     from broker.metrics import BrokerMetrics
     from raft.monitoring import serve_monitoring
 

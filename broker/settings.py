@@ -1,4 +1,4 @@
-"""Makes the settings of store, journal and replication from the configuration, where ``pick`` alone does not. Pure."""
+"""Makes settings of store, journal and replication from the configuration, where ``pick`` does not suffice. Pure."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def acting_remarks(config: BrokerConfig) -> Iterator[str]:
     if not config.enable_slave_acting_master:
         return
     if config.enable_controller_mode:
-        yield ("enableSlaveActingMaster has no slave act here: with enableControllerMode a slave becomes master "
-               "instead; it only refuses writes where too few replicas live")
+        yield ("enableSlaveActingMaster lets no slave act here: with enableControllerMode a slave becomes master "
+               "instead; the key only refuses writes where too few replicas live")
     elif config.total_replicas == 1:
         yield ("enableSlaveActingMaster with totalReplicas=1: no right to deliver is asked for, so a master and its "
                "slave may both deliver what is due; give the group's real totalReplicas")

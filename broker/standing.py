@@ -29,17 +29,17 @@ class Role:
     leads: bool
     """True: it is the group's master: tables begin here, and others copy them and the log."""
     takes_puts: bool
-    """Messages, and what clients change, are for this broker."""
+    """True: this broker takes messages, and what clients change."""
     serves_pulls: bool
-    """Whatever ``slaveReadEnable`` says."""
+    """True: it serves pulls, whatever ``slaveReadEnable`` says."""
     delivers: bool
     """True: this broker delivers messages that were delayed and are due."""
     listed: bool = True
-    """Name servers tell clients of this broker."""
+    """True: name servers tell clients of this broker."""
     master_address: str = ""
     """For a slave: address of the master whose tables it copies, if known."""
     acts: bool = False
-    """It stands in for a master that is away. It writes nothing to its log: what is due goes to other masters."""
+    """True: it stands in for a master that is away. It writes nothing to its log: what is due goes to other masters."""
 
     @classmethod
     def master(cls, epoch: int = 0) -> Role:
@@ -52,12 +52,12 @@ class Role:
 
     @classmethod
     def acting(cls, broker_id: int) -> Role:
-        """A slave whose group has no master now."""
+        """Return the role of a slave whose group has no master now."""
         return attrs.evolve(cls.slave(broker_id), serves_pulls=True, delivers=True, acts=True)
 
     @classmethod
     def vacant(cls, broker_id: int, epoch: int = 0) -> Role:
-        """Nobody has said yet what this broker is, or it is nothing any more: clients are to find another one."""
+        """Return the role of a broker that has none yet, or none any more: clients must find another one."""
         return attrs.evolve(cls.slave(broker_id, epoch), listed=False)
 
 

@@ -1,9 +1,9 @@
 """A slave's copies of its master's tables: those that the parts say are copied, each asked for by its code.
 
-At once when a master is followed or its log brings messages of an unknown topic, then every few seconds. Codes of our
-own are asked only of a master that offers them with its topics. Consumers that find this broker as their master begin
-where the last copy ends, and never behind what they committed here. Source: ``SlaveSynchronize`` of RocketMQ. Knows no
-table, and of a role only whose slave this broker is.
+It asks at once when a master is followed or its log brings messages of an unknown topic, then every few seconds. Codes
+of our own are asked only of a master that offers them with its topics. Consumers that find this broker as their master
+begin where the last copy ends, and never before what they committed here. Source: ``SlaveSynchronize`` of RocketMQ. It
+knows no table, and of a role only which master this slave has.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from remoting.wakeup import Bell
 logger = logging.getLogger("broker.sync")
 
 TIMEOUT_MS: Final = 30_000
-"""For one table."""
+"""Time-out for one table."""
 PERIOD_S: Final = 3.0
 OFFERED: Final = "__QUORATE_CODES"
-"""Ours, of the answer to 21: codes of our own that whoever gave it may be asked. Java ignores it."""
+"""Ours, a field of the answer to 21: codes of our own that its sender may be asked. Java ignores it."""
 _TOPICS: Final = int(RequestCode.GET_ALL_TOPIC_CONFIG)
 
 
 def offering(handlers: Mapping[int, Handler]) -> dict[int, Handler]:
-    """``handlers``, of which the one for topics says, too, which codes of our own are among them."""
+    """Let the handler for topics say, too, which codes of our own are among ``handlers``; returns all of them."""
     tell, said = handlers[_TOPICS], " ".join(str(code) for code in sorted(handlers) if code in OWN_CODES)
 
     def answer(connection: Connection, command: Command) -> Command:
@@ -48,7 +48,7 @@ def offering(handlers: Mapping[int, Handler]) -> dict[int, Handler]:
 
 
 def offered(answer: Command) -> frozenset[int]:
-    """Codes of our own that whoever gave this answer may be asked; only that to 21 says it."""
+    """Return the codes of our own that the sender of this answer may be asked; only the answer to 21 says it."""
     return frozenset(int(code) for code in answer.ext.get(OFFERED, "").split() if code.isdecimal())
 
 
@@ -58,14 +58,13 @@ def ours_last(codes: Iterable[int]) -> list[int]:
 
 
 class TableCopies(Part):
-    """Copies while the role says whose slave this broker is."""
+    """Copies tables while the role names a master."""
 
     def __init__(self, client: Client, tables: Mapping[int, Callable[[bytes], None]],
                  progress: Mapping[int, Callable[[bytes], None]] = {}, *, period_s: float = PERIOD_S,
                  offers: Callable[[Collection[int]], None] = lambda codes: None) -> None:
-        """``tables``: by the code that asks for it, who becomes what the answer's body says, or raises ``BodyError``.
-        ``progress``: the same of what a master may not have. ``offers`` hears in each round which codes of our own the
-        master offers.
+        """``tables``: by code, the function that takes the answer's body, or raises ``BodyError``. ``progress``: the
+        same for what a master may not have. ``offers`` hears in each round which codes of our own the master offers.
         """
         self.done = 0
         """Whole rounds without an error."""
@@ -87,7 +86,7 @@ class TableCopies(Part):
             self._bell.ring()
 
     def look(self) -> None:
-        """Now, not after the pause: there is reason to believe that the master has something new."""
+        """Copy now, not after the pause: the master probably has something new."""
         if self._master is not None:
             self._bell.ring()
 
@@ -127,9 +126,9 @@ class TableCopies(Part):
                 logger.info("tables copied", extra={"master": master})
 
     async def _ask(self, master: str, code: int) -> Command | None:
-        """None: a Java master has no such table."""
+        """Ask the master for one table; None: a Java master has no such table."""
         answer = await self._client.call(master, request(code), timeout_ms=TIMEOUT_MS)
-        await trio.lowlevel.checkpoint_if_cancelled()  # this broker may be master itself since the turn it came in
+        await trio.lowlevel.checkpoint_if_cancelled()  # this broker may have become master in the answer's turn
         if code in self._missing and answer.code != ResponseCode.SUCCESS:
             return None
         return checked(answer, master)

@@ -1,6 +1,6 @@
 """One table of ``config/*.json`` on disk: written soon after it changed, many changes at once, beside the loop.
 
-It knows when to write. What the table holds, and how its JSON looks, is its owner's business.
+It knows when to write, and neither what the table holds nor how its JSON looks.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class _Attempt:
 
 
 class TableFile:
-    """``table`` gives the present content, ``changed`` says that there is a new one, ``run`` must be running.
+    """A table's file. ``table`` returns the content, ``changed`` says that it is new, ``run`` must be running.
 
-    ``path``: of a table that is not one of RocketMQ's. ``pause_ms`` lies between two writes, unless somebody waits for
-    ``saved``: for what changes all the time.
+    ``path``: of a table that is not one of RocketMQ's. ``pause_ms`` lies between two writes of a table that changes all
+    the time, unless a caller waits for ``saved``.
     """
 
     def __init__(self, files: Files, table: Callable[[], Body], run_sync: RunSync = _in_thread, *, path: str = "",
@@ -56,7 +56,7 @@ class TableFile:
         self._bell.ring()
 
     async def saved(self) -> None:
-        """Returns when everything changed so far is on disk. Raises ``OSError``: it is not, and is tried again."""
+        """Wait until all changes so far are on disk. Raises ``OSError``: they are not, and the write is tried again."""
         wanted = self._version
         if self._written < wanted:
             self._hurry.ring()
@@ -67,7 +67,7 @@ class TableFile:
                 raise attempt.error
 
     def when_saved(self, call: Callable[[], None]) -> None:
-        """``saved`` for who must not wait: ``call`` follows the attempt, on disk or not; at once if nothing changed."""
+        """Run ``call`` after the next write, successful or not; at once if nothing changed. It does not wait."""
         if self._written == self._version:
             call()
         else:
@@ -91,7 +91,7 @@ class TableFile:
                 try:
                     self._save(self._table())
                 except OSError as error:
-                    logger.error("%s is not written: %s", self.path, error)
+                    logger.error("%s could not be written at the end: %s", self.path, error)
 
     async def _write(self) -> None:
         attempt = self._next
@@ -112,7 +112,7 @@ class TableFile:
         for call in due:  # it may wait for another one
             try:
                 call()
-            except Exception:  # a defect of who waited must not cost the table
+            except Exception:  # a caller's defect must not end the writes of the table
                 logger.exception("after %s was written", self.path)
         if attempt.error is not None:
             await trio.sleep(PAUSE_AFTER_FAILURE_S)

@@ -1,7 +1,7 @@
 """Hides what a new master holds and might lose again: consumers wait, and keep their places.
 
-A queue that looks shorter than it was would have them go back, or lose their place. It knows an offset of the log, and
-neither who lifts it nor who waits.
+A queue that looks shorter than it was would make them go back, or lose their place. It knows an offset of the log, and
+neither why it is lifted nor what waits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import trio
 
 WAIT_MS: Final = 2_000
-"""For so long requests wait that must be answered all the same; clients wait 3 s at least."""
+"""Longest wait of requests that must be answered in any case; clients wait 3 s at least."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -22,9 +22,9 @@ class Veil:
 
     def __init__(self) -> None:
         self.below = 0
-        """Not all below this offset of the log is seen; 0: it is lifted."""
+        """Not all of the log below this offset is seen; 0: the veil is lifted."""
         self.lifted: Callable[[], None] = lambda: None
-        """Called when it is; requests behind it go on by themselves, a turn later."""
+        """Called when the veil is lifted; requests behind it go on by themselves, a turn later."""
         self._changed = trio.Event()
 
     @property
@@ -32,11 +32,11 @@ class Veil:
         return self.below > 0
 
     def fall(self, below: int) -> None:
-        """A master begins that has not shown all of this."""
+        """Let the veil fall: a new master has not shown all of its log below that offset."""
         self.below = below
 
     def lift(self) -> None:
-        """All of it is seen, or this is no master any more."""
+        """Lift the veil: all below is seen, or this broker is no master any more."""
         if self.below:
             self.below = 0
             self._changed.set()
@@ -44,7 +44,7 @@ class Veil:
             self.lifted()
 
     def behind(self, answer: Callable[P, T]) -> Callable[P, T | Coroutine[Any, Any, T]]:
-        """``answer``, given when it is lifted, or after ``WAIT_MS``; at once while there is none."""
+        """Make ``answer`` wait for the veil to be lifted, ``WAIT_MS`` at most; at once while there is none."""
 
         async def later(*args: P.args, **kwargs: P.kwargs) -> T:
             with trio.move_on_after(WAIT_MS / 1e3):

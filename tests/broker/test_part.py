@@ -125,7 +125,7 @@ def test_a_part_finds_those_before_it_by_their_class() -> None:
     first = Noting("a", [])
     parts = listed(first)
     assert parts[Noting] is first
-    with pytest.raises(KeyError, match="no Other here: a part comes behind those that it uses"):
+    with pytest.raises(KeyError, match="no Other here: in PARTS a part must stand after those that it uses"):
         parts[Other]
 
 
