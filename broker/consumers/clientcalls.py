@@ -27,7 +27,7 @@ STATUS_TIMEOUT_MS: Final = 5_000
 PUSHES_SINCE: Final = 28
 """Version of clients that understand 220 and 221 (``V3_0_7_SNAPSHOT``)."""
 RELAYED_SINCE: Final = 62
-"""And 307 and 309 (``V3_1_8_SNAPSHOT``)."""
+"""Version of clients that understand 307 and 309 (``V3_1_8_SNAPSHOT``)."""
 
 
 class ClientCalls:
@@ -109,7 +109,7 @@ class ClientCalls:
                 if answer.code == ResponseCode.SUCCESS and answer.body:
                     table = ConsumerStatus.from_json(answer.body).message_queue_table
                     found[member.client_id] = ConsumerStatus(table or {}).to_plain()["messageQueueTable"]
-            except (RemotingError, BodyError):  # that one does not say
+            except (RemotingError, BodyError):  # that client is left out
                 continue
         return response(command, body=ConsumerStatus(consumer_table=found).to_json())
 
@@ -129,7 +129,7 @@ class ClientCalls:
             try:
                 member.connection.send(
                     request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body, oneway=True))
-            except ConnectionClosed:  # it asks where it is when it comes back
+            except ConnectionClosed:  # the client asks for its offset when it comes back
                 continue
         return None
 

@@ -1,7 +1,7 @@
-"""Locks on queues: one member of a group reads an ordered queue. What one broker knows of them.
+"""One broker's locks on queues: by them one member of a group reads an ordered queue.
 
-A lock is held for a minute, and as long as its holder asks for it again. Each broker has locks of its own; what brokers
-of a group tell each other of theirs is ``broker.locks``' business. Source: ``RebalanceLockManager`` of RocketMQ 5.5.0.
+A lock is held for a minute, and as long as its holder asks for it again. Each broker has locks of its own; by
+``broker.locks`` brokers of a group tell each other of theirs. Source: ``RebalanceLockManager`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from remoting.bodies.consumers import MessageQueue
 
 HELD_MS: Final = 60_000
 HELD_MAX: Final = 200_000
-"""Queues; beyond so many nobody gets another."""
+"""Most queues that are locked; beyond that no client gets another."""
 
 
 @attrs.frozen
@@ -93,14 +93,14 @@ class Locks:
                 self._forget(group, queue)
 
     def give_back(self, group: str, grants: Mapping[MessageQueue, int]) -> None:
-        """Undo these grants. One that was renewed since is another one, and stays."""
+        """Undo these grants. A grant that was renewed since has another number, and stays."""
         held = self._groups.get(group, {})
         for queue, grant in grants.items():
             if queue in held and held[queue].grant == grant:
                 self._forget(group, queue)
 
     def be_silent(self) -> None:
-        """This life begins, or locks are another matter from now on: what was granted before is waited for."""
+        """Grant nothing new for a while: earlier grants, of a former life or another kind, may still last."""
         self.silent_until_ns = self._now_ns() + HELD_MS * 1_000_000
 
     def _forget(self, group: str, queue: MessageQueue) -> None:
@@ -116,7 +116,7 @@ class Locks:
         return held is not None and any(each.deadline_ns >= now_ns for each in held.values())
 
     def expire(self) -> None:
-        """Forget locks that nobody holds any more."""
+        """Forget locks whose time is over."""
         now_ns = self._now_ns()
         for group, held in list(self._groups.items()):
             for queue in [queue for queue, each in held.items() if each.deadline_ns < now_ns]:

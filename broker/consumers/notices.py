@@ -28,7 +28,7 @@ class Notices:
         """Time of the first change that a member of the group does not know."""
 
     def changed(self, group: ConsumerGroup, now_ns: int) -> None:
-        """All who are members now are to be told, once, of this and of what was not told before."""
+        """Have all present members told, once, of this change and of earlier ones that they do not know."""
         waiting = self._since.get(group, {})
         waiting = {connection: waiting.get(connection, now_ns) for connection in group.members}
         if waiting:

@@ -49,7 +49,7 @@ class PullConfig:
 
 @attrs.frozen
 class PullRefusal:
-    """``forbidden_type``: with NO_PERMISSION, what forbids it."""
+    """The refusal of a pull. ``forbidden_type``: with NO_PERMISSION, what forbids it."""
 
     code: ResponseCode
     remark: str
@@ -63,7 +63,7 @@ def no_group(name: str) -> PullRefusal:
 def check(asked: PullMessageRequest, *, lite: bool, leads: bool, config: PullConfig, groups: GroupTable,
           topics: TopicTable, consumers: Consumers,
           filters: Filters) -> PullRefusal | tuple[SubscriptionGroup, TopicConfig, Subscribed]:
-    """``lite``: code 361. Where this broker does not lead, an unknown group may read, and is not made."""
+    """Check whether a pull may read. ``lite``: code 361. On a slave an unknown group may read, and is not made."""
     if not config.broker_permission & READABLE:
         return PullRefusal(ResponseCode.NO_PERMISSION, "the broker pulling message is forbidden", BROKER_FORBIDDEN)
     if lite and not config.lite_pull_message_enable:
@@ -151,6 +151,6 @@ def _registered(asked: PullMessageRequest, group: SubscriptionGroup, groups: Gro
         return wanted
     if not wanted.by_tag or wanted.data.class_filter_mode or not is_by_tag(asked.expression_type):
         return PullRefusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-    # A Java client that rebalances while a heartbeat leaves says so only with the next one, 30 s later (#3434). Which
-    # tags it wants is not known until then, so it gets all: it looks at them itself.
+    # A Java client that rebalances while a heartbeat leaves tells its new tags with the next one, 30 s later (#3434).
+    # Until then it gets all messages, and looks at the tags itself.
     return attrs.evolve(wanted, codes=None)

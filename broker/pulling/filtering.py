@@ -1,6 +1,6 @@
 """Reads for a pull whose filter looks at properties: as ``reading``, but each message's properties are read.
 
-One pull looks at so much and no more, and the next goes on behind.
+A pull looks at a bounded part of the queue, and the next one goes on after it.
 Source: ``DefaultMessageStore.getMessage``, ``ExpressionForRetryMessageFilter`` of RocketMQ 5.5.0.
 """
 
@@ -20,17 +20,16 @@ from remoting.record import RECORD_BYTES_MIN, stored_properties, value_behind
 
 _BLOCK_BYTES_MIN: Final = 4 << 10
 _BLOCK_BYTES_MAX: Final = 64 << 10
-"""Read at once: more from block to block while neighbours in the queue are near each other in the log."""
+"""Most bytes of one read; reads grow to this while messages of the queue are near each other in the log."""
 _EXAMINED_BYTES: Final = 2 << 20
-"""Read for one pull, beside what it is given."""
+"""Bytes that are read for one pull besides the messages that it is given."""
 _WORK: Final = 4_000
-"""And the work of evaluating, by ``Filter.cost``."""
+"""Work of filters for one pull, by ``Filter.cost``."""
 _RETRY_TOPIC: Final = b"RETRY_TOPIC\x01"
 
 
 class RetryFilter:
-    """The filter for a group's retry topic: it applies the group's filter for the topic that a message came from
-    first."""
+    """The filter for a group's retry topic: it applies the group's filter for a message's first topic."""
 
     cost: Final = 4
 
@@ -38,7 +37,7 @@ class RetryFilter:
         self._filters, self._group = filters, group
 
     def matches(self, properties: bytes) -> bool:
-        """Also what comes from a topic that the group does not filter."""
+        """Return whether the message is wanted; one of a topic that the group does not filter is."""
         topic = value_behind(properties, _RETRY_TOPIC)
         found = None if topic is None else self._filters.get(self._group, topic.decode(errors="replace"))
         return found is None or found.expression.matches(properties)

@@ -1,7 +1,7 @@
 """Pulls that wait for a message: by topic and queue, until one comes that they want, or their time is over.
 
-Each is tried again once. What a message woke is tried in the next turn, so it finds all messages of this one; a sweep
-wakes who has only had unwanted ones. It knows when to try, not how.
+Each is tried again once. A pull that a message wakes is tried in the next turn, so it finds all messages of this turn.
+A sweep wakes pulls that had only unwanted messages. It knows when to try, not how.
 Source: ``PullRequestHoldService`` and ``NotifyMessageArrivingListener`` of RocketMQ 5.5.0.
 """
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 HELD_MAX: Final = 200_000
 HELD_BYTES_MAX: Final = 256 << 20
-"""Beyond either nobody else waits."""
+"""Limits for pulls that wait: count, and bytes of requests. Beyond either no other pull waits."""
 SMALL_BYTES: Final = 2 << 10
-"""A pull as clients send them may wait beyond the bytes: what others made long is not its fault."""
+"""A usual pull, up to this size, may wait even beyond the bytes: others made the requests long."""
 Key = tuple[str, int]
 """Topic and queue id."""
 
 
 @attrs.define(eq=False)
 class Held:
-    """A pull that waits (a ``deadlines.Timed``). ``offset``: of the first message that it wants."""
+    """A pull that waits (a ``deadlines.Timed``) for the message at ``offset`` and later ones."""
 
     connection: Connection
     request: Command
@@ -47,14 +47,14 @@ class Held:
     _holding: Holding
     waiting: bool = True
     passed: bool = False
-    """A message came that it does not want."""
+    """True: a message came that it does not want."""
 
     def expire(self, _: float) -> None:
         self._holding.wake(self)
 
 
 class Holding:
-    """``again`` is called once for each pull that was held. ``run`` must be running."""
+    """Pulls that are held. ``again`` is called once for each of them. ``run`` must be running."""
 
     def __init__(self, again: Try, *, sweep_interval_ms: int = 5_000) -> None:
         self._attempt, self._sweep_interval_ms = again, sweep_interval_ms
@@ -70,7 +70,7 @@ class Holding:
 
     def hold(self, connection: Connection, request: Command, key: Key, group: str, offset: int, wanted: Subscribed,
              timeout_ms: float) -> bool:
-        """Try again when a message comes, at the latest after ``timeout_ms``. False: too many wait already."""
+        """Hold a pull until a message comes, at the latest for ``timeout_ms``. False: too many wait already."""
         size = kept_bytes(request)
         if self._count >= HELD_MAX or (size > SMALL_BYTES and self._bytes + size > HELD_BYTES_MAX):
             return False
@@ -98,7 +98,7 @@ class Holding:
                     held.passed = True
 
     def wake_queue(self, topic: str, queue_id: int) -> None:
-        """Try all again that wait for this queue."""
+        """Try all pulls again that wait for this queue."""
         for held in list(self._held.get((topic, queue_id), ())):
             self.wake(held)
 
@@ -130,7 +130,7 @@ class Holding:
             del self._held[held.key]
             del self._names[held.key[0].encode(), held.key[1]]
         self._again.soon(partial(self._try, attempt or self._attempt), held.connection, held.request)
-        del held.request, held.wanted  # its deadline keeps it a while, but must not keep these
+        del held.request, held.wanted  # its deadline holds the object for a while: free these now
 
     def _try(self, attempt: Try, connection: Connection, request: Command) -> None:
         if not connection.closed:

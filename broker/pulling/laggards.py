@@ -1,7 +1,7 @@
-"""Groups that read far behind the end of the log, and may no longer consume where the operator says so.
+"""Finds groups that read far behind the end of the log, and may no longer consume if the operator says so.
 
-Java notes at each read how far behind the end it was, and looks at what it noted every three minutes. Here a look
-forgets it: a group that was allowed to consume again is judged by what it reads from then on.
+Java notes at each read how far behind the end it was, and looks at its notes every three minutes. Here a look forgets
+the notes: a group that was allowed to consume again is judged by what it reads from then on.
 Source: ``BrokerController.protectBroker`` and ``DefaultMessageStore.getMessage`` of RocketMQ 5.5.0.
 """
 
@@ -19,11 +19,11 @@ class Laggards:
         self._behind: dict[tuple[str, str, int], int] = {}
 
     def note(self, group: str, topic: str, queue_id: int, behind: int) -> None:
-        """The last record that ``group`` was given, or that was not for it, lies so many bytes before the log's end."""
+        """Note that the last record that ``group`` looked at lies ``behind`` bytes before the log's end."""
         self._behind[group, topic, queue_id] = behind
 
     def look(self, threshold: int) -> dict[str, int]:
-        """Groups that are further behind in some queue, and by how many bytes; all is forgotten."""
+        """Return groups that are further behind in some queue, and by how many bytes; all is forgotten."""
         found: dict[str, int] = {}
         for (group, _, _), behind in self._behind.items():
             if behind > threshold:

@@ -1,4 +1,4 @@
-"""The part that gives messages to consumers who pull. What a pull finds, and how one waits, is ``requests``'s."""
+"""The part that gives messages to consumers that pull. ``requests`` handles the pulls."""
 
 from __future__ import annotations
 

@@ -50,9 +50,9 @@ class ReadConfig:
     max_transfer_bytes_on_message_in_disk: int = 64 << 10
     max_transfer_count_on_message_in_disk: int = 8
     max_filter_message_size: int = 16_000
-    """Bytes of the queue that one pull looks at, more if it asks for more messages than that."""
+    """Bytes of the queue that one pull looks at; more, if it asks for more messages than they hold."""
     offset_check_in_slave: bool = False
-    """A slave, which may lag, corrects offsets as a master does."""
+    """True: a slave, which may lag, corrects offsets as a master does."""
 
     def limits(self, *, recent: bool) -> tuple[int, int]:
         """Messages and bytes of one answer; ``recent``: they count as in memory."""
@@ -63,7 +63,7 @@ class ReadConfig:
 
 @attrs.frozen
 class Found:
-    """``count`` records, one behind the other, in ``data``; and the bounds of the queue."""
+    """The result of a read: ``count`` records, one after the other, in ``data``; and the bounds of the queue."""
 
     status: Status
     next_offset: int
@@ -72,7 +72,7 @@ class Found:
     data: bytes = b""
     count: int = 0
     behind: int = 0
-    """Bytes that the last record that was looked at lies before the end of the log."""
+    """Bytes from the last record that was looked at to the end of the log."""
 
 
 def out_of_range(queue: ConsumeQueue | None, offset: int) -> tuple[Status, int] | None:
@@ -94,12 +94,12 @@ def out_of_range(queue: ConsumeQueue | None, offset: int) -> tuple[Status, int] 
 def read(messages: StoredMessages, topic: bytes, queue_id: int, offset: int, *, codes: Container[int] | None = None,
          count: int = 32, bytes_max: int | None = None, config: ReadConfig, memory: int = 1 << 62,
          correct: bool = True) -> Found:
-    """Messages of a queue from ``offset`` on whose tag has one of ``codes``, or any.
+    """Read messages of a queue from ``offset`` on whose tag has one of ``codes``, or any.
 
     The first one comes whatever its size. ``count`` and ``bytes_max`` are what the reader asks for; the configuration
-    has limits of its own, lower ones for messages that lie more than ``memory`` bytes behind the end of the log.
-    ``correct``: offsets out of range are answered with the one that is meant, otherwise with themselves.
-    Raises ``DamagedRecord`` where the queue points at no messages.
+    has limits of its own, lower ones for messages that lie more than ``memory`` bytes before the end of the log.
+    ``correct``: an offset out of range is answered with the one that is meant, otherwise with itself. Raises
+    ``DamagedRecord``: the queue points at no messages.
     """
     queue = messages.queue(topic, queue_id)
     wrong = out_of_range(queue, offset)
@@ -123,7 +123,7 @@ def read(messages: StoredMessages, topic: bytes, queue_id: int, offset: int, *, 
         flat = _flat(entries[: most * ENTRY_BYTES])
         total, first = sum(flat[1::3]), flat[0]
         if flat[-3] + flat[-2] - first == total <= limit and log_min <= first < first + total <= end:
-            data = log.read(first, total)  # one behind the other in the log
+            data = log.read(first, total)  # they stand one after the other in the log
             if data[:4] == flat[1].to_bytes(4, "big", signed=True) and len(data) == total:
                 return Found(Status.FOUND, offset + len(flat) // 3, queue.min_offset, queue.max_offset, data,
                              len(flat) // 3, end - flat[-3])
@@ -142,8 +142,10 @@ def read(messages: StoredMessages, topic: bytes, queue_id: int, offset: int, *, 
 
 def _choose(entries: bytes, log_min: int, codes: Container[int] | None, most: int, limit: int,
             ) -> tuple[list[tuple[int, int]], int, int, bool]:
-    """Offsets and sizes of ``most`` messages and ``limit`` bytes that are wanted, the first one whatever its size; how
-    many entries that took, all in front of one that is none; the last offset; whether messages are gone."""
+    """Choose wanted messages, ``most`` and ``limit`` bytes at most; the first one comes whatever its size.
+
+    Returns their offsets and sizes; how many entries that took, all before one that is none; the last offset; whether
+    messages are gone."""
     chosen: list[tuple[int, int]] = []
     count, last, left, removing = 0, 0, limit, False
     for where, size, code in ENTRY.iter_unpack(entries):
@@ -175,12 +177,12 @@ def _entries(count: int) -> Struct:
 
 
 def _flat(entries: bytes) -> tuple[int, ...]:
-    """Offset, size and code of one entry after the other."""
+    """Return offset, size and code of one entry after the other."""
     return _entries(len(entries) // ENTRY_BYTES).unpack(entries)
 
 
 def _records(log: Log, chosen: list[tuple[int, int]]) -> bytes:
-    """Records at these offsets and of these sizes, in order. Raises ``DamagedRecord``, ``OffsetGone``."""
+    """Read records at these offsets and of these sizes, in order. Raises ``DamagedRecord``, ``OffsetGone``."""
     parts: list[bytes] = []
     for where, size in chosen:
         if not RECORD_BYTES_MIN <= size <= log.file_bytes:

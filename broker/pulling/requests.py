@@ -55,15 +55,15 @@ _BEYOND: Final = frozenset({
 
 
 def code_of(status: Status, offset: int) -> ResponseCode:
-    """Return the code of the answer. A queue without messages is at its end for a new reader (offset 0); for another
-    reader it has moved."""
+    """Return the code of the answer. A new reader (offset 0) is at the end of a queue without messages; for another
+    reader the queue has moved."""
     if status is Status.NO_MATCHED_LOGIC_QUEUE or status is Status.NO_MESSAGE_IN_QUEUE:
         return ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
     return _CODES[status]
 
 
 def _ask_again(request: Command) -> Command:
-    """Nothing now, and no wait: the next pull is read when there is room for its answer."""
+    """Answer that there is nothing now: the next pull is read when there is room for its answer."""
     offset = PullMessageRequest.from_ext(request.ext).queue_offset
     return response(request, ResponseCode.PULL_RETRY_IMMEDIATELY, PullMessageResponse(
         MASTER_ID, offset, offset, offset), remark=Status.NO_MATCHED_MESSAGE.value)
@@ -76,14 +76,15 @@ class Given:
     pulls: int = 0
     """Pulls that found a message."""
     misses: int = 0
-    """Looks that found nothing, with those of pulls that are held."""
+    """Looks that found nothing, those of held pulls included."""
     messages: int = 0
     bytes: int = 0
 
 
 class Pulling:
-    """``run`` must be running. ``config`` and ``reads`` may be replaced at any time. ``now_ns`` is monotonic;
-    ``memory``: bytes behind the end of the log up to which messages count as in memory."""
+    """Handles pulls; ``run`` must be running. ``config`` and ``reads`` may be replaced at any time.
+
+    ``now_ns`` is monotonic; ``memory``: messages count as in memory up to so many bytes before the end of the log."""
 
     def __init__(self, config: PullConfig, reads: ReadConfig, *, journal: Journal, topics: TopicTable,
                  groups: GroupTable, offsets: OffsetTable, consumers: Consumers, filters: Filters,
@@ -110,15 +111,15 @@ class Pulling:
         await self.holding.run(task_status=task_status)
 
     def role_changed(self) -> None:
-        """Pulls that are held find out what holds now."""
+        """Try held pulls again: the role has changed."""
         self.holding.wake_all()
 
     def all_seen(self) -> None:
-        """The veil is lifted: pulls that wait behind it are answered."""
+        """Try held pulls again: the veil is lifted."""
         self.holding.wake_all()
 
     def finish(self) -> None:
-        """The broker stops: who waits is answered, and nobody waits any more."""
+        """The broker stops: answer held pulls, and hold none any more."""
         self._finishing = True
         self.holding.wake_all()
 
@@ -131,14 +132,14 @@ class Pulling:
         self.holding.refuse(name, refuse)
 
     def pull(self, connection: Connection, request: Command) -> Command | None:
-        """The answer to a pull; None if it is held."""
+        """Answer a pull; None: it is held."""
         return self._pull(connection, request, first=True)
 
     def _again(self, connection: Connection, request: Command) -> None:
         """Answer a pull that was held."""
         try:
             answer = _ask_again(request) if connection.congested else self._pull(connection, request, first=False)
-        except Exception as error:  # as for any request: a defect must not end whoever waits beside it
+        except Exception as error:  # a defect in one request must not end others that wait
             logger.exception("a pull of %s that was held", connection.peer)
             answer = response(request, ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
         assert answer is not None, "held once"
@@ -197,12 +198,12 @@ class Pulling:
             found = read_filtered(
                 self._messages, topic, queue_id, asked.queue_offset, wanted=wanted, count=asked.max_msg_nums,
                 bytes_max=asked.max_msg_bytes, config=self.reads, memory=self.memory, correct=self._corrects(role))
-        if self._veil.on and found.status in _BEYOND:  # it may have been seen on the master before
+        if self._veil.on and found.status in _BEYOND:  # the former master may have shown that message
             return attrs.evolve(found, status=Status.OFFSET_OVERFLOW_ONE, next_offset=asked.queue_offset)
         return found
 
     def _corrects(self, role: Role) -> bool:
-        """A slave may lag: an offset that it does not know yet is none to correct."""
+        """Return whether offsets out of range are corrected: a slave may lag, and not know an offset yet."""
         return role.leads or self.reads.offset_check_in_slave
 
     def _note(self, asked: PullMessageRequest, found: Found, first: bool) -> None:
@@ -219,12 +220,12 @@ class Pulling:
             self.given.misses += 1
 
     def looked(self, group: str, topic: str, queue_id: int, behind: int) -> None:
-        """A member of the group, however it asked, read so many bytes before the end of the log."""
+        """Note that a member of the group, by any kind of request, read so many bytes before the end of the log."""
         if self.config.disable_consume_if_consumer_read_slowly:
             self.laggards.note(group, topic, queue_id, behind)
 
     def gave(self, group: str, topic: str, count: int, size: int) -> None:
-        """So many messages, and bytes, of the topic went to a member of the group, however it asked."""
+        """Count messages and bytes of the topic that a member of the group got, by any kind of request."""
         given = self.given
         given.pulls += 1
         given.messages += count
@@ -233,7 +234,7 @@ class Pulling:
             self.on_found(group, topic, count, size)
 
     def _suggested(self, group: SubscriptionGroup, found: Found) -> int:
-        """Id of the broker to pull from next."""
+        """Return the id of the broker to pull from next."""
         if not self.config.slave_read_enable:
             return MASTER_ID
         return group.which_broker_when_consume_slowly if found.behind > self.memory else group.broker_id

@@ -1,6 +1,6 @@
-"""Old files and unused queues go when an administrator says so: codes 306, 316 and 329.
+"""Deletes old files and unused queues when an administrator says so: codes 306, 316 and 329.
 
-What goes is the store's business. Source: ``AdminBrokerProcessor`` of RocketMQ 5.5.0.
+The store decides what goes. Source: ``AdminBrokerProcessor`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ Clean = Callable[[], object]
 
 
 class Cleaning:
-    """``expired_queues``: entries of messages that are gone; ``unused_topics``: queues of topics that are not in the
+    """Handles these codes by functions that delete.
+
+    ``expired_queues``: entries of messages that are gone; ``unused_topics``: queues of topics that are not in the
     table; ``expired_log``: files of the log that are old enough."""
 
     def __init__(self, *, expired_queues: Clean, unused_topics: Clean, expired_log: Clean) -> None:

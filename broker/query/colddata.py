@@ -1,6 +1,6 @@
-"""Cold data: what groups are allowed of it (codes 2001 to 2003), and how the log's files are read (2004).
+"""Cold data: how much of it groups may read (codes 2001 to 2003), and how the log's files are read (2004).
 
-Thresholds are kept and told, and hold nobody back: flow control of cold reads is not offered, as in a Java broker with
+Thresholds are kept and told, and limit nothing: flow control of cold reads is not offered, as in a Java broker with
 ``coldDataFlowControlEnable=false``, its default. They are gone after a stop, as there. Source: ``AdminBrokerProcessor``
 and ``ColdDataCgCtrService`` of RocketMQ 5.5.0.
 """
@@ -27,13 +27,13 @@ GROUPS_MAX: Final = 10_000
 CG_COLD_READ_THRESHOLD: Final = 3 << 20
 """``cgColdReadThreshold`` of RocketMQ: bytes of one group."""
 GLOBAL_COLD_READ_THRESHOLD: Final = 100 << 20
-"""``globalColdReadThreshold``: of all."""
+"""``globalColdReadThreshold``: bytes of all groups."""
 SEQUENTIAL, RANDOM = 0, 1
 """``MADV_NORMAL`` and ``MADV_RANDOM``."""
 
 
 class ColdData:
-    """``read_ahead`` says whether the system may read ahead in the log."""
+    """Handles these codes. ``read_ahead`` says whether the system may read ahead in the log."""
 
     def __init__(self, read_ahead: Callable[[bool], None]) -> None:
         self._read_ahead = read_ahead
@@ -48,7 +48,7 @@ class ColdData:
         }
 
     def allow(self, _: Connection, request: Command) -> Command:
-        """2001: properties, groups with bytes. A value that is no number is refused; Java passes over it."""
+        """Set thresholds of groups (2001). A value that is no number is refused; Java passes over it."""
         if len(request.body) > BODY_BYTES_MAX:
             return _refused(request, f"the body has more than {BODY_BYTES_MAX} bytes")
         given: dict[str, int] = {}
@@ -63,18 +63,18 @@ class ColdData:
         return response(request)
 
     def forget(self, _: Connection, request: Command) -> Command:
-        """2002: the name of a group."""
+        """Remove the threshold of a group (2002)."""
         self.thresholds.pop(request.body[:BODY_BYTES_MAX].decode(errors="replace"), None)
         return response(request)
 
     def info(self, _: Connection, request: Command) -> Command:
-        """2003: a JSON object of thresholds, and of reads that nobody counts."""
+        """Answer 2003 with a JSON object of thresholds; its counts of reads are 0, since none are counted."""
         return response(request, body=dumps({
             "runtimeTable": {}, "configTable": self.thresholds, "cgColdReadThreshold": CG_COLD_READ_THRESHOLD,
             "globalColdReadThreshold": GLOBAL_COLD_READ_THRESHOLD, "globalAcc": 0}))
 
     def read_mode(self, connection: Connection, request: Command) -> Command:
-        """2004: for files that are open and for those to come."""
+        """Set how the log is read (2004), for files that are open and for those to come."""
         if "READ_AHEAD_MODE" not in request.ext:
             return response(request, ResponseCode.SYSTEM_ERROR, remark="set commitlog readahead mode param error")
         mode = SetReadAheadRequest.from_ext(request.ext).mode

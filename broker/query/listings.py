@@ -35,7 +35,7 @@ _LANGUAGES: Final = {int(language): language.name for language in Language}
 
 
 class Listings:
-    """``now_ns`` is monotonic, ``wall_ms`` for people."""
+    """Handles these codes. ``now_ns`` is monotonic, ``wall_ms`` is for people."""
 
     def __init__(self, consumers: Consumers, producers: Producers, offsets: OffsetTable, standing: Standing, *,
                  now_ns: Callable[[], int], wall_ms: Callable[[], int]) -> None:
@@ -56,7 +56,7 @@ class Listings:
     # --- members ---------------------------------------------------------------------------------------------
 
     def consumer_ids(self, _: Connection, request: Command) -> Command:
-        """38. Nobody is an error, not an empty list: a client would give up all its queues."""
+        """Answer 38 with a group's members. None is an error, since for an empty list clients give up their queues."""
         name = ConsumerGroupRequest.from_ext(request.ext).consumer_group
         group = self._consumers.groups.get(name)
         if group is None:
@@ -94,7 +94,7 @@ class Listings:
     # --- topics and groups -----------------------------------------------------------------------------------
 
     def groups_of(self, _: Connection, request: Command) -> Command:
-        """300: who wants the topic, or ever said where it is in it."""
+        """Answer 300 with the groups that want the topic, or ever committed an offset in it."""
         topic = TopicRequest.from_ext(request.ext).topic
         online = {group.name for group in self._consumers.groups.values() if topic in group.subscriptions}
         return response(request, body=GroupList(sorted({*online, *self._offsets.groups_of(topic)})).to_json())

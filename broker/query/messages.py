@@ -33,7 +33,7 @@ class QueryConfig:
     default_query_max_num: int = 32
     """Messages of a query by unique id."""
     max_msgs_num_batch: int = 64
-    """Messages of any other."""
+    """Messages of a query by key."""
 
 
 class MessageQueries:

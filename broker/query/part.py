@@ -1,4 +1,4 @@
-"""The part for looking: at messages, queues, progress and who is here; and for cleaning, when somebody says so."""
+"""The part that looks at messages, queues, progress and clients. It cleans up when an administrator says so."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ ENTRIES_MAX: Final = 1_000
 
 
 class PositionRequests:
-    """Answers requests for offsets. They wait while a new master shows less than it holds; the end that is told then is
-    that of what is shown."""
+    """Answers requests for offsets. They wait while a new master shows less than it holds, and are told the shown end.
+    """
 
     def __init__(self, messages: StoredMessages, consumers: Consumers, veil: Veil) -> None:
         self._messages, self._consumers, self._veil = messages, consumers, veil
@@ -41,7 +41,7 @@ class PositionRequests:
         }
 
     def by_time(self, _: Connection, request: Command) -> Command:
-        """29: the first message of that time or later, or with UPPER the last one of that time or earlier."""
+        """Answer 29 with the first message of that time or later; with UPPER the last one of that time or earlier."""
         asked, messages = SearchOffsetRequest.from_ext(request.ext), self._messages
         topic = asked.topic.encode(errors="replace")
         if (asked.boundary_type or "").lower() != UPPER:
@@ -52,7 +52,7 @@ class PositionRequests:
         return response(request, header=OffsetResponse(found))
 
     def end(self, _: Connection, request: Command) -> Command:
-        """30: behind the last message that consumers see."""
+        """Answer 30 with the offset after the last message that consumers see."""
         asked = QueueRequest.from_ext(request.ext)
         return response(request, header=OffsetResponse(self._messages.max_offset(_key(asked), asked.queue_id)))
 
@@ -62,7 +62,7 @@ class PositionRequests:
         return response(request, header=OffsetResponse(self._messages.min_offset(_key(asked), asked.queue_id)))
 
     def first_time(self, _: Connection, request: Command) -> Command:
-        """32; -1 without a message."""
+        """Answer 32 with the time of the first message; -1: there is none."""
         asked = QueueRequest.from_ext(request.ext)
         topic, queue_id = _key(asked), asked.queue_id
         first = self._messages.min_offset(topic, queue_id)

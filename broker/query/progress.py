@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """``wall_ms`` is the wall clock, as in the times of messages."""
+    """Handles these codes. ``wall_ms`` is the wall clock, as in the times of messages."""
 
     def __init__(self, messages: StoredMessages, *, topics: TopicTable, groups: GroupTable, offsets: OffsetTable,
                  consumers: Consumers, stats: Stats, standing: Standing, wall_ms: Callable[[], int]) -> None:
@@ -62,7 +62,7 @@ class Progress:
     # --- topics ----------------------------------------------------------------------------------------------
 
     def topic_stats(self, _: Connection, request: Command) -> Command:
-        """202: every queue of the topic, also those without a message."""
+        """Answer 202 with every queue of the topic, also those without a message."""
         name = TopicRequest.from_ext(request.ext).topic
         topic = self._topics.get(name)
         if topic is None:
@@ -75,7 +75,7 @@ class Progress:
         return response(request, body=TopicStatsTable(table, self._stats.tps(TOPIC_PUT_NUMS, name)).to_json())
 
     def time_spans(self, _: Connection, request: Command) -> Command:
-        """303: when the first, the last and the last consumed message of each queue were stored."""
+        """Answer 303: when the first, the last and the last consumed message of each queue were stored."""
         asked = TopicGroupRequest.from_ext(request.ext)
         name, topic = asked.topic, self._topics.get(asked.topic)
         if topic is None:
@@ -95,7 +95,7 @@ class Progress:
     # --- groups ----------------------------------------------------------------------------------------------
 
     def consume_stats(self, _: Connection, request: Command) -> Command:
-        """208: of the topics that are named, or of all in which the group ever said where it is."""
+        """Answer 208 for the topics that are named, or for all in which the group ever committed an offset."""
         asked = GetConsumeStatsRequest.from_ext(request.ext)
         group = asked.consumer_group
         named = [name for name in (asked.topic_list or "").split(";") if name.strip()]
@@ -125,7 +125,7 @@ class Progress:
             listed, self._standing.address, behind, pulled_behind).to_json())
 
     def _reads(self, group: str, topic: str) -> bool:
-        """Not, where its members are here and want other topics."""
+        """Return whether the group reads the topic: not if its members are here and want other topics."""
         return self._consumers.is_subscribed(group, topic)
 
     def _of_topic(self, group: str, topic: str, queues: int) -> ConsumeStats:

@@ -64,8 +64,9 @@ class _Item:
 
 
 class Stats:
-    """``cluster`` is the key of the broker's own counters; ``put`` says how many messages each topic has ever had;
-    ``is_system`` of a topic whether it is the system's own; ``more`` are counters that others keep."""
+    """The statistics. ``cluster`` is the key of the broker's own counters; ``more`` are counters that others keep.
+
+    ``put`` returns how many messages each topic has ever had; ``is_system`` whether a topic is the system's own."""
 
     def __init__(self, cluster: str, put: Callable[[], Mapping[str, int]], now_ns: Callable[[], int], *,
                  is_system: Callable[[str], bool] = lambda topic: False,
@@ -116,7 +117,7 @@ class Stats:
 
     def _set(self, name: str, key: str, value: int) -> None:
         item = self._items.get((name, key)) or self._made(name, key, 0 if self._samples else value)
-        if value < item.sum:  # another topic of that name
+        if value < item.sum:  # the topic was deleted and made again
             item.minute.clear()
             item.hour.clear()
             item.day.clear()
@@ -124,7 +125,7 @@ class Stats:
         item.sum = value
 
     def _made(self, name: str, key: str, value: int = 0) -> _Item:
-        """``value``: what was there before anybody counted."""
+        """Make a counter. ``value``: the sum before counting began."""
         item = self._items[name, key] = _Item(value)
         self._keep(item, (self._now_ns(), value, 0))
         return item
@@ -132,7 +133,7 @@ class Stats:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def data(self, name: str, key: str) -> BrokerStatsData | None:
-        """None: nothing of it was ever counted."""
+        """Return the counter's statistics; None: nothing of it was ever counted."""
         item = self._items.get((name, key))
         if item is None:
             return None
@@ -146,7 +147,7 @@ class Stats:
 
 
 def _span(samples: deque[Sample], now: Sample) -> BrokerStatsItem:
-    """From the oldest sample until now."""
+    """Return the rates from the oldest sample until now."""
     since_ns, before, times_before = samples[0] if samples else now
     count, times, seconds = now[1] - before, now[2] - times_before, (now[0] - since_ns) / 1e9
     return BrokerStatsItem(count, count / seconds if seconds else 0.0, count / times if times else 0.0)

@@ -1,5 +1,4 @@
-"""The request codes of clients, and those that a broker sends to its clients. All others concern one particular
-broker."""
+"""The request codes of clients, and those that a broker sends to clients. All others are for one particular broker."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ FORWARDED: Final = frozenset(map(int, (
     Code.GET_MIN_OFFSET, Code.GET_EARLIEST_MSG_STORETIME,
     Code.QUERY_MESSAGE,
 )))
-"""Sends, pulls, offsets, and what makes a consumer known. Not ``VIEW_MESSAGE_BY_ID``: its offset is of one log, and a
-replica has it as well as the master."""
+"""Codes of sends, pulls and offsets, and those that make a consumer known. Not ``VIEW_MESSAGE_BY_ID``: its offset is of
+one log, and a replica has the message as well as the master."""
 
 PUSHED: Final = frozenset(map(int, (
     Code.CHECK_TRANSACTION_STATE, Code.NOTIFY_CONSUMER_IDS_CHANGED, Code.RESET_CONSUMER_CLIENT_OFFSET,

@@ -1,8 +1,8 @@
 """Finds the master of a broker group: asks its controllers, else the brokers that name servers list.
 
-Controllers know. Where none answers, a broker is believed that says itself that it is master, and of an epoch that this
-one could not have missed: one that was deposed without hearing of it says the same of an older epoch. This module knows
-requests and answers; what follows from them is the caller's business.
+Controllers know. If none answers, a broker that says itself that it is master is believed if its epoch is new enough:
+a master that was deposed without hearing of it says the same of an older epoch. This module knows requests and answers,
+and not what follows from them.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Listed:
     own_address: str
     """This broker's address, which is never asked."""
     least_epoch: Callable[[], int | None]
-    """Least epoch of a master that is believed; None: no master is."""
+    """Returns the least epoch of a master that is believed; None: no master is."""
 
 
 @attrs.define(eq=False)
 class MasterFinder:
-    """Asks the controller that answered last first. Java's servers are asked the same way."""
+    """Finds the master. The controller that answered last is asked first. Java's servers are asked the same way."""
 
     client: Client
     controllers: Sequence[str]
@@ -55,7 +55,7 @@ class MasterFinder:
     _last: str = ""
 
     async def find(self) -> Master | None:
-        """The master now; None where there is none, or nobody that knows."""
+        """Return the present master; None: there is none, or nobody knows it."""
         for address in sorted(self.controllers, key=lambda each: each != self._last):
             try:
                 answer = await self.client.call(
@@ -73,7 +73,7 @@ class MasterFinder:
         return None if self.listed is None else await self._find_listed(self.listed)
 
     async def _find_listed(self, listed: Listed) -> Master | None:
-        """The master of the latest epoch among those that say that they are one."""
+        """Return the broker of the latest epoch among those that say that they are master."""
         least_epoch = listed.least_epoch()
         if least_epoch is None:
             return None
@@ -90,7 +90,7 @@ class MasterFinder:
         return max(found, key=lambda master: master.epoch, default=None)
 
     async def _members(self, listed: Listed) -> Collection[str]:
-        """Addresses of the group's brokers, from the first name server that knows any."""
+        """Return the addresses of the group's brokers, from the first name server that knows any."""
         for address in listed.name_servers:
             try:
                 members = await ask_members(

@@ -1,9 +1,8 @@
 """Carries clients' requests to another broker: one connection there for each client here, so that pushes find back.
 
-A forwarder changes nothing: the answer is the master's own. A request whose fate is not known is answered by
-nobody; its client's connection is closed, as it would be if the master had died under it. While the master is not known
-yet, or does not know it yet, requests wait a moment. This module knows connections and codes, and not who is master: it
-is told.
+A forwarder changes nothing: the answer is the master's own. A request of unknown outcome gets no answer: its client's
+connection is closed, as if the master had died under it. While the master is not known, or does not know yet that it is
+master, requests wait a moment. This module knows connections and codes; it is told which broker is master.
 """
 
 from __future__ import annotations
@@ -36,18 +35,20 @@ WAITING_MAX: Final = 1_000
 HELD_BYTES_MAX: Final = 128 << 20
 """Limit for bytes of requests, over all clients, that wait or have no answer yet; more are refused."""
 SMALL_BYTES: Final = 16 << 10
-"""A client with no request under way may have one of this size even then: a flood of others is not its fault."""
+"""A client with no request under way may have one of this size even then, so that a flood of others does not harm it.
+"""
 ONEWAY_BYTES_MAX: Final = 1 << 20
-"""While more is queued for the master, what asks for no answer is dropped."""
+"""While more bytes are queued for the master, one-way requests are dropped."""
 RETRY_S: Final = 0.01
 PASSED_ON: Final = 4
-"""Bit of ``Command.flag``, of which Java looks at the other two: this request is not to be passed on again. Two brokers
-that change places back soon are both switched on, for as long as the next master takes to become one."""
+"""Bit of ``Command.flag``: this request must not be passed on again. Java looks at the other two bits only.
+
+Two brokers that soon change places again are both switched on until the next master has taken its role."""
 
 
 @attrs.define(eq=False)
 class _Upstream:
-    """The connection to the master that stands for one client's."""
+    """The connection to the master that serves one client."""
 
     client: Connection
     connection: Connection | None = None
@@ -57,7 +58,7 @@ class _Upstream:
 
 
 class Forwarder:
-    """``wrap`` handlers with it, tell it of closed clients, and ``run`` it. It begins switched off."""
+    """Forwards requests: wrap handlers with it, tell it of closed clients, and ``run`` it. It begins switched off."""
 
     def __init__(
         self, *, connector: Connector = connect_tcp, tls: TLSContext | None = None, config: ClientConfig | None = None,
@@ -85,22 +86,22 @@ class Forwarder:
         return self._on
 
     def begin(self, target: str | None = None) -> None:
-        """From now on requests go to ``target``, or wait for one."""
+        """Send requests to ``target`` from now on, or let them wait for one."""
         self._on = True
         self.follow(target)
 
     def follow(self, target: str | None) -> None:
-        """The master is there now; clients that were connected to another one connect again."""
+        """Follow the master to ``target``; clients that were connected to another one connect again."""
         former, self.target = self.target, target
         if target is not None:
             self._known.set()
-        elif self._known.is_set():  # else those who wait for it would wait for one that nobody sets
+        elif self._known.is_set():  # an event that is not set stays: requests wait for it
             self._known = trio.Event()
         if former not in (None, target):
-            self._drop("the master is another one now")
+            self._drop("another broker is master now")
 
     def end(self) -> None:
-        """Requests are handled here again."""
+        """Stop forwarding: requests are handled here again."""
         self._on, self.target, self._known = False, None, trio.Event()
         self._drop("this broker answers for itself again")
 
@@ -119,7 +120,7 @@ class Forwarder:
     # --- handling --------------------------------------------------------------------------------------------
 
     def handlers(self, local: Mapping[int, Handler] | None = None) -> dict[int, Handler]:
-        """``local`` handlers of which clients' codes go on while this is on; without ``local`` they all do."""
+        """Wrap ``local`` handlers: clients' codes are passed on while this is on. Without ``local`` all codes are."""
         if local is None:
             return dict.fromkeys(self._codes, self._forward)
         return {code: self._wrap(handler) if code in self._codes else handler for code, handler in local.items()}
@@ -168,7 +169,7 @@ class Forwarder:
             self.forwarded += 1
 
         def answered(result: Command | RemotingError) -> None:
-            if _of_slave(result) and trio.current_time() < until:  # elected, and about to take the role
+            if _of_slave(result) and trio.current_time() < until:  # it was elected, and is about to take the role
                 self._endpoint.start_soon(self._again, upstream, connection, command, until, name="forwarding again")
                 return
             self._hold(upstream, -size)
@@ -191,7 +192,7 @@ class Forwarder:
         self._send(upstream, connection, command, until)
 
     def _push(self, upstream: Connection, command: Command) -> Command | None:
-        """A request of the master to the client."""
+        """Pass a request of the master on to the client."""
         client = upstream.identity
         if not isinstance(client, Connection) or client.closed:
             return response(command, ResponseCode.SYSTEM_ERROR, remark="the client is gone")
@@ -219,7 +220,7 @@ class Forwarder:
         if upstream.connection is None:
             if self._upstreams.get(client) is upstream:
                 del self._upstreams[client]
-            for command in upstream.waiting:  # nothing of it was sent
+            for command in upstream.waiting:  # none of these was sent
                 client.reply(command, _refusal(command))
             self._forget(upstream)
             return
@@ -249,7 +250,7 @@ class Forwarder:
                 await trio.aclose_forcefully(stream)
 
     def _lost(self, connection: Connection, reason: str) -> None:
-        """The connection to the master is gone: close the client's, so that it finds out by the same sign."""
+        """Close the client's connection, since the one to the master is gone: clients know that sign."""
         client = connection.identity
         upstream = self._upstreams.get(client) if isinstance(client, Connection) else None
         if upstream is not None and upstream.connection is connection:
@@ -257,7 +258,7 @@ class Forwarder:
             upstream.client.close(f"the master's connection closed: {reason}")
 
     def _drop(self, reason: str) -> None:
-        """Clients connect again, and make themselves known to the other master: a Java client does so at once."""
+        """Close clients' connections, so that they connect again and make themselves known to the other master."""
         upstreams, self._upstreams = self._upstreams, {}
         for upstream in upstreams.values():
             self._forget(upstream)

@@ -1,13 +1,13 @@
 """The guardian: holds a broker's listening sockets, so that its address answers while the broker is down.
 
 It starts the broker as its child and gives it the sockets. While the child serves, the guardian only waits. When the
-child dies, clients that connect are served by the group's new master, whom the controllers name, or who says so itself
-where no controller answers, until the child, which is started again, says that it serves. Requests that are no client's
-are refused: they mean that very broker. The same after an orderly stop in which the broker handed mastership over, for
-as long as clients may not have heard of it; and while the child is restarted on request. Losing the machine is beyond
-it.
+child dies, the guardian starts it again, and until it serves it passes clients on to the group's new master. The
+controllers name that master; if none answers, the master says so itself. Requests that are not a client's are refused:
+they mean that very broker. It does the same while the child is restarted on request, and after an orderly stop in which
+the broker handed mastership over, for as long as clients may not have heard of it. It cannot help when the machine is
+lost.
 
-It knows processes, sockets and the forwarder; what the broker does is the child's business.
+It knows processes, sockets and the forwarder, and nothing of what the broker does.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ CONTAINED: Final = "MQBROKER_CONTAINED"
 SOCKETS: Final = "MQBROKER_LISTEN_FDS"
 """Environment of the child: numbers of its listening sockets, the main one first, separated by commas."""
 READY: Final = "MQBROKER_READY_FD"
-"""Environment of the child: it writes a byte there when it serves, and the end of that pipe is the guardian's end."""
+"""Environment of the child: it writes a byte there when it serves; that pipe ends when the guardian does."""
 LOOK_S: Final = 0.02
-"""Pause between two questions while a master is wanted; later it is ``WATCH_S``."""
+"""Pause between two questions while a master is wanted; once it is known, ``WATCH_S``."""
 WATCH_S: Final = 0.5
 
 
@@ -55,15 +55,15 @@ class Child(Protocol):
 
     @property
     def returncode(self) -> int | None:
-        """Exit code; None while it runs, and where nobody could see how it ended."""
+        """Exit code; None: it runs, or nobody could see how it ended."""
 
     def poll(self) -> int | None:
-        """Its exit code; None while it runs."""
+        """Return its exit code; None: it runs."""
 
     def send_signal(self, number: int, /) -> None: ...
 
     async def wait(self) -> int | None:
-        """Wait until it has ended; its exit code, None where nobody could see it."""
+        """Wait until it has ended. Returns its exit code; None: nobody could see it."""
 
 
 class Launch(Protocol):
@@ -74,7 +74,7 @@ class Launch(Protocol):
 
 
 def told(ready: int, sockets: Sequence[int]) -> dict[str, str]:
-    """Environment of a child that has these file descriptors."""
+    """Return the environment of a child that has these file descriptors."""
     named = {SOCKETS: ",".join(map(str, sockets))} if sockets else {}
     return {**named, READY: str(ready)}
 
@@ -110,7 +110,7 @@ class GuardianConfig:
     stop_forward_ms: int = 35_000
     """Time for which clients are served after a stop that handed mastership over; 0: they are not."""
     linger_path: Path | None = None
-    """File that says so for as long as that lasts, so that another broker may have the port: see ``send_away``."""
+    """File by which a guardian that lingers can be sent away, so that another broker may have the port."""
 
 
 @attrs.frozen(kw_only=True)
@@ -133,7 +133,7 @@ class Guardian:
         self, config: GuardianConfig, launch: Launch, stand_in: StandIn | None, *, lives: Lives | None = None,
         running: AbstractAsyncContextManager[Child] | None = None, serves: Callable[[], None] = lambda: None,
     ) -> None:
-        """``running``: the broker's first life began before this process did, and it serves. ``serves`` is called once,
+        """``running``: the broker's process, if it serves and began before this process. ``serves`` is called once,
         when the broker serves for the first time."""
         self.config, self.lives = config, lives or Lives()
         self.child: Child | None = None
@@ -150,13 +150,14 @@ class Guardian:
         """Set while a broker that once ran does not serve; a new one each time it serves."""
         self._standing_in = trio.CancelScope()
         self._served = False
-        """Whether the broker ever served; a broker that cannot even begin is left to whoever started it."""
+        """True: the broker has served. One that cannot even begin is left to the program that started it."""
 
     # --- life ------------------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> int | None:
-        """Keep the broker running until it ends in order; its exit code, None where nobody could see it. Started when
-        the broker serves."""
+        """Keep the broker running until it ends in order. Returns its exit code; None: nobody could see it.
+
+        ``started`` is called when the broker serves."""
         async with trio.open_nursery() as nursery:
             if self._stand_in is not None:
                 await self._prepare(self._stand_in, nursery)
@@ -193,8 +194,9 @@ class Guardian:
         return self._served and not self._down.is_set() and not self.ended.is_set()
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """Hand a signal on to the broker, which then ends in order. The second one, or another than SIGTERM, says that
-        nobody is to be served after that."""
+        """Hand a signal on to the broker, which then ends in order.
+
+        After a second signal, or another one than SIGTERM, no client is served any more."""
         if self._stopping.is_set() or number != signal.SIGTERM:
             self._at_once.set()
         self._stopping.set()
@@ -223,7 +225,7 @@ class Guardian:
                 await self._at_once.wait()
 
     async def _live(self, nursery: trio.Nursery, task_status: trio.TaskStatus[None]) -> int | None:
-        """One process of the broker, from its start to its end: its exit code, if anybody could see it."""
+        """Run one process of the broker to its end. Returns its exit code, if anybody could see it."""
         running, self._running = self._running, None
         async with AsyncExitStack() as stack:
             if running is not None:
@@ -244,7 +246,7 @@ class Guardian:
                 return FAILED
             finally:
                 os.close(its)
-            if self._stopping.is_set():  # while it was being started
+            if self._stopping.is_set():  # the order came while it was being started
                 self._signal(signal.SIGTERM)
             nursery.start_soon(self._hand_back_when_ready, ready, self.child, task_status)
             return await self.child.wait()
@@ -282,7 +284,7 @@ class Guardian:
         return () if self._stand_in is None else self._stand_in.sockets
 
     async def _reopen(self) -> None:
-        """Open sockets anew: those of a broker that another process started went with it."""
+        """Open sockets anew: a broker that another process started took its own along."""
         by = self._stand_in
         if by is None or by.reopen is None or by.sockets or self._stopping.is_set():
             return

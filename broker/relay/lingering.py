@@ -1,7 +1,7 @@
 """A guardian that stays for a while after its broker was stopped, and gives way to a broker that wants the port.
 
-The lock of a file in the store's directory says that it does, and dies with it; the file says which process it is. One
-whose broker runs holds no such lock, so nobody is sent away by mistake.
+It holds the lock of a file in the store's directory, which ends with the process; the file says which process it is. A
+guardian whose broker runs holds no such lock, so none is sent away by mistake.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def lingering(path: Path) -> Iterator[None]:
-    """Say that this process may be sent away. A directory that cannot be written to is no reason to leave."""
+    """Say that this process may be sent away. It stays even if the directory cannot be written to."""
     try:
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     except OSError:
@@ -33,7 +33,7 @@ def lingering(path: Path) -> Iterator[None]:
 
 
 def send_away(path: Path) -> bool:
-    """Tell the process that holds the lock to end; whether there was one."""
+    """Tell the process that holds the lock to end. Returns whether there was one."""
     try:
         number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,9 +1,8 @@
-"""Finds the master for clients that reach a broker which cannot serve them, while nobody tells it who can.
+"""Finds the master for clients of a broker that cannot serve them, while nobody tells that broker its master.
 
 A master whose lease is over, and a broker that has no role, look for the group's master by themselves: out of reach of
 the controllers there may be one. They pass clients on to it, and to nobody else, until they serve again or are told
-their role; from then on ``broker.roles`` says where clients go. Pure waiting: who is asked, ``broker.relay.finding``
-knows.
+their role; from then on ``broker.roles`` says where clients go. It only waits; ``broker.relay.finding`` asks.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class SuccessionPart(Part):
         self._finder, self._forwarder, self._own_address = finder, forwarder, own_address
         self._search: trio.CancelScope | None = None
         self._wanted = True
-        """This broker serves nobody, as at its start: look for the master."""
+        """True: this broker serves nobody, as at its start, and looks for the master."""
         self._nursery: trio.Nursery | None = None
 
     def role_changed(self, role: Role) -> None:

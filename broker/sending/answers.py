@@ -1,6 +1,6 @@
 """Answers to puts by their status, as one table; and counters of the answers to sends.
 
-Codes and words are Java's; behind them stands what this broker knows of the reason.
+Codes and words are Java's; after them comes the reason, if this broker knows more of it.
 Source: ``SendMessageProcessor.handlePutMessageResult`` of RocketMQ 5.5.0.
 """
 
@@ -51,7 +51,7 @@ NOT_STORED: Final[Mapping[PutStatus, tuple[int, str]]] = {
     PutStatus.UNKNOWN_ERROR: (ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR"),
     PutStatus.PUT_TO_REMOTE_BROKER_FAIL: (ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR DEFAULT"),
 }
-_PUT_OK: Final = PutStatus.PUT_OK  # a global is found sooner than a member of an enum, and compared sooner than hashed
+_PUT_OK: Final = PutStatus.PUT_OK  # a global is found sooner than a member of an enum, and compared without a hash
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 assert STORED.keys() | NOT_STORED.keys() == set(PutStatus)
 
@@ -68,8 +68,7 @@ def illegal(reason: str, body_bytes_max: int) -> Refusal:
 
 
 def too_large(size: int, body_bytes_max: int) -> Refusal:
-    """Said of a body as it comes, and not where it is stored: what the log has goes to other queues whatever its
-    size."""
+    """Refuse a body as it comes, not where it is stored: the log's messages go to other queues whatever their size."""
     return illegal(f"body of {size} bytes; {body_bytes_max} are allowed", body_bytes_max)
 
 
@@ -113,7 +112,8 @@ class Answers:
 
     def of_put(self, request: Command, result: PutResult, topic: str, queue_id: int, uniq_key: str | None,
                more: Mapping[str, str] | None = None) -> Command:
-        """Return the answer to a put. ``queue_id`` is the one that was asked for or chosen, wherever the message waits.
+        """Return the answer to a put. ``queue_id`` was asked for or chosen, wherever the message waits now.
+
         ``more`` are fields that rules gave."""
         status, puts, remark = result
         code = _SUCCESS if status is _PUT_OK else STORED.get(status)

@@ -1,4 +1,4 @@
-"""The keys of sends. They are values: a live key comes as another configuration, and who holds one knows no other."""
+"""The keys of sends. They are values: a live key comes as another configuration."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class SendingConfig:
     region_id: str = "DefaultRegion"
     trace_on: bool = True
     enable_slave_acting_master: bool = False
-    """A slave then answers that its service is not available, not that it is busy."""
+    """True: a slave answers that its service is not available, not that it is busy."""
     max_message_size: int = BODY_BYTES_MAX

@@ -12,7 +12,7 @@ class Groups(Protocol):
     """The consumer groups of this broker."""
 
     def find(self, name: str) -> SubscriptionGroup | None:
-        """Made by being asked for, where that is allowed; None if it is not."""
+        """Return the group, and make it if that is allowed; None: it is not."""
         ...
 
 

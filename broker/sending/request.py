@@ -1,7 +1,7 @@
 """A send as it was asked for, read from the ext fields of 10, 310 and 320.
 
-One pass over the dict, because this is done for every message: a typed header would cost three times as much. What
-is missing has a default, as senders in other languages leave much out; what is there and unreadable is refused.
+One pass over the dict, because this is done for every message: a typed header would cost three times as much. Missing
+fields have defaults, as senders in other languages leave many out; unreadable ones are refused.
 Source: ``SendMessageRequestHeader`` and ``SendMessageRequestHeaderV2`` of RocketMQ 5.5.0.
 """
 
@@ -18,7 +18,7 @@ from remoting.fields import decimal, shown
 
 @attrs.define
 class SendRequest:
-    """``queue_id`` below 0: the broker chooses. Times in milliseconds."""
+    """A send as it was asked for. ``queue_id`` below 0: the broker chooses. Times in milliseconds."""
 
     topic: str
     queue_id: int

@@ -1,8 +1,8 @@
 """Code 36: a consumer failed on a message and gives it back, to be tried again later or put with the dead letters.
 
-Where Java does not wait for replicas, this does: the consumer's offset passes the message when it hears that it was
-taken, so a message that only this broker held would be lost with it. Where Java refuses a message whose properties have
-no room for what a retry adds, for as long as its consumer tries, this puts it with the dead letters, as it is.
+Unlike Java it waits for replicas: the consumer's offset passes the message when it hears that it was taken, so a
+message that only this broker held would be lost with it. Properties may have no room for what a retry adds: Java
+refuses such a message for as long as its consumer tries; here it goes to the dead letters as it is.
 Source: ``AbstractSendMessageProcessor.consumerSendMsgBack`` of RocketMQ 5.5.0.
 """
 
@@ -41,7 +41,7 @@ _TIMES_MAX: Final = 2**31 - 1
 
 
 class SendBack:
-    """``read`` finds a message by its offset in the log; raises ``OffsetGone``, ``DamagedRecord``."""
+    """Handles 36. ``read`` finds a message by its offset in the log; raises ``OffsetGone``, ``DamagedRecord``."""
 
     def __init__(self, sending: Sending, topics: TopicTable, file: WhenSaved, groups: Groups, puts: Puts,
                  read: Callable[[int], Record], store_host: bytes, random: Random, *, of_parts: Sequence[Rule]) -> None:
@@ -53,7 +53,7 @@ class SendBack:
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
 
     def send_back(self, connection: Connection, request: Command) -> Command | None:
-        """None: it is under way."""
+        """Take a message back. None: the answer follows when it is stored."""
         if not self._puts.serving and self._sending.rejects:
             return SLAVE.answer(request)
         asked = ConsumerSendMsgBackRequest.from_ext(request.ext)
@@ -74,7 +74,7 @@ class SendBack:
             return Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {asked.offset}").answer(request)
         dead = (record.message.reconsume_times >= retries_max(group, request.version, asked.max_reconsume_times)
                 or asked.delay_level < 0)
-        queues = min(group.retry_queue_nums, topic.read_queue_nums)  # a topic does not grow with its group
+        queues = min(group.retry_queue_nums, topic.read_queue_nums)  # a topic does not grow with its group's number
         if dead:
             topic = self._topics.create_for_dead_letters(asked.group)
         queue_id = 0 if dead else self._random.randrange(max(1, queues))

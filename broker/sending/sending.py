@@ -36,12 +36,12 @@ from remoting.record import NOTED, PREPARED, Message
 _NO_HOST: Final = bytes(8)
 _NOTHING: Final[Mapping[str, str]] = {}
 _SENDERS: Final = ~NOTED
-"""Flags that are a sender's business."""
+"""Flags that a sender may set."""
 _SURROGATE: Final = Refusal(ResponseCode.MESSAGE_ILLEGAL, "a property holds half of a surrogate pair")
 
 
 class Sending:
-    """``takes_puts``: whether this broker's role does; asked while ``puts`` does not serve."""
+    """Handles sends. ``takes_puts`` returns whether this broker's role does; asked while ``puts`` does not serve."""
 
     def __init__(self, config: SendingConfig, topics: TopicTable, file: WhenSaved, groups: Groups, locks: GroupLocks,
                  puts: Puts, store_host: bytes, random: Random, takes_puts: Callable[[], bool], *,
@@ -54,7 +54,7 @@ class Sending:
                                lambda: f"{random.getrandbits(128):032X}")
         self._dead_letters = chains.DeadLetters(topics, groups, locks)
         self._waiting: dict[str, list[tuple[Connection, Command, SendRequest]]] = {}
-        """By topic that is not on disk yet."""
+        """Sends that wait, by their topic, which is not on disk yet."""
         self.targets = Targets(topics, self._waiting, config.broker_ip1)
         self.answers = Answers(told, store_host)
         self.counters = self.answers.counters
@@ -72,7 +72,7 @@ class Sending:
 
     @property
     def permission(self) -> int:
-        """``brokerPermission``. Whoever changes it calls ``TopicTable.touch``."""
+        """``brokerPermission``. After a change ``TopicTable.touch`` must be called."""
         return self.targets.permission
 
     @permission.setter
@@ -97,7 +97,7 @@ class Sending:
         return self._send(connection, request, decode(request.ext, named))
 
     def _send(self, connection: Connection, request: Command, asked: SendRequest) -> Command | None:
-        """None: it is under way."""
+        """Store a message. None: the answer follows when it is stored."""
         target = self.targets.known.get(asked.topic)
         if target is None:
             found = self.targets.find(asked)
@@ -114,7 +114,7 @@ class Sending:
         return self._send_one(connection, request, asked, target)
 
     def _stopped(self, stop: Stop, connection: Connection, request: Command, asked: SendRequest) -> Command | None:
-        """Refused; or it starts anew when its topic is on disk. Those for one topic stay in their order."""
+        """Refuse a send, or let it start anew when its topic is on disk. Sends to one topic stay in their order."""
         if isinstance(stop, Refusal):
             return self.answers.refused(stop)
         topic = asked.topic
@@ -171,7 +171,7 @@ class Sending:
 
     def _send_batch(self, connection: Connection, request: Command, asked: SendRequest,
                     target: Target) -> Command | None:
-        """Many messages for one queue, all or none; each has the properties that it came with."""
+        """Store many messages for one queue, all or none; each keeps the properties that it came with."""
         values = props.clean(asked.properties)
         draft = Draft(asked.topic, asked.queue_id, values, asked.sys_flag, target.write_queues, target.group)
         stop = self._batch_rules.stops(draft)
@@ -195,7 +195,7 @@ class Sending:
 
 @lru_cache(1 << 14)
 def packed_peer(peer: str) -> bytes:
-    """The other end as a record has it; zeros where it is no IP address, as of a stream within this process."""
+    """Pack a peer's address as records have it; zeros if it is no IP address, as for a stream within this process."""
     try:
         host, port = split_address(peer)
         return ipaddress.ip_address(host).packed + port.to_bytes(4, "big")

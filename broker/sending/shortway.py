@@ -8,14 +8,14 @@ from broker.properties import UNIQ_KEY, parse, waits, write
 
 
 class ShortWay:
-    """Properties are stored as they came, with the broker's own behind them."""
+    """The short way: properties are stored as they came, with the broker's own after them."""
 
     def __init__(self, looked_at: frozenset[str], own: Mapping[str, str]) -> None:
-        """``looked_at``: whoever has one of these has to take the long way."""
+        """``looked_at``: a message with one of these properties has to take the long way."""
         self._looked_at, self._own = looked_at, write(own).decode()
 
     def taken(self, text: str) -> tuple[bytes, str, bool] | None:
-        """The bytes in the record, the unique id, and whether the sender waits; None: not this way."""
+        """Return the bytes for the record, the unique id, and whether the sender waits; None: not this way."""
         values = parse(text)
         if values is None or UNIQ_KEY not in values or not self._looked_at.isdisjoint(values):
             return None

@@ -1,4 +1,4 @@
-"""The topic of a send: may it be sent to, and what do its messages need of it? An unknown topic is made."""
+"""Finds the topic of a send, and says whether it may be sent to. An unknown topic is made."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from remoting.record import MULTI_TAGS, TOPIC_BYTES_MAX
 
 @attrs.frozen
 class Target:
-    """A topic that was checked, with what a message for it needs of it."""
+    """A topic that was checked, with the fields that sends to it need."""
 
     name: bytes
     queues: int
     write_queues: int
     sys_flag: int
     group: str | None
-    """The group that this is the retry topic of; None: it is none."""
+    """The group whose retry topic this is; None: it is no retry topic."""
 
     def has_no(self, queue_id: int, topic: str, peer: str) -> Refusal | None:
         """Return why a message cannot go to this queue; below 0 any queue will do."""
@@ -37,17 +37,17 @@ class Target:
 
 
 class Targets:
-    """``known`` are checked topics, forgotten whenever a topic changes."""
+    """Finds topics. ``known`` are those that were checked; they are forgotten whenever a topic changes."""
 
     def __init__(self, topics: TopicTable, waiting: Container[str], broker_ip1: str) -> None:
         """``waiting``: topics whose sends wait until it is on disk."""
         self.permission = READ | WRITE
-        """``brokerPermission``. Whoever changes it calls ``TopicTable.touch``."""
+        """``brokerPermission``. After a change ``TopicTable.touch`` must be called."""
         self.known: dict[str, Target] = {}
         self._topics, self._waiting, self._broker_ip1 = topics, waiting, broker_ip1
 
     def find(self, asked: SendRequest) -> Target | Stop:
-        """The topic, or why it is not sent to now; one that was made is to be on disk first."""
+        """Return the topic, or why nothing is sent to it now: a topic that was just made must be on disk first."""
         name = asked.topic
         ordered = self._topics.is_ordered(name)
         if ordered and not self.permission & WRITE:
