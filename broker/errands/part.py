@@ -151,14 +151,14 @@ class ErrandsPart(Part):
     async def _store_at(self, ticket: Ticket, records: Sequence[Message], told: Told) -> None:
         why = "no master of the cluster is known to hold the checkpoint of this receipt"
         tried: list[Refuge] = []
-        stored = False  # whether some of the records may be stored somewhere
+        stored = False  # True: some of the records may be stored somewhere
         try:
             for anew in (False, True):
                 there = [attrs.evolve(place, queue_id=ticket.queue)
                          for place in await self._of_each(self._revive_topic, WRITE, anew=anew)
                          if ticket.is_of(place.broker_name)]
                 if not there or [place.address for place in there] == [place.address for place in tried]:
-                    continue  # there is none, or the same ones were asked before
+                    continue  # no master is there, or the same ones were asked before
                 tried, before, stored = there, stored, True
                 outcomes = [(place, *await self._send_all(place, records)) for place in there]
                 stored = before or any(not problem or some for _, problem, some in outcomes)
@@ -318,6 +318,7 @@ class ErrandsPart(Part):
 
     async def _is_master(self, address: str) -> bool:
         """Return whether it is a master, not an acting slave that is listed with id 0: a slave's log may begin later.
+
         Brokers that do not know the request have no acting slaves. Raises ``RemotingError``, ``BodyError``."""
         answer = await self._client.call(address, Command(RequestCode.GET_BROKER_HA_STATUS), READ_TIMEOUT_MS)
         if answer.code == ResponseCode.SUCCESS:

@@ -1,6 +1,6 @@
-"""Computes the bits of Java's Bloom filter for a group and its topic: a Java broker drops a file that has others.
+"""Computes the bits of Java's Bloom filter for a group and its topic: a Java broker drops a file with other bits.
 
-Nothing here filters by them. Source: ``BloomFilter`` of RocketMQ 5.5.0, ``murmur3_128`` of Guava.
+This broker does not filter by them. Source: ``BloomFilter`` of RocketMQ 5.5.0, ``murmur3_128`` of Guava.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PAIR: Final = Struct("<QQ")
 
 
 def positions(group: str, topic: str) -> list[int]:
-    """One for each hash; two may be the same."""
+    """Return a position for each hash; two may be the same."""
     found = murmur3(f"{group}#{topic}".encode())
     low, high = _signed(found), _signed(found >> 32)
     bits = []

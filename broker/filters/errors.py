@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 INVALID: Final = "Invalid MessageSelector. "
-"""Java says this, and nothing else."""
+"""The words of Java's answer; it says no more."""
 
 
 class FilterIllegal(ValueError):
-    """``position``: of the first character that is not understood, from 0."""
+    """An illegal expression. ``position``: of the first character that is not understood, from 0."""
 
     def __init__(self, position: int, words: str) -> None:
         super().__init__(f"{INVALID}At character {position + 1}: {words}")

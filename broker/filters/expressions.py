@@ -21,11 +21,11 @@ LENGTH_MAX: Final = 32 << 10
 """Ours: characters of an expression."""
 _REMEMBERED: Final = 100
 _REMEMBERED_LENGTH_MAX: Final = 4 << 10
-"""Longer ones that are no good are not kept."""
+"""Longest illegal expression that is remembered."""
 _CHEAP_LENGTH: Final = 256
 """Characters that are evaluated at the cost of 1."""
 _SEARCHED_MAX: Final = 4
-"""So many properties are searched for; of more all are read."""
+"""Up to so many properties are searched for one by one; for more, all are read."""
 
 
 class Expression:
@@ -34,7 +34,7 @@ class Expression:
     __slots__ = ("_markers", "_run", "cost", "depth", "names", "text")
 
     def __init__(self, text: str) -> None:
-        """Raises ``FilterIllegal`` as ``compiled`` does, but for length and kind."""
+        """Compile ``text``. Raises ``FilterIllegal`` as ``compiled`` does, except for length and kind."""
         parser = Parser(text)
         node = parser.parse()
         self.text, self.names, self.depth = text, tuple(parser.names), node.depth
@@ -43,13 +43,13 @@ class Expression:
         self._markers = tuple(f"{name}\x01".encode() for name in self.names)
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
-        """True, False or unknown. Raises ``Unreadable``: a property is not what it is compared with."""
+        """Return True, False, or None for unknown. Raises ``Unreadable``: a property's text is no such value."""
         value = self._run([properties.get(name) for name in self.names])
         assert value is None or isinstance(value, bool), "the grammar says so"
         return value
 
     def matches(self, properties: bytes) -> bool:
-        """Return whether a message with these properties is wanted: what is unknown or cannot be read is not."""
+        """Return whether a message with these properties is wanted: not if the value is unknown or unreadable."""
         if len(self._markers) > _SEARCHED_MAX:
             values = decode_properties(properties)
             found = [values.get(name) for name in self.names]
@@ -66,7 +66,7 @@ def _last_value(raw: bytes, marker: bytes) -> str | None:
     upto = len(raw)
     while (at := raw.rfind(marker, 0, upto)) >= 0:
         upto = at + len(marker) - 1
-        if at > 0 and raw[at - 1] != 2:  # the end of a longer name, or within a value
+        if at > 0 and raw[at - 1] != 2:  # it is the end of a longer name, or within a value
             continue
         end = raw.find(b"\x02", upto + 1)
         if value := raw[upto + 1 :] if end < 0 else raw[upto + 1 : end]:

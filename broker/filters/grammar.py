@@ -1,4 +1,4 @@
-"""From the words of an expression to its nodes: what binds how, and what may stand beside what.
+"""Parses the words of an expression to nodes: how tightly words bind, and which may stand together.
 
     or    := and (OR and)*                and := equal (AND equal)*
     equal := compared ( = compared | <> compared | IS [NOT] NULL )*
@@ -6,7 +6,7 @@
                       | [NOT] IN ( text {, text} ) )*
     unary := + unary | - unary | NOT unary | literal | property | ( or )
 
-As in Java, what follows a whole expression is not looked at, but for one word. NOT binds more tightly than ``=``.
+As in Java, only one word after a whole expression is looked at. NOT binds more tightly than ``=``.
 Source: ``SelectorParser.jj``, ``ComparisonExpression`` and ``ConstantExpression`` of RocketMQ 5.5.0.
 """
 
@@ -24,7 +24,7 @@ from broker.filters.numbers import INT_MAX, LONG_MAX
 from broker.filters.tokens import Kind, Token, Tokens
 
 DEPTH_MAX: Final = 100
-"""Ours: of brackets, signs and NOT within each other, and of nodes. Java ends where its stack does."""
+"""Ours: most brackets, signs and NOT within each other, and most nodes. In Java the stack is the limit."""
 _ORDERS: Final[dict[Kind, Callable[[Any, Any], bool]]] = {
     Kind.GREATER: operator.gt, Kind.AT_LEAST: operator.ge, Kind.LESS: operator.lt, Kind.AT_MOST: operator.le}
 _SEARCHES: Final[dict[Kind, Callable[[str, str], bool]]] = {
@@ -34,7 +34,7 @@ _LONG_DIGITS: Final = 19
 
 
 class Parser:
-    """``parse`` once. ``names``: properties, in the order of their places."""
+    """Parses one expression, once. ``names``: properties, in the order of their places."""
 
     def __init__(self, text: str) -> None:
         self._tokens = Tokens(text)

@@ -42,7 +42,7 @@ _AS_IT_IS: Final[Callable[[Any], Any]] = lambda value: value  # noqa: E731 - it 
 
 @attrs.frozen(eq=False)
 class Node:
-    """``depth``: of the nodes below, this one counted. ``literal``: its ``value`` is written in the expression."""
+    """A node. ``depth`` counts this one and those below; ``literal``: its ``value`` is written in the expression."""
 
     type: Type
     run: Run
@@ -60,7 +60,7 @@ def literal(type_: Type, value: Any) -> Node:
 
 
 def named(place: int) -> Node:
-    """The property that has this place among the values."""
+    """Make the node of the property at this place among the values."""
     return Node(Type.TEXT, operator.itemgetter(place), place=place)
 
 
@@ -69,13 +69,13 @@ def _truth(run: Run, *parts: Node) -> Node:
 
 
 def cast(node: Node) -> Node:
-    """A property alone: it is a text, and no text is true."""
+    """Make a truth of a property that stands alone: a text is never true."""
     run = node.run
     return _truth(lambda values: None if run(values) is None else False, node)
 
 
 def negative(node: Node) -> Node:
-    """Minus; of what is no number there is none."""
+    """Make minus a node; unknown if it is no number."""
     run, number = node.run, node.type in NUMBERS
 
     def negate(values: Values) -> Any:
@@ -86,7 +86,7 @@ def negative(node: Node) -> Node:
 
 
 def inverse(node: Node) -> Node:
-    """NOT of it; what is unknown stays unknown."""
+    """Make NOT of a node; unknown stays unknown."""
     run = node.run
 
     def invert(values: Values) -> bool | None:
@@ -97,7 +97,7 @@ def inverse(node: Node) -> Node:
 
 
 def every(nodes: Sequence[Node]) -> Node:
-    """AND: what follows one that is false is not asked."""
+    """Make AND of nodes: those after a false one are not evaluated."""
     runs = tuple(node.run for node in nodes)
 
     def check(values: Values) -> bool | None:
@@ -114,7 +114,7 @@ def every(nodes: Sequence[Node]) -> Node:
 
 
 def some(nodes: Sequence[Node]) -> Node:
-    """OR: what follows one that is true is not asked."""
+    """Make OR of nodes: those after a true one are not evaluated."""
     runs = tuple(node.run for node in nodes)
 
     def check(values: Values) -> bool | None:
@@ -131,7 +131,7 @@ def some(nodes: Sequence[Node]) -> Node:
 
 
 def among(node: Node, texts: frozenset[str], *, wanted: bool) -> Node:
-    """IN and NOT IN; ``node`` is a property."""
+    """Make IN or NOT IN; ``node`` is a property."""
     run = node.run
 
     def check(values: Values) -> bool | None:
@@ -142,7 +142,7 @@ def among(node: Node, texts: frozenset[str], *, wanted: bool) -> Node:
 
 
 def holds(node: Node, search: str, how: Callable[[str, str], bool], *, wanted: bool) -> Node:
-    """CONTAINS, STARTSWITH, ENDSWITH and their NOT: false without a text or without anything to search for."""
+    """Make CONTAINS, STARTSWITH, ENDSWITH or their NOT: false without a text, or without a text to search for."""
     run = node.run
     if not search:
         return _truth(lambda values: False, node)
@@ -160,7 +160,7 @@ def is_null(node: Node, *, wanted: bool) -> Node:
 
 
 def equal(left: Node, right: Node) -> Node:
-    """A text is read as what it is compared with; a number is no truth."""
+    """Make the comparison for equality: a text is read as the other's type; a number is no truth."""
     left_run, right_run = left.run, right.run
     read_left, read_right = _readers(left.type, right.type)
     alike = left.type is right.type or Type.TEXT in (left.type, right.type) or (
@@ -176,7 +176,7 @@ def equal(left: Node, right: Node) -> Node:
 
 
 def compared(left: Node, right: Node, how: Callable[[Any, Any], bool]) -> Node:
-    """``how`` is one of < <= > >=. Two texts are both read as numbers with a point."""
+    """Make a comparison by order; ``how`` is one of < <= > >=. Two texts are both read as numbers with a point."""
     left_run, right_run = left.run, right.run
     if Type.NOTHING in (left.type, right.type):
         return _truth(_never(left_run, right_run), left, right)
@@ -192,7 +192,7 @@ def compared(left: Node, right: Node, how: Callable[[Any, Any], bool]) -> Node:
             if (one := left_run(values)) is None or (other := right_run(values)) is None:
                 return None
             one, other = read_left(one), read_right(other)
-            if one != one or other != other:  # NaN comes behind all numbers
+            if one != one or other != other:  # NaN is above all numbers
                 return how(order(one, other), 0)
             return how(one, other)
 
@@ -200,7 +200,7 @@ def compared(left: Node, right: Node, how: Callable[[Any, Any], bool]) -> Node:
 
 
 def _never(left_run: Run, right_run: Run) -> Run:
-    """One of the two has no value; what cannot be read is found out."""
+    """Make a comparison in which one side never has a value; unreadable properties are found all the same."""
     def check(values: Values) -> None:
         if left_run(values) is not None:
             right_run(values)
@@ -224,7 +224,7 @@ def _readers(left: Type, right: Type) -> tuple[Callable[[Any], Any], Callable[[A
 
 
 def _fail(_: bool) -> bool:
-    """Java cannot compare a truth on the left with a text on the right."""
+    """Fail as Java does: it cannot compare a truth on the left with a text on the right."""
     raise Unreadable("a text that stands behind a truth")
 
 

@@ -19,14 +19,14 @@ _DIGITS_MAX: Final = 19
 
 
 def parse_int(text: str) -> int:
-    """A number of 32 bits, as a property has it."""
+    """Read a number of 32 bits, as a property has it."""
     if len(text) <= _QUICK_DIGITS and text.isascii() and text.isdigit():
         return int(text)
     return _parse(text, INT_MAX)
 
 
 def parse_long(text: str) -> int:
-    """A number of 64 bits, as a property has it."""
+    """Read a number of 64 bits, as a property has it."""
     if len(text) <= _QUICK_DIGITS and text.isascii() and text.isdigit():
         return int(text)
     return _parse(text, LONG_MAX)
@@ -44,7 +44,7 @@ def _parse(text: str, most: int) -> int:
 
 
 def _digit(char: str) -> str:
-    """Digits of other scripts are digits, those of 16 bits at least."""
+    """Return the digit; those of other scripts count too, if they have 16 bits."""
     return char if char.isascii() or char > "\uffff" else str(unicodedata.decimal(char))
 
 
@@ -64,7 +64,7 @@ def parse_double(text: str) -> float:
 
 
 def order(left: float, right: float) -> int:
-    """Below 0, 0, or above: -0.0 comes before 0.0, and NaN, which is like itself, behind all."""
+    """Compare as Java does; returns below 0, 0, or above 0. -0.0 is below 0.0; NaN equals itself and is above all."""
     if left < right:
         return -1
     if left > right:

@@ -1,7 +1,7 @@
 """The filters that groups have registered by heartbeats: ``config/consumerFilter.json``, as Java writes it.
 
-What a group no longer wants is dead, and still there for a day. It does no I/O. Replicas copy the table, and hear most
-heartbeats themselves: whose version is higher has the newer one.
+A filter that its group no longer wants is dead, and still there for a day. It does no I/O. Replicas copy the table, and
+hear most heartbeats themselves: of two filters the one with the higher version is newer.
 Source: ``ConsumerFilterManager`` of RocketMQ 5.5.0.
 """
 
@@ -24,14 +24,14 @@ PATH: Final = "config/consumerFilter.json"
 GET_ALL_FILTERS: Final = 61_021
 """Ours: the whole table. Java has no request for it."""
 FILTERS_MAX: Final = 20_000
-"""Ours: of all groups."""
+"""Ours: most filters of all groups."""
 CHARACTERS_MAX: Final = 2 << 20
-"""Ours: of all expressions; compiled ones take some hundred times as much."""
+"""Ours: most characters of all expressions; compiled ones take some hundred times as much memory."""
 
 
 @body
 class BloomFilterData(Body):
-    """Bits that Java would look for, if it is told to (``enableCalcFilterBitMap``)."""
+    """Bits that Java looks for with ``enableCalcFilterBitMap``."""
 
     bit_num: Int32 = BITS
     bit_pos: list[Int32] = attrs.field(factory=list)
@@ -90,10 +90,10 @@ class Registered:
 
 
 class Filters:
-    """``config`` may be replaced at any time."""
+    """The table. ``config`` may be replaced at any time."""
 
     def __init__(self, config: FilterKeys, wall_ms: Callable[[], int], kept: ConsumerFilters | None = None) -> None:
-        """``kept``: as it was at the last stop; who wants it still will say so."""
+        """``kept``: the table at the last stop; groups that still want their filters will say so."""
         self.config = config
         self.on_change: Callable[[], None] = lambda: None
         self._wall_ms = wall_ms
@@ -117,7 +117,7 @@ class Filters:
     # --- heartbeats --------------------------------------------------------------------------------------------
 
     def register(self, group: str, wanted: Iterable[SubscriptionData]) -> None:
-        """A member says what its group wants, now and only this."""
+        """Register what a member says that its group wants now; other filters of the group die."""
         wanted = list(wanted)
         for data in wanted:
             if data.expression_type not in (None, "", TAG) and data.sub_string:
@@ -136,7 +136,7 @@ class Filters:
             return
         try:
             expression = compiled(data.sub_string, data.expression_type)
-        except FilterIllegal:  # its pulls will say so
+        except FilterIllegal:  # the group's pulls are refused
             if present is not None:
                 self._remove(group, data.topic)
                 self.on_change()
@@ -148,7 +148,7 @@ class Filters:
         self.on_change()
 
     def unregister(self, group: str) -> None:
-        """Its last member is gone."""
+        """Let a group's filters die: its last member is gone."""
         for registered in self._groups.get(group, {}).values():
             self._kill(registered)
 
@@ -160,7 +160,7 @@ class Filters:
     # --- the table -------------------------------------------------------------------------------------------
 
     def clean(self) -> None:
-        """Forget who is dead for too long."""
+        """Forget filters that have been dead for too long."""
         limit_ms = self._wall_ms() - self.config.filter_data_clean_time_span
         self._forget(key for key, found in self._items() if found.dead_ms and found.dead_ms <= limit_ms)
 
@@ -175,7 +175,7 @@ class Filters:
         return ConsumerFilters(topics)
 
     def copy(self, answer: bytes) -> None:
-        """Learn what a master has. Heartbeats that came here may have brought newer ones. Raises ``BodyError``."""
+        """Take over a master's filters that are newer than those of heartbeats here. Raises ``BodyError``."""
         for data in _all(ConsumerFilters.from_json(answer)):
             present = self.get(data.consumer_group, data.topic)
             if present is None or data.client_version > present.version:
@@ -196,8 +196,7 @@ class Filters:
                 yield (group, topic), found
 
     def _put(self, group: str, topic: str, registered: Registered) -> None:
-        """Keep a filter. Where there is no room even without the dead ones, it is dropped: pulls are told that there is
-        none."""
+        """Keep a filter. If there is no room even without the dead ones, it is dropped, and pulls are told so."""
         self._remove(group, topic)
         if not self._has_room(registered):
             self._forget(key for key, found in self._items() if found.dead_ms)

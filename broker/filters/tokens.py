@@ -1,4 +1,4 @@
-"""The words of an expression, one at a time: whoever asks for no more never hears what is wrong behind.
+"""Reads the words of an expression one at a time, so errors after the last word that is asked for are not found.
 
 The longest word wins. Source: ``SelectorParser.jj`` of RocketMQ 5.5.0.
 """
@@ -18,7 +18,7 @@ Kind = enum.Enum("Kind", (
 
 
 class Token(NamedTuple):
-    """``text`` as it is written; ``at``: where it begins."""
+    """A word: ``text`` as it is written; ``at``: where it begins."""
 
     kind: Kind
     text: str
@@ -41,16 +41,16 @@ _SIGN: Final = re.compile(r"<>|>=|<=|[=<>(),+-]")
 
 
 class Tokens:
-    """``take`` goes on to the next word, ``token`` is the present one."""
+    """The words of an expression: ``token`` is the present one, ``take`` goes on to the next."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at = text, 0
         self._lines_end = max(text.rfind("\n"), text.rfind("\r"))
-        """A comment that begins behind has no end, so it is none."""
+        """A comment that begins after this has no end, so it is none."""
         self.token = self._next()
 
     def take(self) -> Token:
-        """The present word; the next one is the present one then. Raises ``FilterIllegal`` where there is none."""
+        """Return the present word, and go on to the next. Raises ``FilterIllegal``: there is none."""
         taken = self.token
         self.token = self._next()
         return taken

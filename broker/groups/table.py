@@ -1,6 +1,6 @@
-"""The table of consumer groups, its version, and what is forbidden to whom.
+"""The table of consumer groups, its version, and which topics are forbidden to a group.
 
-It does no I/O: ``on_change`` tells whoever writes it to disk, in the turn of the change.
+It does no I/O: ``on_change`` says, in the turn of the change, that it must be written to disk.
 Source: ``SubscriptionGroupManager`` of RocketMQ 5.5.0.
 """
 
@@ -20,7 +20,7 @@ SYSTEM: Final = (
     "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
     "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS",
 )
-"""On every broker from its start."""
+"""Groups of every broker from its start."""
 SYSTEM_PREFIX: Final = "CID_RMQ_SYS_"
 READ: Final = 1 << 2
 """Bit of what can be forbidden to a group for one topic."""
@@ -37,11 +37,11 @@ class GroupsConfig:
     enable_split_metadata: bool = True
     split_metadata_size: int = 2_000
     clients_groups_max: int = 100_000
-    """Ours: clients make none beyond so many; administrators may."""
+    """Ours: number of groups from which on clients make no more; administrators may."""
 
 
 class GroupTable:
-    """``now_ms`` is the wall clock: it stamps versions, and decides nothing."""
+    """The table. ``now_ms`` is the wall clock: it stamps versions, and decides nothing."""
 
     def __init__(self, config: GroupsConfig, now_ms: Callable[[], int], kept: SubscriptionGroups | None = None) -> None:
         """``kept``: what was on disk."""
@@ -69,7 +69,7 @@ class GroupTable:
 
     @property
     def forbidden(self) -> Mapping[str, Mapping[str, int]]:
-        """Bits by group and topic."""
+        """Return the bits of what is forbidden, by group and topic."""
         return self._forbidden
 
     @property
@@ -88,9 +88,9 @@ class GroupTable:
     # --- changing --------------------------------------------------------------------------------------------
 
     def find(self, name: str, *, keep: bool = True) -> SubscriptionGroup | None:
-        """The group, made now if that is allowed; None if not, or if no group can have this name.
+        """Return the group, and make it if that is allowed; None: it is not, or no group can have this name.
 
-        Without ``keep`` it is as it would be, and the table stays as it is.
+        Without ``keep`` the table stays as it is, and the group is returned as it would be made.
         """
         found = self._groups.get(name)
         if found is not None:
@@ -107,7 +107,7 @@ class GroupTable:
         return found
 
     def update(self, groups: Iterable[SubscriptionGroup]) -> None:
-        """Make them, or change them to this; attributes are final ones."""
+        """Make or change groups; their attributes are final ones."""
         self._groups |= {group.group_name: group for group in groups}
         self._step()
 
@@ -132,21 +132,22 @@ class GroupTable:
         self._step()
 
     def replace(self, table: SubscriptionGroups) -> None:
-        """Become what another broker has, its version included: a slave follows its master."""
+        """Take over another broker's table, with its version: a slave follows its master."""
         self._groups = dict(table.subscription_group_table)
         self._forbidden = {group: dict(topics) for group, topics in table.forbidden_table.items()}
         self._version = table.data_version
         self.on_change()
 
     def copy(self, answer: bytes) -> None:
-        """``replace`` by what a master answered to 201. Raises ``BodyError``."""
+        """Take over a master's answer to 201. Raises ``BodyError``."""
         told = SubscriptionGroups.from_json(answer)
         if told.data_version != self._version:
             self.replace(told)
 
     def join(self, answer: bytes) -> None:
-        """Take what a member of the group, whose answer to 201 this is, knows better: groups that are not here, and all
-        of a newer version. None goes. Raises ``BodyError``."""
+        """Take what a member knows better, from its answer to 201: groups missing here, and all of a newer version.
+
+        No group is deleted. Raises ``BodyError``."""
         told = SubscriptionGroups.from_json(answer)
         newer = self._version.precedes(told.data_version)
         taken = {name: group for name, group in told.subscription_group_table.items()

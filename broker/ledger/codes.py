@@ -19,7 +19,7 @@ class ReadLedgerRequest(Header):
     hand_over: bool = False
     """True from a master that comes back: the slave takes no more entries, for ``HAND_OVER_MS`` at most."""
     decided: bool = False
-    """True from who is about to decide transactions: the answer waits for decisions that are in flight."""
+    """True from a broker that is about to decide transactions: the answer waits for decisions that are in flight."""
 
 
 @header

@@ -113,7 +113,7 @@ class Ledger:
         self._sorted = True
         self._at = Mark()
         self._writes = False
-        """Whether this broker wrote the last entry in this life."""
+        """True: this broker wrote the last entry in this life."""
         for entry in entries:
             self.take(entry)
 

@@ -101,7 +101,7 @@ class LedgerFile:
                 try:
                     self._rewrite(list(self._counts()))
                 except OSError as error:
-                    logger.error("%s is not written: %s", PATH, error)
+                    logger.error("%s could not be written at the end: %s", PATH, error)
 
     def _rewrite(self, entries: list[Entry]) -> None:
         whole = b"".join(entry.to_bytes() for entry in entries)
@@ -124,7 +124,7 @@ class LedgerFile:
                 self._size += len(gathered)
         except OSError as error:
             logger.error("%s cannot be written, next attempt in %g s: %s", PATH, PAUSE_AFTER_FAILURE_S, error)
-            self._anew = True  # the failed write may have left anything
+            self._anew = True  # the failed write may have left a part of an entry
             await trio.sleep(PAUSE_AFTER_FAILURE_S)
             return
         self._kept = noted

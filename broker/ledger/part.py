@@ -6,7 +6,8 @@
   for ``HAND_OVER_MS``, so nothing is learned that the master does not read. The slaves forget the entries when the
   master has them in its tables on disk. The time of the timers they keep for ``FORGET_NS`` of its lead: it comes to the
   master's disk with the wheel, some time after the master has put the whole queue into it.
-- *Learn.* Who begins to have the right to deliver decides no transaction before it has read what others decided.
+- *Learn.* A broker that begins to have the right to deliver decides no transaction before it has read the others'
+  decisions.
 - *Lasting entries* (decisions, acknowledgements) belong to no table. The master takes them into its own ledger, and
   writes them into its log when it leads. Each member keeps them until its own log has that part on disk.
 
@@ -108,15 +109,15 @@ class LedgerPart(Part):
         self._handed_over_ns = 0
         """Until when the hand-over to a master lasts; 0: there is none."""
         self._was_led = False
-        """Whether the master was still listed when the hand-over began, from its former process."""
+        """True: the master's former process was still listed when the hand-over began."""
         self._led_ns = 0
         """Since when there is a master; 0: there is none."""
         self._looked_ns = self.joined = 0
         self._acts, self._acts_since_ms = False, 0
-        """Whether this slave acts, and when it began to, by its clock."""
+        """``_acts``: this slave acts; ``_acts_since_ms``: when it began to, by its clock."""
         self._unread = NOT_READ
         self._learnt_ns: int | None = None
-        """Beginning of the last right for which all ledgers were read, or waited for long enough."""
+        """Begin of the last right for which all ledgers were read, or waited for long enough."""
         self._read_of: dict[str, int] = {}
         """By address, beginning of the last right for which that member's ledger was read."""
         self.bell = Bell()

@@ -47,8 +47,8 @@ class LockKeys:
     """The broker's configuration keys that belong to locks."""
 
     lock_in_strict_mode: bool = key(
-        False, "a client holds a queue where a majority of totalReplicas granted it; else where the master or who acts "
-        "for it did", live=True)
+        False, "true: a client holds a queue if a majority of totalReplicas granted it; false: if the master did, or "
+        "the slave that acts for it", live=True)
 
 
 @attrs.frozen(kw_only=True)

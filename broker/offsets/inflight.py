@@ -1,7 +1,6 @@
-"""Counts the messages that each group has out: popped, and neither acknowledged nor come back, as far as this process
-knows.
+"""Counts the messages that each group has in flight: popped here, and neither acknowledged nor come back.
 
-A core. What was popped before this process began is not among them, and what comes of it counts for nothing.
+A core. Messages that were popped before this process began are not counted.
 Source: ``PopInflightMessageCounter`` of RocketMQ 5.5.0.
 """
 
@@ -18,7 +17,7 @@ PAIRS_MAX: Final = 1_000
 
 @attrs.define
 class Inflight:
-    """Topics are those that messages stand in: retry topics, too."""
+    """The counts. Topics are those where the messages stand: retry topics, too."""
 
     _out: dict[tuple[str, str], int] = attrs.field(factory=dict)
 
@@ -28,7 +27,7 @@ class Inflight:
             self._out[one] = self._out.get(one, 0) + count
 
     def done(self, group: str, topic: str, count: int) -> None:
-        """Acknowledged, come back, or deleted meanwhile."""
+        """Take messages off the count: they were acknowledged, came back, or were deleted."""
         one = group, topic
         if one in self._out:
             self._out[one] = max(0, self._out[one] - count)

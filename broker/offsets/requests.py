@@ -26,7 +26,7 @@ from remoting.headers.consumers import CloneGroupOffsetRequest, QueryCorrectionO
 from remoting.headers.pulling import OffsetResponse, QueryConsumerOffsetRequest, UpdateConsumerOffsetRequest
 
 NOT_FOUND: Final = 2**63 - 1
-"""308: the group is behind all others, so nothing has to be corrected."""
+"""Answer to 308: the group is behind all others, so nothing has to be corrected."""
 
 
 class Subscribers(Protocol):
@@ -36,12 +36,13 @@ class Subscribers(Protocol):
         """Return whether its members, if there are any, want messages of the topic."""
 
     def push_reset(self, asked: ResetOffsetRequest, offsets: dict[MessageQueue, int], *, as_list: bool) -> str | None:
-        """Tell them all where to go on; in words, why that cannot be done."""
+        """Tell all members where to go on. Returns why that cannot be done; None: it was."""
 
 
 class OffsetRequests:
-    """``queue_end``: of a queue in the log, visible or not, if it is known. ``memory``: bytes behind the end of the log
-    up to which messages count as in memory."""
+    """Handles these codes. ``queue_end`` returns the end of a queue in the log, visible or not, if it is known.
+
+    ``memory``: messages count as in memory up to so many bytes before the end of the log."""
 
     def __init__(self, offsets: OffsetTable, *, groups: GroupTable, topics: TopicTable, messages: StoredMessages,
                  queue_end: Callable[[bytes, int], int | None], standing: Standing, subscribers: Subscribers,
@@ -50,7 +51,7 @@ class OffsetRequests:
         self._queue_end = queue_end
         self._standing, self._subscribers, self._veil, self._memory = standing, subscribers, veil, memory
         self.when_kept: Callable[[Command], Command | Coroutine[Any, Any, Command]] = lambda answer: answer
-        """Gives the answer to a commit when it is kept."""
+        """Returns the answer to a commit when the commit is kept."""
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -65,9 +66,10 @@ class OffsetRequests:
     # --- consumers -------------------------------------------------------------------------------------------
 
     def query(self, _: Connection, request: Command) -> Command:
-        """14. A group that never said where it is begins at 0 while the queue is young, else where it likes: at the end
-        that it asks for next, perhaps. A queue without messages is young, else what is sent in between is passed over.
-        """
+        """Answer 14. A group without an offset begins at 0 in a young queue, else where its client wants.
+
+        A queue without messages is young: else a client that asks for its end next would pass over messages that are
+        sent meanwhile."""
         asked = QueryConsumerOffsetRequest.from_ext(request.ext)
         offset = self._offsets.query(asked.consumer_group, asked.topic, asked.queue_id)
         if offset is not None:
@@ -80,7 +82,7 @@ class OffsetRequests:
         return response(request, ResponseCode.QUERY_NOT_FOUND, remark="Not found, maybe this group consumer boot first")
 
     def _is_young(self, name: str, queue_id: int) -> bool:
-        """The queue still has its first message in memory, or, as a master knows, is to get it."""
+        """Return whether the queue has its first message in memory, or, as a master knows, is to get it."""
         topic = name.encode(errors="replace")
         if self._standing.role.leads and self._topics.get(name) is not None and self._queue_end(topic, queue_id) == 0:
             return True
@@ -88,7 +90,7 @@ class OffsetRequests:
             topic, queue_id, 0, self._memory)
 
     def update(self, _: Connection, request: Command) -> Command | Coroutine[Any, Any, Command]:
-        """15, mostly without an answer."""
+        """Commit an offset (15); most clients want no answer."""
         asked = UpdateConsumerOffsetRequest.from_ext(request.ext)
         group, name, queue_id = asked.consumer_group, asked.topic, asked.queue_id
         if self._groups.get(group) is None:
@@ -116,7 +118,7 @@ class OffsetRequests:
     # --- administrators --------------------------------------------------------------------------------------
 
     def reset(self, _: Connection, request: Command) -> Command:
-        """222: here, or by telling the group's members. What a new master does not show yet is waited for."""
+        """Reset a group's offsets (222), here or by telling its members; it waits until a new master shows all."""
         asked = ResetOffsetRequest.from_ext(request.ext)
         if not self._offsets.config.use_server_side_reset_offset:
             return self._reset_in_clients(request, asked)
@@ -177,7 +179,7 @@ class OffsetRequests:
         return self._messages.offset_by_time(topic.encode(), queue_id, time_ms)
 
     def _kept(self, group: str, topic: str, queue_id: int, offset: int) -> int:
-        """The end of what a new master shows is no reason to go back behind where the group is."""
+        """Keep the group where it is, if only the end of what a new master shows would send it back."""
         if self._veil.on and offset >= self._messages.max_offset(topic.encode(), queue_id):
             return max(offset, self._offsets.query(group, topic, queue_id) or 0)
         return offset
@@ -197,7 +199,7 @@ class OffsetRequests:
         return response(request)
 
     def correct(self, _: Connection, request: Command) -> Command:
-        """308: in each queue the least offset of all groups, as long as the compared group is not in front of it."""
+        """Answer 308: in each queue the least offset of all groups, unless the compared group is before it."""
         asked = QueryCorrectionOffsetRequest.from_ext(request.ext)
         without = {name for name in (asked.filter_groups or "").split(",") if name}
         key = asked.topic.encode(errors="replace")

@@ -1,7 +1,7 @@
 """The table of consumer offsets: the next message of each group in each queue of a topic.
 
-A reset takes effect at the group's next pull and holds against what clients commit until then. It does no I/O:
-``on_change`` tells whoever writes it to disk. Source: ``ConsumerOffsetManager`` of RocketMQ 5.5.0.
+A reset takes effect at the group's next pull; what clients commit until then does not undo it. It does no I/O:
+``on_change`` says that it must be written to disk. Source: ``ConsumerOffsetManager`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class OffsetsConfig:
     flush_consumer_offset_interval: int = 5_000
     use_server_side_reset_offset: bool = True
     consumer_offset_update_version_step: int = 500
-    """So many commits move the version by one."""
+    """Number of commits that move the version by one."""
 
 
 class OffsetTable:
-    """``now_ms`` is the wall clock: it stamps versions, and decides nothing."""
+    """The table. ``now_ms`` is the wall clock: it stamps versions, and decides nothing."""
 
     def __init__(self, config: OffsetsConfig, now_ms: Callable[[], int], kept: ConsumerOffsets | None = None) -> None:
         """``kept``: what was on disk."""
@@ -43,21 +43,21 @@ class OffsetTable:
         self.on_commit: Callable[[str, str, int, int], None] = lambda group, topic, queue_id, offset: None
         """Called with what a client committed, or an administrator reset."""
         self.frozen = False
-        """Nobody commits anything: another broker takes this table over."""
+        """True: commits are ignored, since another broker takes this table over."""
         kept = kept or ConsumerOffsets()
         self._version = kept.data_version
         self._offsets = {key: dict(queues) for key, queues in kept.offset_table.items()}
-        """By ``topic@group`` and queue id; so are the others."""
+        """Offsets by ``topic@group`` and queue id; the other tables have the same keys."""
         self._pulled: dict[str, dict[int, int]] = {}
         self._resets: dict[str, dict[int, int]] = {}
         self._commits = 0
         self._gone: dict[tuple[str, str], int] = {}
-        """Topics and groups that are gone at the master, and how many copies of its table are still looked at."""
+        """Topics and groups that are gone at the master, and for how many copies of its table they are left out."""
 
     # --- reading ---------------------------------------------------------------------------------------------
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The next message that the group wants, or will get after a reset; None where it never said."""
+        """Return the offset of the next message that the group wants, or gets after a reset; None: it never said."""
         key = f"{topic}@{group}"
         if self._resets and self.config.use_server_side_reset_offset:
             reset = self._resets.get(key, _NONE).get(queue_id)
@@ -66,7 +66,7 @@ class OffsetTable:
         return self._offsets.get(key, _NONE).get(queue_id)
 
     def query_pulled(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Behind what it was given last, processed or not."""
+        """Return the offset after the last message that it was given, processed or not."""
         pulled = self._pulled.get(f"{topic}@{group}", _NONE).get(queue_id)
         return self.query(group, topic, queue_id) if pulled is None else pulled
 
@@ -83,7 +83,7 @@ class OffsetTable:
         return sorted(name for found, _, name in (key.partition("@") for key in self._offsets) if found == topic)
 
     def least(self, topic: str, without: Collection[str], min_offset: Callable[[int], int]) -> dict[int, int]:
-        """The least offset of all groups in each queue, but for groups in ``without`` and offsets below the queue."""
+        """Return each queue's least offset of all groups, except groups in ``without`` and offsets before the queue."""
         found: dict[int, int] = {}
         for group in self.groups_of(topic):
             if group in without:
@@ -132,7 +132,7 @@ class OffsetTable:
         queues[queue_id] = next_offset
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """From now on; the next pull is sent there."""
+        """Reset the group to ``offset``: its next pull is sent there."""
         key = f"{topic}@{group}"
         self._resets.setdefault(key, {})[queue_id] = offset
         self._offsets.setdefault(key, {})[queue_id] = offset
@@ -158,7 +158,7 @@ class OffsetTable:
         return offset
 
     def clone(self, source: str, target: str, topic: str) -> None:
-        """Group ``target`` goes on where ``source`` is."""
+        """Let group ``target`` go on where ``source`` is."""
         found = self._offsets.get(f"{topic}@{source}")
         if found is not None:
             self._offsets[f"{topic}@{target}"] = dict(found)
@@ -177,8 +177,7 @@ class OffsetTable:
         self.on_change()
 
     def drop_copied(self, topic: str, group: str) -> None:
-        """The master has forgotten the topic, or the group. A copy of its table that is on its way may hold what it
-        was; the next one does not."""
+        """Drop a topic or group that the master has forgotten. A copy that is on its way may still hold it."""
         self._gone[topic, group] = 2
 
     def _is_gone(self, key: str) -> bool:
@@ -186,8 +185,9 @@ class OffsetTable:
         return (topic, "") in self._gone or ("", group) in self._gone
 
     def merge(self, table: ConsumerOffsets) -> None:
-        """Take over what the master has: its offsets over ours, and its version. Resets of a time when this broker was
-        the master itself must not come into force when it is one again."""
+        """Take over the master's offsets and version.
+
+        Resets of this broker's own mastership are dropped: they must not come into force when it is master again."""
         self._resets.clear()
         for key in [key for key in self._offsets if key not in table.offset_table and self._is_gone(key)]:
             del self._offsets[key]
@@ -197,9 +197,9 @@ class OffsetTable:
         self.on_change()
 
     def join(self, answer: bytes, end_of: Callable[[str, int], int]) -> None:
-        """Take what a member of the group, whose answer to 43 this is, knows better: all of a newer version, else what
-        is further on. ``end_of`` is where a queue of a topic ends: no group has read beyond that, whatever is said.
-        Raises ``BodyError``."""
+        """Take what a member knows better, from its answer to 43: all of a newer version, else offsets further on.
+
+        ``end_of`` returns where a queue of a topic ends: no group has read beyond that. Raises ``BodyError``."""
         told = ConsumerOffsets.from_json(answer)
         newer = self._version.precedes(told.data_version)
         for key, queues in told.offset_table.items():
@@ -213,5 +213,5 @@ class OffsetTable:
         self.on_change()
 
     def copy(self, answer: bytes) -> None:
-        """``merge`` what a master answered to 43. Raises ``BodyError``."""
+        """Merge a master's answer to 43. Raises ``BodyError``."""
         self.merge(ConsumerOffsets.from_json(answer))

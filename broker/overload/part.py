@@ -1,4 +1,4 @@
-"""The part that refuses requests which waited too long. The server knows how long they waited; ``late`` decides."""
+"""The part that refuses requests that waited too long. The server knows how long they waited; ``late`` decides."""
 
 from __future__ import annotations
 

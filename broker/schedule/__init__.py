@@ -1,1 +1,1 @@
-"""Delayed messages: eighteen levels, each a queue of its own in which whoever is first is due first."""
+"""Delayed messages: eighteen levels, each a queue of its own in which the first message is due first."""

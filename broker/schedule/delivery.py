@@ -1,7 +1,7 @@
 """Delivers delayed messages out of the store into the store, and answers code 45.
 
-Runs on the journal's ticks: no task of its own. What it delivers waits for replicas as any message does, where Java
-does not wait: the position moves when it is acknowledged, so a master that is lost takes no message along.
+It runs on the journal's ticks, without a task of its own. Unlike in Java, a delivered message waits for replicas as any
+message does: the position moves when it is acknowledged, so a master that is lost takes no message along.
 Source: ``ScheduleMessageService`` of RocketMQ 5.5.0.
 """
 
@@ -61,24 +61,23 @@ class _StoreQueues:
         return [due_ms for _, _, due_ms in self.entries(level, offset, count)]
 
     def entries(self, level: int, offset: int, count: int) -> list[tuple[int, int, int]]:
-        """Offset in the log, size, and when it is due."""
+        """Return entries: offset in the log, size, and when the message is due."""
         queue = self.messages.queue(levels.SCHEDULE_TOPIC, level - 1)
         return list(ENTRY.iter_unpack(queue.read(offset, count))) if queue is not None else []
 
 
 class DelayedDelivery:
-    """``tick`` is for ``Journal.ticks``. ``on_change`` is called when ``offsets`` are to be written."""
+    """Delivers delayed messages. ``tick`` is for ``Journal.ticks``; ``on_change``: ``offsets`` must be written."""
 
     def __init__(self, config: ScheduleConfig, messages: StoredMessages, puts: Outlet,
                  kept: DelayOffsets | None = None, *, now_ns: Callable[[], int], wall_ms: Callable[[], int],
                  mends: Callable[[bytes, int], bool]) -> None:
-        """``mends``: whether this queue, which is damaged, is being built again. Raises ``ValueError`` for levels that
-        are none."""
+        """``mends`` returns whether a damaged queue is being built again. Raises ``ValueError`` for illegal levels."""
         self._mends = mends
         self.machine = Machine(levels.parse(config.message_delay_level), kept)
         self.on_change: Callable[[], None] = lambda: None
         self.expects: Callable[[str, int, int], None] = lambda topic, queue_id, stored_ms: None
-        """Called with where each message goes, and when it was stored, before it does."""
+        """Called before each delivery with the message's topic, its queue, and when it was stored."""
         self.delivered = 0
         self.dropped = 0
         """Messages that had nowhere to go, or could not be read."""
@@ -98,8 +97,8 @@ class DelayedDelivery:
     # --- roles -----------------------------------------------------------------------------------------------
 
     def start(self, *, in_place: bool = False) -> None:
-        """This broker is master, or acts ``in_place`` of it. To be called in the turn in which ``Puts`` begins to
-        serve, or before."""
+        """Start: this broker is master, or acts ``in_place`` of it. Call it no later than in the turn in which ``Puts``
+        begins to serve."""
         now_ns = self._now_ns()
         self.machine.start(now_ns, self._wall_ms(), self._queues, in_place=in_place)
         self._save_at_ns = now_ns + self._save_interval_ns
@@ -117,12 +116,12 @@ class DelayedDelivery:
         return self.machine.offsets()
 
     def replace(self, table: DelayOffsets) -> None:
-        """A slave has them from its master."""
+        """Take over the master's positions, on a slave."""
         self.machine.replace(table)
         self._save()
 
     def copy(self, answer: bytes) -> None:
-        """``replace`` by what a master answered to 45. Raises ``BodyError``."""
+        """Take over the positions of a master's answer to 45. Raises ``BodyError``."""
         self.replace(DelayOffsets.from_json(answer))
 
     def join(self, answer: bytes) -> None:
@@ -131,7 +130,7 @@ class DelayedDelivery:
         self._save()
 
     def running_stats(self) -> dict[str, str]:
-        """``scheduleMessageOffset_N`` of 28: the position, and the end of the queue."""
+        """Return ``scheduleMessageOffset_N`` of 28: the position, and the end of the queue."""
         return {
             f"scheduleMessageOffset_{level}": f"{offset},{self._messages.max_offset(levels.SCHEDULE_TOPIC, level - 1)}"
             for level, offset in self.offsets().offset_table.items()}
@@ -158,7 +157,7 @@ class DelayedDelivery:
             self.on_change()
 
     def _poll(self, now_ns: int) -> None:
-        if self._polling:  # a put that ended at once: the loop below goes on
+        if self._polling:  # called by a put that ended at once: the outer call goes on
             return
         self._polling = True
         try:

@@ -21,14 +21,14 @@ DEFAULT: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 """``messageDelayLevel``."""
 SCHEDULE_TOPIC: Final = SCHEDULE.encode()
 LEVELS_MAX: Final = 18
-"""So many queues the topic has, at every broker."""
+"""Queues of the topic at every broker, and so the most levels."""
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LEVEL: Final = re.compile(r"([1-9][0-9]{0,8})([smhd])")
 _QUEUE_ID_MAX: Final = 2**31 - 1
 
 
 def parse(text: str = DEFAULT) -> tuple[int, ...]:
-    """Milliseconds of each level, level 1 first. Raises ``ValueError`` naming the part at fault."""
+    """Return the milliseconds of each level, level 1 first. Raises ``ValueError``, which names the wrong part."""
     delays = []
     for part in text.split():
         found = _LEVEL.fullmatch(part)
@@ -61,9 +61,9 @@ class DelayLevels:
 
 
 def restored(message: Message) -> Message | str:
-    """The message as it goes to where it was meant for, or why it cannot: then it is dropped.
+    """Return the message for its own topic and queue, or why it has none: then it is dropped.
 
-    Its properties stay: Java hands it on with its ``DELAY`` too, and consumers show it.
+    Its properties stay: Java delivers it with its ``DELAY`` too, and consumers show it.
     """
     properties = decode_properties(message.properties)
     topic, queue_id = properties.get(REAL_TOPIC), decimal(properties.get(REAL_QID, ""))

@@ -1,8 +1,8 @@
 """Decides when delayed messages are delivered: one position per level, moved only by what was stored.
 
-A core: it is given the time and a view of the queues, and answers with what to deliver; whoever does that tells how
-it went. A level has one delivery under way at most, and keeps its order. A delivery that failed is made again from the
-same position, one message at a time, since nobody knows which of its messages were stored: at least once, none lost.
+A core: it is given the time and a view of the queues, and answers with what to deliver; the caller delivers, and tells
+how it went. A level has one delivery under way at most, and keeps its order. A delivery that failed is made again from
+the same position, one message at a time, since some of its messages may be stored: at least once, none lost.
 Source: ``ScheduleMessageService`` of RocketMQ 5.5.0.
 """
 
@@ -19,11 +19,11 @@ from remoting.bodies.namesrv import DataVersion
 NS_PER_MS: Final = 1_000_000
 NEVER: Final = 1 << 63
 FIRST_MS: Final = 1_000
-"""From becoming master to the first look."""
+"""Time from the begin of mastership to the first look."""
 PAUSE_MS: Final = 100
-"""Between two looks, and after a delivery that failed."""
+"""Pause between two looks, and after a delivery that failed."""
 PAUSE_AFTER_FAULT_MS: Final = 10_000
-"""After one that could not even be tried."""
+"""Pause after a delivery that could not even be tried."""
 TOGETHER_MAX: Final = 32
 """Messages of one delivery."""
 PASSED_BY_MAX: Final = 1_000
@@ -36,7 +36,7 @@ class DelayQueues(Protocol):
     """The schedule topic's queues, by level."""
 
     def bounds(self, level: int) -> tuple[int, int] | None:
-        """The least and the next queue offset; None if there is no such queue yet."""
+        """Return the least and the next queue offset; None: there is no such queue yet."""
         ...
 
     def due_times_ms(self, level: int, offset: int, count: int) -> Sequence[int]:
@@ -46,7 +46,7 @@ class DelayQueues(Protocol):
 
 @attrs.frozen
 class Delivery:
-    """Deliver the messages of this level from ``begin`` to ``end``, the latter not among them, all or none."""
+    """The order to deliver messages of this level from ``begin`` to ``end`` (exclusive), all or none."""
 
     level: int
     begin: int
@@ -59,12 +59,12 @@ class Delivery:
 class _Level:
     delay_ms: int
     offset: int | None = None
-    """The next one to deliver. None: nothing is known, which means 0."""
+    """Position of the next message to deliver. None: nothing is known, which means 0."""
     look_at_ns: int = 0
     under_way: bool = False
     together: int = TOGETHER_MAX
     lacks: bool = False
-    """A slave acts here, and its queue begins after the position: the messages in between are the master's alone."""
+    """True: a slave acts here, and its queue begins after the position: only the master has the messages between."""
     ahead: int | None = None
     """Position after the messages that were passed by; None: none was."""
     passed_by: dict[int, int] = attrs.field(factory=dict)
@@ -72,7 +72,7 @@ class _Level:
 
 
 class Machine:
-    """``start`` when this broker becomes master, ``stop`` when it is one no longer; in between ``poll``."""
+    """The positions of all levels: ``start`` when this broker becomes master, then ``poll``, then ``stop``."""
 
     def __init__(self, delays_ms: Sequence[int], kept: DelayOffsets | None = None) -> None:
         self._levels = {number: _Level(delay_ms) for number, delay_ms in enumerate(delays_ms, 1)}
@@ -109,8 +109,9 @@ class Machine:
         self.moves += 1
 
     def join(self, table: DelayOffsets, queues: DelayQueues) -> None:
-        """Take the positions of a member of the group that are further on, and within their queues: what it delivered
-        is not delivered again. Nothing happens on a master."""
+        """Take positions of a member that are further on, and within their queues; nothing happens on a master.
+
+        So messages that the member delivered are not delivered again."""
         if self.started:
             return
         for number, offset in table.offset_table.items():
@@ -134,8 +135,10 @@ class Machine:
     # --- running ---------------------------------------------------------------------------------------------
 
     def start(self, now_ns: int, wall_ms: int, queues: DelayQueues, *, in_place: bool = False) -> None:
-        """Before anything new is written: a position beyond its queue, of a master that had more, goes back to its end
-        now, since later it would pass over what came in between. ``in_place``: a slave begins to act for its master."""
+        """Start, before anything new is written. ``in_place``: a slave begins to act for its master.
+
+        A position beyond its queue, of a master that had more, goes back to the queue's end now: later it would pass
+        over messages that came in between."""
         if self.started:
             return
         self.started = True
@@ -150,8 +153,9 @@ class Machine:
         self.fit(wall_ms, queues)
 
     def fit(self, wall_ms: int, queues: DelayQueues) -> None:
-        """No position is beyond its queue: a master that starts to deliver later than it takes messages says so when it
-        takes the first."""
+        """Bring positions that are beyond their queue back to its end.
+
+        A master that takes messages before it starts to deliver calls this before it takes the first."""
         for number, level in self._levels.items():
             _, end = queues.bounds(number) or (0, 0)
             if level.offset is not None and level.offset > end:
@@ -205,20 +209,20 @@ class Machine:
         return Delivery(number, begin, begin + count, self._run) if count else None
 
     def _again(self, number: int, level: _Level, now_ns: int) -> Delivery | None:
-        """One that was passed by."""
+        """Return a delivery of a message that was passed by, if its time has come."""
         for offset, at_ns in level.passed_by.items():
             if at_ns <= now_ns:
                 return Delivery(number, offset, offset + 1, self._run)
         return None
 
     def _stands(self, level: _Level, begin: int, wall_ms: int) -> None:
-        """All in front is delivered, but for what was passed by, or is not here."""
+        """Note that all before ``begin`` is delivered, except messages that were passed by, or are not here."""
         level.ahead = begin if level.passed_by or level.lacks else None
         if not level.lacks:
             self._move(level, min(level.passed_by, default=begin), wall_ms)
 
     def done(self, delivery: Delivery, now_ns: int, wall_ms: int) -> None:
-        """All of it is stored: on to the next, at once."""
+        """The delivery is stored: the next one may follow at once."""
         level = self._answered(delivery)
         if level is not None:
             if level.passed_by.pop(delivery.begin, None) is not None:
@@ -229,15 +233,16 @@ class Machine:
             level.together = TOGETHER_MAX
 
     def failed(self, delivery: Delivery, now_ns: int, *, fault: bool = False) -> None:
-        """Nobody knows what of it is stored; ``fault``: it could not be tried, or would fail again in the same way."""
+        """The delivery failed, and a part may be stored; ``fault``: it could not be tried, or would fail again."""
         level = self._answered(delivery)
         if level is not None:
             alone, level.together = level.together == 1 or delivery.end - delivery.begin == 1, 1
             level.look_at_ns = now_ns + (PAUSE_AFTER_FAULT_MS if fault and alone else PAUSE_MS) * NS_PER_MS
 
     def pass_by(self, delivery: Delivery, now_ns: int, wall_ms: int) -> bool:
-        """Nobody takes this message now, for a reason of its own: others of its level go on, and the position stays.
-        False: it is not the only one of its delivery, or too many were passed by; then it is ``failed``."""
+        """Pass by a message that nobody takes now, for a reason of its own: its level goes on, and the position stays.
+
+        False: it is not the only one of its delivery, or too many were passed by; call ``failed`` then."""
         level = self._levels[delivery.level]
         if delivery.end - delivery.begin > 1 or (
                 delivery.begin not in level.passed_by and len(level.passed_by) >= PASSED_BY_MAX):
@@ -262,10 +267,12 @@ class Machine:
 
 
 def _begin(level: _Level, least: int, end: int) -> int:
-    """The next message that may be due."""
+    """Return the position of the next message that may be due."""
     return min(max((level.offset if level.ahead is None else level.ahead) or 0, least), end)
 
 
 def is_due(due_ms: int, wall_ms: int, delay_ms: int) -> bool:
-    """Also of what is due later than the level's delay from now: the clock was set back, or the level made shorter."""
+    """Return whether a message is due. It is, too, if its time is further off than the level's delay.
+
+    Then the clock was set back, or the level made shorter."""
     return due_ms <= wall_ms or due_ms > wall_ms + delay_ms

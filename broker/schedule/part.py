@@ -74,7 +74,7 @@ class DelaysPart(SpecialService):
         return self._delivery.offsets().offset_table if self._delivery.machine.started else {}
 
     def join(self, positions: Mapping[int, int]) -> None:
-        """A member of the group delivered up to these."""
+        """Take positions up to which a member of the group delivered."""
         self._delivery.join(DelayOffsets({**positions}).to_json())
 
     def configure(self, config: BrokerConfig) -> None:

@@ -15,16 +15,16 @@ from remoting.fields import decimal, shown
 
 
 class AttributesIllegal(ValueError):
-    """A change that cannot be made. Says which key, and why."""
+    """A change of attributes cannot be made. Says which key, and why."""
 
 
 @attrs.frozen
 class Attribute:
-    """``fault`` says what is wrong with a value, or None."""
+    """One attribute. ``fault`` returns what is wrong with a value, or None."""
 
     fault: Callable[[str], str | None]
     changeable: bool = True
-    """Not only when the topic is made."""
+    """True: it may change after the topic was made."""
 
 
 def _one_of(*allowed: str) -> Callable[[str], str | None]:
@@ -55,7 +55,7 @@ KNOWN: Final[Mapping[str, Attribute]] = {
 
 
 def parse(text: str | None) -> dict[str, str]:
-    """The changes in ``text`` by their key with its sign. Raises ``AttributesIllegal``."""
+    """Read the changes in ``text``, by key with its sign. Raises ``AttributesIllegal``."""
     changes: dict[str, str] = {}
     for part in text.split(",") if text else ():
         key, equals, value = part.partition("=")
@@ -68,7 +68,7 @@ def parse(text: str | None) -> dict[str, str]:
 
 
 def changed(current: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
-    """The attributes after ``changes``; ``current`` is None for a topic that is being made.
+    """Return the attributes after ``changes``; ``current`` is None for a topic that is being made.
 
     Raises:
         AttributesIllegal: nothing is to be changed then.

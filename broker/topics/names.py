@@ -13,7 +13,7 @@ DLQ_PREFIX: Final = "%DLQ%"
 SYSTEM_PREFIX: Final = "rmq_sys_"
 
 AUTO_CREATE: Final = "TBW102"
-"""New topics are made after this one."""
+"""The topic whose settings new topics get."""
 SCHEDULE: Final = "SCHEDULE_TOPIC_XXXX"
 SELF_TEST: Final = "SELF_TEST_TOPIC"
 BENCHMARK: Final = "BenchmarkTest"
@@ -26,16 +26,16 @@ TIMER: Final = "rmq_sys_wheel_timer"
 TIMER_DEAD: Final = "rmq_sys_timer_undeliverable"
 """Ours: timers that no topic can take."""
 POP_ORDER: Final = "rmq_sys_POP_ORDER"
-"""Ours: what is out in order, of POP. It is made with the first."""
+"""Ours: states of POP in order. The topic is made with its first record."""
 
 POP_RESETS: Final = "rmq_sys_pop_resets"
-"""Ours: where groups that pop were told to go on, and of which topics and groups nothing is known any more."""
+"""Ours: resets of groups that pop, and topics and groups that are gone."""
 
 SYSTEM: Final = frozenset({
     AUTO_CREATE, SCHEDULE, BENCHMARK, HALF, TRACE, OP_HALF, CHECK_MAX_TIME, SELF_TEST, OFFSET_MOVED_EVENT,
     "CHECKPOINT_TOPIC", TIMER, TIMER_DEAD, POP_ORDER, POP_RESETS,
 })
-"""On every broker; those named after it and its cluster come on top."""
+"""System topics of every broker; those named after it and its cluster are added."""
 NOT_FOR_SENDERS: Final = frozenset({
     SCHEDULE, HALF, OP_HALF, CHECK_MAX_TIME, SELF_TEST, OFFSET_MOVED_EVENT, TIMER, TIMER_DEAD, POP_ORDER, POP_RESETS})
 
@@ -95,13 +95,14 @@ def revive_topic(cluster: str) -> str:
 
 
 def pop_retry_topic(topic: str, group: str, *, v2: bool = False) -> str:
-    """Return the topic of messages of ``topic`` that ``group`` popped and did not acknowledge. ``v2``: a name that no
-    group's own retry topic can have."""
+    """Return the topic of messages of ``topic`` that ``group`` popped and did not acknowledge.
+
+    ``v2``: a name that no group's own retry topic can have."""
     return f"{RETRY_PREFIX}{group}{'+' if v2 else '_'}{topic}"
 
 
 def popped_from(retry: str, group: str) -> str:
-    """The topic that such a retry topic is for; any other is its own."""
+    """Return the topic that such a retry topic is for; for any other topic itself."""
     for sign in "+_":
         if retry.startswith(f"{RETRY_PREFIX}{group}{sign}"):
             return retry.removeprefix(f"{RETRY_PREFIX}{group}{sign}")

@@ -30,9 +30,9 @@ class TopicsPart(Part):
         self._messages, self._standing = shared.journal.messages, shared.standing
         self._permission = READ | WRITE
         self._told_ms: int | None = None
-        """For a master: time when another one told it of topics last, or its table changed before its start."""
+        """On a master: when another master told it of topics last, or its table changed before its start."""
         self._deleted: set[str] = set()
-        """Since then, on purpose."""
+        """Topics that were deleted since then."""
         self.table = TopicTable(
             pick(shared.config, TopicsConfig), shared.wall_ms, load(shared.files, Topics))
         self.file = shared.table_file(self.table.snapshot)
@@ -82,7 +82,7 @@ class TopicsPart(Part):
                 self._told_ms = self.table.version.timestamp
             self.find()
             if role.epoch:
-                self.table.touch()  # name servers take the word of a master that was elected by this version
+                self.table.touch()  # name servers believe a newly elected master by its version
 
     def writes_opened(self) -> None:
         self.find()
@@ -92,13 +92,13 @@ class TopicsPart(Part):
             self.find()
 
     def find(self) -> None:
-        """Make those that this broker, a master from now on, has messages of and was never told of."""
+        """Make topics that this broker, a new master, has messages of and was never told of."""
         messages = self._messages
         self._find(messages.queues(), lambda topic, queue_id: messages.store_time_ms(
             topic, queue_id, messages.max_offset(topic, queue_id) - 1))
 
     def expects(self, topic: str, queue_id: int, stored_ms: int) -> None:
-        """A message that was stored then is yet to go there: until it does, nothing else may tell of its topic."""
+        """Note that a message stored then is yet to be delivered there: it may be the only trace of its topic."""
         if self.table.get(topic) is None:
             self._find([(topic.encode(), queue_id)], lambda *_: stored_ms)
 

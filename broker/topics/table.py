@@ -1,6 +1,6 @@
 """The table of topics, its version, and how topics come to be: at the start, by a send, by an administrator.
 
-It does no I/O: ``on_change`` tells whoever writes it to disk and to the name servers, in the turn of the change.
+It does no I/O: ``on_change`` says, in the turn of the change, that disk and name servers must be told.
 Source: ``TopicConfigManager`` of RocketMQ 5.5.0.
 """
 
@@ -29,7 +29,7 @@ class TopicsConfig:
     broker_cluster_name: str = "DefaultCluster"
     broker_name: str = "DEFAULT_BROKER"
     auto_create_topic_enable: bool = True
-    """A send to an unknown topic makes it, after ``TBW102``."""
+    """A send to an unknown topic makes it, with the settings of ``TBW102``."""
     default_topic_queue_nums: int = 8
     cluster_topic_enable: bool = True
     broker_topic_enable: bool = True
@@ -42,11 +42,11 @@ class TopicsConfig:
     enable_split_metadata: bool = True
     split_metadata_size: int = 2_000
     clients_topics_max: int = 100_000
-    """Ours: clients make none beyond so many; administrators may."""
+    """Ours: number of topics from which on clients make no more; administrators may."""
 
 
 class TopicTable:
-    """``now_ms`` is the wall clock: it stamps versions, and decides nothing."""
+    """The table. ``now_ms`` is the wall clock: it stamps versions, and decides nothing."""
 
     def __init__(self, config: TopicsConfig, now_ms: Callable[[], int], kept: Topics | None = None) -> None:
         """``kept``: what was on disk."""
@@ -99,14 +99,14 @@ class TopicTable:
     # --- changing --------------------------------------------------------------------------------------------
 
     def update(self, topics: Iterable[TopicConfig]) -> bool:
-        """Make them, or change them to this; whether anything changed. Their attributes are final ones."""
+        """Make or change topics. Returns whether anything changed. Their attributes are final ones."""
         moved = [topic for topic in topics if self._topics.get(topic.topic_name) != topic]
         if moved:
             self._put(*moved)
         return bool(moved)
 
     def with_attributes(self, topic: TopicConfig) -> TopicConfig:
-        """``topic``, whose attributes are changes, with what they make of the present ones.
+        """Return ``topic``, whose attributes are changes, with the attributes that follow from the present ones.
 
         Raises:
             AttributesIllegal: they cannot be made.
@@ -116,7 +116,7 @@ class TopicTable:
             present.attributes if present is not None else None, topic.attributes))
 
     def delete(self, name: str) -> bool:
-        """Return whether it was there; who listens is told in any case, since its queues may be."""
+        """Delete a topic. Returns whether it was there. Listeners are told in any case: its queues may be there."""
         found = self._topics.pop(name, None) is not None
         self.on_delete(name)
         if found:
@@ -125,10 +125,10 @@ class TopicTable:
         return found
 
     def create_for_send(self, name: str, default: str, queues: int, sys_flag: int = 0) -> TopicConfig | None:
-        """A topic that somebody sends to, after the topic ``default``; None if that may not be inherited, or there are
-        too many already.
+        """Make a topic that a client sends to, with the settings of ``default``. None: these may not be inherited, or
+        there are too many topics.
 
-        Retry topics need no other, and have one queue.
+        Retry topics need no other topic, and have one queue.
         """
         if len(self._topics) >= self.config.clients_topics_max:
             return self._topics.get(name)
@@ -141,7 +141,7 @@ class TopicTable:
         return None
 
     def create_if_absent(self, name: str, queues: int, sys_flag: int = 0) -> TopicConfig:
-        """A retry or dead letter topic."""
+        """Return a retry or dead letter topic, and make it if it is missing."""
         return self._topics.get(name) or self._put(
             TopicConfig(name, queues, queues, READ | WRITE, topic_sys_flag=sys_flag))
 
@@ -153,14 +153,14 @@ class TopicTable:
         return self.create_if_absent(names.dlq_topic(group), 1)
 
     def set_ordered(self, ordered: Iterable[str]) -> None:
-        """Topics that the name server's configuration calls ordered; none is taken back."""
+        """Mark topics as ordered that the name server's configuration calls so; none is unmarked."""
         moved = [attrs.evolve(topic, order=True) for name in ordered
                  if (topic := self._topics.get(name)) is not None and not topic.order]
         if moved:
             self._put(*moved)
 
     def replace(self, table: Topics) -> None:
-        """Become what another broker has, its version included: a slave follows its master."""
+        """Take over another broker's table, with its version: a slave follows its master."""
         gone = self._topics.keys() - table.topic_config_table.keys()
         self._topics = dict(table.topic_config_table)
         self._version = table.data_version
@@ -168,15 +168,17 @@ class TopicTable:
         self.gone(gone)
 
     def copy(self, answer: bytes) -> None:
-        """``replace`` by what a master answered to 21. Every master has topics: one that tells of none has not loaded
-        its own yet. Raises ``BodyError``."""
+        """Take over a master's answer to 21. Raises ``BodyError``.
+
+        An answer without topics is ignored: every master has some, and this one has not loaded its own yet."""
         told = TopicConfigSerializeWrapper.from_json(answer)
         if told.data_version != self._version and told.topic_config_table:
             self.replace(Topics(told.topic_config_table, told.data_version))
 
     def join(self, answer: bytes) -> None:
-        """Take what a member of the group, whose answer to 21 this is, knows better: topics that are not here, and all
-        of a newer version. None goes, since its messages would. Raises ``BodyError``."""
+        """Take what a member knows better, from its answer to 21: topics that are missing here, all of a newer version.
+
+        No topic is deleted, since its messages would be. Raises ``BodyError``."""
         told = TopicConfigSerializeWrapper.from_json(answer)
         newer = self._version.precedes(told.data_version)
         taken = [topic for name, topic in told.topic_config_table.items()
@@ -186,7 +188,7 @@ class TopicTable:
             self._put(*taken)
 
     def touch(self) -> None:
-        """Move the version: what is registered of every topic has changed, such as the broker's permission."""
+        """Move the version: the registration of every topic has changed, for example by the broker's permission."""
         self._step()
 
     def _put(self, *topics: TopicConfig) -> TopicConfig:

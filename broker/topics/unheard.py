@@ -1,6 +1,6 @@
-"""Topics that a new master has messages of and never heard of: the one before was lost before its table was copied.
+"""Finds topics that a new master has messages of and never heard of: the master before was lost too early.
 
-An acknowledged message is on every replica; the topic that it belongs to is known to the others some moments later.
+An acknowledged message is on every replica; its topic is known to the others some moments later, by a copied table.
 Pure: it is told of queues, and says which topics to make.
 """
 
@@ -19,8 +19,8 @@ def unheard(table: TopicTable, queues: Iterable[Queue], newest_ms: Callable[[byt
     """Return topics that the table lacks, with messages of ``since_ms``, when it was told last, or later.
 
     What was deleted has none.
-    ``newest_ms``: when the last message of a queue was stored. How many queues a topic had nobody tells: all that hold
-    messages, and as many as a topic has by default.
+    ``newest_ms``: when the last message of a queue was stored. Nobody knows how many queues a topic had: it gets all
+    that hold messages, and at least the default.
     """
     found: dict[str, int] = {}
     for topic, queue_id in queues:
