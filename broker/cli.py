@@ -148,7 +148,7 @@ def _prepare(options: argparse.Namespace, arguments: Sequence[str]) -> Callable[
 
 
 def _tell_of(config: BrokerConfig, given: Mapping[str, str]) -> None:
-    """Log what an operator who comes from Java may not expect of these keys."""
+    """Log which effects of these keys an operator of Java's brokers may not expect."""
     if config.skip_pre_online and not config.enable_slave_acting_master:
         logger.warning("it says nothing without enableSlaveActingMaster: no member asks others first", extra={
             "key": "skipPreOnline", "value": "true"})

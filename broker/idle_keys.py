@@ -163,7 +163,7 @@ INSTEAD: Final[Mapping[str, str]] = {
     "popConsumerKVServiceInit": "POP keeps its records in the log, where replicas have them",
     "useTLS": "tls.enable is for TLS to others",
 }
-"""For such a key, what is offered in its place."""
+"""What is offered in place of such a key."""
 
 FEATURES: Final[Mapping[str, Missing]] = {
     "disappearTimeAfterStart": Missing("to register later than it starts", "-1"),
@@ -188,4 +188,4 @@ FEATURES: Final[Mapping[str, Missing]] = {
     "transientStorePoolEnable": Missing("writes through a pool of memory"),
     "useStaticSubscription": Missing("static subscriptions"),
 }
-"""Keys among them that ask for more than another number of threads or bytes: whoever gives them is warned."""
+"""Keys among them that ask for more than another number of threads or bytes: if they are given, a warning is logged."""

@@ -124,7 +124,7 @@ class Registration(Part):
     # --- what is to be registered ------------------------------------------------------------------------------
 
     def role_changed(self, role: Role) -> None:
-        told = attrs.evolve(role, master_address="")  # name servers tell this address, and need not hear it
+        told = attrs.evolve(role, master_address="")  # name servers know it; often it changed by their own word
         if role.listed and not (self._open and told == self._told):
             self._told = told
             self.open()
@@ -226,7 +226,7 @@ class Registration(Part):
             self._ordered(KVTable.from_json(answer.body).table)
 
     async def _differs(self, server: NameServer, timeout_ms: int | None = None) -> bool:
-        """Ask by 322 whether the name server has an older version; old ones take this for a sign of life, too."""
+        """Ask by 322 whether the name server has another version; old ones take this for a sign of life, too."""
         standing = self._standing
         header = QueryDataVersionRequest(
             standing.broker_name, standing.address, standing.cluster_name, standing.role.broker_id)

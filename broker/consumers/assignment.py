@@ -1,7 +1,7 @@
 """Queues shared out by the broker, for consumers that leave it to it: codes 400, 401 and 402.
 
-Every broker of a topic comes to the same shares: they follow from the route, the members and the mode alone. Who pulls
-has its queues for itself; who pops shares them, with all others or with so many of its neighbours.
+Every broker of a topic comes to the same shares: they follow from the route, the members and the mode alone. A client
+that pulls has its queues for itself; one that pops shares them, with all others or with some of its neighbours.
 Source: ``QueryAssignmentProcessor`` and ``MessageRequestModeManager`` of RocketMQ 5.5.0.
 """
 
@@ -50,14 +50,15 @@ class AssignmentKeys:
     default_message_request_mode: str = key(
         PULL, "how groups read topics for which code 401 said nothing", choices=MODES, live=True)
     default_pop_share_queue_num: int = key(
-        -1, "who pops shares the queues of so many neighbours; -1 or 0: all queues", least=-1, most=(1 << 31) - 1,
+        -1, "a client that pops shares queues of so many neighbours; -1 or 0: all queues", least=-1, most=(1 << 31) - 1,
         live=True)
     server_load_balancer_enable: bool = key(
-        True, "share queues out among those who ask (code 400); false: everybody gets all", live=True)
+        True, "share queues out among clients that ask (code 400); false: each gets all", live=True)
 
 
 class Assignments:
-    """``keys`` may be replaced at any time. ``saved`` returns when the modes are on disk, or raises ``OSError``."""
+    """Shares queues out. ``keys`` may be replaced at any time. ``saved`` returns when the modes are on disk, or raises
+    ``OSError``."""
 
     def __init__(self, consumers: Consumers, groups: GroupTable, topics: TopicTable, queues_of: QueuesOf,
                  saved: Saved, kept: MessageRequestModes | None = None) -> None:
@@ -80,26 +81,25 @@ class Assignments:
         return MessageRequestModes({topic: dict(groups) for topic, groups in self._modes.items()})
 
     def replace(self, table: MessageRequestModes) -> None:
-        """Become what the master has."""
+        """Take over the master's modes."""
         self._modes = {topic: dict(groups) for topic, groups in table.message_request_mode_map.items()}
         self.on_change()
 
     def copy(self, answer: bytes) -> None:
-        """``replace`` by what a master answered to 402. Raises ``BodyError``."""
+        """Take over a master's answer to 402. Raises ``BodyError``."""
         told = MessageRequestModes.from_json(answer)
         if told != self.snapshot():
             self.replace(told)
 
     def join(self, answer: bytes) -> None:
-        """Take the modes that a member of the group has, whose answer to 402 this is; others stay. Raises
-        ``BodyError``."""
+        """Take over modes of a member's answer to 402; others stay. Raises ``BodyError``."""
         told = MessageRequestModes.from_json(answer)
         for topic, groups in told.message_request_mode_map.items():
             self._modes[topic] = {**self._modes.get(topic, {}), **groups}
         self.on_change()
 
     async def assign(self, _: Connection, request: Command) -> Command:
-        """400. Without an answer to who is there, or what there is, the client keeps what it has."""
+        """Answer 400. Without known members or a route the answer has no list, and the client keeps its queues."""
         asked = QueryAssignmentRequestBody.from_json(request.body)
         mode = self._mode(asked.topic, asked.consumer_group)
         mine = await self._share(asked, mode)

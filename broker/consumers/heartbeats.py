@@ -1,4 +1,4 @@
-"""Clients come and go: heartbeats, goodbyes, closed connections, silence; the members of a group are told.
+"""Follows clients by heartbeats, goodbyes, closed connections and silence, and tells the members of their groups.
 
 Codes 34, 35 and 46, and 40 to clients, when ``Notices`` says. On a slave nothing is made: its groups and topics are
 its master's.
@@ -37,7 +37,7 @@ logger = logging.getLogger("broker")
 
 
 class Heartbeats:
-    """``run`` must be running; ``closed`` is to be called with every connection that closes. ``now_ns``: monotonic."""
+    """Handles these codes. ``run`` must be running; call ``closed`` with every connection that closes."""
 
     def __init__(self, consumers: Consumers, producers: Producers, locks: Locks, *, groups: GroupTable,
                  topics: TopicTable, filters: Filters, standing: Standing, now_ns: Callable[[], int]) -> None:
@@ -58,7 +58,7 @@ class Heartbeats:
     # --- requests --------------------------------------------------------------------------------------------
 
     def heartbeat(self, connection: Connection, command: Command) -> Command:
-        """34. Groups that may not be here are passed over, as in Java: their pulls will say so."""
+        """Take a heartbeat (34). Groups that may not be here are passed over, as in Java: their pulls are refused."""
         data = HeartbeatData.from_json(command.body)
         now_ns, known = self._now_ns(), True
         for consumer in data.consumer_data_set:
@@ -76,7 +76,7 @@ class Heartbeats:
         return response(command, header=HeartbeatResponse(is_sub_change=changed))
 
     def _made(self, consumer: ConsumerData) -> bool:
-        """Return whether the group is here; with the topic for what it will fail to consume."""
+        """Return whether the group is here. Makes it if that is allowed, with the topic of its retries."""
         name = consumer.group_name
         if not self._standing.role.takes_puts:
             return True
@@ -86,7 +86,7 @@ class Heartbeats:
         return group is not None
 
     def now_master(self) -> None:
-        """Groups and topics that consumers wanted of a slave, which makes none, are made now."""
+        """Make groups and topics that consumers wanted while this broker was a slave, which makes none."""
         for name in self._consumers.groups:
             group = self._groups.find(name)
             if group is not None:
@@ -102,7 +102,7 @@ class Heartbeats:
         return response(command)
 
     def check(self, _: Connection, command: Command) -> Command:
-        """46: whether an expression will do."""
+        """Answer 46: whether an expression will do."""
         data = CheckClientRequestBody.from_json(command.body).subscription_data
         if data is None or subscribed(data).by_tag:
             return response(command)
@@ -145,7 +145,7 @@ class Heartbeats:
         if group.broadcasting or not self._consumers.config.notify_consumer_ids_changed_enable or (
                 config is not None and not config.notify_consumer_ids_changed_enable):
             return
-        with suppress(ConnectionClosed):  # its group hears of that by ``closed``
+        with suppress(ConnectionClosed):  # ``closed`` tells its group
             member.connection.send(request(
                 RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ConsumerGroupRequest(group.name), oneway=True))
 

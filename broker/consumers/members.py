@@ -1,7 +1,7 @@
 """Keeps the connected clients: consumers and producers by group and connection, and what each consumer group wants.
 
 A client is there from its first heartbeat until it says goodbye, its connection closes, or it is silent for too long.
-It does no I/O: ``on_change`` tells whoever tells the others. Times are monotonic, in nanoseconds.
+It does no I/O: ``on_change`` says that members must be told. Times are monotonic, in nanoseconds.
 Source: ``ConsumerManager``, ``ConsumerGroupInfo`` and ``ProducerManager`` of RocketMQ 5.5.0.
 """
 
@@ -41,7 +41,7 @@ class ClientsConfig:
     scan_interval_ms: int = 10_000
     """Ours: how often silence is looked for."""
     groups_of_client_max: int = 10_000
-    """Ours: producers and consumers of one connection beyond so many groups are passed over."""
+    """Ours: most groups of producers and consumers on one connection; others are passed over."""
 
 
 @attrs.define(eq=False)
@@ -78,7 +78,7 @@ class ConsumerGroup:
         return sorted({member.client_id for member in self.members.values()})
 
     def subscribe(self, wanted: Iterable[SubscriptionData]) -> bool:
-        """The group wants these topics and no others; whether they are other topics than before."""
+        """Set the topics that the group wants. Returns whether they differ from those before."""
         topics = {data.topic: data for data in wanted}
         changed = topics.keys() != self.subscriptions.keys()
         for topic in self.subscriptions.keys() - topics.keys():
@@ -97,14 +97,14 @@ class Consumers:
         self.config = config
         self.groups: dict[str, ConsumerGroup] = {}
         self.on_change: Callable[[ConsumerGroup], None] = lambda group: None
-        """Called when members or topics of a group changed, when it has none left, too."""
+        """Called when members or topics of a group changed, also when no member is left."""
         self._of: dict[Connection, set[str]] = {}
         self._pulled: dict[tuple[str, str], tuple[Subscribed, int]] = {}
-        """By group and topic: what pulls brought, and when last."""
+        """Subscriptions that pulls brought, by group and topic, and when they last did."""
 
     def register(self, data: ConsumerData, member: Member, fingerprint: int = 0, *,
                  without_subscriptions: bool = False) -> bool:
-        """A heartbeat of a group's member. False: its subscriptions are not known, it must bring them."""
+        """Take a heartbeat of a group's member. False: its subscriptions are not known, and it must bring them."""
         if len(self._of.get(member.connection, ())) >= self.config.groups_of_client_max and (
                 data.group_name not in self._of[member.connection]):
             return True
@@ -144,7 +144,7 @@ class Consumers:
             self.unregister(name, connection)
 
     def expire(self, now_ns: int) -> set[Connection]:
-        """Forget who is silent; returns connections of those over which no consumer is left."""
+        """Forget silent consumers. Returns connections on which no consumer is left."""
         limit_ns = now_ns - self.config.channel_expired_timeout * NS_PER_MS
         silent = [(group.name, connection) for group in self.groups.values()
                   for connection, member in group.members.items() if member.seen_ns < limit_ns]
@@ -162,7 +162,7 @@ class Consumers:
         return group in self._of.get(connection, ())
 
     def pulled(self, group: str, topic: str, wanted: Subscribed, now_ns: int) -> None:
-        """A pull said what it wants, perhaps of a group whose members send no heartbeats."""
+        """Note what a pull wants, perhaps of a group whose members send no heartbeats."""
         self._pulled[group, topic] = wanted, now_ns
 
     def find(self, group: str, topic: str) -> Subscribed | None:
@@ -193,7 +193,7 @@ class Producers:
         self.config = config
         self.groups: dict[str, dict[Connection, Member]] = {}
         self.on_come: Callable[[str], None] = lambda _: None
-        """A client, by its id, has a connection that it did not have."""
+        """Called with a client's id when it has a connection that it did not have."""
         self._of: dict[Connection, set[str]] = {}
         self._clients: dict[str, Connection] = {}
         self._ids: dict[Connection, set[str]] = {}
@@ -210,7 +210,7 @@ class Producers:
             self.on_come(client_id)
 
     def client(self, client_id: str) -> Connection | None:
-        """The connection over which the client last said that it produces."""
+        """Return the connection over which the client last said that it produces."""
         return self._clients.get(client_id)
 
     def unregister(self, name: str, connection: Connection) -> None:
@@ -232,7 +232,7 @@ class Producers:
             self.unregister(name, connection)
 
     def expire(self, now_ns: int) -> set[Connection]:
-        """Forget who is silent; returns connections of those over which no producer is left."""
+        """Forget silent producers. Returns connections on which no producer is left."""
         limit_ns = now_ns - self.config.channel_expired_timeout * NS_PER_MS
         silent = [(name, connection) for name, members in self.groups.items()
                   for connection, member in members.items() if member.seen_ns < limit_ns]

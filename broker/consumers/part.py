@@ -1,4 +1,4 @@
-"""The part of those who are connected: heartbeats, locks on queues, shares of queues, and what is passed on to them."""
+"""The part of connected clients: heartbeats, locks on queues, shares of queues, and requests for them."""
 
 from __future__ import annotations
 

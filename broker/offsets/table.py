@@ -52,7 +52,7 @@ class OffsetTable:
         self._resets: dict[str, dict[int, int]] = {}
         self._commits = 0
         self._gone: dict[tuple[str, str], int] = {}
-        """Topics and groups that are gone at the master, and for how many copies of its table they are left out."""
+        """Topics and groups that are gone at the master, and how many more copies of its table are checked for them."""
 
     # --- reading ---------------------------------------------------------------------------------------------
 

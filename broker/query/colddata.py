@@ -68,7 +68,7 @@ class ColdData:
         return response(request)
 
     def info(self, _: Connection, request: Command) -> Command:
-        """Answer 2003 with a JSON object of thresholds; its counts of reads are 0, since none are counted."""
+        """Answer 2003 with a JSON object of thresholds; it has no counts of reads, since none are counted."""
         return response(request, body=dumps({
             "runtimeTable": {}, "configTable": self.thresholds, "cgColdReadThreshold": CG_COLD_READ_THRESHOLD,
             "globalColdReadThreshold": GLOBAL_COLD_READ_THRESHOLD, "globalAcc": 0}))

@@ -343,7 +343,7 @@ def tell_ready() -> None:
     """The child's side: tell the guardian that it serves."""
     number = os.environ.get(READY)
     if number:
-        with suppress(BrokenPipeError):  # a container's broker outlives whoever waited for this
+        with suppress(BrokenPipeError):  # a container's broker may outlive the process that waited for this
             os.write(int(number), b"1")
         os.close(int(number))
 

@@ -108,7 +108,7 @@ class Yielding:
     _unanswered_ns: list[int] = attrs.field(factory=list)
     """Times of requests that nobody has answered: each may have elected a successor, or may do so yet."""
     _may_shrink: bool = False
-    """A request was refused since nobody may follow, and the set has had too few members ever since."""
+    """An attempt for silent members ended in vain, and the set has had too few members ever since."""
     _grew: bool = False
     """Since the attempt began the set got enough members, so a vain request says nothing of the set as it is now."""
     _sight: Sight = Sight()
