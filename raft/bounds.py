@@ -67,9 +67,10 @@ def INV_R38(group: Checker, node: Ghost, replica: Replica, clock: int, held: Hel
 
 
 def INV_R39(log_bytes: int, segment_bytes: int, tails: int, live: int) -> None:
-    """A shared log is bounded by two segments, plus what busy groups have not yet put into snapshots (``tails``), plus
-    what quiet groups must keep (``live``). The part of ``live`` above one segment counts twice, since no more is
-    carried forward than is written. Checked between group commits."""
+    """A shared log has at most two segments, the ``tails`` of busy groups and the ``live`` bytes of quiet ones.
+
+    ``tails`` are not in a snapshot yet. The part of ``live`` above one segment counts twice, since no more is carried
+    forward than is written. Checked between group commits."""
     most = 2 * segment_bytes + tails + live + max(0, live - segment_bytes)
     assert most >= 2 * segment_bytes + tails + live, "what must be kept has room"
     require(log_bytes <= most, "INV_R39", f"the log has {log_bytes} bytes, of at most {most}",

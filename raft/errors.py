@@ -127,8 +127,7 @@ class Rejected(Outcome):
     """The request was not done, for a reason. A rejected proposal certainly has no effect.
 
     From ``reconfigure`` and a hand-over it means that the goal was not reached: learners may have been added, or
-    another
-    node may lead.
+    another node may lead.
     """
 
     def __init__(self, reason: RejectReason, detail: str = "") -> None:

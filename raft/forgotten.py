@@ -87,8 +87,8 @@ def INV_R35(group: Checker, node: Ghost, replica: Replica, voter: Ghost) -> None
 
 
 def INV_R36(group: Checker, node: Ghost, what: str, *, gave: bool = True) -> None:
-    """A node that knows of its loss does not vote, ask for votes or get elected, before it holds again all that it had
-    acknowledged and that is committed."""
+    """A node that knows of its loss does not vote, ask for votes or get elected before it holds again what counts: all
+    that it had acknowledged and that is committed."""
     if node.lost is None or not node.knows:
         return
     group.counts["INV_R36"] += 1

@@ -81,8 +81,7 @@ class Lives:
         return self._met.get(peer, NONE_MET)
 
     def missing(self, incarnation: bytes, told: Met) -> tuple[int, ...]:
-        """Return the lives that a peer claims to have met of this directory (``incarnation``), and that it never
-        had."""
+        """Return the lives that a peer says it met of this directory (``incarnation``), and that were none of it."""
         if told.incarnation != incarnation:
             return ()
         oldest = min(self._own, default=0) >> RANDOM_BITS

@@ -56,8 +56,7 @@ async def serve_monitoring(
     shown: Exposed, listen: str, *, advice: str = "",
     task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer ``GET`` of ``/metrics``, ``/healthz`` and ``/readyz`` at ``listen`` (``host:port``), as a task, until
-    cancelled.
+    """Answer ``GET`` of ``/metrics``, ``/healthz`` and ``/readyz`` at ``listen`` (``host:port``) until cancelled.
 
     Reports its listeners. ``shown`` is asked at each request; if it is not ``Judged``, there are only metrics.
 

@@ -185,8 +185,8 @@ class Ghost:
         """Lives that the disk had, and lives it was told of whose loss is over."""
         self.told_of: set[int] = set()
         self.met: dict[Directory, list[int]] = {}
-        """Lives that were met of each peer's directory, the newest last, as this process knows (``met``), and as its
-        disk does (``kept``). Lives of a former directory do not count for a new one."""
+        """Directory of a peer -> its lives that were met, the newest last. This process knows ``met``, its disk
+        ``kept``. Lives of a former directory do not count for a new one."""
         self.kept: dict[Directory, list[int]] = {}
         self.rotten = False
         """True if the disk gives back less than its writes allow: the checker then accepts what the next start

@@ -27,8 +27,7 @@ class TLSConfig:
     key: str
     ca: str
     check_node_id: bool = False
-    """True to demand that a peer's certificate names its node id, as a DNS name of its subjectAltName or as common
-    name."""
+    """True to demand that a peer's certificate names its node id: as a DNS name (subjectAltName) or as common name."""
     clients_need_certificate: bool = True
     """True if clients need a verified certificate too. Nodes always do."""
 

@@ -157,8 +157,8 @@ class StrictRules:
         return highest if highest > tally.term or (tally.probe and highest == tally.term) else 0
 
     def parse_round(self, me: Voter, tally: Tally, rng: Random) -> RoundOutcome:
-        """Judge by DLedger's rows 1 to 7, with 2 weakened (one voice does not stop a quorum) and without 6 (no term is
-        deferred)."""
+        """Judge by DLedger's rows 1 to 7, but row 2 is weaker and row 6 is gone. One voice does not stop a quorum, and
+        no term is deferred."""
         higher = self._higher_term(tally)
         if higher > me.term:
             return self._again(rng, 0.05, 0.15, known_term=higher)

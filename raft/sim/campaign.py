@@ -144,7 +144,7 @@ class Program:
     scene: Callable[[Tape, str], Played]
     """Makes the scene for a tape and a profile."""
     profiles: tuple[str, ...]
-    """Profiles, the default first."""
+    """Names of the profiles, the default first."""
     predicates: tuple[str, ...]
     """Properties that must have been evaluated at least once."""
     faults: tuple[str, ...]
@@ -529,8 +529,7 @@ class Scene:
         return False
 
     def lost(self) -> set[str]:
-        """Return nodes whose disk was lost and that were not readmitted or removed since, or that await another
-        disk."""
+        """Return nodes that lost their disk and were not readmitted or removed since, or that await another disk."""
         _, latest = max((ghost.disk.memberships[-1] for ghost in self.cluster.checker.nodes.values()),
                         key=lambda each: each[0])
         for name in sorted(self._wiped):

@@ -67,8 +67,7 @@ def name_of_predicate(predicate: Callable[..., object]) -> str:
 
 
 class Broke(BaseException):
-    """Carries an exception of the user's code through a node, which would take an ``Exception`` for a failed
-    machine."""
+    """Carries an exception of the user's code through a node. A node takes an ``Exception`` for a failed machine."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)

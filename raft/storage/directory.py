@@ -59,7 +59,7 @@ class DirectoryFile:
             offset += size
 
     def _write_rest(self, data: bytes, done: int, offset: int) -> None:
-        """After a partial write: the system says why when asked for the rest."""
+        """Write the rest after a partial write. If it fails, the system now says why."""
         while done < len(data):
             done += os.pwrite(self._fd, data[done:], offset + done)
 
@@ -180,8 +180,8 @@ class ReadOnlyFiles(DirectoryFiles):
 
 
 def _make_directory(path: Path, mode: int) -> None:
-    """And all that are missing above it. Each name is on disk before the next one is made: also that of the last one
-    that was there, since a process may have been killed right after it made it."""
+    """Make a directory, and all that are missing above it. Each name is on disk before the next one is made; also the
+    name of the last one that was there, since a process may have been killed right after it made it."""
     try:
         there, missing = path.resolve(), list[Path]()
     except RuntimeError as error:  # of Python before 3.13; the system would say so

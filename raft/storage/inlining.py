@@ -46,7 +46,7 @@ BACKOFF_WRITES_MAX: Final = 1 << 14
 
 
 class InlinePolicy:
-    """How far the disk is trusted now. A ``loop_max_s`` of 0 allows no inline write."""
+    """The present trust in the disk. A ``loop_max_s`` of 0 allows no inline write."""
 
     def __init__(self, loop_max_s: float) -> None:
         self._loop_max_s = loop_max_s

@@ -98,7 +98,7 @@ class Storage(Protocol):
 
     @property
     def needs_maintenance(self) -> bool:
-        """Whether ``maintain`` has something to do. Cheap; asked after each sync."""
+        """Return whether ``maintain`` has something to do. Cheap; called after each sync."""
         return False
 
     def maintain(self) -> bool:
@@ -106,7 +106,7 @@ class Storage(Protocol):
         return True
 
     def has_room(self) -> bool:
-        """After ``DiskFull``: whether frames may be written again. May try, and block; from any thread."""
+        """Return whether frames may be written again after ``DiskFull``. May try, and block; from any thread."""
         return True
 
     def scrub(self, *, step_bytes: int = 1 << 20) -> Iterator[str]:

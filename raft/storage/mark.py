@@ -29,8 +29,10 @@ _CRC: Final = struct.Struct("<I")
 _HEAD: Final = struct.Struct("<4sI")
 """Magic, CRC of the body."""
 _BODY: Final = struct.Struct("<QQQQQQQQIBBH")
-"""Owner, group, write sequence, index, term, term of the hard state, lapse's index and term, mark of the entry, whether
-there is a vote, how many lives the group was told of, bytes of the vote; the vote follows."""
+"""The body of a slot; the vote follows it.
+
+Owner, group, write sequence, index, term, term of the hard state, lapse's index and term, mark of the entry, whether
+there is a vote, number of lives that the group was told of, bytes of the vote."""
 _LIFE: Final = struct.Struct("<Q")
 """One life. Lives stand behind the vote with a CRC of their own: builds that know no lives read all the rest."""
 
@@ -114,7 +116,7 @@ class Mark:
         return slot.lapse.told if slot is not None else ()
 
     def keep_lapse(self, number: int, lapse: Lapse) -> None:
-        """On disk with the next ``keep``."""
+        """Note a lapse, which the next ``keep`` writes."""
         self._slot(number).lapse = lapse
         self.touched.add(number)
         self._due = True

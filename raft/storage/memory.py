@@ -195,9 +195,9 @@ class MemoryStorage(Storage):
         return lost[0][1] < len(log.frames) and (known or lost[0][2] == log.hard_state)
 
     def rot(self, group: int, *, known: bool) -> bool:
-        """After a crash: the last block that was synced rots. ``known``: it was marked, so the loss is noticed.
+        """Let the last synced block rot, after a crash. ``known``: it was marked, so the loss is noticed.
 
-        False: it may not (``may_rot``).
+        Returns False if it may not rot (``may_rot``).
         """
         if not self.may_rot(group, known=known):
             return False

@@ -58,7 +58,7 @@ def apply(images: Images, write: Write) -> Images:
 
 
 def differs(image: LogImage, found: Recovered, frames: list[Frame]) -> str:
-    """In words how what a storage gives back differs from ``image``; "" if it does not. Purging may have begun."""
+    """Say in words how a storage's content differs from ``image``; "" if it does not. Purging may have begun."""
     if found.snapshot is not None:
         image = image.installed(found.snapshot)
     if found.hard_state != image.hard_state:

@@ -1,5 +1,4 @@
-"""Chooses the storage that keeps a directory's log, tells it its place, and notes its kind so that no other kind opens
-it.
+"""Chooses the storage that keeps a directory's log, tells it its place, and notes its kind: no other kind may open it.
 
 Another storage than the segment log is noted in a small file, ``storage``, before it is opened for the first time, and
 again after. Opened as another kind, a directory would look empty, and its node would vote again where it has voted.

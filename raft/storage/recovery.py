@@ -1,4 +1,4 @@
-"""From the bytes of segments to a catalog: what is a torn tail and is cut, what is rot and is refused.
+"""Makes a catalog from the bytes of segments: it cuts off a torn tail, and refuses rot.
 
 A crash can only have damaged blocks that no later block knows to be synced. So the first bad block ends the log if
 nothing behind it says ``synced`` >= its write sequence; otherwise, and anywhere in a sealed segment, it is rot.

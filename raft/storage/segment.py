@@ -212,7 +212,8 @@ class SegmentStorage:
         segment.end = offset
 
     def _activate(self, segment: Segment, file: File) -> None:
-        """At a segment's end there is room for the footer, before it for local records while the disk is full."""
+        """Make this the newest segment. Its end has room for the footer, and for local records while the disk is
+        full."""
         self._active, self._file = segment, file
         room = max(_ROOM_BYTES_MIN, segment.size // 64)
         self._local_limit = segment.size - room - BLOCK_BYTES
@@ -328,8 +329,8 @@ class SegmentStorage:
             return sum(segment.end for segment in self._catalog.segments)
 
     def only_appends(self, size: int) -> bool:
-        """Return whether a frame of ``size`` bytes can be written and synced now without a new segment and without
-        dropping one. Cheap."""
+        """Return whether a frame of ``size`` bytes can be written now without beginning or dropping a segment.
+        Cheap."""
         return self._active_end() + BLOCK_BYTES + size <= self._data_limit and not (
             self._purge_pending or self._to_carry)
 
@@ -672,7 +673,7 @@ class SegmentStorage:
 
     @property
     def needs_maintenance(self) -> bool:
-        """Whether ``maintain`` has something to do. Cheap."""
+        """Return whether ``maintain`` has something to do. Cheap."""
         return bool(self._retired) or self._survey_due or not self._spares.ready()
 
     def maintain(self) -> bool:
@@ -688,7 +689,7 @@ class SegmentStorage:
         return True
 
     def has_room(self) -> bool:
-        """After ``DiskFull``: whether frames can be written again. Tries."""
+        """Try after ``DiskFull`` whether frames can be written again, and return that."""
         return self.maintain()
 
     def scrub(self, *, step_bytes: int = 1 << 20) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What the system says of a data directory, in words: what is wrong, where, and what to do.
+"""Turns the system's errors about a data directory into words: what is wrong, where, and what to do.
 
 For opening, for groups that begin, end or are removed. A log that is written has words of its own (``segment``).
 """
