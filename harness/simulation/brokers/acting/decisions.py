@@ -16,7 +16,7 @@ from broker.config import MASTER_ID
 from broker.ledger.part import LEARN_NS
 from raft.config import MS
 from raft.invariants import require
-from remoting.record import ROLLBACK
+from remoting.record import COMMIT, ROLLBACK
 
 if TYPE_CHECKING:
     from harness.simulation.brokers.acting.clients import Decided
@@ -82,24 +82,28 @@ class Decisions:
     def sends(self, process: MemberProcess, begun: Decided) -> None:
         """A slave sends the message of a commit to another group's master."""
         self.begins(process, begun)
-        self._in_flight.setdefault(begun.number, {})[process] = self._town.world.now
+        self._in_flight.setdefault(begun.number, {})[process] = now = self._town.world.now
+        self._compare(process, begun, COMMIT, now)  # the message may be seen before its sender has decided
 
     def decides(self, process: MemberProcess, begun: Decided, end: int) -> None:
         """Its log or its ledger has the decision."""
-        now, host = self._town.world.now, process.host
+        now = self._town.world.now
         in_flight = self._in_flight.get(begun.number, {})
-        since = in_flight.pop(process, now)
-        made = self._made.setdefault(begun.number, [])
-        for other in made:
+        self._compare(process, begun, end, in_flight.pop(process, now))
+        if end == ROLLBACK and any(each.dead for each in in_flight):
+            begun.apart = True
+        self._town.counts["decided otherwise by who could not know"] += begun.apart
+        self._made[begun.number].append(_Decision(process.host, end, now))
+
+    def _compare(self, process: MemberProcess, begun: Decided, end: int, since: int) -> None:
+        """With what others decided before."""
+        host = process.host
+        for other in self._made.setdefault(begun.number, []):
             if other.end == end:
                 continue
             knows = (host is other.host or self._read.get((host, other.host.address), -1) > other.at_ns or (
                 other.host.number == MASTER_ID and (host, begun.number) in self._shown))
             told = since < self._read.get((other.host, host.address), -1) < other.at_ns
             require(not knows and not told, "INV_B59", "decides otherwise than it knows, or others could know",
-                    host.name, other.host.name, begun, f"at {now / MS:.1f} ms")
+                    host.name, other.host.name, begun, f"at {self._town.world.now / MS:.1f} ms")
             begun.apart = True
-        if end == ROLLBACK and any(each.dead for each in in_flight):
-            begun.apart = True
-        self._town.counts["decided otherwise by who could not know"] += begun.apart
-        made.append(_Decision(host, end, now))

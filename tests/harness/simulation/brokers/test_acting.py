@@ -24,6 +24,7 @@ def play(seed: int, profile: str = "acting") -> Result:
     ("acting", 1, ("INV_B56", "INV_B57", "INV_B58", "INV_B59", "INV_B60")),
     ("acting", 3, ("INV_B56", "INV_B60")),
     ("locks", 3, ("INV_B61",)),
+    ("swarm", 70110, ("INV_B59",)),
 ])
 def test_seeds_pass(profile: str, seed: int, asked: tuple[str, ...]) -> None:
     result = play(seed, profile)
