@@ -106,10 +106,7 @@ class TableFile:
         finally:
             self._next = _Attempt()
             attempt.done.set()
-        due = []
-        while self._calls and self._calls[0][0] <= attempt.version:
-            due.append(self._calls.popleft()[1])
-        for call in due:  # it may wait for another one
+        for call in self._due(attempt.version):
             try:
                 call()
             except Exception:  # a caller's defect must not end the writes of the table
@@ -119,6 +116,13 @@ class TableFile:
         elif self._pause_ms:
             with trio.move_on_after(self._pause_ms / 1e3):
                 await self._hurry.wait()
+
+    def _due(self, version: int) -> list[Callable[[], None]]:
+        """Who waited for an attempt to write this version. They may wait for another one."""
+        due = []
+        while self._calls and self._calls[0][0] <= version:
+            due.append(self._calls.popleft()[1])
+        return due
 
     def _save(self, table: Body) -> None:
         write_whole(self._files, self.path, table.to_json())

@@ -46,7 +46,8 @@ ALLOWED = {
 """By contract: what it leaves out of that, and why."""
 COROUTINES = {
     "broker/client/message.py": "a message is answered for by its consumer, which it awaits",
-    **dict.fromkeys((f"harness/simulation/brokers/acting/{name}.py" for name in ("machine", "shells", "tasks", "wire")),
+    **dict.fromkeys((f"harness/simulation/brokers/{name}.py" for name in (
+        "acting/machine", "acting/shells", "acting/wire", "features", "tasks")),
                     "it drives coroutines of shells on the world's time, without trio"),
 }
 """Cores that await, and why."""

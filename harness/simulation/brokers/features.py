@@ -33,6 +33,7 @@ from broker.topics.part import TopicsPart
 from broker.transactions.feeding import PATH as OPEN_TRANSACTIONS
 from broker.transactions.part import HalvesPart, TransactionsPart
 from harness.simulation.brokers.plan import DELAYS_MS, TIMER_MS
+from harness.simulation.brokers.tasks import Tasks
 from harness.simulation.brokers.transactions import ProducerConnection
 from raft.config import MS
 from remoting.body import Body
@@ -56,12 +57,14 @@ class SmallWheel(TimersPart):
     slots = 1_200
 
 
+POPS: Final[tuple[PartClass, ...]] = (
+    TopicsPart, GroupsPart, FiltersPart, ClientsPart, OffsetsPart, SmallWheel, PullingPart, *(
+        kind for kind in PARTS if getattr(kind, "__module__", "").startswith("broker.pop.")))
 KINDS: Final[Mapping[str, tuple[PartClass, ...]]] = {
     "delays": (TopicsPart, DelaysPart), "timers": (TopicsPart, SmallWheel),
     "transactions": (
         TopicsPart, GroupsPart, FiltersPart, ClientsPart, OffsetsPart, HalvesPart, TransactionsPart),
-    "pops": (TopicsPart, GroupsPart, FiltersPart, ClientsPart, OffsetsPart, SmallWheel, PullingPart, *(
-        kind for kind in PARTS if getattr(kind, "__module__", "").startswith("broker.pop.")))}
+    "pops": POPS, "deletions": POPS}
 """Feature -> its parts, with those that they use."""
 ORDER: Final[Sequence[PartClass]] = [SmallWheel if kind is TimersPart else kind for kind in PARTS]
 KEYS: Final[Mapping[PartClass, Mapping[str, Any]]] = {
@@ -86,6 +89,8 @@ class TurnedTable(TableFile):
 
     process: BrokerProcess
     _under_way = False
+    _again: object = None
+    """Of a pause between two writes."""
 
     def changed(self) -> None:
         super().changed()
@@ -106,11 +111,25 @@ class TurnedTable(TableFile):
             pause_ns = int(PAUSE_AFTER_FAILURE_S * 1e9)
         else:
             self._written = version
-        while self._calls and self._calls[0][0] <= version:
-            self._calls.popleft()[1]()
+        for call in self._due(version):
+            call()
         self._under_way = self._written < self._version
         if self._under_way:
-            self.process.later(pause_ns, E_TABLE, self._begin)
+            again = self._again = object()
+            self.process.later(pause_ns, E_TABLE, lambda: self._go_on(again))
+
+    def _go_on(self, again: object) -> None:
+        if self._again is again:
+            self._again = None
+            self._begin()
+
+    async def saved(self) -> None:
+        wanted, again = self._version, self._again
+        if self._written < wanted and again is not None:  # the pause is over
+            self.process.later(0, E_TABLE, lambda: self._go_on(again))
+        await Tasks(self.process).later(self.when_saved)
+        if self._written < wanted:
+            raise OSError(f"{self.path} is not written")
 
 
 class TurnedFlush:

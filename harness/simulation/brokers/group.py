@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 from controller.metadata.groups import BrokerGroup, GroupKey
 from harness.simulation.brokers.client import Consumer, Producer
 from harness.simulation.brokers.delays import DelayClient
+from harness.simulation.brokers.deletions import DeletionClient
 from harness.simulation.brokers.host import Host
 from harness.simulation.brokers.plan import BrokerPlan
 from harness.simulation.brokers.popping import PopClient
@@ -101,6 +102,8 @@ class Group(ABC):
             TransactionClient(self, tape.stream(name + "transactions"))
         if "pops" in plan.features:
             PopClient(self, tape.stream(name + "pops"))
+        if "deletions" in plan.features:
+            DeletionClient(self, tape.stream(name + "deletions"))
         self._traits()
         self.after(plan.op_ns, self._client)
         if plan.seldom_ms:

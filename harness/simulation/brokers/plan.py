@@ -34,7 +34,7 @@ SILENCE_MS: Final = 500
 FLUSH_TIMEOUT_MS: Final = 600
 YIELD_WAIT_MS: Final = 250
 """Time that a yielding master waits for members to report whom they reach."""
-FEATURES: Final = ("delays", "timers", "transactions", "pops")
+FEATURES: Final = ("delays", "timers", "transactions", "pops", "deletions")
 """Features of brokers that a seed may have; each is also a profile that always has it."""
 PROFILES: Final = (
     "swarm", "calm", "kills", "power", "network", "roles", "weak", "demands", "silence", "disks", "late", *FEATURES)
@@ -233,8 +233,10 @@ def draw_features(plan: BrokerPlan, stream: Stream, profile: str) -> None:
     plan.copy_ms = stream.pick((300, 800, 3_000), 800)
     plan.checks_max = stream.pick((1_000, 1_000, 3), 1_000)
     if stream.chance(0.2):  # drawn after the others, so that old seeds mean the same
-        drawn += FEATURES[3:]
+        drawn += FEATURES[3:4]
     plan.reset_chance = stream.pick((0.0, 0.0, 0.02), 0.0)
+    if stream.chance(0.1):
+        drawn += FEATURES[4:]
     if profile in FEATURES:
         plan.features = tuple(feature for feature in FEATURES if feature in drawn or feature == profile)
     elif profile in ("swarm", "weak"):

@@ -18,6 +18,7 @@ from harness.simulation.brokers.acting.scene import ACTING_FAULTS, ActingScene
 from harness.simulation.brokers.acting.statements import ACTING_STATEMENTS
 from harness.simulation.brokers.controller import NAMES, BrokerChannel, Controller
 from harness.simulation.brokers.delays import DELAYED
+from harness.simulation.brokers.deletions import DELETED
 from harness.simulation.brokers.demands import DEMANDED
 from harness.simulation.brokers.group import Group, WholeScene, calls
 from harness.simulation.brokers.hindrances import HINDERED
@@ -51,7 +52,7 @@ FAULTS: Final = (
     "controller pause", "slow disk", "stalled disk", "hanging disk", "full disk", "shared disk",
     "java controllers", "resigned", "led by who lost something", "log in doubt no longer", "alone",
     "acknowledged, and more had been demanded", *BEHIND, *DEMANDED, *HINDERED, *KEPT, *DELAYED, *TIMED,
-    *DECIDED, *POPPED,
+    *DECIDED, *POPPED, *DELETED,
 )
 """Faults and events that must have happened at least once in a campaign."""
 SETTLE_MS: Final = 20_000

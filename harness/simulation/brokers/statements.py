@@ -69,6 +69,8 @@ STATEMENTS: Final[dict[str, str]] = {
     "INV_B53": "no producer is told both that its transaction is committed and that it is rolled back",
     "INV_B54": "whoever stands still, a master keeps each set that it asks for once, one connection of each slave, and "
                "each put no longer than it may wait",
+    "INV_B62": "after a deletion that was answered, a group of the topic made again, or the group made again, passes "
+               "over no acknowledged message",
     "INV_C14": "a broker that moved to a later epoch acknowledges nothing in an older one",
     "INV_C15": "a broker's epoch never falls, and an epoch has one master",
     "INV_C16": "a broker that knows of a later epoch, or whose lease is over, writes and acknowledges nothing",

@@ -26,6 +26,7 @@ from harness.simulation.brokers.client import TOPIC
 from harness.simulation.brokers.contract import Excuse, Loss, excuse
 from harness.simulation.brokers.copies import Copies
 from harness.simulation.brokers.delays import Delays
+from harness.simulation.brokers.deletions import Deletions
 from harness.simulation.brokers.demands import Demands
 from harness.simulation.brokers.doubts import Doubts
 from harness.simulation.brokers.hindrances import Hindrances, is_yield
@@ -65,9 +66,9 @@ class BrokerWatch:
         self.history = ConsumerHistory(self)
         self.doubts, self.demands, self.copies, self.runs = Doubts(self), Demands(self), Copies(self), Runs(self)
         self.hindrances, self.sizes = Hindrances(self), Sizes(self)
-        self.delays, self.timers, self.transactions, self.pops = (
-            Delays(self), Timers(self), Transactions(self), Pops(self))
-        self.judges: tuple[Judge, ...] = (self.delays, self.timers, self.transactions, self.pops)
+        self.delays, self.timers, self.transactions, self.pops, self.deletions = (
+            Delays(self), Timers(self), Transactions(self), Pops(self), Deletions(self))
+        self.judges: tuple[Judge, ...] = (self.delays, self.timers, self.transactions, self.pops, self.deletions)
         self._judges_of = {topic: tuple(judge for judge in self.judges if topic in judge.topics)
                            for judge in self.judges for topic in judge.topics}
         self.in_doubt = self.history.in_doubt
@@ -544,7 +545,8 @@ class BrokerWatch:
         if offset + size > process.journal.confirm_offset:
             self.broken("INV_B5", "seen though not confirmed", process, offset, size, process.journal.confirm_offset)
         topic = outline[6]
-        self.history.arrived(process, topic, queue, queue_offset, offset, size)
+        if topic not in Deletions.topics:  # its queues begin anew
+            self.history.arrived(process, topic, queue, queue_offset, offset, size)
         for judge in self._judges_of.get(topic, ()):
             judge.arrived(process, queue_offset, outline)
 

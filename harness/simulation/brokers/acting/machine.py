@@ -55,13 +55,13 @@ from harness.simulation.brokers.acting.shells import (
     SimulatedLocks,
     SimulatedRegistration,
 )
-from harness.simulation.brokers.acting.tasks import Tasks, TurnBell
 from harness.simulation.brokers.acting.wire import Requester, ServerLink, SimulatedClient
 from harness.simulation.brokers.features import KEYS, SmallWheel, TurnedFlush
 from harness.simulation.brokers.host import Host
 from harness.simulation.brokers.plan import DELAYS_MS, FLUSH_TIMEOUT_MS
 from harness.simulation.brokers.process import E_TICK, TICK_NS, BrokerProcess, WatchedPuts
 from harness.simulation.brokers.replication import SimulatedPort
+from harness.simulation.brokers.tasks import Tasks, TurnBell
 from remoting.bodies.namesrv import KVTable, TopicConfigSerializeWrapper, TopicRouteData
 from remoting.body import Body
 from remoting.client import Client

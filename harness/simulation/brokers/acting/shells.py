@@ -23,9 +23,9 @@ from broker.registration import RETRY_S, NameServer, Registration
 from broker.tablecopies import TIMEOUT_MS, TableCopies
 from broker.tablefile import PAUSE_AFTER_FAILURE_S, TableFile
 from harness.simulation.brokers.acting.replication import SlaveEnd
-from harness.simulation.brokers.acting.tasks import TurnBell
 from harness.simulation.brokers.acting.watch import TIME_OF_TIMERS
 from harness.simulation.brokers.features import E_TABLE
+from harness.simulation.brokers.tasks import TurnBell
 from raft.config import MS
 from remoting.body import Body
 from remoting.client import checked

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from harness.simulation.brokers.acting.tasks import Resume, Wait
+from harness.simulation.brokers.tasks import Resume, Wait
 from raft.config import MS
 from remoting.command import Command
 from remoting.connection import Connection

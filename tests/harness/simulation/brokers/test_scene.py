@@ -14,6 +14,7 @@ from broker.ha.insync import InSync
 from broker.store.files import MemoryFiles
 from harness.simulation.brokers.contract import Excuse, Loss, excuse
 from harness.simulation.brokers.delays import DELAYED
+from harness.simulation.brokers.deletions import DELETED
 from harness.simulation.brokers.plan import draw
 from harness.simulation.brokers.popped import POPPED
 from harness.simulation.brokers.scene import BROKERS
@@ -36,7 +37,7 @@ def play(seed: int, profile: str = "swarm") -> Result:
     ("swarm", 3), ("swarm", 48), ("swarm", 65), ("swarm", 50092), ("swarm", 53235), ("power", 4), ("power", 14),
     ("roles", 2), ("weak", 3), ("calm", 5), ("demands", 9), ("silence", 4), ("disks", 6), ("delays", 3), ("delays", 6),
     ("timers", 1), ("timers", 3), ("transactions", 2), ("transactions", 3), ("pops", 10), ("pops", 20),
-    ("pops", 71), ("pops", 75), ("pops", 87), ("pops", 1092), ("pops", 1147), ("pops", 1215)])
+    ("pops", 71), ("pops", 75), ("pops", 87), ("pops", 1092), ("pops", 1147), ("pops", 1215), ("deletions", 2)])
 def test_seeds_pass(profile: str, seed: int) -> None:
     """Some of them once failed."""
     result = play(seed, profile)
@@ -47,7 +48,7 @@ def test_seeds_pass(profile: str, seed: int) -> None:
 @pytest.mark.parametrize(("profile", "first", "kinds"), [
     ("delays", 8, ("INV_B36", *DELAYED)),
     ("timers", 6, ("INV_B36", "timer delivered", "timer delivered by a later master")),
-    ("pops", 1, ("INV_B45", *POPPED))])
+    ("pops", 1, ("INV_B45", *POPPED)), ("deletions", 3, ("INV_B62", *DELETED))])
 def test_what_waits_comes_in_the_end_though_masters_change(profile: str, first: int, kinds: tuple[str, ...]) -> None:
     """From a seed on until each kind of event was seen: which seed shows which differs with all that is drawn."""
     unseen = {*kinds}
@@ -72,7 +73,7 @@ def test_a_seed_is_the_same_every_time() -> None:
 
 
 def test_every_property_of_the_table_is_asked() -> None:
-    numbers = {f"INV_B{number}" for number in (*range(1, 26), 28, 29, 30, 31, *range(36, 47), *range(48, 54))}
+    numbers = {f"INV_B{number}" for number in (*range(1, 26), 28, 29, 30, 31, *range(36, 47), *range(48, 54), 62)}
     numbers |= {f"INV_C{number}" for number in (*range(14, 18), 25)}
     assert numbers <= set(STATEMENTS) <= set(PREDICATES)
 

@@ -1,0 +1,27 @@
+"""Planted bugs of deletions: where a group of a topic, or a group, that is made again begins."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.harness.planting import Planted
+
+PART: Final = "broker/pop/part.py"
+OFFSETS: Final = "broker/offsets/part.py"
+AGAIN: Final = "tests/broker/offsets/test_made_again.py::test_"
+
+PLANTED: Final = (
+    Planted("a slave follows no record of a deletion", PART,
+            "            self._positions.heard_gone(topic, group)\n", "            pass\n", ("INV_B62",), "deletions"),
+    Planted("the log says of no topic that it is gone", PART,
+            '            self._say_gone(topic, "")\n', "            pass\n", ("INV_B62",), "deletions"),
+    Planted("the log says of no group that it is gone", PART,
+            '            self._say_gone("", group)\n', "            pass\n", ("INV_B62",), "deletions"),
+    Planted("a record counts as followed when positions are gone in memory alone", PART,
+            "        self._positions.when_written(saved)\n", "        saved()\n",
+            (AGAIN + "a_record_is_followed_again_while_the_file_cannot_be_written",)),
+    Planted("positions in a topic outlive it", OFFSETS,
+            "        self.table.forget_topic(topic)\n", "        pass\n", ("INV_B62",), "deletions"),
+    Planted("a master's own record is followed by nobody after a kill", "broker/pop/gone.py",
+            "        return not is_own\n", "        return False\n", ("INV_B62",), "deletions"),
+)
