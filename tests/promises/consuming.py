@@ -70,6 +70,9 @@ PAGE = Page("docs/reference/consuming.md", (
     pull("a queue that never had a message",
          tests_of("broker/pulling", "reading", "a_queue_that_never_had_a_message")),
     pull("the end | 19", both(FOUND, RANGE)), pull("behind the end", both(FOUND, RANGE)),
+    answer("a pull or POP waits, and its topic or group", tests_of(
+        "broker", "left_waiting", "their_topic_is_deleted", "their_group_is_deleted",
+        "the_configuration_forbids_them")),
     pull("before the beginning", RANGE), pull("a reset waits", tests_of(
         "broker/pulling", "requests", "a_reset_sends_the_next_pull_there_and_wakes_one_that_is_held")),
     pull("A slave that is read may lag", tests_of("broker/pulling", "requests",

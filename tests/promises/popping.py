@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.promises.table import IN_PROCESS, ONE_ANSWER, ONE_RULE, TABLES, TIMING, WORDS, Page, Promise, both, tests_of
+from tests.promises.table import IN_PROCESS, ONE_ANSWER, ONE_RULE, TIMING, WORDS, Page, Promise, both, tests_of
 
 JAVAS = ("interop both_brokers_say_the_same_to_who_pops",)
 PUSH = ("interop java_push_consumers_pop_from_our_brokers",)
@@ -125,10 +125,13 @@ PAGE = Page("docs/reference/popping.md", (
     answer("Messages that a filter left out", requests("what_a_filter_leaves_out_is_passed")),
     answer("A reset (222) of a group", part("a_reset_holds_on_the_next_master",
                                             "a_topic_that_is_made_again_begins_anew_on_the_next_master")),
-    Promise("Every replica forgets the offsets at that record", not_simulated=TABLES, tests=tests_of(
+    Promise("Every replica forgets the offsets at that record", "B62", tests=tests_of(
         "broker/offsets", "made_again", "a_slave_that_becomes_master_at_once_has_no_old_position",
         "a_slave_killed_before_it_wrote_its_file_forgets_all_the_same",
-        "positions_in_the_topic_that_was_made_again_outlive_a_kill"), not_real=IN_PROCESS),
+        "a_record_is_followed_again_while_the_file_cannot_be_written",
+        "positions_in_the_topic_that_was_made_again_outlive_a_kill"), real=tests_of(
+            "broker/offsets", "made_again_killed", "a_slave_that_follows_a_killed_master_passes_nothing_over",
+            "a_broker_killed_when_the_deletion_was_answered_passes_nothing_over")),
     answer("A master reads its queues on", reviving("all_queues_are_read_and_those_of_before")),
     kept("A checkpoint is looked at when", "B46 B51", tests_of(
         "broker/pop", "revive", "what_was_not_acknowledged_comes_back_two_seconds_behind_its_time",
@@ -200,6 +203,7 @@ PAGE = Page("docs/reference/popping.md", (
     answer("where the message should stand", reviving("an_offset_beyond_the_end_is_tried_again")),
     answer("an offset beyond the end of its queue", reviving(
         "an_offset_beyond_the_end_is_tried_again", "of_a_topic_that_was_made_anew_nothing_comes_back")),
+    answer("a message whose properties have no room", reviving("full_properties_go_to_the_dead_letters_as_they_are")),
     answer("revive queues beyond `reviveQueueNum`", reviving("all_queues_are_read_and_those_of_before")),
     answer("acknowledged in the middle of a batch", tests_of("broker/pop", "order",
                                                              "what_is_done_with_in_the_middle_is_not_given_again")),

@@ -25,9 +25,9 @@ BYTES: Final = "simulated messages are objects, or bytes that nobody damages"
 ONE_ANSWER: Final = "it is a table of one request and its answer, which tests go through"
 CONSUMERS: Final = "simulated consumers read what is confirmed, and know no groups"
 JAVA: Final = "it is about Java's programs, which only real ones stand for"
-PLAIN: Final = "groups without controllers are not simulated yet"
+PLAIN: Final = "groups without controllers are simulated where slaves act, and nowhere else"
 TIMING: Final = "it is how long something takes, which only real processes tell"
-TABLES: Final = "simulated brokers have one topic and copy no tables"
+TABLES: Final = "simulated brokers make their topics as they begin to lead"
 ON_PURPOSE: Final = "it is a choice of what the code does not do"
 
 # Why no campaign of real processes asks it.

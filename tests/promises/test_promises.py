@@ -11,6 +11,7 @@ from controller.metadata.invariants import INVARIANTS
 from harness.scenarios.failovers.campaign import Promise as Asked
 from harness.scenarios.interop import __main__ as _registers  # noqa: F401  the scenarios
 from harness.scenarios.interop.scenario import SCENARIOS
+from harness.simulation.brokers.acting.statements import ACTING_STATEMENTS
 from harness.simulation.brokers.statements import PREDICATES as OF_BROKERS
 from harness.simulation.controllers.watch import PREDICATES as OF_CONTROLLERS
 from raft.invariants import DECLARED
@@ -19,7 +20,7 @@ from tests.promises.page import PAGE, PAGES, found, render
 from tests.promises.pages import ROOT, Unit, units
 from tests.promises.table import Page, Promise
 
-INVARIANT_NAMES = {*DECLARED, *INVARIANTS, *OF_BROKERS, *OF_CONTROLLERS}
+INVARIANT_NAMES = {*DECLARED, *INVARIANTS, *OF_BROKERS, *ACTING_STATEMENTS, *OF_CONTROLLERS}
 SCENARIO_NAMES = {each.name for each in SCENARIOS}
 
 
