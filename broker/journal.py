@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -51,6 +52,10 @@ MENDED: Final = 5_000
 """Messages of the log that one tick looks at for a damaged queue."""
 NEVER: Final = 1 << 63
 """A time that does not come, ns."""
+
+
+Piece = Callable[[], None]
+"""A part of some work that takes a millisecond or two, and asks for the next one itself."""
 
 
 class FlushDiskType(enum.Enum):
@@ -186,13 +191,13 @@ class Journal:
         """Three ends of the log: what the system has; what counts as durable (under SYNC_FLUSH only what is flushed);
         what consumers may see."""
         self._wall_ms = wall_ms
-        self._appended_ms = 0
-        """Store time of what a turn appends."""
+        self._appended_ms = 0  # store time of what a turn appends
+        self._pieces: deque[Piece] = deque()
         self._policy = config.flush_policy
         self._disk, self._bell, self._alarm = disk, Bell(), Alarm()
         self._in_turn = self._grew = self._cleaning = self._at_any_hour = False
         self._answers_first = False  # True: dispatch was put off to the next turn
-        self._room_due_ns = self._clean_due_ns = 0
+        self._room_due_ns = self._clean_due_ns = self._others_until_ns = 0
         self._syncing = self._flushing = self._deleting = self._trying = False  # the disk is busy with it
         self._diagnosis = Diagnosis(config.disk_stall_ms)
         self._told_health, self._jobs_done, self._steps_done = DiskHealth.WELL, 0, 0
@@ -244,6 +249,12 @@ class Journal:
     def stirs(self) -> int:
         """Number of calls of ``stir`` so far."""
         return self._alarm.stirs
+
+    def soon(self, piece: Piece) -> None:
+        """Call ``piece`` once, in a later turn, when others had theirs: for work that would hold up the loop as a
+        whole. While others append, pieces get half of the time."""
+        self._pieces.append(piece)
+        self._bell.ring()
 
     # --- what others do with it ------------------------------------------------------------------------------
 
@@ -378,7 +389,7 @@ class Journal:
                 if self._turn():
                     self._bell.ring()
                     await trio.lowlevel.checkpoint()
-                    if self._answers_first:  # tasks that write answers were woken in that turn, and have run by now
+                    if self._answers_first or self._pieces:  # answers are written meanwhile, and requests read
                         await trio.lowlevel.checkpoint()
 
     async def close(self) -> None:
@@ -423,6 +434,8 @@ class Journal:
         """Write, tell, have flushed, dispatch a slice. True: there is more to dispatch."""
         self._in_turn = True
         self._appended_ms = 0
+        if self._pieces and not self._answers_first:
+            self._take_piece()
         self._write()
         self._sync()
         if self._grew:
@@ -434,7 +447,15 @@ class Journal:
         if self.veil.on:
             self._look_at_veil()
         self._in_turn = False
-        return more
+        return more or bool(self._pieces)
+
+    def _take_piece(self) -> None:
+        """Call one piece, unless others appended something and had less time since the last piece than that took."""
+        began_ns = self.now_ns()
+        if self.log.max_offset == self.end or began_ns >= self._others_until_ns:
+            self._pieces.popleft()()
+            ended_ns = self.now_ns()
+            self._others_until_ns = ended_ns + ended_ns - began_ns
 
     def _is_much_to_show(self) -> bool:
         """Return whether there is so much to show that answers come first. A replica that copies answers nobody."""

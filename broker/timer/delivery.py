@@ -1,8 +1,8 @@
 """Moves timers: from their queue into the wheel on every replica, and from the wheel to their topics on a master.
 
-It runs on the journal's ticks and at the end of its puts, without a task of its own. A put that is refused is tried
-again until the message is stored. A message that is stored but not acknowledged in time is not put again: it is done
-once it is confirmed.
+It runs on the journal's ticks and in pieces between its turns, without a task of its own. A put that is refused is
+tried again until the message is stored. A message that is stored but not acknowledged in time is not put again: it is
+done once it is confirmed.
 Source: ``TimerMessageStore`` of RocketMQ 5.5.0.
 """
 
@@ -46,8 +46,11 @@ BYTES_MAX: Final = 1 << 20
 """Bytes of the bodies of one put; a single message may be larger."""
 PUTS_MAX: Final = 4
 """Puts in flight at once: few, so that clients' sends come in between."""
+PIECE_NS: Final = 1_000_000
+"""Time of the loop after which a piece begins no other put: with the last one, and the journal's turn for all of them,
+whoever sends waits 2 to 3 ms."""
 LOOKED_AT_MAX: Final = 512
-"""Timers that one turn looks at."""
+"""Timers that one piece looks at, however fast."""
 UNFINISHED_MAX: Final = 100_000
 """Timers that are handed out and not done; at this number no further slot is opened."""
 PAUSE_MS: Final = 100
@@ -150,7 +153,8 @@ class TimerDelivery:
         self._under_way = 0
         self._why = ""
         """Why the last put was not stored, or not acknowledged in time."""
-        self._polling = False
+        self._polling = self._asked = False
+        """A piece is at work; one was asked for."""
         self._told_ns = 0
         """When progress is updated at the latest."""
         self._caught_up = self._is_drained = False
@@ -251,7 +255,8 @@ class TimerDelivery:
             if not self.keys.timer_stop_enqueue:
                 self._enqueue()
             self._look_at_rolled()
-            self._poll(now_ns)
+            if not self._asked:
+                self._poll(now_ns)
         except TimersDamaged as damage:
             self._anew(str(damage))
         self._told_ns = now_ns + TOLD_MS * NS_PER_MS
@@ -365,29 +370,39 @@ class TimerDelivery:
         self._puts.put(messages, done)
 
     def _poll(self, now_ns: int) -> None:
+        """Deliver for ``PIECE_NS``, and ask for another piece if more may be put then."""
         if self._polling or not self._machine.started:  # called by a put that ended at once: the outer call goes on
             return
         self._polling = True
         try:
-            self._look_at_written()
-            left, self._is_drained = LOOKED_AT_MAX, False
-            while self._under_way < PUTS_MAX and left > 0:
-                dues, alone, pause_ms = self._next(now_ns)
+            until_ns = now_ns + PIECE_NS
+            is_over = self._look_at_written(until_ns)
+            left, put, refused, self._is_drained = LOOKED_AT_MAX, 0, -self.counters.retries, False
+            while self._under_way < PUTS_MAX and not is_over:
+                dues, alone, pause_ms = self._next(now_ns, until_ns)
                 if not dues:
                     break
                 left -= len(dues)
                 for part in [[due] for due in dues] if alone else [dues]:
                     self._put(part, pause_ms, now_ns)
+                    put += 1
+                is_over = left <= 0 or self._journal.now_ns() >= until_ns
         finally:
             self._polling = False
+        refused += self.counters.retries
+        if self._under_way < PUTS_MAX and not self._is_drained and not 0 < put == refused:  # refusals wait for a tick
+            self._go_on_soon()
 
-    def _look_at_written(self) -> None:
-        """Finish timers that were stored, but not acknowledged in time, once they are confirmed."""
+    def _look_at_written(self, until_ns: int) -> bool:
+        """Finish timers that were stored, but not acknowledged in time, once they are confirmed. True: it is time."""
         sure, written = min(self._journal.confirm_offset, self._journal.durable_end), self._written
         while written and written[0][0] <= sure:
             log_end, dues = written.popleft()
             for due in dues:
                 self._done(due, log_end)
+            if self._journal.now_ns() >= until_ns:
+                return True
+        return False
 
     def _look_at_rolled(self) -> None:
         """Finish rolled timers once the wheel has them again: a late roll may belong into a slot that is over."""
@@ -395,7 +410,7 @@ class TimerDelivery:
         while rolled and rolled[0][0] <= shown:
             self._finish(rolled.popleft()[1])
 
-    def _next(self, now_ns: int) -> tuple[list[Due], bool, int]:
+    def _next(self, now_ns: int, until_ns: int) -> tuple[list[Due], bool, int]:
         """Timers of the next put, whether to put them one by one, and the pause; []: there are none now."""
         attempts = self._attempts
         if attempts and attempts[0].at_ns <= now_ns:
@@ -406,7 +421,7 @@ class TimerDelivery:
             return [], False, 0
         dues: list[Due] = []
         for _ in range(LOOKED_AT_MAX):
-            due = self._machine.late() or self._from_slot()
+            due = self._machine.late() or self._from_slot(until_ns)
             if due is None:
                 break
             dues.append(due)
@@ -415,8 +430,9 @@ class TimerDelivery:
         self._is_drained = not dues and self._source_is_over
         return dues, False, PAUSE_MS
 
-    def _from_slot(self) -> Due | None:
-        """The next timer of the open slot, else of the next slot that is over; None: there is none."""
+    def _from_slot(self, until_ns: int) -> Due | None:
+        """The next timer of the open slot, else of the next slot that is over; None: there is none, or none was found
+        by ``until_ns``."""
         for _ in range(LOOKED_AT_MAX):
             try:
                 due = next(self._source)
@@ -427,7 +443,7 @@ class TimerDelivery:
                     return None
                 self._source = opened
                 continue
-            if due is not None:
+            if due is not None or self._journal.now_ns() >= until_ns:
                 return due
         return None
 
@@ -578,7 +594,6 @@ class TimerDelivery:
         if not self._machine.counts(dues[0]):
             return
         self._under_way -= 1
-        now_ns = self._journal.now_ns()
         if result.status is PutStatus.PUT_OK:
             log_end = result.puts[-1].offset + result.puts[-1].size if result.puts else 0
             for due in dues:
@@ -595,11 +610,17 @@ class TimerDelivery:
                 logger.warning("%d timers could not be stored, tried again: %s %s", len(dues), result.status.name,
                                result.remark)
             self._again(dues, pause_ms)
-        self._go_on(now_ns)
+        self._go_on_soon()
 
-    def _go_on(self, now_ns: int) -> None:
+    def _go_on_soon(self) -> None:
+        if not self._asked and not self._polling:
+            self._asked = True
+            self._journal.soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._asked = False
         try:
-            self._poll(now_ns)
+            self._poll(self._journal.now_ns())
         except TimersDamaged as damage:
             self._anew(str(damage))
 
@@ -679,4 +700,4 @@ class TimerDelivery:
             self._finish(due)
         else:
             self._again([due], PAUSE_MOST_MS)
-        self._go_on(self._journal.now_ns())
+        self._go_on_soon()

@@ -37,7 +37,7 @@ _AGAIN_MAX: Final = 1 << 16
 """Units that may follow one of a later message: a RocketMQ broker enqueues some messages twice when it starts."""
 _CLOSE: Final = 32
 """Units of one slot that are at most this many apart are read together."""
-_WALK: Final = 8_192
+_WALK: Final = 1_024
 """Units of a slot that are walked back in one step."""
 
 
@@ -301,7 +301,7 @@ class TimerStore:
         for batch in self.batches(slot_ms, after):
             yield from batch
 
-    def batches(self, slot_ms: int, after: int = NONE, most: int = 1_000) -> Iterator[list[Unit]]:
+    def batches(self, slot_ms: int, after: int = NONE, most: int = 500) -> Iterator[list[Unit]]:
         """Units of a slot in batches of up to ``most``, the oldest first. The first batches are empty, while it walks
         back to the oldest unit; so each takes a few milliseconds. It must not be continued after ``cut`` or ``anew``.
         Raises ``TimersDamaged``."""

@@ -498,3 +498,43 @@ async def test_a_stream_of_puts_does_not_put_off_what_consumers_see(autojump_clo
             await trio.lowlevel.checkpoint()
             await trio.lowlevel.checkpoint()
             assert len(bodies(journal)) >= (turn - 1) * 40
+
+
+def dealt(journal: Journal, said: list[str], count: int, took_ns: int = 0) -> list[int]:
+    """Work in so many pieces, each of which takes so long; the clock that it goes by."""
+    now_ns = [1]
+
+    def piece() -> None:
+        said.append("piece")
+        now_ns[0] += took_ns
+        if said.count("piece") < count:
+            journal.soon(piece)
+
+    journal.now_ns = lambda: now_ns[0]
+    journal.soon(piece)
+    return now_ns
+
+
+async def test_others_have_a_turn_between_two_pieces_of_work(autojump_clock: MockClock) -> None:
+    async with running() as journal:
+        said: list[str] = []
+        dealt(journal, said, 3)
+        while said.count("piece") < 3:
+            await trio.lowlevel.checkpoint()
+            said.append("other")
+        passes = "".join(each[0] for each in said).split("p")
+        assert all(passes[1:3])
+        assert len(said) < 20
+
+
+async def test_work_in_pieces_leaves_half_of_the_time_to_who_appends(autojump_clock: MockClock) -> None:
+    async with running() as journal:
+        said: list[str] = []
+        now_ns = dealt(journal, said, 4, took_ns=10)
+        while said.count("piece") < 4:
+            journal.append([message("m")])
+            said.append("appended")
+            now_ns[0] += 1
+            await trio.lowlevel.checkpoint()
+        between = [len(each) for each in "".join(each[0] for each in said).split("p")[1:4]]
+        assert all(10 <= count <= 14 for count in between), between

@@ -13,6 +13,7 @@ LEVELS: Final = "broker/schedule/levels.py"
 TIMERS: Final = "broker/timer/machine.py"
 TIMER_DELIVERY: Final = "broker/timer/delivery.py"
 LETTERS: Final = "broker/timer/letters.py"
+PIECES: Final = "tests/broker/timer/test_pieces.py::"
 
 PLANTED: Final = (
     # --- delay levels
@@ -50,7 +51,7 @@ PLANTED: Final = (
             "if unit.rolls:\n            return letter.rolled(", "if False:\n            return letter.rolled(",
             ("INV_B37",), "timers"),
     Planted("a timer that was not stored is dropped", TIMER_DELIVERY,
-            "            self._again(dues, pause_ms)\n        self._go_on(now_ns)\n", "        self._go_on(now_ns)\n",
+            "            self._again(dues, pause_ms)\n        self._go_on_soon()\n", "        self._go_on_soon()\n",
             ("INV_B36",), "timers"),
     Planted("slots are done as they are opened", TIMERS,
             "        self.store.done_before(begun[0] if begun else self._open_ms)\n",
@@ -69,5 +70,15 @@ PLANTED: Final = (
             "            self._store.master_queue_offset = self._store.queue_offset\n", "            pass\n",
             ("tests/broker/timer/test_timers.py::"
              "test_what_slaves_know_to_be_delivered_no_new_master_delivers_again",)),
+    # --- pieces
+    Planted("a piece of due timers has no end", TIMER_DELIVERY,
+            "                is_over = left <= 0 or self._journal.now_ns() >= until_ns\n", "                pass\n",
+            (PIECES + "test_others_have_the_loop_while_many_timers_are_due",)),
+    Planted("timers that are due go on at the next tick", TIMER_DELIVERY,
+            "            self._journal.soon(self._go_on)\n", "            self._asked = False\n",
+            (PIECES + "test_no_time_passes_between_two_pieces",)),
+    Planted("work in pieces goes on whoever appends", "broker/journal.py",
+            "        if self.log.max_offset == self.end or began_ns >= self._others_until_ns:\n", "        if True:\n",
+            ("tests/broker/test_journal.py::test_work_in_pieces_leaves_half_of_the_time_to_who_appends",)),
     *deciding.PLANTED,
 )
