@@ -8,7 +8,8 @@ messages as ``remoting.record`` does. One writer; only what says so may run in a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from contextlib import suppress
+from typing import Final, Protocol
 
 import attrs
 
@@ -21,6 +22,9 @@ from remoting.record import Message, Outline, Record
 
 Raw = bytes | memoryview | list[bytes | memoryview]
 """Bytes of another log; of a list, one part stands behind the other."""
+Read = tuple[int, bytes]
+"""Bytes of the log, behind the offset of the first."""
+NOTHING: Final[Read] = (0, b"")
 
 
 @attrs.frozen
@@ -197,8 +201,14 @@ class Log(Protocol):
         """``offset``, or the start of the next file if a blank stands there."""
         ...
 
-    def record(self, offset: int, size: int = 4096) -> Record:
-        """The message at ``offset``; ``size`` is a guess. Raises ``OffsetGone``, ``DamagedRecord``."""
+    def record(self, offset: int, size: int = 4096, near: Read = NOTHING) -> Record:
+        """The message at ``offset``; ``size`` is a guess. ``near``, which was read since the log was cut last, may hold
+        it. Raises ``OffsetGone``, ``DamagedRecord``."""
+        if near[0] <= offset and offset + size <= near[0] + len(near[1]):
+            with suppress(DamagedRecord):
+                found = codec.decode(near[1], offset - near[0])
+                if found.offset == offset:
+                    return found
         data = self.read(offset, size)
         if len(data) >= 4:
             wanted = int.from_bytes(data[:4], "big")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from heapq import heappop, heappush
 from typing import Final
 
@@ -22,6 +23,7 @@ from broker.properties import REAL_QID
 from broker.puts import Outlet, PutResult
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE
 from broker.store.errors import OffsetGone
+from broker.store.log import NOTHING, Read
 from broker.timer.delivered import Delivered
 from broker.timer.keys import TimerKeys
 from broker.timer.letters import TOPIC, UNIQ_KEY, Key, Letter
@@ -51,6 +53,8 @@ PIECE_NS: Final = 1_000_000
 whoever sends waits 2 to 3 ms."""
 LOOKED_AT_MAX: Final = 512
 """Timers that one piece looks at, however fast."""
+FAR_TIMES: Final = 4
+"""Messages of a put are read at once where the log from the first to the last is at most so many times their size."""
 UNFINISHED_MAX: Final = 100_000
 """Timers that are handed out and not done; at this number no further slot is opened."""
 PAUSE_MS: Final = 100
@@ -96,8 +100,8 @@ class TimerCounters:
     """Puts that stored nothing, and were tried again."""
 
 
-def _count(counter: Counter[str], topic: str) -> None:
-    counter[topic if topic in counter or len(counter) < TOPICS_MAX else ""] += 1
+def _count(counter: Counter[str], topic: str, count: int = 1) -> None:
+    counter[topic if topic in counter or len(counter) < TOPICS_MAX else ""] += count
 
 
 @attrs.define(order=True)
@@ -118,9 +122,9 @@ class TimerDelivery:
                  wall_ms: Callable[[], int]) -> None:
         self.keys = keys
         self.came: Callable[[str], None] = lambda topic: None
-        self.left: Callable[[int], None] = lambda topic_hash: None
+        self.left: Callable[[int, int], None] = lambda topic_hash, count: None
         """``came`` is called with the topic of each message that comes into the wheel, ``left`` with the topic's hash
-        when the message is done."""
+        when so many messages are done."""
         self.expects: Callable[[str, int, int], None] = lambda topic, queue_id, stored_ms: None
         """Called before a delivery with topic, queue and the latest time when the message can have been stored."""
         self.takes: Takes = lambda message, done: False
@@ -137,8 +141,8 @@ class TimerDelivery:
         self._journal, self._messages, self._log, self._puts = journal, journal.messages, journal.log, puts
         self._visible, self._wall_ms = journal.visible, wall_ms
         self._attempts: list[_Attempt] = []
-        self._written: deque[tuple[int, list[Due]]] = deque()
-        """Timers that are put and not confirmed yet, with their end in the log."""
+        self._written: deque[tuple[int, list[Due], Counter[bytes]]] = deque()
+        """Timers that are put and not confirmed yet, with their end in the log and their topics."""
         self._rolled: deque[tuple[int, Due]] = deque()
         """Timers that are stored again and not in the wheel again yet, with their end in the log."""
         self._source: Iterator[Due | None] = iter(())
@@ -150,6 +154,8 @@ class TimerDelivery:
         """Reads the markers of slots before ``_spent_from``."""
         self._moving: set[int] = set()
         """Offsets of messages that ``make_way`` put again, and that are not enqueued from there yet."""
+        self._near = NOTHING
+        """The part of the log that was read for the put under way."""
         self._under_way = 0
         self._why = ""
         """Why the last put was not stored, or not acknowledged in time."""
@@ -325,7 +331,7 @@ class TimerDelivery:
         if unit is not None and not unit.kind & MOVED:
             try:
                 self._store.moved(unit)
-                self.left(unit.topic_hash)
+                self.left(unit.topic_hash, 1)
             except OSError as error:
                 logger.error("the timer at offset %d of the log may come twice: %s", before, error)
 
@@ -397,9 +403,8 @@ class TimerDelivery:
         """Finish timers that were stored, but not acknowledged in time, once they are confirmed. True: it is time."""
         sure, written = min(self._journal.confirm_offset, self._journal.durable_end), self._written
         while written and written[0][0] <= sure:
-            log_end, dues = written.popleft()
-            for due in dues:
-                self._done(due, log_end)
+            log_end, dues, topics = written.popleft()
+            self._done(dues, topics, log_end)
             if self._journal.now_ns() >= until_ns:
                 return True
         return False
@@ -514,7 +519,7 @@ class TimerDelivery:
     def _read(self, due: Due) -> Letter | None:
         """The timer's message; None: it is dropped since it is unreadable, or it will be tried again."""
         try:
-            return Letter.of(self._log.record(due.unit.offset, due.unit.size).message)
+            return Letter.of(self._log.record(due.unit.offset, due.unit.size, self._near).message)
         except (OffsetGone, DamagedRecord) as error:
             logger.error("the timer at offset %d of the log is dropped: %s", due.unit.offset, error)
             self.counters.gone += 1
@@ -524,11 +529,22 @@ class TimerDelivery:
             self._again([due], PAUSE_MOST_MS)
         return None
 
+    def _read_near(self, dues: list[Due]) -> Read:
+        """The piece of the log in which these timers' messages stand, unless it is much larger than they are."""
+        offsets = [due.unit.offset for due in dues]
+        begin, size = min(offsets), sum(due.unit.size for due in dues)
+        length = max(offsets) + dues[0].unit.size - begin
+        if len(dues) > 1 and length <= min(FAR_TIMES * size, BYTES_MAX):
+            with suppress(OffsetGone, OSError):
+                return begin, self._log.read(begin, length)
+        return NOTHING
+
     def _put(self, dues: list[Due], pause_ms: int, now_ns: int) -> None:
         """Put the messages of these timers, all or none."""
         messages: list[Message] = []
         put: list[Due] = []
         size = 0
+        self._near = self._read_near(dues)
         for number, due in enumerate(dues):
             if size > BYTES_MAX:
                 self._again(dues[number:], 0)
@@ -538,12 +554,14 @@ class TimerDelivery:
                 continue
             self._machine.seen(due)
             if not self._is_taken(due, message):
-                put.append(Due(due.slot_ms, due.unit, due.run, message.topic.decode()))
+                put.append(due)
                 messages.append(message)
                 size += len(message.body)
+        self._near = NOTHING
         if messages:
             self._under_way += 1
-            self._puts.put(messages, lambda result: self._answered(put, pause_ms, result))
+            topics = Counter([message.topic for message in messages])
+            self._puts.put(messages, lambda result: self._answered(put, topics, pause_ms, result))
 
     def _is_taken(self, due: Due, message: Message) -> bool:
         self._taken += 1
@@ -590,17 +608,16 @@ class TimerDelivery:
             return None
         return letter.delivered(unit, now_ms)
 
-    def _answered(self, dues: list[Due], pause_ms: int, result: PutResult) -> None:
+    def _answered(self, dues: list[Due], topics: Counter[bytes], pause_ms: int, result: PutResult) -> None:
         if not self._machine.counts(dues[0]):
             return
         self._under_way -= 1
         if result.status is PutStatus.PUT_OK:
             log_end = result.puts[-1].offset + result.puts[-1].size if result.puts else 0
-            for due in dues:
-                self._done(due, log_end)
+            self._done(dues, topics, log_end)
         elif result.status in WRITTEN and result.puts:
             self._why = f"stored, and not acknowledged yet: {result.status.name} {result.remark}".rstrip()
-            self._written.append((result.puts[-1].offset + result.puts[-1].size, dues))
+            self._written.append((result.puts[-1].offset + result.puts[-1].size, dues, topics))
         elif result.status in ILLEGAL:
             self._illegal(dues, result)
         else:
@@ -624,12 +641,23 @@ class TimerDelivery:
         except TimersDamaged as damage:
             self._anew(str(damage))
 
-    def _done(self, due: Due, log_end: int) -> None:
-        if due.unit.rolls:
-            self.counters.rolled += 1
-        else:
-            _count(self.counters.delivered, due.topic)
-        self._leave(due, log_end)
+    def _done(self, dues: list[Due], topics: Counter[bytes], log_end: int) -> None:
+        """The messages that were put for these timers, to these topics, stand in the log below ``log_end``."""
+        left: Counter[int] = Counter()
+        for due in dues:
+            unit = due.unit
+            if unit.rolls:
+                self.counters.rolled += 1
+                self._leave(due, log_end)
+            else:
+                if not unit.kind & DELETE:
+                    left[unit.topic_hash] += 1
+                self._machine.done(due)
+        for topic, count in topics.items():
+            if topic != TOPIC:
+                _count(self.counters.delivered, topic.decode(), count)
+        for topic_hash, count in left.items():
+            self.left(topic_hash, count)
 
     def _leave(self, due: Due, log_end: int) -> None:
         """The timer's new message stands in the log below ``log_end``: finish it, a rolled one later."""
@@ -641,7 +669,7 @@ class TimerDelivery:
 
     def _finish(self, due: Due) -> None:
         if not due.unit.kind & DELETE:
-            self.left(due.unit.topic_hash)
+            self.left(due.unit.topic_hash, 1)
         self._machine.done(due)
 
     @property

@@ -34,8 +34,6 @@ class Due:
     unit: Unit
     run: int
     """Number of the ``start`` that it belongs to; timers of earlier runs are ignored."""
-    topic: str = attrs.field(default="", eq=False)
-    """The topic that it is meant for; "" before its message is read."""
 
 
 class TimerMachine:

@@ -66,11 +66,11 @@ class Waiting:
         self._names[java_hash(topic)] = topic
         self._add(topic, 1)
 
-    def left(self, topic_hash: int) -> None:
-        """A timer of the topic with this hash is done."""
+    def left(self, topic_hash: int, count: int = 1) -> None:
+        """So many timers of the topic with this hash are done."""
         topic = self._names.get(topic_hash)
         if topic is not None:
-            self._add(topic, -1)
+            self._add(topic, -count)
 
     def _add(self, topic: str, count: int) -> None:
         before = self._topics.get(topic)
