@@ -38,7 +38,8 @@ class Subject(enum.IntEnum):
     LEVEL = 2
     """``queue`` is a delay level, ``value`` the next position in its queue."""
     TIMERS = 3
-    """Every timer that was due before ``value`` ms is delivered."""
+    """Every timer that was due before ``value`` ms is delivered, if its message stands below the offset ``name`` of
+    the log; "": wherever it stands, as former versions say."""
     DECIDED = 4
     """The half at ``name``, an offset of the log, is committed (``value`` 1) or rolled back (0)."""
     ACKED = 5

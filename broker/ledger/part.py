@@ -4,8 +4,8 @@
   is synced. While there is no master, each slave reads the other slaves' entries.
 - *Hand over.* A master that comes back reads all ledgers before it leads. From that on the slave takes no more entries
   for ``HAND_OVER_MS``, so nothing is learned that the master does not read. The slaves forget the entries when the
-  master has them in its tables on disk. The time of the timers they keep for ``FORGET_NS`` of its lead: it comes to the
-  master's disk with the wheel, some time after the master has put the whole queue into it.
+  master has them in its tables on disk. The time of the timers they keep for ``FORGET_NS`` of its lead, since no
+  master waits until it is on its disk.
 - *Learn.* A broker that begins to have the right to deliver decides no transaction before it has read the others'
   decisions.
 - *Lasting entries* (decisions, acknowledgements) belong to no table. The master takes them into its own ledger, and
@@ -39,6 +39,7 @@ from broker.pop.part import PopPart
 from broker.pop.reviving import RevivePart
 from broker.schedule.part import DelaysPart
 from broker.standing import COMES_BACK, MASTER_ID, Role
+from broker.timer.elsewhere import EVERY, TimersDone
 from broker.timer.part import TimersPart
 from broker.transactions.part import TransactionsPart
 from remoting.client import Client, checked
@@ -47,6 +48,7 @@ from remoting.command import Command, request, response
 from remoting.connection import Connection
 from remoting.endpoint import Handler
 from remoting.errors import BodyError, HeaderError, RemotingError
+from remoting.fields import decimal
 from remoting.wakeup import Bell
 
 if TYPE_CHECKING:
@@ -148,6 +150,12 @@ class LedgerPart(Part):
         if entry is not None:
             self.file.append(entry)
 
+    def _note_timers(self, done: TimersDone) -> None:
+        """Note what this slave delivered. A time is never set back, since it says that timers are done."""
+        thing = Thing(Subject.TIMERS, str(done.below), 0)
+        if done.below and done.time_ms > (self.ledger.get(thing) or 0):
+            self.note(thing, done.time_ms)
+
     def decide(self, offset: int, *, committed: bool) -> None:
         """Note a decision about the half at that offset of the log; on disk when ``file.kept`` returns."""
         self.note(_decided(offset), int(committed))
@@ -232,7 +240,7 @@ class LedgerPart(Part):
             for level, offset in self._delays.delivered().items():
                 self.note(Thing(Subject.LEVEL, "", level), offset)
             if self._timers.delivers:
-                self.note(Thing(Subject.TIMERS, "", 0), self._timers.done_before_ms)
+                self._note_timers(self._timers.done_here)
         if self._handed_over_ns:
             leads = not self._was_led and MASTER_ID in self._members()
             if not leads and now_ns >= self._handed_over_ns:
@@ -451,7 +459,7 @@ class LedgerPart(Part):
         elif thing.kind == Subject.LEVEL:
             self._delays.join({thing.queue: entry.value})
         elif thing.kind == Subject.TIMERS:
-            self._timers.join(entry.value)
+            self._timers.join(TimersDone(entry.value, below(thing)))
         elif thing.kind == Subject.ACKED and (acked := self._acked_by(entry)) is not None:
             self._acks.acked_here(acked)
 
@@ -498,6 +506,12 @@ class LedgerPart(Part):
                          [((), len(self.ledger))])
         yield page.counter("broker_ledger_joined", "Entries of slaves that this master read. Ours.",
                            [((), self.joined)])
+
+
+def below(thing: Thing) -> int:
+    """Offset of the log that a time of the timers goes with. A slave of a former version told none."""
+    told = decimal(thing.name)
+    return EVERY if told is None else told
 
 
 def _decided(offset: int) -> Thing:

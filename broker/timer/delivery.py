@@ -25,6 +25,7 @@ from broker.store.consumequeue import ENTRY, NOWHERE_SIZE
 from broker.store.errors import OffsetGone
 from broker.store.log import NOTHING, Read
 from broker.timer.delivered import Delivered
+from broker.timer.elsewhere import Elsewhere
 from broker.timer.keys import TimerKeys
 from broker.timer.letters import TOPIC, UNIQ_KEY, Key, Letter
 from broker.timer.machine import Due, TimerMachine
@@ -95,7 +96,7 @@ class TimerCounters:
     moved: int = 0
     """Timers put again before they were due, so that an old file of the log can be deleted."""
     passed_over: int = 0
-    """Timers skipped because a former master delivered them."""
+    """Timers skipped because a former master, or a slave that acted, delivered them."""
     retries: int = 0
     """Puts that stored nothing, and were tried again."""
 
@@ -118,8 +119,8 @@ class _Attempt:
 class TimerDelivery:
     """Enqueues on every replica, and delivers between ``start`` and ``stop``. Its part calls ``tick``."""
 
-    def __init__(self, keys: TimerKeys, machine: TimerMachine, delivered: Delivered, journal: Journal, puts: Outlet, *,
-                 wall_ms: Callable[[], int]) -> None:
+    def __init__(self, keys: TimerKeys, machine: TimerMachine, delivered: Delivered, elsewhere: Elsewhere,
+                 journal: Journal, puts: Outlet, *, wall_ms: Callable[[], int]) -> None:
         self.keys = keys
         self.came: Callable[[str], None] = lambda topic: None
         self.left: Callable[[int, int], None] = lambda topic_hash, count: None
@@ -133,7 +134,7 @@ class TimerDelivery:
         """Unfinished timers that ``takes`` has taken."""
         self.hears_all = False
         """Whether ``delivered`` has heard all of the log; nothing is delivered before."""
-        self._delivered = delivered
+        self._delivered, self._elsewhere = delivered, elsewhere
         self.counters = TimerCounters()
         self.enqueue_below = 0
         """A slave enqueues up to here: a message that its master has not enqueued may get a later slot there."""
@@ -582,8 +583,10 @@ class TimerDelivery:
         if unit.deletes:
             self._mark(due)
             return None
+        if self._is_elsewhere(due, unit.offset):
+            return None
         letter = self._read(due)
-        if letter is None:
+        if letter is None or (letter.moved_from is not None and self._is_elsewhere(due, letter.moved_from)):
             return None
         now_ms = self._wall_ms()
         if self._delivered.has(unit.offset, letter.topic, letter.values.get(UNIQ_KEY, "")):
@@ -607,6 +610,14 @@ class TimerDelivery:
             self._set_aside(due, letter, lost)
             return None
         return letter.delivered(unit, now_ms)
+
+    def _is_elsewhere(self, due: Due, offset: int) -> bool:
+        """Whether another member delivered this timer, whose message stood at ``offset`` there: it is done then."""
+        found = self._elsewhere.has(due.slot_ms, offset)
+        if found:
+            self.counters.passed_over += 1
+            self._finish(due)
+        return found
 
     def _answered(self, dues: list[Due], topics: Counter[bytes], pause_ms: int, result: PutResult) -> None:
         if not self._machine.counts(dues[0]):

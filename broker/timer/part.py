@@ -17,12 +17,15 @@ from broker.part import Parts, Shared, SpecialService
 from broker.rate import Rate
 from broker.rules import Rule
 from broker.standing import Role
+from broker.store.consumequeue import NOWHERE_SIZE
 from broker.store.errors import OffsetGone
 from broker.store.tables import load
 from broker.timer.admission import Timers
 from broker.timer.checkpoint import TimerCheckpoint
 from broker.timer.delivered import Delivered
 from broker.timer.delivery import Takes, TimerCounters, TimerDelivery
+from broker.timer.elsewhere import PATH as ELSEWHERE
+from broker.timer.elsewhere import DoneElsewhere, Elsewhere, TimersDone
 from broker.timer.keys import TimerKeys
 from broker.timer.letters import TOPIC
 from broker.timer.machine import TimerMachine
@@ -83,8 +86,6 @@ class TimersPart(SpecialService):
         """The bell rings when there is something to write, and at that time in any case."""
         self._flushing = Lock()
         """Held during each step of a flush, and during a cut."""
-        self._passed_ms = 0
-        """Timers due before this time are delivered, as another member of the group said."""
         self._cut_at: int | None = None
         """End of a cut log whose units are not removed yet."""
         self._store = TimerStore(
@@ -100,9 +101,11 @@ class TimersPart(SpecialService):
         if self._heard < 0:  # after a kill the next process must hear all from here on
             self._heard = journal.end
             self._heard_file.changed()
+        self.elsewhere = Elsewhere(load(shared.files, DoneElsewhere, ELSEWHERE))
+        self._elsewhere_file = shared.table_file(self.elsewhere.table, path=ELSEWHERE)
         self._noted = Noted(journal, self._heard, self._known.hear, self._known.cut)
         self._delivery = TimerDelivery(
-            keys, machine, self._known, journal, shared.outlet, wall_ms=shared.wall_ms)
+            keys, machine, self._known, self.elsewhere, journal, shared.outlet, wall_ms=shared.wall_ms)
         self._delivery.expects = before[TopicsPart].expects
         self._waiting = Waiting(load(shared.files, TimerMetrics, METRICS), shared.wall_ms)
         self._metrics_file = shared.table_file(self._waiting.table, path=METRICS, pause_ms=METRICS_PAUSE_MS)
@@ -158,10 +161,16 @@ class TimersPart(SpecialService):
     def delivers(self) -> bool:
         return self._delivery.delivers
 
-    def join(self, done_before_ms: int) -> None:
-        """Another member of the group delivered all timers due before this time."""
-        if self._keys.timer_wheel_enable:
-            self._join(TimerCheckpoint(done_before_ms).body())
+    @property
+    def done_here(self) -> TimersDone:
+        """Timers that are done, and in this wheel: those that the log has from ``below`` on came too late for it."""
+        return TimersDone(*self._store.done)
+
+    def join(self, delivered: TimersDone) -> None:
+        """Another member of the group delivered these timers. Raises ``BodyError``."""
+        self._refuse_future(delivered.time_ms)
+        if self._keys.timer_wheel_enable and self.elsewhere.add(delivered):
+            self._elsewhere_file.changed()
 
     @property
     def counters(self) -> TimerCounters:
@@ -192,7 +201,8 @@ class TimersPart(SpecialService):
         """Answer 60 with this broker's progress."""
         if not self._keys.timer_wheel_enable:
             return response(request, ResponseCode.SYSTEM_ERROR, remark="The checkpoint is null")
-        return response(request, body=self._store.checkpoint().body())
+        told = attrs.evolve(self._store.checkpoint(), queue_offset=self._store.done_place)
+        return response(request, body=told.body())
 
     def _metrics(self, _: Connection, request: Command) -> Command:
         """Answer 61 with the number of waiting timers by topic."""
@@ -246,19 +256,27 @@ class TimersPart(SpecialService):
         told = TimerCheckpoint.decode(answer)
         if told is None:
             raise BodyError(f"{len(answer)} bytes are no timer checkpoint")
-        if told.read_time_ms > self._wall_ms() + DAY_MS:
-            raise BodyError(f"a timer checkpoint of {told.read_time_ms} ms, which is more than a day from now")
+        self._refuse_future(told.read_time_ms)
         return told
 
-    def _join(self, answer: bytes) -> None:
-        """Skip what another member delivered. All of the queue is put into the wheel first: a timer enqueued after the
-        skip would count as late, and be delivered again."""
-        self._passed_ms = max(self._passed_ms, self._read(answer).read_time_ms)
-        self._delivery.enqueue_below = self._messages.max_offset(TOPIC, 0)
+    def _refuse_future(self, time_ms: int) -> None:
+        if time_ms > self._wall_ms() + DAY_MS:
+            raise BodyError(f"a timer checkpoint of {time_ms} ms, which is more than a day from now")
 
-    def _pass(self) -> None:
-        passed_ms, self._passed_ms = self._passed_ms, 0
-        self._store.done_before(passed_ms)
+    def _join(self, answer: bytes) -> None:
+        """Pass over what another member delivered: as far as its wheel has the queue."""
+        told = self._read(answer)
+        self.join(TimersDone(told.read_time_ms, self._offset_of(told.queue_offset)))
+
+    def _offset_of(self, place: int) -> int:
+        """Offset of the log of the first timer from that place of the queue on; the log's end: there is none."""
+        queue = self._messages.queue(TOPIC, 0)
+        if queue is not None:
+            for at in range(max(place, queue.min_offset), queue.max_offset):
+                offset, size, _ = queue.entry(at)
+                if size != NOWHERE_SIZE:
+                    return offset
+        return self._journal.end
 
     def _follow(self, answer: bytes) -> None:
         """Follow the master's progress, on a slave."""
@@ -288,7 +306,6 @@ class TimersPart(SpecialService):
 
     def begin(self) -> None:
         if self._keys.timer_wheel_enable:
-            self._pass()
             self._delivery.start()
 
     def end(self) -> None:
@@ -311,7 +328,7 @@ class TimersPart(SpecialService):
     def due_ns(self) -> int:
         if not self._keys.timer_wheel_enable:
             return NEVER
-        if not self._noted.told_all or self._cut_at is not None or (self._passed_ms and not self._delivery.behind):
+        if not self._noted.told_all or self._cut_at is not None:
             return 0
         return min(self._delivery.due_ns(), *(rate.due_ns for rate in self._rates.values()))
 
@@ -328,6 +345,8 @@ class TimersPart(SpecialService):
             logger.error("some timers may come twice: deliveries in the log cannot be read: %s", unread)
         self._delivery.hears_all = self._noted.told_all
         self._known.pass_to(*self._store.settled)
+        if self.elsewhere.pass_to(self._store.settled[0]):
+            self._elsewhere_file.changed()
         begins = self._known.begins(self._noted.offset)
         if abs(begins - self._heard) >= HEARD_STEP:
             self._heard = begins
@@ -344,8 +363,6 @@ class TimersPart(SpecialService):
             except OSError as error:
                 logger.error("timers from offset %d of the log on cannot be removed yet, tried again: %s", self._cut_at,
                              error)
-        if self._passed_ms and not self._delivery.behind:
-            self._pass()
         if self._cut_at is None:
             self._delivery.tick(now_ns)
         if self._standing.role.leads:
@@ -362,6 +379,7 @@ class TimersPart(SpecialService):
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._heard_file.run)
+                await nursery.start(self._elsewhere_file.run)
                 await nursery.start(self._metrics_file.run)
                 task_status.started()
                 while True:

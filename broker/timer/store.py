@@ -67,8 +67,9 @@ class TimerStore:
         """Log offset of the last unit's message: earlier messages are here already."""
         self._oldest = self._oldest_flushed = 0
         """Units before this place of the timer log are done; the second value is on disk."""
-        self._late: dict[int, int] = {}
-        """By slot, the least log offset of units inserted while it was the first slot: some of them may be late."""
+        self._late: dict[int, tuple[int, int]] = {}
+        """By slot, least log offset of units inserted while it was the first slot, and the place in the queue there:
+        some of them may be late."""
         self.settled = self._settles = (0, 0)
         """A time and a log offset: messages below the offset, due before the time, are done, and the disk says so. The
         second pair becomes true with the flush in flight."""
@@ -93,7 +94,7 @@ class TimerStore:
             self.anew(wrong)
         else:
             if self._last_offset >= 0:  # any of the units may have been late
-                self._late[now_ms // self.precision_ms] = 0
+                self._late[now_ms // self.precision_ms] = 0, 0
             if self._flushed is not None and self._flushed.own is None:  # RocketMQ's checkpoint may claim too much
                 place = place_of(self._last_offset) if self._last_offset >= 0 else None
                 self.queue_offset = self.queue_offset if place is None else min(self.queue_offset, place + 1)
@@ -221,6 +222,22 @@ class TimerStore:
         """Every slot before this time is done; 0: not known yet."""
         return self._wheel.begin * self.precision_ms
 
+    @property
+    def done(self) -> tuple[int, int]:
+        """A time and a log offset: messages below the offset, due before the time, are done."""
+        return self.read_time_ms, self._first_late[0]
+
+    @property
+    def done_place(self) -> int:
+        """Messages below this place of the queue, due before ``read_time_ms``, are done."""
+        return self._first_late[1]
+
+    @property
+    def _first_late(self) -> tuple[int, int]:
+        """Log offset and place in the queue of the first message that may be late and not done, or not here yet."""
+        late = (found for slot, found in self._late.items() if slot >= self._wheel.begin)
+        return min(late, default=(self._last_offset + 1, self.queue_offset))
+
     def done_before(self, time_ms: int) -> None:
         """Slots before ``time_ms`` are done: their timers are delivered, and durable as demanded. An earlier time
         changes nothing. The first call flushes, and may raise ``OSError``."""
@@ -287,7 +304,8 @@ class TimerStore:
         elif slot >= wheel.begin + wheel.slots:
             raise ValueError(f"slot {slot_ms} is beyond the wheel, which ends at {self.end_ms}")
         if slot == wheel.begin:
-            self._late[slot] = min(unit.offset, self._late.get(slot, unit.offset))
+            here = unit.offset, self.queue_offset
+            self._late[slot] = min(here, self._late.get(slot, here))
         raw = units.pack(wheel.last(slot), unit, slot_ms, write_time_ms)
         at = self._log.make_room()
         self._log.append(raw, at)
@@ -500,7 +518,7 @@ class TimerStore:
         self._is_quiet = True
         begin = self._wheel.begin
         self._late = {slot: offset for slot, offset in self._late.items() if slot >= begin}
-        self._settles = self.read_time_ms, min([self._last_offset + 1, *self._late.values()])
+        self._settles = self.done
         files, folders = self._log.to_sync()
         is_needed = self._wheel.is_unflushed or (log_end > 0 and not self._wheel.exists)
         wheel = self._wheel.ready() if is_needed else None

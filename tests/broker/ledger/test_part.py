@@ -24,7 +24,6 @@ from remoting.headers.pulling import UpdateConsumerOffsetRequest
 from tests.broker.preonline.test_levelling import ACTING, SLAVE, pair
 
 OFFSET = Thing(Subject.OFFSET, "T@G", 0)
-TIMERS = Thing(Subject.TIMERS, "", 0)
 
 
 def ledger(node: Node) -> LedgerPart:
@@ -152,6 +151,10 @@ async def test_a_commit_is_answered_when_it_is_synced(autojump_clock: MockClock)
         assert [answer.code for answer in answers] == [ResponseCode.SUCCESS]
 
 
+def times(node: Node) -> list[tuple[Thing, int]]:
+    return [(entry.thing, entry.value) for entry in ledger(node).ledger.of(Subject.TIMERS)]
+
+
 def passed(node: Node, time_ms: int) -> bool:
     return node.broker.parts[TimersPart].done_before_ms >= time_ms
 
@@ -160,22 +163,23 @@ async def test_the_time_of_the_timers_outlives_a_master_that_is_lost_before_its_
         autojump_clock: MockClock) -> None:
     async with cluster() as made:
         master, slave = await pair(made)
+        await made.send(master.address, b"later", properties="TIMER_DELAY_SEC\x013600\x02UNIQ_KEY\x01t\x02")
+        await until(lambda: slave.broker.journal.end == master.broker.journal.end)
         await trio.sleep(15)
         await master.kill()
-        await until(lambda: slave.broker.standing.role.acts and ledger(slave).ledger.get(TIMERS))
+        await until(lambda: slave.broker.standing.role.acts and times(slave))
         for _ in range(2):
             await master.start()
             await until(lambda: master.serves)
-            told_ms = ledger(slave).ledger.get(TIMERS)
-            assert told_ms, "only the wheel's next flush brings it to disk"
-            await until(partial(passed, master, told_ms))
+            told = times(slave)
+            await until(partial(passed, master, told[0][1]))
             ends = LedgerIsKeptRequest(*ledger(slave).ledger.end, 0)
             assert (await made.ask(slave.address, LEDGER_IS_KEPT, ends)).code == ResponseCode.SUCCESS
-            assert ledger(slave).ledger.get(TIMERS) == told_ms, "nor does the log have it"
+            assert times(slave) == told, "the log does not have it"
             await master.kill()
         await master.start()
         await trio.sleep(60)
-        assert ledger(slave).ledger.get(TIMERS) is None
+        assert not times(slave)
 
 
 NOWHERE = 1 << 40

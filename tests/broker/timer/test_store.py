@@ -279,6 +279,19 @@ def test_what_is_settled_is_in_slots_that_are_done_as_the_disk_says() -> None:
     assert store.settled == (0, 0), "all of it comes again"
 
 
+def test_what_came_late_is_not_done_before_its_slot_is_over() -> None:
+    """So a slave that acts does not say it of a timer that its master sent as the last thing."""
+    store = opened(MemoryFiles())
+    put(store, 2, 100)
+    assert (store.done, store.done_place) == ((at(0), 101), 2)
+    store.done_before(at(5))
+    put(store, 5, 200)
+    put(store, 9, 300)
+    assert (store.done, store.done_place) == ((at(5), 200), 2), "the one at 5 is late perhaps"
+    store.done_before(at(6))
+    assert (store.done, store.done_place) == ((at(6), 301), 4)
+
+
 def test_of_what_a_start_finds_nobody_knows_what_was_late_until_its_time_is_over() -> None:
     files = MemoryFiles()
     store = opened(files)

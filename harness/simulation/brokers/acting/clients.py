@@ -54,8 +54,6 @@ class Delayed:
     """Somebody has seen it wait."""
     held_by: set[str] = attrs.field(factory=set)
     """Machines that have seen it wait."""
-    late: bool = False
-    """A timer that some slave got when its own time was past it. A master that then takes that time passes over it."""
     copies: int = 0
 
 

@@ -232,7 +232,7 @@ class ActingScene(WholeScene):
     def _settled(self) -> bool:
         leader = self.groups[0].leader
         return (leader is not None and leader.may_deliver and not any(
-            not sent.copies and sent.waits and not sent.late for sent in self.delayed) and not self._undecided())
+            not sent.copies and sent.waits for sent in self.delayed) and not self._undecided())
 
     def _undecided(self) -> bool:
         return any(begun.in_place and not begun.apart and bool(begun.finals) != (COMMIT in begun.done)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from broker.escape.letters import Parcel
 from broker.escape.part import EscapePart
 from broker.ledger.codes import ReadLedgerRequest
-from broker.ledger.entries import Entry, Mark
+from broker.ledger.entries import Entry, Mark, Subject
 from broker.ledger.file import LedgerFile
 from broker.ledger.part import LedgerPart
 from broker.locks.part import LocksPart, Vote
@@ -23,7 +23,6 @@ from broker.registration import RETRY_S, NameServer, Registration
 from broker.tablecopies import TIMEOUT_MS, TableCopies
 from broker.tablefile import PAUSE_AFTER_FAILURE_S, TableFile
 from harness.simulation.brokers.acting.replication import SlaveEnd
-from harness.simulation.brokers.acting.watch import TIME_OF_TIMERS
 from harness.simulation.brokers.features import E_TABLE
 from harness.simulation.brokers.tasks import TurnBell
 from raft.config import MS
@@ -137,10 +136,11 @@ class SimulatedLedger(LedgerPart):
         await super().collect(members)
 
     def _forget(self, upto: Mark, but: Collection[int] = ()) -> None:
-        before_ms = self.ledger.get(TIME_OF_TIMERS)
+        before = list(self.ledger.of(Subject.TIMERS))
         super()._forget(upto, but)
-        if before_ms is not None and self.ledger.get(TIME_OF_TIMERS) is None:
-            self.process.town.watch_of(self.process).gives_up_timers(before_ms)
+        for entry in before:
+            if self.ledger.get(entry.thing) is None:
+                self.process.town.watch_of(self.process).gives_up_timers(entry.thing, entry.value)
 
     async def _who_is_listed(self) -> Mapping[int, str] | None:
         asked_ns = self._now_ns()

@@ -13,6 +13,7 @@ import attrs
 
 from broker.ha.acks import PutStatus
 from broker.ledger.entries import Mark, Subject, Thing
+from broker.ledger.part import below
 from broker.offsets.part import OffsetsPart
 from broker.properties import UNIQ_KEY
 from broker.puts import PutResult
@@ -20,7 +21,7 @@ from broker.schedule.levels import SCHEDULE_TOPIC
 from broker.timer.part import TimersPart
 from broker.topics.names import TIMER
 from broker.transactions import records
-from harness.simulation.brokers.acting.clients import CONSUMERS, TIMER_LEVEL, Decided, Delayed
+from harness.simulation.brokers.acting.clients import CONSUMERS, Decided, Delayed
 from harness.simulation.brokers.acting.plan import TIMEOUT_MS
 from harness.simulation.brokers.client import KNOWN
 from harness.simulation.brokers.runs import Runs
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from harness.simulation.brokers.host import Host
     from harness.simulation.brokers.process import BrokerProcess
 
-TIME_OF_TIMERS: Final = Thing(Subject.TIMERS, "", 0)
 UNANSWERED_NS: Final = 4 * TIMEOUT_MS * MS
 """A request that is unanswered for so long is not carried out any more."""
 
@@ -125,9 +125,10 @@ class ActingWatch(BrokerWatch):
         hold what it lost, and wrote anew."""
         self._living: set[MemberHost] = set()
         """Members, as name servers told the master that comes back."""
-        self._timers_read_ms = self._timers_kept_ms = 0
-        """Timers that were due before are delivered, as ledgers said that a master read; as such ledgers said that were
-        given up since."""
+        self._timers_read: dict[Thing, int] = {}
+        self._timers_kept: dict[Thing, int] = {}
+        """What is delivered of timers, as ledgers said that a master read; as such ledgers said that were given up
+        since."""
 
     # --- what ``BrokerWatch`` asks of groups with controllers ---------------------------------------------------
 
@@ -167,7 +168,8 @@ class ActingWatch(BrokerWatch):
         """A slave's ledger is read; what it says is what its master will be."""
         self._handed[process.host] = _Known({
             entry.thing: (entry.mark, entry.value) for entry in process.ledger.ledger.after()})
-        self._timers_read_ms = max(self._timers_read_ms, process.ledger.ledger.get(TIME_OF_TIMERS) or 0)
+        for entry in process.ledger.ledger.of(Subject.TIMERS):
+            self._timers_read[entry.thing] = max(entry.value, self._timers_read.get(entry.thing, 0))
 
     def comes_back(self, master: MemberProcess) -> None:
         """INV_B57, INV_B58, INV_B60: right before it leads."""
@@ -189,9 +191,8 @@ class ActingWatch(BrokerWatch):
             for thing, (mark, value) in known.things.items():
                 if thing not in latest or latest[thing][0] < mark:
                     latest[thing] = mark, value
-        if self._timers_kept_ms and self.lossless:
-            self._asks(master, self._timers_of(master) >= self._timers_kept_ms, "timers behind", "of a life before",
-                       self._timers_kept_ms, self._timers_of(master))
+        for thing, value in self._timers_kept.items() if self.lossless else ():
+            self._asks(master, self._passes(master, thing, value), "timers behind", "of a life before", thing, value)
         runtime, messages = master.runtime(), master.journal.messages
         for thing, (_, value) in latest.items():
             if thing.kind == Subject.OFFSET:
@@ -204,22 +205,21 @@ class ActingWatch(BrokerWatch):
                 text, end = runtime.get(f"scheduleMessageOffset_{thing.queue}", "0,0").split(",")
                 self._asks(master, int(text) >= min(value, int(end)), "a level behind", thing, value, text, end)
             elif thing.kind == Subject.TIMERS:
-                found = self._timers_of(master)
-                self._asks(master, found >= value, "timers behind", value, found)
+                self._asks(master, self._passes(master, thing, value), "timers behind", thing, value)
             elif thing.kind == Subject.DECIDED:
                 found = master.ledger.ledger.get(thing)
                 self._asks(master, found == value, "a decision is not known", thing, value, found)
 
     @staticmethod
-    def _timers_of(master: MemberProcess) -> int:
-        """Return the time up to which the master takes timers for delivered. It counts once the wheel has all of the
-        queue."""
+    def _passes(master: MemberProcess, thing: Thing, value: int) -> bool:
+        """Whether the master takes for delivered what a ledger says of the timers."""
         part = master.parts[TimersPart]
-        return max(part.done_before_ms, part._passed_ms)
+        return part.done_before_ms >= value or part.elsewhere.has(value - 1, below(thing) - 1)
 
-    def gives_up_timers(self, done_before_ms: int) -> None:
+    def gives_up_timers(self, thing: Thing, value: int) -> None:
         """A slave forgets what its ledger said of the timers. What no master read counts for nothing."""
-        self._timers_kept_ms = max(self._timers_kept_ms, min(done_before_ms, self._timers_read_ms))
+        read = min(value, self._timers_read.get(thing, 0))
+        self._timers_kept[thing] = max(read, self._timers_kept.get(thing, 0))
 
     def _asks(self, master: MemberProcess, holds: bool, what: str, *facts: object) -> None:
         self.counts["INV_B57"] += 1
@@ -295,8 +295,6 @@ class MessageJudge:
         key = decode_properties(message.properties).get(UNIQ_KEY, "")
         if key.isdecimal() and process.host.scene.place == 0:
             sent = self._of(message)
-            if sent.level == TIMER_LEVEL and not process.is_master:
-                sent.late = sent.late or process.parts[TimersPart].done_before_ms > record.store_time_ms
             sent.waits = True
             sent.held_by.add(process.host.name)
 
@@ -389,14 +387,12 @@ class MessageJudge:
     def undelivered(self, process: MemberProcess) -> list[Delayed]:
         """Return the delayed messages that this member holds and that were delivered nowhere."""
         name = process.host.name
-        return [sent for sent in self._town.delayed if name in sent.held_by and not sent.copies and not sent.late]
+        return [sent for sent in self._town.delayed if name in sent.held_by and not sent.copies]
 
     def settled(self) -> None:
         """INV_B36, INV_B58, INV_B59: the master is back, and all had its time."""
         town = self._town
         lost = [sent for sent in town.delayed if not sent.copies and (sent.waits or sent.status is PutStatus.PUT_OK)]
-        town.counts["late timer passed over"] += sum(sent.late for sent in lost)
-        lost = [sent for sent in lost if not sent.late]
         if self.lossless:
             self.counts["INV_B36"] += bool(town.delayed)
             require(not lost, "INV_B36", "not delivered", lost[:3])

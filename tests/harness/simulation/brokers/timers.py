@@ -12,9 +12,12 @@ ADMISSION: Final = TIMER + "admission.py"
 LETTERS: Final = TIMER + "letters.py"
 DELIVERED: Final = TIMER + "delivered.py"
 DELIVERY: Final = TIMER + "delivery.py"
+ELSEWHERE: Final = TIMER + "elsewhere.py"
 SLOTS: Final = "tests/broker/timer/test_machine.py::"
 ADMITTED: Final = "tests/broker/timer/test_admission.py::"
 KNOWN: Final = "tests/broker/timer/test_delivered.py::"
+ACTED: Final = "tests/broker/timer/test_elsewhere.py::"
+LACKED: Final = ACTED + "test_a_timer_that_only_the_lost_master_had_comes_late_and_no_other_comes_twice"
 SETTLED: Final = "tests/broker/timer/test_store.py::test_what_is_settled_is_in_slots_that_are_done_as_the_disk_says"
 BEHIND: Final = ("tests/broker/timer/test_markers.py::"
                  "test_who_rolls_behind_its_marker_is_taken_back",)
@@ -87,8 +90,30 @@ PLANTED: Final = (
     Planted("what came late to the wheel is forgotten before its slot is done", TIMER + "store.py",
             "        if slot == wheel.begin:\n", "        if False:\n", (SETTLED,)),
     Planted("what was delivered is forgotten before the disk says that its slot is done", TIMER + "store.py",
-            "        self._settles = self.read_time_ms", "        self.settled = self._settles = self.read_time_ms",
-            (SETTLED,)),
+            "        self._settles = self.done\n", "        self.settled = self._settles = self.done\n", (SETTLED,)),
     Planted("what was delivered is forgotten before its slot is done", DELIVERED, "order[0][0] < read_time_ms",
             "order[0][0] <= read_time_ms", (KNOWN + "test_it_is_forgotten_when_the_slots_of_its_time_are_done",)),
+    # --- which were delivered by a slave that acted
+    Planted("a slave says that it delivered what it never had", "broker/ledger/part.py",
+            "str(done.below), 0)", "str(EVERY), 0)", (LACKED,)),
+    Planted("a slave says that it delivered less than it said before", "broker/ledger/part.py",
+            "done.time_ms > (self.ledger.get(thing) or 0):", "done.time_ms:",
+            (ACTED + "test_a_slave_says_what_it_delivered_and_never_that_it_delivered_less",)),
+    Planted("a member without a ledger lacked nothing", TIMER + "part.py",
+            "self._offset_of(told.queue_offset)", "self._journal.end",
+            (ACTED + "test_of_a_member_without_a_ledger_its_place_in_the_queue_says_what_it_lacked",)),
+    Planted("what a slave lacked was delivered by it", ELSEWHERE, " and offset < each.below", "",
+            (ACTED + "test_a_timer_was_delivered_if_it_was_due_before_and_stands_below",)),
+    Planted("of two slaves that acted in turn the last one counts", ELSEWHERE,
+            "if each.time_ms > new.time_ms or each.below > new.below]", "if False]",
+            (ACTED + "test_of_slaves_that_acted_in_turn_each_one_counts_until_the_disk_is_past_it",)),
+    Planted("what a slave delivered comes again", DELIVERY, "if self._is_elsewhere(due, unit.offset):", "if False:",
+            (LACKED,)),
+    Planted("what a slave delivered comes again from where it was moved to", DELIVERY,
+            "letter.moved_from is not None and self._is_elsewhere(due, letter.moved_from)", "False", (LACKED,)),
+    Planted("the next process does not know what a slave delivered", TIMER + "part.py",
+            "Elsewhere(load(shared.files, DoneElsewhere, ELSEWHERE))", "Elsewhere(DoneElsewhere())", (LACKED,)),
+    Planted("a timer that came late to a slave was delivered by it", TIMER + "store.py",
+            "for slot, found in self._late.items() if slot >= self._wheel.begin)", "for slot, found in ())",
+            ("tests/broker/timer/test_store.py::test_what_came_late_is_not_done_before_its_slot_is_over",)),
 )
