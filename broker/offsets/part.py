@@ -39,7 +39,7 @@ class OffsetsPart(Part):
         self.when_written = self._file.when_written
         topics.admin.groups_of = self.table.groups_of
         self.inflight = Inflight()
-        self._wall_ms = shared.wall_ms
+        self._wall_ms, self._serves = shared.wall_ms, False
         topics.table.on_delete.join("parts", self._forget_topic)
         groups.admin.on_clean = self._forget_group
         topics.admin.cleaned = groups.admin.cleaned = self._file.saved
@@ -59,6 +59,12 @@ class OffsetsPart(Part):
         elif group and not topic:
             self._forget_group(group)
         self.table.drop_copied(topic, group)
+
+    def heard_reset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """A master before, or this slave's, reset the group."""
+        self.table.heard_reset(group, topic, queue_id, offset)
+        if self._serves:
+            self.table.serves()
 
     def handlers(self) -> Mapping[int, Handler]:
         return self.requests.handlers()
@@ -102,3 +108,6 @@ class OffsetsPart(Part):
 
     def role_changed(self, role: Role) -> None:
         self.table.state_version = role.epoch
+        self._serves = role.serves_pulls
+        if self._serves:
+            self.table.serves()

@@ -8,7 +8,7 @@ Source: ``ConsumerManageProcessor``, ``AdminBrokerProcessor``, ``Broker2Client``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from broker.groups import GroupTable
@@ -27,6 +27,10 @@ from remoting.headers.pulling import OffsetResponse, QueryConsumerOffsetRequest,
 
 NOT_FOUND: Final = 2**63 - 1
 """Answer to 308: the group is behind all others, so nothing has to be corrected."""
+
+
+async def _at_once(answer: Command) -> Command:
+    return answer
 
 
 class Subscribers(Protocol):
@@ -52,13 +56,16 @@ class OffsetRequests:
         self._standing, self._subscribers, self._veil, self._memory = standing, subscribers, veil, memory
         self.when_kept: Callable[[Command], Command | Coroutine[Any, Any, Command]] = lambda answer: answer
         """Returns the answer to a commit when the commit is kept."""
+        self.when_told: Callable[[Command], Awaitable[Command]] = _at_once
+        """Gives the answer to a reset when replicas know of it and the table is on disk, or says why they do not."""
+        self._reset_behind_veil = veil.behind(self._reset)
 
     def handlers(self) -> dict[int, Handler]:
         return {
             RequestCode.QUERY_CONSUMER_OFFSET: self._veil.behind(self.query),
             RequestCode.UPDATE_CONSUMER_OFFSET: self.update,
             RequestCode.GET_ALL_CONSUMER_OFFSET: self.get_all,
-            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self._veil.behind(self.reset),
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset,
             RequestCode.CLONE_GROUP_OFFSET: self.clone,
             RequestCode.QUERY_CORRECTION_OFFSET: self.correct,
         }
@@ -117,8 +124,15 @@ class OffsetRequests:
 
     # --- administrators --------------------------------------------------------------------------------------
 
-    def reset(self, _: Connection, request: Command) -> Command:
-        """Reset a group's offsets (222), here or by telling its members; it waits until a new master shows all."""
+    async def reset(self, connection: Connection, request: Command) -> Command:
+        """Reset a group's offsets (222); the answer follows when replicas know of it."""
+        answer = self._reset_behind_veil(connection, request)
+        if not isinstance(answer, Command):
+            answer = await answer
+        return await self.when_told(answer) if answer.code == ResponseCode.SUCCESS else answer
+
+    def _reset(self, _: Connection, request: Command) -> Command:
+        """Reset a group's offsets, here or by telling its members; it waits until a new master shows all."""
         asked = ResetOffsetRequest.from_ext(request.ext)
         if not self._offsets.config.use_server_side_reset_offset:
             return self._reset_in_clients(request, asked)

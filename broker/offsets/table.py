@@ -1,7 +1,8 @@
 """The table of consumer offsets: the next message of each group in each queue of a topic.
 
-A reset takes effect at the group's next pull; what clients commit until then does not undo it. It does no I/O:
-``on_change`` says that it must be written to disk. Source: ``ConsumerOffsetManager`` of RocketMQ 5.5.0.
+A reset takes effect at the group's next pull; what clients commit until then does not undo it. Replicas hear of it in
+the log, and keep it until a copy of the master's table says that the group has gone on. It does no I/O: ``on_change``
+says that it must be written to disk. Source: ``ConsumerOffsetManager`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import attrs
 from broker.store.tables import ConsumerOffsets
 from remoting.bodies.namesrv import DataVersion
 
+COPIES_OLDER: Final = 2
+"""Copies of the master's table that may be older than what its log says: one that is on its way, and what it delays."""
 _NONE: Final[Mapping[int, int]] = {}
 
 
@@ -50,6 +53,9 @@ class OffsetTable:
         """Offsets by ``topic@group`` and queue id; the other tables have the same keys."""
         self._pulled: dict[str, dict[int, int]] = {}
         self._resets: dict[str, dict[int, int]] = {}
+        self._told: dict[tuple[str, int], tuple[int, int]] = {}
+        """Resets of the master's, by ``topic@group`` and queue id, that perhaps no pull has seen: where the group goes
+        on, and how many copies of the master's table may be older."""
         self._commits = 0
         self._gone: dict[tuple[str, str], int] = {}
         """Topics and groups that are gone at the master, and how many more copies of its table are checked for them."""
@@ -140,6 +146,19 @@ class OffsetTable:
         self.on_commit(group, topic, queue_id, offset)
         self.on_reset(group, topic, queue_id)
 
+    def heard_reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The log says that a master reset it."""
+        key = f"{topic}@{group}"
+        self._told[key, queue_id] = offset, COPIES_OLDER
+        self._offsets.setdefault(key, {})[queue_id] = offset
+        self.on_change()
+
+    def serves(self) -> None:
+        """Consumers ask this broker from now on: resets that no pull has seen come into force."""
+        for (key, queue_id), (offset, _) in self._told.items():
+            self._resets.setdefault(key, {})[queue_id] = offset
+        self._told.clear()
+
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Return whether a reset waits for the next pull."""
         return bool(self._resets) and queue_id in self._resets.get(f"{topic}@{group}", _NONE)
@@ -174,11 +193,12 @@ class OffsetTable:
         for table in (self._offsets, self._pulled, self._resets):
             for key in [key for key in table if fits(key, part)]:
                 del table[key]
+        self._told = {place: told for place, told in self._told.items() if not fits(place[0], part)}
         self.on_change()
 
     def drop_copied(self, topic: str, group: str) -> None:
         """Drop a topic or group that the master has forgotten. A copy that is on its way may still hold it."""
-        self._gone[topic, group] = 2
+        self._gone[topic, group] = COPIES_OLDER
 
     def _is_gone(self, key: str) -> bool:
         topic, _, group = key.partition("@")
@@ -193,8 +213,21 @@ class OffsetTable:
             del self._offsets[key]
         self._gone = {name: left - 1 for name, left in self._gone.items() if left > 1}
         self._offsets |= {key: dict(queues) for key, queues in table.offset_table.items()}
+        self._keep_resets()
         self._version = table.data_version
         self.on_change()
+
+    def _keep_resets(self) -> None:
+        """A copy of the master's table came: it is older than a reset that it does not have, or the group has gone on.
+        """
+        for (key, queue_id), (offset, older) in list(self._told.items()):
+            queues = self._offsets.setdefault(key, {})
+            if queues.get(queue_id) == offset:
+                self._told[key, queue_id] = offset, 0
+            elif older:
+                self._told[key, queue_id], queues[queue_id] = (offset, older - 1), offset
+            else:
+                del self._told[key, queue_id]
 
     def join(self, answer: bytes, end_of: Callable[[str, int], int]) -> None:
         """Take what a member knows better, from its answer to 43: all of a newer version, else offsets further on.

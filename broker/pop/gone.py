@@ -17,7 +17,7 @@ from remoting.fields import Int64
 
 PATH: Final = "config/goneHeard.json"
 Name = tuple[str, str]
-"""Topic and group; one of them is ""."""
+"""Topic and group, one of them ""; or what else names a record."""
 
 
 @body

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import trio
 
 from broker.config import BrokerConfig, pick
 from broker.groups.part import GroupsPart
+from broker.ha.acks import PutStatus
 from broker.journal import NEVER
 from broker.noted import Noted, shows_all
 from broker.offsets.part import OffsetsPart
@@ -19,7 +20,7 @@ from broker.pop.acking import Acking
 from broker.pop.chain import Checkpoints
 from broker.pop.checks import Checks, PopConfig, no_group
 from broker.pop.gone import PATH as GONE_PATH
-from broker.pop.gone import Gone, KeptGone
+from broker.pop.gone import Gone, KeptGone, Name
 from broker.pop.keys import PopKeys
 from broker.pop.lending import Lending
 from broker.pop.notify import Notifying
@@ -41,6 +42,8 @@ from broker.timer.part import TimersPart
 from broker.topics.names import group_fault, popped_from, topic_fault
 from broker.topics.part import TopicsPart
 from remoting.codes import RequestCode as Code
+from remoting.codes import ResponseCode
+from remoting.command import Command
 from remoting.endpoint import Handler
 from remoting.record import Message
 
@@ -51,6 +54,8 @@ logger = logging.getLogger("broker")
 
 HEARD_STEP: Final = 16 << 20
 """Bytes of the log that the next process may read again."""
+TOLD_MS: Final = 3_000
+"""A reset is answered after so long in any case; administrators wait 5 s."""
 SAVED_EVERY_MS: Final = 10_000
 READS: Final = "it reads each group's progress in the log"
 
@@ -79,8 +84,9 @@ class PopPart(Part):
             kept = KeptProgress(journal.end)
         self.progress = PopProgress(self._records.topic, kept)
         self.progress.heard = self._is_confirmed
-        self.progress.gone = self._hears_gone
+        self.progress.gone, self.progress.reset = self._hears_gone, self._hears_reset
         self._positions = before[OffsetsPart]
+        self._positions.requests.when_told = self._when_told
         self._gone = Gone(_gone_below(shared.files, journal.end))
         self._gone_file = shared.table_file(self._gone.kept, path=GONE_PATH)
         self._heard = kept.log_offset
@@ -113,6 +119,8 @@ class PopPart(Part):
         self._writes_open = self._open = self._acts = False
         self._end = 0
         """End of the log when this broker became master or began to act for it."""
+        self._under_way, self._unsure, self._answered = 0, 0, trio.Event()
+        """Puts of them in flight, how many were not stored as the mode demands, and the next answer to one."""
         self._unsaid: list[Message] = []
         """Resets and deletions that are not in the log yet."""
         topics.on_delete.join("parts", self._topic_is_gone)
@@ -227,6 +235,8 @@ class PopPart(Part):
             return self._open
         for (topic, group, queue_id), end in self.progress.ends.items():
             known = self._offsets.query(group, topic, queue_id)
+            if known != end:
+                self._offsets.take_reset(group, topic, queue_id)  # POPs have gone on since
             if (known is None or known < end) and self._topics.get(topic) is not None and (
                     end <= self._messages.max_offset(topic.encode(), queue_id)):
                 self._offsets.commit(group, topic, queue_id, end)
@@ -241,7 +251,8 @@ class PopPart(Part):
         self.checkpoints.forget(key)
         self._in_order.clear(key)
         offset = self._offsets.query(group, topic, queue_id)
-        if offset is not None and self.progress.knows(topic, group):
+        if offset is not None:
+            self._gone.say(_reset(topic, group, queue_id))
             self._say(progress.reset(topic, group, queue_id, offset, self._store_host, self._wall_ms()))
         self.room.unlocked(popped_from(topic, group), group, queue_id)
 
@@ -260,8 +271,15 @@ class PopPart(Part):
         self._say(progress.gone(topic, group, self._store_host, self._wall_ms()))
 
     def _hears_gone(self, at: int, topic: str, group: str) -> None:
-        if self._gone.hear(at, (topic, group)):
-            self._positions.heard_gone(topic, group)
+        self._follow(at, (topic, group), lambda: self._positions.heard_gone(topic, group))
+
+    def _hears_reset(self, at: int, topic: str, group: str, queue_id: int, offset: int) -> None:
+        self._follow(at, _reset(topic, group, queue_id), lambda: self._positions.heard_reset(
+            topic, group, queue_id, offset))
+
+    def _follow(self, at: int, name: Name, change: Callable[[], None]) -> None:
+        if self._gone.hear(at, name):
+            change()
 
         def saved() -> None:
             self._gone.saved(at)
@@ -281,10 +299,33 @@ class PopPart(Part):
         said, self._unsaid = self._unsaid, []
 
         def done(result: PutResult) -> None:
+            self._under_way -= 1
             if not result.puts and self._writes_open:
                 self._unsaid = said + self._unsaid
+            elif result.status is not PutStatus.PUT_OK:
+                self._unsure += 1
+            self._answered.set()
+            self._answered = trio.Event()
 
+        self._under_way += 1
         self._puts.put(said, done)
+
+    async def _when_told(self, answer: Command) -> Command:
+        """The answer to a reset when its records are stored as the group's mode demands, and positions are on disk."""
+        unsure, why = self._unsure, ""
+        with trio.move_on_after(TOLD_MS / 1e3) as scope:
+            while self._unsaid or self._under_way:
+                await self._answered.wait()
+        if scope.cancelled_caught or self._unsure > unsure:
+            why = "not all replicas that must know of it are sure to know"
+        try:
+            await self._positions.saved()
+        except OSError as error:
+            why = f"consumerOffset.json cannot be written, {error}"
+        if why:
+            answer.code = ResponseCode.SYSTEM_ERROR
+            answer.remark = f"reset here, and perhaps not on the next master: {why}"
+        return answer
 
     def _cut(self, end: int) -> None:
         self._gone.cut(end)
@@ -326,6 +367,11 @@ class PopPart(Part):
             await nursery.start(self.room.run)
             task_status.started()
             await trio.sleep_forever()
+
+
+def _reset(topic: str, group: str, queue_id: int) -> Name:
+    """A name for the record of a reset: no topic's or group's deletion has it."""
+    return f"{topic}@{group}", str(queue_id)
 
 
 def _gone_below(files: Files, log_end: int) -> int:

@@ -112,6 +112,9 @@ class PopProgress:
         self.gone: Callable[[int, str, str], None] = lambda at, topic, group: None
         """Called for each record that says so, with its offset in the log, its topic and its group."""
 
+        self.reset: Callable[[int, str, str, int, int], None] = lambda at, topic, group, queue_id, offset: None
+        """Called for each record of a reset, with its offset in the log, topic, group, queue id, and where it leads."""
+
     def kept(self, log_offset: int) -> KeptProgress:
         """The content of the file for the log below ``log_offset``: later changes are undone, as far as they can be."""
         log_offset, ends = max(log_offset, self._undo_from), dict(self.ends)
@@ -151,7 +154,9 @@ class PopProgress:
         if len(fields) == 5 and fields[0] == _TO:
             offset, queue_id = _number(fields[1]), _number(fields[2])
             if offset is not None and queue_id is not None:
-                self._set(at, (fields[4], fields[3], queue_id), offset)
+                if self.knows(fields[4], fields[3]):  # others may go back by themselves
+                    self._set(at, (fields[4], fields[3], queue_id), offset)
+                self.reset(at, fields[4], fields[3], queue_id, offset)
         elif len(fields) == 3 and fields[0] == _GONE:
             for key in [key for key in self.ends if self._is_of(key, fields[2], fields[1])]:
                 self._set(at, key, None)

@@ -176,7 +176,8 @@ class Pulling:
                     connection, request, (asked.topic, asked.queue_id), asked.consumer_group, asked.queue_offset,
                     wanted, timeout_ms):
                 return None
-        if code is ResponseCode.PULL_OFFSET_MOVED and not self._corrects(role):
+        if code is ResponseCode.PULL_OFFSET_MOVED and found.status is not Status.OFFSET_RESET and (
+                not self._corrects(role)):
             code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
         return Command(code, request.opaque, RESPONSE, {
             "suggestWhichBrokerId": str(suggested), "nextBeginOffset": str(found.next_offset),

@@ -20,6 +20,9 @@ FOUND = tests_of("broker/pulling", "requests", "codes_of_what_was_found")
 RANGE = tests_of("broker/pulling", "reading", "offsets_in_and_out_of_range")
 RESET = tests_of("broker/offsets", "requests", "a_reset_holds_against_late_commits_until_the_next_pull")
 
+KEPT = tests_of("broker/offsets", "resets",
+                "a_reset_holds_on_the_next_master_against_late_commits_until_the_next_pull",
+                "a_reset_holds_where_a_slave_acts_and_when_its_master_is_back")
 AHEAD = tests_of("broker/pulling", "requests", "a_pull_that_is_ahead_of_its_heartbeat_gets_all_tags")
 FILTERED = tests_of("broker/pulling", "filtering", "a_pull_that_relies_on_what_heartbeats_registered")
 TOLD = tests_of("broker/consumers", "heartbeats", "the_others_hear_at_once_of_who_comes_and_goes")
@@ -100,6 +103,10 @@ PAGE = Page("docs/reference/consuming.md", (
                                            "a_queue_whose_beginning_was_deleted_is_not_begun_at_0")),
     answer("A master also says 0", EMPTY, SINGLE),
     answer("A reset (222) holds", RESET),
+    Promise("Every replica hears of it in the log", not_simulated=CONSUMERS, tests=KEPT, not_real=IN_PROCESS),
+    answer("It is answered when those know", tests_of(
+        "broker/offsets", "resets", "a_reset_is_on_disk_when_it_is_answered",
+        "a_reset_that_replicas_cannot_hear_of_is_answered_so")),
     answer("With `useServerSideResetOffset` off", tests_of("broker/offsets", "requests", "a_reset_that_clients_do")),
     answer("A heartbeat makes the group", tests_of("broker/consumers", "heartbeats",
                                                "a_first_heartbeat_makes_group_and_retry_topic"), JAVA_CLIENTS),
@@ -135,7 +142,12 @@ PAGE = Page("docs/reference/consuming.md", (
     answer("A name that is not counted", tests_of("broker/query", "query", "counters_are_shown")),
     answer("306, 316, 329", tests_of("broker/query", "query", "cleaning_is_passed_on"), TOOLS),
     answer("a pull that is sent to a reset offset", RESET),
-    answer("resets that no pull has seen", tests_of("broker/offsets", "requests", "a_slave_resets_nothing")),
+    answer("resets that no pull has seen", KEPT),
+    answer("a reset, and its broker is killed", tests_of(
+        "broker/offsets", "resets", "a_reset_is_on_disk_when_it_is_answered")),
+    answer("a pull or POP waits, and", tests_of(
+        "broker", "left_waiting", "their_topic_is_deleted", "their_group_is_deleted",
+        "the_configuration_forbids_them")),
     answer("what wakes a held pull", tests_of("broker/pulling", "requests",
                                           "a_pull_waits_for_a_message_and_gets_all_of_that_turn")),
     answer("messages 40", both(TOLD, LATER)),

@@ -123,9 +123,9 @@ PAGE = Page("docs/reference/popping.md", (
     kept("A new master raises its offsets", "B52", part("a_slave_that_becomes_master_goes_on_behind_the_checkpoints"),
          KILLED),
     answer("Messages that a filter left out", requests("what_a_filter_leaves_out_is_passed")),
-    answer("A reset (222) of a group", part("a_reset_holds_on_the_next_master",
+    answer("A reset (222) is in the log", part("a_reset_holds_on_the_next_master",
                                             "a_topic_that_is_made_again_begins_anew_on_the_next_master")),
-    Promise("Every replica forgets the offsets at that record", "B62", tests=tests_of(
+    Promise("Every replica follows that record", "B62", tests=tests_of(
         "broker/offsets", "made_again", "a_slave_that_becomes_master_at_once_has_no_old_position",
         "a_slave_killed_before_it_wrote_its_file_forgets_all_the_same",
         "a_record_is_followed_again_while_the_file_cannot_be_written",
@@ -212,6 +212,8 @@ PAGE = Page("docs/reference/popping.md", (
     answer("the master is away, without controllers", acting(
         "what_is_not_acknowledged_comes_back_while_the_master_is_away", "no_other_master_is_there_for_a_while")),
     answer("where an acting slave sends", acting("who_cannot_be_popped_from_gets_nothing_and_others_go_on")),
+    answer("a message whose properties have no room", reviving(
+        "full_properties_go_to_the_dead_letters_as_they_are")),
     Promise("a checkpoint that takes longer than 30 s", not_simulated=TIMING, not_real=ONE_RULE,
             tests=reviving("refused_puts_lose_nothing")),
 ), others=(

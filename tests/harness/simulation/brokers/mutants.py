@@ -21,6 +21,7 @@ from tests.harness.simulation.brokers import (
     popped,
     queues,
     replicating,
+    resetting,
     serving,
     silences,
     standingin,
@@ -51,4 +52,5 @@ PLANTED: Final = (
     *handedover.PLANTED,
     *standingin.PLANTED,
     *clientside.PLANTED,
+    *resetting.PLANTED,
 )
