@@ -7,6 +7,7 @@ Source: ``ConsumerManager``, ``ConsumerGroupInfo`` and ``ProducerManager`` of Ro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -196,17 +197,21 @@ class Producers:
         """Called with a client's id when it has a connection that it did not have."""
         self._of: dict[Connection, set[str]] = {}
         self._clients: dict[str, Connection] = {}
-        self._ids: dict[Connection, set[str]] = {}
+        self._ids: dict[Connection, Counter[str]] = {}
+        """For each connection, its clients' ids, and for how many groups each produces over it."""
 
     def register(self, name: str, member: Member) -> None:
         connection, client_id = member.connection, member.client_id
         if len(self._of.get(connection, ())) >= self.config.groups_of_client_max and name not in self._of[connection]:
             return
-        self.groups.setdefault(name, {})[connection] = member
+        members = self.groups.setdefault(name, {})
+        before, members[connection] = members.get(connection), member
         self._of.setdefault(connection, set()).add(name)
+        self._ids.setdefault(connection, Counter())[client_id] += 1
+        if before is not None:
+            self._leaves(before)
         if self._clients.get(client_id) is not connection:
             self._clients[client_id] = connection
-            self._ids.setdefault(connection, set()).add(client_id)
             self.on_come(client_id)
 
     def client(self, client_id: str) -> Connection | None:
@@ -214,18 +219,30 @@ class Producers:
         return self._clients.get(client_id)
 
     def unregister(self, name: str, connection: Connection) -> None:
-        members = self.groups.get(name)
-        if members is None or members.pop(connection, None) is None:
+        members = self.groups.get(name, {})
+        member = members.pop(connection, None)
+        if member is None:
             return
         names = self._of[connection]
         names.discard(name)
         if not names:
             del self._of[connection]
-            for client_id in self._ids.pop(connection, ()):
-                if self._clients[client_id] is connection:
-                    del self._clients[client_id]
+        self._leaves(member)
         if not members:
             del self.groups[name]
+
+    def _leaves(self, member: Member) -> None:
+        """It produces for a group no more, or under another id: one that is used no more leads to no connection."""
+        connection, client_id = member.connection, member.client_id
+        ids = self._ids[connection]
+        ids[client_id] -= 1
+        if ids[client_id]:
+            return
+        del ids[client_id]
+        if not ids:
+            del self._ids[connection]
+        if self._clients.get(client_id) is connection:
+            del self._clients[client_id]
 
     def closed(self, connection: Connection) -> None:
         for name in list(self._of.get(connection, ())):

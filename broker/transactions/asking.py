@@ -250,6 +250,8 @@ class Asking:
     def _ask(self, transaction: OpenTransaction, moved: Message, connection: Connection, queue_offset: int,
              offset: int) -> None:
         half = transaction.half
+        if connection.closed:  # since it was chosen, while the half was put back
+            connection = self._pick(half.group) or connection
         body = encode(records.asked(moved, half), queue_offset, offset, self._author.wall_ms())
         header = CheckTransactionStateRequest(
             queue_offset, offset, half.unique, half.unique, message_id(self._author.store_host, offset), half.topic)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.consumers import ClientsConfig
 from broker.groups import GroupsConfig
@@ -211,3 +211,36 @@ async def test_what_fastjson_and_clients_in_other_languages_send(autojump_clock:
         assert (group.consume_type, group.message_model, group.consume_from_where) == (
             "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_FIRST_OFFSET")
         assert group.subscriptions["t"].codes == frozenset({97})
+
+
+async def test_a_producer_that_says_another_id_leaves_its_former_ones(autojump_clock: MockClock) -> None:
+    """Each of them stayed for as long as the connection did."""
+    async with running() as world:
+        producers = world.producers
+        for number in range(50):
+            await world.heartbeat("g", client=f"c{number}")
+        assert list(producers._clients) == ["c49"] and producers.client("c48") is None
+        await world.heartbeat("h", client="d")
+        assert list(producers._clients) == ["c49", "d"], "one connection may carry several"
+        await world.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c49", "producerGroup": "p-g"})
+        assert list(producers._clients) == ["d"]
+        again = await world.dial()
+        await world.heartbeat("h", client="d", wire=again)
+        await world.wire.stream.aclose()
+        await wait_all_tasks_blocked()
+        assert producers.client("d") is next(iter(producers.groups["p-h"])), "the one that is there"
+        await again.stream.aclose()
+        await wait_all_tasks_blocked()
+        assert not producers.groups and not producers._clients and not producers._ids and not producers._of
+
+
+async def test_the_newer_of_two_connections_of_one_producer_may_go_first(autojump_clock: MockClock) -> None:
+    """Then the other one's end found no id to forget: it ended with a ``KeyError``, before other parts heard of it."""
+    async with running() as world:
+        newer = await world.dial()
+        for wire in (world.wire, newer):
+            await world.heartbeat("g", client="d", wire=wire)
+        for wire in (newer, world.wire):
+            await wire.stream.aclose()
+            await wait_all_tasks_blocked()
+        assert not world.producers.groups and not world.producers._clients

@@ -6,7 +6,7 @@ import trio
 from trio.testing import MockClock
 
 from broker.topics.names import CHECK_MAX_TIME, HALF
-from harness.simulation.worlds.brokers import cluster
+from harness.simulation.worlds.brokers import cluster, three, until
 from remoting.codes import ResponseCode
 from remoting.record import COMMIT
 from tests.broker.transactions.world import FAST, bodies, producer, records, values
@@ -87,3 +87,22 @@ async def test_immunity_delays_checks_counts_none_and_refuses_late_decisions(aut
             assert bodies(node) == [b"paid"]
 
 
+
+
+async def test_who_left_while_the_half_was_put_back_is_not_asked_but_another_one(autojump_clock: MockClock) -> None:
+    """One of its few checks would be lost with a connection that is closed."""
+    async with cluster(controllers=3) as made:
+        master, *slaves = await three(made, **FAST, allAckInSyncStateSet="true", minInSyncReplicas="2")
+        async with producer(made, master, "stays") as stays:
+            async with producer(made, master, "leaves") as leaves:
+                await leaves.half()
+                await trio.sleep(1)
+                for slave in slaves:
+                    made.network.silent.add(slave.address)
+                end = master.broker.journal.end
+                await until(lambda: master.broker.journal.end > end)  # it is put back, and not acknowledged yet
+                assert not leaves.checks
+            made.network.silent.clear()
+            await until(lambda: stays.checks, within_s=1.5)
+            assert values(stays.checks[0].record)["TRANSACTION_CHECK_TIMES"] == "1"
+            await stays.commit(stays.checks[0].place)

@@ -12,6 +12,7 @@ UNREAD: Final = "tests/remoting/test_backlog.py::"
 RULES: Final = "tests/broker/test_rules.py::"
 CHAINS: Final = "tests/broker/sending/test_chains.py::"
 SENDS: Final = "tests/broker/sending/test_sending.py::"
+BEATS: Final = "tests/broker/consumers/test_heartbeats.py::"
 BACK: Final = "tests/broker/sending/test_sendback.py::"
 LEFT: Final = "tests/broker/test_left_waiting.py::"
 MOMENTS: Final = "tests/broker/test_moments.py::"
@@ -129,6 +130,22 @@ PLANTED: Final = (
             "        self.lending.enabled = config.enable_remote_escape\n        self.room.wake_all()\n",
             "        self.lending.enabled = config.enable_remote_escape\n",
             (LEFT + "test_the_configuration_forbids_them",)),
+    # --- whose connection it is
+    Planted("a producer's former ids stay as long as its connection", "broker/consumers/members.py",
+            "        if before is not None:\n            self._leaves(before)\n", "",
+            (BEATS + "test_a_producer_that_says_another_id_leaves_its_former_ones",)),
+    Planted("the older connection of a producer takes its id with it", "broker/consumers/members.py",
+            "        if self._clients.get(client_id) is connection:\n            del self._clients[client_id]\n",
+            "        self._clients.pop(client_id, None)\n",
+            (BEATS + "test_a_producer_that_says_another_id_leaves_its_former_ones",)),
+    Planted("the older connection of a producer finds no id to forget", "broker/consumers/members.py",
+            "        if self._clients.get(client_id) is connection:\n            del self._clients[client_id]\n",
+            "        if self._clients[client_id] is connection:\n            del self._clients[client_id]\n",
+            (BEATS + "test_the_newer_of_two_connections_of_one_producer_may_go_first",)),
+    Planted("who left while a half was put back is asked", "broker/transactions/asking.py",
+            "        if connection.closed:  # since", "        if False:  # since",
+            ("tests/broker/transactions/test_asking.py::"
+             "test_who_left_while_the_half_was_put_back_is_not_asked_but_another_one",)),
     # --- who is told first
     Planted("who came first is told first", "broker/moments.py",
             "        self._at[place].append(call)\n        self._order()\n",
