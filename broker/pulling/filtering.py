@@ -49,11 +49,9 @@ def read_filtered(
 ) -> Found:
     """Read as ``reading.read`` does, but only messages that a filter wants. Raises ``DamagedRecord`` as that does."""
     queue = messages.queue(topic, queue_id)
-    wrong = out_of_range(queue, offset)
+    wrong = out_of_range(queue, offset, correct=correct)
     if wrong is not None:
-        status, meant = wrong
-        least, most = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
-        return Found(status, meant if correct else offset, least, most)
+        return wrong
     assert queue is not None, "None is out of range"
     log = messages.log
     end, log_min = log.max_offset, log.min_offset

@@ -75,20 +75,22 @@ class Found:
     """Bytes from the last record that was looked at to the end of the log."""
 
 
-def out_of_range(queue: ConsumeQueue | None, offset: int) -> tuple[Status, int] | None:
-    """Return what is wrong with an offset, and the one to use instead; None if a message is there."""
+def out_of_range(queue: ConsumeQueue | None, offset: int, *, correct: bool) -> Found | None:
+    """Return what is wrong with an offset, and the one to use instead if ``correct``; None if a message is there."""
+    least, most = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
     if queue is None:
-        return Status.NO_MATCHED_LOGIC_QUEUE, 0
-    least, most = queue.min_offset, queue.max_offset
-    if most == 0:
-        return Status.NO_MESSAGE_IN_QUEUE, 0
-    if offset < least:
-        return Status.OFFSET_TOO_SMALL, least
-    if offset == most:
-        return Status.OFFSET_OVERFLOW_ONE, offset
-    if offset > most:
-        return Status.OFFSET_OVERFLOW_BADLY, most
-    return None
+        status, meant = Status.NO_MATCHED_LOGIC_QUEUE, 0
+    elif most == 0:
+        status, meant = Status.NO_MESSAGE_IN_QUEUE, 0
+    elif offset < least:
+        status, meant = Status.OFFSET_TOO_SMALL, least
+    elif offset == most:
+        status, meant = Status.OFFSET_OVERFLOW_ONE, offset
+    elif offset > most:
+        status, meant = Status.OFFSET_OVERFLOW_BADLY, most
+    else:
+        return None
+    return Found(status, meant if correct else offset, least, most)
 
 
 def read(messages: StoredMessages, topic: bytes, queue_id: int, offset: int, *, codes: Container[int] | None = None,
@@ -102,11 +104,9 @@ def read(messages: StoredMessages, topic: bytes, queue_id: int, offset: int, *, 
     ``DamagedRecord``: the queue points at no messages.
     """
     queue = messages.queue(topic, queue_id)
-    wrong = out_of_range(queue, offset)
+    wrong = out_of_range(queue, offset, correct=correct)
     if wrong is not None:
-        status, meant = wrong
-        least, most = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
-        return Found(status, meant if correct else offset, least, most)
+        return wrong
     assert queue is not None, "None is out of range"
     log = messages.log
     end, log_min = log.max_offset, log.min_offset
