@@ -58,7 +58,34 @@ class PlainMasterSide:
         return todo
 
 
-class PlainMaster:
+class _ServedLog:
+    """Serves the log on the HA port for as long as ``run`` runs."""
+
+    def __init__(self, journal: Journal, config: HaConfig, advanced: Callable[[], None] = lambda: None) -> None:
+        self._core = MasterCore(config, journal.end, journal.durable_end)
+        self._journal = journal
+        self._port = HaPort(journal, config, advanced=advanced, changed=lambda: None)
+
+    async def run(self, listeners: Sequence[Listener[Stream]], *,
+                  task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve slaves until cancelled; closes the listeners."""
+        journal = self._journal
+        journal.grown.join("role", self._grown)
+        journal.ticks.join("role", self._port.tick)
+        try:
+            self._port.serve(PlainMasterSide(self._core))
+            self._grown()
+            await self._port.run(listeners, task_status=task_status)
+        finally:
+            journal.grown.leave("role", self._grown)
+            journal.ticks.leave("role", self._port.tick)
+
+    def _grown(self) -> None:
+        self._core.advanced(self._journal.end, self._journal.durable_end)
+        self._port.wake()
+
+
+class PlainMaster(_ServedLog):
     """A master for as long as ``run`` runs. Implements ``broker.puts.Replication``.
 
     The caller sets ``alive``, the number of living replicas, the master included.
@@ -72,11 +99,9 @@ class PlainMaster:
         self.ha_address = ha_address
         self.advanced: Callable[[], None] = lambda: None
         """Called when a slave has acknowledged, connected or disconnected."""
-        self._core = MasterCore(config, journal.end, journal.durable_end)
+        super().__init__(journal, config, self._advanced)
         self.holders: Holders = self._core
-        self._journal = journal
         self.configure(quorum)
-        self._port = HaPort(journal, config, advanced=self._advanced, changed=lambda: None)
 
     def configure(self, quorum: QuorumConfig) -> None:
         """Count replicas by these keys from now on."""
@@ -85,18 +110,8 @@ class PlainMaster:
 
     async def run(self, listeners: Sequence[Listener[Stream]], *,
                   task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve slaves until cancelled; closes the listeners."""
-        journal = self._journal
-        journal.trust.regained()  # there is no other log to compare with
-        journal.grown.join("role", self._grown)
-        journal.ticks.join("role", self._port.tick)
-        try:
-            self._port.serve(PlainMasterSide(self._core))
-            self._grown()
-            await self._port.run(listeners, task_status=task_status)
-        finally:
-            journal.grown.leave("role", self._grown)
-            journal.ticks.leave("role", self._port.tick)
+        self._journal.trust.regained()  # there is no other log to compare with
+        await super().run(listeners, task_status=task_status)
 
     def replicas(self) -> Replicas:
         if not self._counts:
@@ -132,31 +147,8 @@ class PlainMaster:
         self.advanced()
 
 
-class Lender:
+class Lender(_ServedLog):
     """The HA port of a slave: a master that comes back with a shorter log copies the rest from here."""
-
-    def __init__(self, journal: Journal, config: HaConfig) -> None:
-        self._core = MasterCore(config, journal.end, journal.durable_end)
-        self._journal = journal
-        self._port = HaPort(journal, config, advanced=lambda: None, changed=lambda: None)
-
-    async def run(self, listeners: Sequence[Listener[Stream]], *,
-                  task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve the log until cancelled; closes the listeners."""
-        journal = self._journal
-        journal.grown.join("role", self._grown)
-        journal.ticks.join("role", self._port.tick)
-        try:
-            self._port.serve(PlainMasterSide(self._core))
-            self._grown()
-            await self._port.run(listeners, task_status=task_status)
-        finally:
-            journal.grown.leave("role", self._grown)
-            journal.ticks.leave("role", self._port.tick)
-
-    def _grown(self) -> None:
-        self._core.advanced(self._journal.end, self._journal.durable_end)
-        self._port.wake()
 
 
 class PlainSlave:
