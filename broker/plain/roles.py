@@ -110,7 +110,8 @@ class PlainMaster(_ServedLog):
 
     async def run(self, listeners: Sequence[Listener[Stream]], *,
                   task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        self._journal.trust.regained()  # there is no other log to compare with
+        journal = self._journal
+        journal.trust.regained()  # there is no other log to compare with
         await super().run(listeners, task_status=task_status)
 
     def replicas(self) -> Replicas:
