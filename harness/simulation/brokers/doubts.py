@@ -49,7 +49,9 @@ class Doubts:
     def appends(self, process: BrokerProcess, offset: int, body: bytes) -> None:
         """Check INV_B28 right before a slave appends."""
         if process.host not in self._copied:
-            self._copied[process.host] = offset <= self._known(process, offset)
+            log = process.journal.log
+            is_empty = log.min_offset == log.max_offset  # it may begin anywhere
+            self._copied[process.host] = is_empty or offset <= self._known(process, offset)
         self._watch.counts["INV_B28"] += 1
         if not _is_whole(body, offset, process.journal.log.file_bytes):
             self._watch.broken("INV_B28", "a part of a record", process, offset, len(body))
