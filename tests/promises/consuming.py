@@ -145,9 +145,6 @@ PAGE = Page("docs/reference/consuming.md", (
     answer("resets that no pull has seen", KEPT),
     answer("a reset, and its broker is killed", tests_of(
         "broker/offsets", "resets", "a_reset_is_on_disk_when_it_is_answered")),
-    answer("a pull or POP waits, and", tests_of(
-        "broker", "left_waiting", "their_topic_is_deleted", "their_group_is_deleted",
-        "the_configuration_forbids_them")),
     answer("what wakes a held pull", tests_of("broker/pulling", "requests",
                                           "a_pull_waits_for_a_message_and_gets_all_of_that_turn")),
     answer("messages 40", both(TOLD, LATER)),

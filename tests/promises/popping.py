@@ -212,8 +212,6 @@ PAGE = Page("docs/reference/popping.md", (
     answer("the master is away, without controllers", acting(
         "what_is_not_acknowledged_comes_back_while_the_master_is_away", "no_other_master_is_there_for_a_while")),
     answer("where an acting slave sends", acting("who_cannot_be_popped_from_gets_nothing_and_others_go_on")),
-    answer("a message whose properties have no room", reviving(
-        "full_properties_go_to_the_dead_letters_as_they_are")),
     Promise("a checkpoint that takes longer than 30 s", not_simulated=TIMING, not_real=ONE_RULE,
             tests=reviving("refused_puts_lose_nothing")),
 ), others=(

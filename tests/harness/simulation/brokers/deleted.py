@@ -12,7 +12,7 @@ AGAIN: Final = "tests/broker/offsets/test_made_again.py::test_"
 
 PLANTED: Final = (
     Planted("a slave follows no record of a deletion", PART,
-            "            self._positions.heard_gone(topic, group)\n", "            pass\n", ("INV_B62",), "deletions"),
+            "lambda: self._positions.heard_gone(topic, group))", "lambda: None)", ("INV_B62",), "deletions"),
     Planted("the log says of no topic that it is gone", PART,
             '            self._say_gone(topic, "")\n', "            pass\n", ("INV_B62",), "deletions"),
     Planted("the log says of no group that it is gone", PART,
