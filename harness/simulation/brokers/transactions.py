@@ -126,7 +126,7 @@ class ProducerConnection:
     """The producer's connection to one run of a broker."""
 
     peer = "10.0.1.1:1"
-    congested = False
+    congested = closed = False
 
     def __init__(self, process: BrokerProcess) -> None:
         self._process, self._scene = process, process.scene
