@@ -43,7 +43,7 @@ class ServerLink:
 class Requester:
     """The sender of a request, as a broker's handlers know it."""
 
-    congested = False
+    congested = closed = False
 
     def __init__(self, peer: str, answered: Callable[[Command], None]) -> None:
         self.peer, self._answered = peer, answered
