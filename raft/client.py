@@ -202,7 +202,7 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         self._open_stream, self._nursery = open_stream, nursery
         self._links: dict[str, _Link] = {}
         self._random = Random(SystemRandom().getrandbits(64))
-        self._next_asked = 0
+        self._place = 0
 
     # --- writing and reading
 
@@ -308,7 +308,7 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
             self._timeout_ms if timeout_ms is None else arguments.timeout(timeout_ms)) / 1e3
         attempts, sender, patience_ms = 0, "", READ_PATIENCE_MS if request.op is not Op.SNAPSHOT else NO_END_MS
         while True:
-            where = address or self.leader_address or self.addresses[self._next_asked % len(self.addresses)]
+            where = address or self.leader_address or self.addresses[self._place % len(self.addresses)]
             now = trio.current_time()
             until = min(deadline, now + patience_ms / 1e3) if repeatable else deadline
             try:
@@ -356,10 +356,10 @@ class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         """Ask another node next. ``sender``, which named ``address`` as the leader, is not asked next either."""
         if self.leader_address is not None and address == self.leader_address:
             self.leader_address = None
-        elif address == self.addresses[self._next_asked % len(self.addresses)]:
-            self._next_asked += 1
-        if sender == self.addresses[self._next_asked % len(self.addresses)]:
-            self._next_asked += 1
+        elif address == self.addresses[self._place % len(self.addresses)]:
+            self._place += 1
+        if sender == self.addresses[self._place % len(self.addresses)]:
+            self._place += 1
 
     def _refused_by_all(self, address: str | None) -> bool:
         asked = self.addresses if address is None else (address,)
