@@ -33,7 +33,7 @@ from broker.topics.part import TopicsPart
 from broker.transactions.feeding import PATH as OPEN_TRANSACTIONS
 from broker.transactions.part import HalvesPart, TransactionsPart
 from harness.simulation.brokers.plan import DELAYS_MS, TIMER_MS
-from harness.simulation.brokers.tasks import Tasks
+from harness.simulation.brokers.tasks import Tasks, TurnBell
 from harness.simulation.brokers.transactions import ProducerConnection
 from raft.config import MS
 from remoting.body import Body
@@ -87,10 +87,12 @@ TIMER_TOPIC: Final = "W"
 class TurnedTable(TableFile):
     """A table's file, written in turns: one reads the table, a later one writes it to the disk."""
 
-    process: BrokerProcess
     _under_way = False
-    _again: object = None
-    """Of a pause between two writes."""
+    _error: OSError | None = None
+    """Of the last attempt."""
+
+    def begin(self, process: BrokerProcess) -> None:
+        self.process, self._tasks, self._hurry = process, Tasks(process), TurnBell(process)
 
     def changed(self) -> None:
         super().changed()
@@ -104,32 +106,34 @@ class TurnedTable(TableFile):
         self.process.later(MS + late, E_TABLE, lambda: self._end(version, table))
 
     def _end(self, version: int, table: Body) -> None:
-        pause_ns = self._pause_ms * MS
+        self._error = None
         try:
             self._save(table)
-        except OSError:
-            pause_ns = int(PAUSE_AFTER_FAILURE_S * 1e9)
+        except OSError as error:
+            self._error = error
         else:
             self._written = version
         for call in self._due(version):
             call()
         self._under_way = self._written < self._version
         if self._under_way:
-            again = self._again = object()
-            self.process.later(pause_ns, E_TABLE, lambda: self._go_on(again))
+            self._tasks.start_soon(self._pause)
 
-    def _go_on(self, again: object) -> None:
-        if self._again is again:
-            self._again = None
-            self._begin()
+    async def _pause(self) -> None:
+        if self._error is not None:
+            await self._tasks.sleep(PAUSE_AFTER_FAILURE_S)
+        else:
+            assert isinstance(self._hurry, TurnBell)
+            await self._hurry.wait_for(self._pause_ms * MS)
+        self._begin()
 
     async def saved(self) -> None:
-        wanted, again = self._version, self._again
-        if self._written < wanted and again is not None:  # the pause is over
-            self.process.later(0, E_TABLE, lambda: self._go_on(again))
-        await Tasks(self.process).later(self.when_saved)
+        wanted = self._version
         if self._written < wanted:
-            raise OSError(f"{self.path} is not written")
+            self._hurry.ring()
+            await self._tasks.later(self.when_saved)
+            if self._written < wanted and self._error is not None:
+                raise self._error
 
 
 class TurnedFlush:
@@ -172,7 +176,7 @@ class _Shared(Shared):
         if path == OPEN_TRANSACTIONS:  # else a seed is too short for a start that lost a decision
             pause_ms = min(pause_ms, self.process.scene.plan.save_ms)
         made = TurnedTable(self.files, table, self.run_sync, path=path, pause_ms=pause_ms)
-        made.process = self.process
+        made.begin(self.process)
         return made
 
 

@@ -46,7 +46,6 @@ from harness.simulation.brokers.acting.clients import CheckedProducer
 from harness.simulation.brokers.acting.plan import PERIOD_MS, RIGHT_MS, TIMEOUT_MS, ActingPlan
 from harness.simulation.brokers.acting.replication import MasterEnd, SlaveEnd
 from harness.simulation.brokers.acting.shells import (
-    LateTable,
     SimulatedCopies,
     SimulatedEscape,
     SimulatedFellows,
@@ -56,7 +55,7 @@ from harness.simulation.brokers.acting.shells import (
     SimulatedRegistration,
 )
 from harness.simulation.brokers.acting.wire import Requester, ServerLink, SimulatedClient
-from harness.simulation.brokers.features import KEYS, SmallWheel, TurnedFlush
+from harness.simulation.brokers.features import KEYS, SmallWheel, TurnedFlush, TurnedTable
 from harness.simulation.brokers.host import Host
 from harness.simulation.brokers.plan import DELAYS_MS, FLUSH_TIMEOUT_MS
 from harness.simulation.brokers.process import E_TICK, TICK_NS, BrokerProcess, WatchedPuts
@@ -91,8 +90,8 @@ class MemberShared(Shared):
     process: MemberProcess
 
     def table_file(self, table: Callable[[], Body], *, path: str = "", pause_ms: int = 0) -> TableFile:
-        made = LateTable(self.files, table, self.run_sync, path=path, pause_ms=pause_ms)
-        made.process = self.process
+        made = TurnedTable(self.files, table, self.run_sync, path=path, pause_ms=pause_ms)
+        made.begin(self.process)
         return made
 
 

@@ -21,12 +21,9 @@ from broker.preonline.steps import Tail
 from broker.preonline.tail import TailCore
 from broker.registration import RETRY_S, NameServer, Registration
 from broker.tablecopies import TIMEOUT_MS, TableCopies
-from broker.tablefile import PAUSE_AFTER_FAILURE_S, TableFile
 from harness.simulation.brokers.acting.replication import SlaveEnd
-from harness.simulation.brokers.features import E_TABLE
 from harness.simulation.brokers.tasks import TurnBell
 from raft.config import MS
-from remoting.body import Body
 from remoting.client import checked
 from remoting.codes import ResponseCode
 from remoting.command import Command, request
@@ -38,53 +35,6 @@ if TYPE_CHECKING:
     from remoting.bodies.consumers import LockBatchRequestBody
 
 COPY_S: Final = 1.0
-
-
-class LateTable(TableFile):
-    """Repeats the task of ``broker.tablefile`` in turns."""
-
-    process: MemberProcess
-    _under_way = False
-    _again: object = None
-
-    def changed(self) -> None:
-        super().changed()
-        if not self._under_way:
-            self._under_way = True
-            self.process.later(0, E_TABLE, self._begin)
-
-    def when_saved(self, call: Callable[[], None]) -> None:
-        super().when_saved(call)
-        if self._calls and self._again is not None:
-            self._again = None  # somebody waits: the pause is over
-            self.process.later(0, E_TABLE, self._begin)
-
-    async def saved(self) -> None:
-        await self.process.tasks.later(self.when_saved)
-
-    def _begin(self) -> None:
-        version, table = self._version, self._table()
-        self.process.later(MS + self.process.host.disk.late_ns, E_TABLE, lambda: self._end(version, table))
-
-    def _end(self, version: int, table: Body) -> None:
-        pause_ns = self._pause_ms * MS
-        try:
-            self._save(table)
-        except OSError:
-            pause_ns = int(PAUSE_AFTER_FAILURE_S * 1e9)
-        else:
-            self._written = version
-        while self._calls and self._calls[0][0] <= self._written:
-            self._calls.popleft()[1]()
-        self._under_way = self._written < self._version
-        if self._under_way:
-            again = self._again = object()
-            self.process.later(0 if self._calls else pause_ns, E_TABLE, lambda: self._after_pause(again))
-
-    def _after_pause(self, again: object) -> None:
-        if self._again is again:
-            self._again = None
-            self._begin()
 
 
 class LateLedgerFile(LedgerFile):
