@@ -197,8 +197,6 @@ class TransactionDecider(Client):
 class CheckedProducer(Requester):
     """The producer's connection to one run of a broker: it says how a transaction ended when it is asked (39)."""
 
-    closed = False
-
     def __init__(self, process: MemberProcess) -> None:
         super().__init__("10.8.0.1:2", _nothing)
         self._process, self._town = process, process.town
