@@ -34,7 +34,7 @@ class Copies:
         self._watch.doubts.appends(process, offset, body)
         self._counts["INV_B11"] += 1
         if log.max_offset != offset and log.max_offset != log.min_offset:
-            self._broken("INV_B11", "not what comes next", process, log.max_offset, offset)
+            self._broken("INV_B11", "bytes that do not follow the log's end", process, log.max_offset, offset)
         following = process.switch.following
         master = end.other.process if end is not None and end.other is not None else None
         if following is None or master is None or self._watch.leads_in(master) is None:
@@ -58,11 +58,11 @@ class Copies:
         log = journal.log
         safe = log.flushed_offset if self._scene.plan.sync_flush else log.written_offset
         if offset > safe:
-            self._broken("INV_B12", "acknowledged what is not safe", process, offset, safe)
+            self._broken("INV_B12", "acknowledged beyond the safe end of the log", process, offset, safe)
         self._watch.doubts.acknowledges(process, offset)
         master = end.other.process if end is not None and end.other is not None else None
         if host.unsafe and master is not None and not master.host.unsafe and self._level(process, master, offset):
-            host.unsafe = False  # bytes that this master lacks are lost; it may just have left its role
+            host.unsafe = False  # only the master's log counts, even if it has just left its role
         epoch, following = self._watch.leads_in(master), process.switch.following
         if master is None or end is None or epoch is None or following is None:
             return
@@ -75,7 +75,7 @@ class Copies:
         self._counts["INV_B2"] += 1
         upto = min(offset, master.journal.log.max_offset)
         if self._watch.log(process, begin, upto) != self._watch.log(master, begin, upto):
-            self._broken("INV_B2", "it holds other bytes than its master", process, begin, offset,
+            self._broken("INV_B2", "a slave holds other bytes than its master", process, begin, offset,
                          following.core.epochs, master.switch.epochs)
         self._compared[end] = upto
         self._same_starts(process, following.core.epochs, master.switch.epochs)

@@ -88,7 +88,7 @@ class DeletionClient(FeatureClient):
         self._send(sent, Draft(TOPIC, queue % self._scene.plan.queues, {}))
 
     def _put(self, process: BrokerProcess, draft: Draft, body: bytes, done: Done) -> None:
-        """Who sends makes the topic where it is not."""
+        """Put a message, and make the topic where it is missing."""
         features = process.features
         assert features is not None
         if process.puts.serving:
@@ -109,9 +109,9 @@ class DeletionClient(FeatureClient):
         self._at_master(asked)
 
     def _reads(self, process: BrokerProcess, queue_id: int, begin: int) -> None:
-        """What it is led to, and that it says so."""
+        """Read one batch from where the group is, and commit the group's new offset."""
         judge, messages = self._scene.watch.deletions, process.journal.messages
-        begin = max(begin, messages.min_offset(TOPIC.encode(), queue_id))  # as a pull corrects it
+        begin = max(begin, messages.min_offset(TOPIC.encode(), queue_id))  # pulls correct it, too
         judge.begins(process, queue_id, begin)
         try:
             found = messages.get(TOPIC.encode(), queue_id, begin)
@@ -126,7 +126,7 @@ class DeletionClient(FeatureClient):
 
         def commits(there: BrokerProcess) -> None:
             if begun != judge.begun:
-                return  # it was of before a deletion
+                return  # a deletion came between: this offset is of the topic before
             assert there.features is not None
             there.features.parts[GroupsPart].table.find(GROUP)
             self._handle(there, told)
@@ -155,7 +155,7 @@ class DeletionClient(FeatureClient):
         self._at_master(asked)
 
     def _at_master(self, call: Callable[[BrokerProcess], None]) -> None:
-        """Of the latest epoch, which takes writes: an old one knows nothing of what its successor was told."""
+        """Call with the master of the latest epoch: an older one knows nothing of what its successor was told."""
         def asked(process: BrokerProcess) -> None:
             if process.puts.serving and not self._scene.watch.deletions.was_replaced(process):
                 call(process)
@@ -224,7 +224,7 @@ class Deletions(Judge):
                 self._sealed |= self._by == self._who(process)
 
     def _left(self) -> list[tuple[int, int]]:
-        """Where messages are that the group was not led to since the last deletion."""
+        """Return the places of messages that the group was not given since the last deletion."""
         return [place for place, sent in self._places.items()
                 if (self._sealed or sent.since == self.answered_count) and self._given.get(sent.body, -1) < self._last]
 
@@ -236,7 +236,7 @@ class Deletions(Judge):
         self._scene.counts["read in a topic made again"] += 1
         self._scene.counts["began anew at a later master"] += self._by is not None and self._by[0] is not process
         if passed := [place for place in self._left() if place[0] == queue_id and place[1] < begin]:
-            self._broken("INV_B62", "a position of before the deletion", process, queue_id, begin, passed[:5])
+            self._broken("INV_B62", "an offset that is older than the deletion", process, queue_id, begin, passed[:5])
 
     def given(self, body: bytes) -> None:
         self._given[body] = self.begun

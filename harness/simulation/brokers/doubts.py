@@ -50,7 +50,7 @@ class Doubts:
         """Check INV_B28 right before a slave appends."""
         if process.host not in self._copied:
             log = process.journal.log
-            is_empty = log.min_offset == log.max_offset  # it may begin anywhere
+            is_empty = log.min_offset == log.max_offset  # an empty log may begin anywhere
             self._copied[process.host] = is_empty or offset <= self._known(process, offset)
         self._watch.counts["INV_B28"] += 1
         if not _is_whole(body, offset, process.journal.log.file_bytes):
@@ -99,7 +99,7 @@ class Doubts:
             if better := self._better.get(epoch):
                 self._watch.broken("INV_B29", "elected though it lost something, and another one did not", process,
                                    epoch, better)
-            # The gap of durability.md: a broker elected while it was down is the only candidate when it is back.
+            # The gap of durability.md: a broker that is elected while it is down comes back as the only candidate.
             self._scene.counts["elected while its machine was down"] += bool(self._better.get(epoch - 1))
 
 

@@ -173,7 +173,7 @@ class _Shared(Shared):
     process: BrokerProcess
 
     def table_file(self, table: Callable[[], Body], *, path: str = "", pause_ms: int = 0) -> TableFile:
-        if path == OPEN_TRANSACTIONS:  # else a seed is too short for a start that lost a decision
+        if path == OPEN_TRANSACTIONS:  # longer pauses hide lost decisions in short seeds
             pause_ms = min(pause_ms, self.process.scene.plan.save_ms)
         made = TurnedTable(self.files, table, self.run_sync, path=path, pause_ms=pause_ms)
         made.begin(self.process)

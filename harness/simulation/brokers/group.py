@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from harness.simulation.brokers.process import BrokerProcess
     from harness.simulation.brokers.watch import BrokerWatch
 
-logging.getLogger("broker").addHandler(logging.NullHandler())  # its warnings about disks only repeat our faults
+logging.getLogger("broker").addHandler(logging.NullHandler())  # it warns of the disk faults that we inject
 
 
 E_PROBE: Final = 28
@@ -59,7 +59,7 @@ class WholeScene(ABC):
     @property
     @abstractmethod
     def evaluated(self) -> Counter[str]:
-        """How often each property was evaluated."""
+        """Return how often each property was evaluated."""
 
     @property
     def happened(self) -> Counter[str]:
@@ -175,7 +175,7 @@ class Group(ABC):
 
     @property
     def over(self) -> bool:
-        """Whether clients have stopped for good."""
+        """True once clients have stopped for good."""
         return self.world.now >= self._ends
 
     def host_at(self, address: str) -> Host:

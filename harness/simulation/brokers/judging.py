@@ -26,7 +26,7 @@ class Judge:
 
     @property
     def complete(self) -> bool:
-        """Whether no allowed loss happened. A master whose log begins late lacks messages that waited before that."""
+        """True if nothing was lost that may be. A master whose log begins late lacks messages that waited before."""
         return self._watch.lossless and not self._partial
 
     def leads(self, process: BrokerProcess) -> None:

@@ -51,7 +51,7 @@ class InOrder:
         """Check messages as they leave a broker. True: a delivery of another master blocked this queue until now."""
         known, before = self._queues[queue], False
         for offset in [each for each, out in known.out.items() if out.attempt_id == attempt_id]:
-            del known.out[offset]  # the same attempt asks again: its answer was lost
+            del known.out[offset]  # its answer was lost, and the same attempt asks again
         first = self._through(known)
         if offsets[0] > first:
             self._broken("INV_B47", "given in front of what nobody acknowledged", queue, offsets, first,

@@ -181,7 +181,7 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
     plan.op_ns = MS * stream.pick((5, 15, 40), 15)
     plan.put_chance = stream.between(1, 10, 7) / 10
     plan.body_max = stream.pick((40, 200, 1_500), 200)
-    if plan.flow_bytes:  # else slaves might never keep up, and nothing would be wrong
+    if plan.flow_bytes:  # a lower rate would keep slaves behind for ever, and prove nothing
         plan.flow_bytes = max(plan.flow_bytes, plan.body_max * 1_000 * MS // plan.op_ns)
     plan.sync_ms = stream.pick((0, 0, 5, 60), 0)
     plan.busy = stream.pick((0.0, 0.0, 0.1), 0.0)
@@ -242,14 +242,14 @@ def draw_features(plan: BrokerPlan, stream: Stream, profile: str) -> None:
     elif profile in ("swarm", "weak"):
         plan.features = drawn
     if {"transactions", "pops"} & {*plan.features}:
-        plan.flow_bytes = 0  # so many messages are put back that throttled slaves might never keep up
+        plan.flow_bytes = 0  # throttled slaves might never keep up with messages put back
 
 
 def draw_demands(plan: BrokerPlan, stream: Stream, *, always: bool, never: bool) -> None:
     """Draw whether an operator changes the demands of running brokers."""
     chance = stream.pick((0.0, 0.0, 0.02, 0.1), 0.0)
     plan.demand_chance = 0.0 if never else max(chance, 0.05) if always else chance
-    if plan.demand_chance:  # puts should outlast the lowering of a minimum
+    if plan.demand_chance:  # a put has to live until a minimum is lowered
         plan.slave_timeout_ms = stream.pick((700, 5_000, 5_000), 700)
 
 

@@ -103,7 +103,7 @@ class PopClient(FeatureClient):
         self._pop(GROUPS[group % len(GROUPS)], queue_id, count, invisible_ms, fates)
 
     def _finish(self) -> None:
-        """After healing: pop all messages and acknowledge them at once."""
+        """Pop all messages after healing, and acknowledge them at once."""
         scene = self._scene
         scene.after(FINISH_NS, self._finish)
         if scene.healed:

@@ -95,7 +95,7 @@ class _Watched:
         try:
             scene.watch.answered_put(self.process, self.messages, result)
             self.done(result)
-        except Exception as error:  # noqa: BLE001  puts catch what a caller's callback raises
+        except Exception as error:  # noqa: BLE001  puts would swallow it
             scene.found(error)
 
 

@@ -87,6 +87,6 @@ class QueueEndsAsked:
                 journal.truncate(0, everything=True)
             journal.begin_queues(QueueEnds.from_json(body).by_queue())
         except OSError:
-            return  # the disk is full: it asks again
+            return  # the disk is full: the replica asks again
         self._beginning.told(begin)
         self.scene.counts["queue ends told"] += 1

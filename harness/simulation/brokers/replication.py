@@ -79,7 +79,7 @@ class Switch(Switching):
 
     @property
     def is_taking(self) -> bool:
-        """Whether a role is being taken."""
+        """True while the broker takes a role."""
         return self._taking is not None
 
     @property
@@ -248,7 +248,7 @@ class SimulatedPort(Port[_Link]):
         link.spoke = True
         link.waiting.append(data)
         if len(link.waiting) == 1:
-            self._hear(link)  # else the reader was woken and has not read the first one yet
+            self._hear(link)  # with more, the reader is awake already
 
     def _wake_reader(self, link: _Link) -> None:
         self.process.later(0, E_HEARD, lambda: self._hear(link))
@@ -265,7 +265,7 @@ class SimulatedPort(Port[_Link]):
             todo = self._next(link)
             match todo:
                 case Idle():
-                    return  # until the next ring: each tick rings
+                    return  # the next ring goes on: each tick rings
                 case Close():
                     self._close([todo])
                 case Frame(data, offset, size):

@@ -40,7 +40,7 @@ class Runs:
         """Note the safe end when a run ends: 0, if the first file of a copy that begins late had no room."""
         host, journal = process.host, process.journal
         log = journal.log
-        end = self._watch.copies.end_of_run(host, log.max_offset)  # always called: it ends an unfinished cut
+        end = self._watch.copies.end_of_run(host, log.max_offset)  # it ends an unfinished cut, too
         end = end if log.min_offset < log.max_offset else 0
         safe = min(log.flushed_offset if power else log.written_offset, end)
         host.held = safe
@@ -87,9 +87,9 @@ class Runs:
             return
         seen, told, power = self._told.get(process.host, (0, 0, True))
         self._counts["INV_B25"] += told > 0
-        confirm, told = process.journal.confirm_offset, max(told, process.journal.begin)  # earlier bytes are gone
+        confirm, told = process.journal.confirm_offset, max(told, process.journal.begin)  # the log has no earlier bytes
         if confirm > told or (not power and confirm < min(seen, process.journal.end)):
-            self._broken("INV_B25", "not where it was told", process, confirm, seen, told, power)
+            self._broken("INV_B25", "the confirm offset is not what it was told", process, confirm, seen, told, power)
 
     def lost_by_power(self, host: Host) -> None:
         """Note that a power cut may have taken unsynced bytes."""

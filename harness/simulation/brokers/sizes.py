@@ -31,7 +31,7 @@ class Sizes:
     def __init__(self, watch: BrokerWatch) -> None:
         self._watch, self._scene, self._counts, self._broken = watch, watch.scene, watch.counts, watch.broken
         self._waiting: dict[BrokerProcess, dict[int, int]] = {}
-        """By run: when each put came that is not answered."""
+        """Run -> when each put came that is not answered."""
 
     def ended(self, process: BrokerProcess) -> None:
         """Forget a run that is over."""
@@ -65,14 +65,14 @@ class Sizes:
             self._broken("INV_B54", "a set is kept for each time that it was asked for", process, again)
 
     def _connected(self, process: BrokerProcess) -> None:
-        """A slave that came again has one connection, whatever became of the one before."""
+        """Check that a slave that came back has one connection, whatever became of the former."""
         of = process.switch.slaves()
         self._counts["INV_B54"] += bool(of)
         if len({*of}) < len(of):
             self._broken("INV_B54", "two connections of one slave", process, of)
 
     def _put(self, process: BrokerProcess) -> None:
-        """Nothing is kept of a put for longer than it may wait: for its disk, then for its slaves."""
+        """Check that no put waits longer than it may: for its disk, then for its slaves."""
         plan, waiting = self._scene.plan, self._waiting.get(process)
         if not waiting:
             return

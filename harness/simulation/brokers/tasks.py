@@ -41,7 +41,7 @@ class Tasks:
         self._process.later(0, E_TASK, lambda: self.run(call(*args)))
 
     def run(self, coroutine: Coroutine[Any, Any, Any], done: Callable[[Any], None] = lambda result: None) -> None:
-        """At once, up to its first pause; ``done`` hears what it returns."""
+        """Run a coroutine up to its first pause at once; ``done`` gets what it returns."""
         self._running.add(coroutine)
         self._step(coroutine, None, done)
 
@@ -85,7 +85,7 @@ class TurnBell(Bell):
         self._rung = False
 
     async def wait_for(self, wait_ns: int) -> None:
-        """For so long at most."""
+        """Wait for a ring, at most ``wait_ns``."""
         if not self._rung and wait_ns > 0:
             await Wait(lambda resume: self._begin_for(resume, wait_ns))
         self._rung = False

@@ -137,13 +137,13 @@ class Timers(Judge):
         """Check INV_B37 and INV_B39 right before a delivery."""
         for message in messages:
             if message.topic != RAW_TOPIC:
-                continue  # rolled, or a client's
+                continue  # the message is rolled, or a client sent it
             sent = self._of(message)
             self._counts["INV_B37"] += 1
             if self._scene.wall_ms < sent.due_ms:
                 self._broken("INV_B37", "delivered early", process, sent)
             if sent.rolled:
-                continue  # it may be stored twice: the outcome of the first roll was unknown, so both wait
+                continue  # after a roll with unknown outcome two copies may wait
             self._counts["INV_B39"] += 1
             if (key := self._key(process, sent)) in self._written:
                 self._broken("INV_B39", "delivered again, and it was known to be delivered", process, sent)

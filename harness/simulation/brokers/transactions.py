@@ -231,7 +231,7 @@ class Transactions(Judge):
         if self.complete and self._at.get(asked.tran_state_table_offset) is begun:
             self._counts["INV_B53"] += 1
             if len(begun.done) > 1 or (begun.finals if asked.commit_or_rollback == ROLLBACK else begun.rolled_back):
-                self._broken("INV_B53", "done both ways, says a broker", process, begun)
+                self._broken("INV_B53", "a broker answers one end as done after the other", process, begun)
 
     # --- the end ---------------------------------------------------------------------------------------------
 
@@ -245,5 +245,5 @@ class Transactions(Judge):
         if self.complete and self.begun:
             self._counts["INV_B44"] += 1
             if left:
-                self._broken("INV_B44", "neither decided nor asked for", process, left[:3])
+                self._broken("INV_B44", "neither decided nor given up", process, left[:3])
         self._scene.counts["transaction lost by the mode"] += len(left)

@@ -170,7 +170,7 @@ class BrokerWatch:
                 applied.outcome.master, isinstance(command, ElectMaster) and command.trigger is not Trigger.ADMIN)
         for _, before, after in applied.groups:
             if before.master is not None and after.master is None and isinstance(applied.command, CleanBrokerData):
-                self._elections[after.master_epoch] = (NOBODY, False)  # an operator took a living master away
+                self._elections[after.master_epoch] = (NOBODY, False)  # an operator removed a living master
             if after.sync_state_set_epoch != before.sync_state_set_epoch:
                 self.committed[after.sync_state_set_epoch] = after.sync_state_set
             self._beside = after.eligible
@@ -184,7 +184,7 @@ class BrokerWatch:
             if after.master is not None:
                 self._sets[after.master_epoch] = after.sync_state_set
                 if not after.eligible and after.master_epoch == before.master_epoch:
-                    self._shown_beside = None  # none is eligible any more, and the master still leads
+                    self._shown_beside = None  # all candidates now hold what was shown
             if isinstance(applied.command, AlterSyncStateSet):
                 self._altered(before, after)
 
@@ -221,7 +221,7 @@ class BrokerWatch:
             wanted = SyncStateSet.from_json(command.body)
             known = self._asked[process]
             if (each := (wanted.sync_state_set_epoch, wanted.sync_state_set)) in known:
-                known.remove(each)  # requests of earlier epochs are not in the list
+                known.remove(each)  # the list has no requests of earlier epochs
         if is_yield(command):
             self.hindrances.told_of_a_successor(process, answer)
         if command.code == RequestCode.BROKER_HEARTBEAT and answer.ext.get("masterLeaseRenewed") == "true":
@@ -276,7 +276,7 @@ class BrokerWatch:
             self._shows_again(process)
         self.scene.counts["master whose log begins behind messages"] += process.journal.begin > 0
         if newest:
-            host.unsafe = False  # bytes that it lacks are lost: its log is now the standard
+            host.unsafe = False  # others are compared with its log from now on
         self.demands.stands(process)
         self.confirms(process)
 
@@ -296,7 +296,7 @@ class BrokerWatch:
         if why is None:
             self.broken("INV_B24", "a new master lacks what consumers saw", process, f"epoch {self._latest}",
                          f"log ends at {process.journal.end}", f"seen up to {len(shown)}", self._shown_beside)
-        self._lost(why)  # bytes that were confirmed, but not acknowledged yet
+        self._lost(why)  # confirmed bytes are gone, acknowledged ones are not
 
     def unveiled(self, process: BrokerProcess) -> None:
         """Check INV_B24: a master shows all that it held at its begin, and so all that was seen."""
@@ -425,7 +425,7 @@ class BrokerWatch:
         if not self.scene.plan.all_ack or self.unclean or not self.lossless or group is None:
             return
         lacking = self._all_hold(members, end)
-        if group.master_epoch == self.leads_in(process):  # else another one was elected, and INV_B1 asks
+        if group.master_epoch == self.leads_in(process):  # INV_B1 checks a master that was replaced
             self.counts["INV_B23"] += bool(group.electable)
             lacking += self._all_hold(group.electable, end)
         if lacking:
@@ -492,7 +492,7 @@ class BrokerWatch:
             if not self.lossless:
                 return
         self._acker = process.host
-        if end > len(promised) >= process.journal.begin:  # else the bytes before its begin are unknown
+        if end > len(promised) >= process.journal.begin:  # a log that begins later leaves a gap of unknown bytes
             promised += self.log(process, len(promised), end)
 
     # --- replication -----------------------------------------------------------------------------------------
@@ -509,7 +509,7 @@ class BrokerWatch:
         self._confirm[process] = confirm
         epoch = self.leads_in(process)
         if not self.lossless or epoch is None or process.switch.is_taking:
-            return  # a role's first confirm offset is checked in ``leads``, with its own epoch
+            return  # ``leads`` checks a role's first confirm offset, with its own epoch
         self.counts["INV_B3"] += 1
         whole = self._whole[process] = self.boundary(process, confirm, self._whole.get(process, 0))
         lacking = self._all_hold(self._sets.get(epoch, frozenset()), whole)
@@ -520,7 +520,7 @@ class BrokerWatch:
             if self._beside and self._shown_beside is None:
                 self._shown_beside = self.confirmed
             self.confirmed = whole
-            if len(self.shown) >= process.journal.begin:  # else the bytes before its begin are unknown
+            if len(self.shown) >= process.journal.begin:  # a log that begins later leaves a gap of unknown bytes
                 self.shown += self.log(process, len(self.shown), whole)
 
     def forget(self, process: BrokerProcess) -> None:
@@ -545,7 +545,7 @@ class BrokerWatch:
         if offset + size > process.journal.confirm_offset:
             self.broken("INV_B5", "seen though not confirmed", process, offset, size, process.journal.confirm_offset)
         topic = outline[6]
-        if topic not in Deletions.topics:  # its queues begin anew
+        if topic not in Deletions.topics:  # queues of a topic made again begin anew
             self.history.arrived(process, topic, queue, queue_offset, offset, size)
         for judge in self._judges_of.get(topic, ()):
             judge.arrived(process, queue_offset, outline)

@@ -85,7 +85,7 @@ class FleetGroup(Group):
         other = FleetHost(self, host.number, machine)
         for path, file in host.files.content.items():
             other.files.content[path] = MemoryFile(bytearray(file.data), bytes(file.data), hook=other.files.hook)
-        other.files.crash(lambda size: size)  # all of it is on its disk
+        other.files.crash(lambda size: size)  # the copy is synced as a whole
         self.copies.append(other)
         machine.brokers[self.key] = other
         return other
@@ -150,7 +150,7 @@ class FleetGroup(Group):
         host = process.host
         assert isinstance(host, FleetHost)
         if host.process is process and host in self.copies:
-            host.machine.crash(self.seen)  # the original was cleaned away
+            host.machine.crash(self.seen)  # an operator removed the original's id
         elif host.process is process:
             self.give_up_identity(host)
 

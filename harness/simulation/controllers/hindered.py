@@ -87,10 +87,10 @@ class Hindered:
         assert master is not None
         for each in among:
             require(each in beats and not beats[each][1].disk_trouble and not group.replicas[each].learner,
-                    "INV_C28", "one may follow that is not fit", command, each, beats.get(each))
+                    "INV_C28", "a candidate is unheard, sick or a learner", command, each, beats.get(each))
         if header is not None and header.yield_reason == "disk":
             named = {int(each) for each in (header.holders or "").split(",") if each}
-            require(among.keys() <= named, "INV_C28", "the master did not name it", command, header)
+            require(among.keys() <= named, "INV_C28", "the master did not name the candidate", command, header)
         else:
             self._silence(process, group, command, beats, unasked=header is None)
         self._lease(process, group, command, master[1], asked=header is not None)
@@ -114,26 +114,27 @@ class Hindered:
                 "who stood still believes what it reads first", process.name, command)
         if unasked:
             require(now - max(heard, process.activated_ns) > missing_ns(master), "INV_C28",
-                    "this controller hears it", process.name, command, (now - heard) / MS)
+                    "the controller still hears the master", process.name, command, (now - heard) / MS)
 
     def _lease(
         self, process: ControllerProcess, group: BrokerGroup, command: ElectMaster, master: Heartbeat, *, asked: bool
     ) -> None:
         if master.all_ack_in_sync_state_set:
             return
-        require(asked or master.master_lease_ms > 0, "INV_C28", "without a lease it may acknowledge for ever", command)
+        require(asked or master.master_lease_ms > 0, "INV_C28", "a master without a lease is replaced unasked", command)
         timeout_ms = self._scene.plan.fleet.timeout_ms if master.timeout_ms is None else master.timeout_ms
         assert group.leader is not None
         since = max(process.activated_ns, self._renewed.get((process, command.key, group.leader), 0))
         require(not master.master_lease_ms or process.now >= since + min(master.master_lease_ms, timeout_ms) * MS,
-                "INV_C28", "its lease is not over", command, (process.now - since) / MS)
+                "INV_C28", "the master's lease is not over", command, (process.now - since) / MS)
 
     def _backoff(self, process: ControllerProcess, key: GroupKey) -> None:
         times = self._times.setdefault((process, process.role, key), [])
         if times:
             self._watch.counts["INV_C29"] += 1
             require(process.now - times[-1] >= _wait_ms(len(times)) * MS, "INV_C29",
-                    "the next one comes too soon", process.name, key, [(process.now - each) / MS for each in times])
+                    "the next living master is replaced too soon", process.name, key,
+                    [(process.now - each) / MS for each in times])
         times.append(process.now)
 
     def _beats(

@@ -53,7 +53,7 @@ class Machine:
         self.up = True
         self.channels = {}
         for host in self.brokers.values():
-            if self.life == life:  # a broker that dies at its start ends the shared process
+            if self.life == life:  # a broker that died at its start ended the shared process
                 host.start()
 
     def crash(self, seen: Callable[[], bool], *, power: bool = False) -> None:

@@ -33,13 +33,13 @@ class SimMetadata(MetadataMachine):
         except FormatTooNew:
             raise
         except Exception as error:
-            self.watch.found(error)  # a node would stop and go on silently
+            self.watch.found(error)  # the node would only stop: the run has to fail
             raise
 
     def restore_from(self, chunks: Iterator[bytes]) -> None:
         try:
             super().restore_from(chunks)
-        except FormatTooNew:  # the node stops before it does anything else
+        except FormatTooNew:  # the node stops at once, so this is the last chance to note it
             self.watch.stopped(self, None)
 
     def _apply_entries(self, entries: Entries) -> list[object]:

@@ -93,7 +93,7 @@ class ControllerPlan(Plan):
 
     @property
     def sound_clocks(self) -> bool:
-        """Whether clocks run apart no more than leases allow for, so that leases can be checked."""
+        """True if clocks run apart no more than leases allow for, so that leases can be checked."""
         return not WILD_CLOCKS & set(self.faults)
 
 
@@ -133,7 +133,7 @@ def draw(tape: Tape, profile: str) -> ControllerPlan:
     if profile in ("swarm", "brokers") and plan.harms and stream.chance(0.3):
         plan.harms += ("copied disk",)
     _hinder(plan, tape.stream("hindered"), profile)
-    plan.fleet.java_controllers = plan.java  # neither side then reports doubts
+    plan.fleet.java_controllers = plan.java  # neither side reports doubts then
     draw_demands(plan.fleet, stream, always=profile == "demands", never=profile == "calm" or not plan.sound_clocks)
     if profile != "calm":
         draw_clocks(plan.fleet, tape.stream("clocks"), CLOSER_PPM if "rate" in plan.faults else APART_PPM)

@@ -263,7 +263,7 @@ class ControllerProcess:
 
     def _applied(self, outcome: Outcome) -> None:
         self.active.applied(self.now, outcome)
-        self.life.later(0, self._later, None)  # not inside the turn that applies
+        self.life.later(0, self._later, None)  # commands must not start inside the turn that applies
 
     def _later(self, _: None) -> None:
         self._act()

@@ -143,7 +143,7 @@ class Releases:
             self.scene.watch.counts["INV_C27"] += 1
             if applied.outcome.changed:
                 self._rises(index, applied.term, command)
-        require(machine.format <= machine.reads, "INV_C27", "it goes on in a format that it does not read", index)
+        require(machine.format <= machine.reads, "INV_C27", "a controller goes on in a format it cannot read", index)
         decided = self.format
         if not first:
             decided = max((raised for at, raised in self._raised if at <= index), default=1)
@@ -166,7 +166,7 @@ class Releases:
         command = None if data is None else decode(data, machine.format)
         decided = self.format > machine.reads if command is None else (
             isinstance(command, RaiseFormat) and (command.term, command.format) in self._asked)
-        require(decided, "INV_C27", "it stops although nobody raised the format", name, command)
+        require(decided, "INV_C27", "a controller stops although nobody raised the format", name, command)
         world = self.scene.cluster.world
         self.scene.counts["left behind"] += 1
         self._overdue.add(name)

@@ -509,7 +509,7 @@ class ControllerScene(Scene):
 
 
 class Progress:
-    """After healing: demands that every group settles on a master and replaces lost ones; an operator helps."""
+    """Demands, after healing, that each group settles on a master and replaces a lost one; an operator helps."""
 
     def __init__(self, scene: ControllerScene) -> None:
         self.scene, self.cluster = scene, scene.cluster
@@ -602,7 +602,7 @@ class Progress:
         bound_ms = 500 + (plan.late_close_ms + plan.fleet.lease_ms if closes else plan.fleet.timeout_ms)
         self._run_until(lambda: self._led_by_another(key, group), bound_ms)
         if scene.active() is not active:
-            return  # restarted by an act of the first phase: this controller saw no close
+            return  # an act of the first phase restarted the controller: the new one saw no close
         scene.watch.counts["INV_C20"] += 1
         require(self._led_by_another(key, group), "INV_C20", "a lost master is not replaced in time", key,
                 f"{bound_ms} ms", scene.group(key))
@@ -625,7 +625,7 @@ class Progress:
             return
         others = [host for host in fleet.hosts if host is not master and host.broker_id in group.sync_state_set]
         beat_ms, lease_ms = plan.fleet.beat_ms, 0 if plan.fleet.all_ack else plan.fleet.lease_ms
-        # Two heartbeats that report the silence, and the longest of the waits beside them.
+        # Two heartbeats report the silence; the controller's longest other wait comes on top.
         bound_ms = 700 + 2 * beat_ms + max(plan.silence_ms, 2 * beat_ms, lease_ms)
         if (not plan.silence_ms or bound_ms >= plan.fleet.timeout_ms or not (plan.fleet.all_ack or lease_ms)
                 or scene.watch.hindered.waits_ms(active, key) > PATIENCE_MS or len(others) < max(master.min_in_sync, 1)

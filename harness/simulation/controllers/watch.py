@@ -197,7 +197,7 @@ class ControllerWatch:
         if self.scene.reads_are_sound:
             header, members = GetReplicaInfoResponse.from_ext(answer.ext), SyncStateSet.from_json(answer.body)
             seen = header.master_epoch, members.sync_state_set_epoch
-            require(_covers(seen, floor), "INV_C18", "a read of the past", key, floor, seen)
+            require(_covers(seen, floor), "INV_C18", "a read misses what was known before it", key, floor, seen)
             known = self._floors.get(key, (0, 0))
             self._floors[key] = max(known[0], seen[0]), max(known[1], seen[1])
 

@@ -75,7 +75,7 @@ class Witnesses:
         if reason is None or active is None or held is None or host.broker_id is None:
             return
         if not (fleet.plan.all_ack or fleet.plan.lease_ms):
-            return  # it would have to be fenced before it asks
+            return  # without a lease the master would have to stop writes before it asks
         fleet.counts[f"asked to be replaced for {reason}"] += 1
         header = ElectMasterRequest(
             fleet.key.cluster, fleet.key.name, host.broker_id, yield_epoch=role.epoch, yield_reason=reason,

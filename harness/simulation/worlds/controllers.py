@@ -87,7 +87,7 @@ class World:
                         raft_files=disk, rng=Random(f"{name} {len(self.starts)}"), wall_ms=lambda: 0,
                         reads=self.reads.get(name, codec.FORMAT), task_status=task_status)
                 except* SimulatedCrash:
-                    if name in self._scopes:  # else it was killed, and its disk with it
+                    if name in self._scopes:  # a node that is missing was killed, and its disk with it
                         raise
                 except* RaftError as failed:
                     if name not in self.running:

@@ -193,7 +193,7 @@ class Nodes:
         node = self.nodes.pop(name)
         node._driver.close()
         self.scopes[name].cancel()
-        self.nodes[name] = node  # its task removes it
+        self.nodes[name] = node  # the node's task removes it
         storage = self.disks[name].storage
         storage.crash()
         return storage

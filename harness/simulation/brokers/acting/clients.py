@@ -51,7 +51,7 @@ class Delayed:
     status: PutStatus | None = None
     """None: nobody knows what became of it."""
     waits: bool = False
-    """Somebody has seen it wait."""
+    """It was seen to wait."""
     held_by: set[str] = attrs.field(factory=set)
     """Machines that have seen it wait."""
     copies: int = 0
@@ -69,7 +69,7 @@ class Decided:
     done: set[int] = attrs.field(factory=set)
     """The decisions that brokers report, as system flags."""
     in_place: bool = False
-    """A slave said so first."""
+    """A slave decided it in its master's place."""
     apart: bool = False
     """Two brokers decided it otherwise, as the second one could not know of the first."""
     finals: int = 0
@@ -98,7 +98,7 @@ class Client:
         raise NotImplementedError
 
     def _put(self, draft: Draft, body: bytes, then: Callable[[PutResult | None], None]) -> None:
-        """At the master of the first group, if it runs. None: nobody knows."""
+        """Put at the first group's master, if it runs; ``then`` gets None if the outcome is unknown."""
         town, host = self._town, self._town.groups[0].members[0]
         done = [False]
 

@@ -37,38 +37,38 @@ class Decisions:
     def __init__(self, town: ActingScene, counts: Counter[str]) -> None:
         self._town, self._counts = town, counts
         self._made: dict[int, list[_Decision]] = {}
-        """By the transaction's number."""
+        """Number of a transaction -> its decisions."""
         self._shown: set[tuple[MemberHost, int]] = set()
         """Machines whose logs show a decision's mark, and the transaction's number."""
         self._in_flight: dict[int, dict[MemberProcess, int]] = {}
-        """By the transaction's number: slaves that send its message to another group, and since when."""
+        """Number of a transaction -> slaves that send its message to another group, and since when."""
         self._read: dict[tuple[MemberHost, str], int] = {}
-        """By reader and address: when it last had all of that member's ledger."""
+        """(reader, address) -> when the reader last had all of that member's ledger."""
         self._read_by: dict[tuple[MemberProcess, str], int] = {}
-        """The same of one run, in its own time."""
+        """(run, address) -> the same, in the run's own time."""
         self._found: dict[MemberProcess, tuple[int, Mapping[int, str]]] = {}
-        """Whom name servers listed when that run asked last, and when it did."""
+        """Run -> when it last asked, and whom name servers listed."""
 
     # --- what members know -------------------------------------------------------------------------------------
 
     def found(self, process: MemberProcess, asked_ns: int, listed: Mapping[int, str] | None) -> None:
-        """Name servers told who lives; None: none answered."""
+        """Note which members live by the word of name servers; None: none answered."""
         if listed is not None:
             self._found[process] = asked_ns, listed
 
     def read(self, process: MemberProcess, address: str) -> None:
-        """It has all of that member's ledger."""
+        """Note that the process has all of that member's ledger."""
         self._read[process.host, address] = self._town.world.now
         self._read_by[process, address] = process.now
 
     def shown(self, process: MemberProcess, begun: Decided) -> None:
-        """Its log shows that the transaction ended."""
+        """Note that the process's log shows the end of a transaction."""
         self._shown.add((process.host, begun.number))
 
     # --- decisions ---------------------------------------------------------------------------------------------
 
     def begins(self, process: MemberProcess, begun: Decided) -> None:
-        """It has the right, and is about to decide."""
+        """Check INV_B59 before a process with the right decides."""
         since_ns = process.right.since_ns(process.now)
         asked_ns, listed = self._found.get(process, (-1, {}))
         self._counts["INV_B59"] += 1
@@ -80,13 +80,13 @@ class Decisions:
                 process.host.name, unread, begun, f"at {self._town.world.now / MS:.1f} ms")
 
     def sends(self, process: MemberProcess, begun: Decided) -> None:
-        """A slave sends the message of a commit to another group's master."""
+        """Note that a slave sends the message of a commit to another group's master."""
         self.begins(process, begun)
         self._in_flight.setdefault(begun.number, {})[process] = now = self._town.world.now
-        self._compare(process, begun, COMMIT, now)  # the message may be seen before its sender has decided
+        self._compare(process, begun, COMMIT, now)  # others may see the message first
 
     def decides(self, process: MemberProcess, begun: Decided, end: int) -> None:
-        """Its log or its ledger has the decision."""
+        """Check INV_B59 when a member's log or ledger has a decision."""
         now = self._town.world.now
         in_flight = self._in_flight.get(begun.number, {})
         self._compare(process, begun, end, in_flight.pop(process, now))
@@ -96,7 +96,7 @@ class Decisions:
         self._made[begun.number].append(_Decision(process.host, end, now))
 
     def _compare(self, process: MemberProcess, begun: Decided, end: int, since: int) -> None:
-        """With what others decided before."""
+        """Check INV_B59 against what others decided before."""
         host = process.host
         for other in self._made.setdefault(begun.number, []):
             if other.end == end:

@@ -28,10 +28,9 @@ class LockClients:
     def __init__(self, town: ActingScene, acts: Stream, counts: Counter[str]) -> None:
         self._town, self._acts, self._counts = town, acts, counts
         self._until: dict[tuple[int, int], int] = {}
-        """By client and queue: until when it believes that it holds it, for certain."""
+        """(client, queue) -> until when the client is sure that it holds the queue."""
         self._given_back: Counter[tuple[int, int]] = Counter()
-        """By client and queue: how often the client gave the queue back. An answer to an earlier question counts no
-        more."""
+        """(client, queue) -> how often the client gave the queue back. Answers to earlier questions count no more."""
         self._lasts_ns = HELD_MS * MS * (MILLION - 2 * town.plan.drift_ppm) // MILLION
         town.after(town.plan.act_ns, self._act)
 

@@ -117,7 +117,7 @@ class MemberHost(Host):
         super().__init__(scene, number)
         self.name = f"{scene.key.name}{number}"
         self.away = False
-        """Nobody starts it for now."""
+        """True while it must stay down."""
 
     @property
     def ip(self) -> str:
@@ -347,7 +347,7 @@ class MemberProcess(BrokerProcess):
         return await self.registration.route_of(topic)
 
     async def _no_queues(self, topic: str) -> None:
-        """Nobody asks for an assignment here."""
+        """Give no assignment: nobody asks for one here."""
 
     async def _run_sync(self, work: Callable[[], None]) -> None:
         await self.tasks.sleep((1_000_000 + self.host.disk.late_ns) / 1e9)

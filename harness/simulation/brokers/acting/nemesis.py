@@ -114,13 +114,13 @@ class MemberNemesis:
             self._apart(host.name, others[number % len(others)].name, span_ms)
 
     def _do_apart(self, host: MemberHost, span_ms: int, number: int) -> None:
-        """From some or all name servers."""
+        """Cut the member off from some or all name servers."""
         for place, server in enumerate(self._town.servers):
             if number % 3 == 0 or (number >> place) % 2:
                 self._apart(host.name, server.name, span_ms)
 
     def _do_split(self, host: MemberHost, span_ms: int, number: int) -> None:
-        """For longer than the timeout; now and then the members do not hear each other either."""
+        """Give master and slaves different name servers beyond the timeout; sometimes cut them from each other, too."""
         master, *slaves = host.scene.members
         lasts_ms = 2 * TIMEOUT_MS + span_ms
         for place, server in enumerate(self._town.servers):
@@ -135,7 +135,7 @@ class MemberNemesis:
         self._apart(*pair, span_ms, both=False)
 
     def _do_lonely(self, host: MemberHost, span_ms: int, number: int) -> None:
-        """From all servers; clients still reach it."""
+        """Cut the member off from all servers and members; clients still reach it."""
         for name in (*(member.name for member in host.scene.members), *(server.name for server in self._town.servers)):
             if name != host.name:
                 self._apart(host.name, name, span_ms)

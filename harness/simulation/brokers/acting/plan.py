@@ -21,7 +21,7 @@ TIMEOUT_MS: Final = 2_500
 RIGHT_MS: Final = 900
 """``actingRightMs`` of all its members."""
 PERIOD_MS: Final = 300
-"""Between two heartbeats, and between two questions who lives."""
+"""Interval of heartbeats, and of questions about living members."""
 GROUPS: Final = ("a", "z")
 """Names of broker groups: the one that is looked at, and one whose master takes what escapes."""
 DRIFT_PPM: Final = 20_000

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from harness.simulation.brokers.acting.wire import ServerLink
 
 LOOK_NS: Final = 20 * MS
-"""Between two looks; each delivery is looked at, too."""
+"""Interval of checks; each delivery is checked, too."""
 
 
 @attrs.frozen
@@ -42,9 +42,9 @@ class Rights:
         self._town, self._counts = town, counts
         self._drops: list[_Drop] = []
         self._hears_since: dict[MemberProcess, int] = {}
-        """Slaves that hear their master, without a break, since then."""
+        """Slave -> since when it hears its master without a break."""
         self._apart_since: dict[str, int] = {}
-        """Groups of which two members may deliver, and no row of the table says why: since then."""
+        """Group -> since when two members may deliver, and no row of the table says why."""
         self._slack_ns = TIMEOUT_MS * MS * town.plan.drift_ppm // MILLION
         self._looked_ns = 0
 
@@ -58,7 +58,7 @@ class Rights:
         """Asks INV_B56 and INV_B57 right before a member puts what is due."""
         self._counts["INV_B56"] += 1
         why = process.right.why_not(process.now)
-        require(not why, "INV_B56", "delivers without the right to", process.host.name, why)
+        require(not why, "INV_B56", "a member delivers without the right", process.host.name, why)
         self._counts["INV_B57"] += not process.is_master
         require(not process.ledger.is_handed_over, "INV_B57", "a slave delivers what its master will not hear of",
                 process.host.name, f"at {self._town.world.now / MS:.1f} ms")

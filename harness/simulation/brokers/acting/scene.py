@@ -102,7 +102,7 @@ class ActingScene(WholeScene):
 
     @property
     def over(self) -> bool:
-        """Whether clients and faults have stopped for good."""
+        """True once clients and faults have stopped for good."""
         return self.healed or self.world.now >= self._ends
 
     @property
@@ -128,8 +128,7 @@ class ActingScene(WholeScene):
         return not self._closes.chance(1 - self.plan.close_seen)
 
     def listed(self, group: ActingGroup) -> MemberHost | None:
-        """Return the member that clients take for the group's master, by the route that one of the name servers gives
-        now."""
+        """Return the member that clients take for the group's master, by the route of one name server."""
         up = [server for server in self.servers if server.core is not None and server.paused is None]
         if not up:
             return None

@@ -45,10 +45,10 @@ class ActingRuns(Runs):
     """Notes what power cuts take; what a start must hold where there are no epochs is the store's tests' business."""
 
     def ended(self, process: BrokerProcess, *, power: bool) -> None:
-        """Nothing is promised here but what ``ActingWatch`` asks."""
+        """Check nothing: ``ActingWatch`` checks these groups."""
 
     def ended_in_its_start(self, host: Host) -> None:
-        """Nor of a run that never was."""
+        """Check nothing of a run that never opened."""
 
     def doubted(self, host: Host) -> None:
         """A log in doubt is copied again, which INV_B60 asks."""
@@ -65,10 +65,10 @@ class Offsets:
     def __init__(self, counts: Counter[str]) -> None:
         self._counts = counts
         self._told: dict[int, tuple[int, MemberProcess, bool]] = {}
-        """By queue: the last that was answered, by whom, and whether no master led then. Beside a master that leads a
-        slave's word is given up, as the page says."""
+        """Queue -> the last offset that was answered, by whom, and whether no master led then. Beside a master that
+        leads, a slave's word is given up, as the page says."""
         self._asked: dict[int, list[tuple[int, int]]] = {}
-        """By queue: what was asked and not answered, and when."""
+        """Queue -> offsets that were asked for and not answered, and when."""
         self._now: Callable[[], int] = lambda: 0
 
     def begin(self, now: Callable[[], int]) -> None:
@@ -127,8 +127,7 @@ class ActingWatch(BrokerWatch):
         """Members, as name servers told the master that comes back."""
         self._timers_read: dict[Thing, int] = {}
         self._timers_kept: dict[Thing, int] = {}
-        """What is delivered of timers, as ledgers said that a master read; as such ledgers said that were given up
-        since."""
+        """Delivered timers by ledgers that were given up since, as far as a master had read them."""
 
     # --- what ``BrokerWatch`` asks of groups with controllers ---------------------------------------------------
 
@@ -145,7 +144,7 @@ class ActingWatch(BrokerWatch):
         if log.max_offset != before:
             self.counts["INV_B60"] += 1
             leader = self.scene.leader
-            require(leader is process, "INV_B60", "written by who does not lead", process.host.name)
+            require(leader is process, "INV_B60", "a member that does not lead writes", process.host.name)
 
     def answered_put(self, process: BrokerProcess, messages: Sequence[Message], result: PutResult) -> None:
         """Clients hear of it, and tell."""
@@ -212,7 +211,7 @@ class ActingWatch(BrokerWatch):
 
     @staticmethod
     def _passes(master: MemberProcess, thing: Thing, value: int) -> bool:
-        """Whether the master takes for delivered what a ledger says of the timers."""
+        """Return whether the master takes as delivered the timers that a ledger says were."""
         part = master.parts[TimersPart]
         return part.done_before_ms >= value or part.elsewhere.has(value - 1, below(thing) - 1)
 
@@ -235,7 +234,7 @@ class ActingWatch(BrokerWatch):
                 end, mine.log.max_offset)
 
     def is_parted(self) -> bool:
-        """Whether the master waits for a member whose log differs from its own, as it was passed over."""
+        """Return whether the master waits for a passed-over member whose log differs from its own."""
         master = self.scene.members[0].member
         for host in self._passed_over & self._living if master is not None and master.opened else ():
             slave = host.member
@@ -255,9 +254,9 @@ class MessageJudge:
         self.counts: Counter[str] = Counter()
         self._known: set[tuple[str, bytes, int, int, int]] = set()
         self._halves: dict[int, Decided] = {}
-        """By the place in the queue of halves."""
+        """Place in the queue of halves -> the transaction."""
         self._halves_at: dict[int, Decided] = {}
-        """By the offset in the log."""
+        """Offset in the log -> the transaction."""
 
     def arrived(self, process: MemberProcess, queue_offset: int, outline: Outline) -> None:
         """INV_B37, INV_B38: the first time counts."""
@@ -390,7 +389,7 @@ class MessageJudge:
         return [sent for sent in self._town.delayed if name in sent.held_by and not sent.copies]
 
     def settled(self) -> None:
-        """INV_B36, INV_B58, INV_B59: the master is back, and all had its time."""
+        """Check INV_B36, INV_B58 and INV_B59 once the master is back and all had its time."""
         town = self._town
         lost = [sent for sent in town.delayed if not sent.copies and (sent.waits or sent.status is PutStatus.PUT_OK)]
         if self.lossless:
@@ -400,4 +399,4 @@ class MessageJudge:
                 if begun.done and begun.in_place and not begun.apart:
                     self.counts["INV_B58"] += 1
                     require(bool(begun.finals) == (COMMIT in begun.done), "INV_B58",
-                            "answered in the master's place, and not so in the end", begun)
+                            "a decision answered in the master's place did not last", begun)

@@ -141,4 +141,4 @@ def ask_broker(other: MemberHost, peer: str, command: Command, answered: Callabl
 
 
 def _nothing(result: Any) -> None:
-    """Nobody waits for an answer."""
+    """Drop the answer: nobody waits for it."""
