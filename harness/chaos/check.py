@@ -165,7 +165,7 @@ def judged(source: Source, events: Iterator[Event], options: argparse.Namespace)
             made.append(_linearizable(held, options))
         else:
             made.append(chosen.checker(name)(held))
-    if not options.checker:  # recovery times are shown if there are any
+    if not options.checker:  # the default shows recovery times where there are any
         figures = _recovery(held, _faults(options.history, held), options.accepted_within_ms)
         made += [figures] if figures.valid is not Valid.UNKNOWN else []
     return made

@@ -43,7 +43,7 @@ def fitting(found: set[str]) -> str:
         return QUEUE
     if found <= controllers.FUNCTIONS:
         return CONTROLLERS
-    of_store = bool(found & {"get", "put"})  # whose names registers and logs know, too
+    of_store = bool(found & {"get", "put"})  # prefer kv: registers and logs know these names, too
     for name in sorted(MODELS, key=lambda name: of_store and name != "kv"):
         if found <= MODELS[name].functions.keys():
             return name
@@ -94,7 +94,7 @@ def loaded(name: str, group: str) -> Any:
 
 
 def _of_file(path: Path) -> Any:
-    name = f"_users_{path.stem}"  # no other module has this name
+    name = f"_users_{path.stem}"  # a user's module must not hide another
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.exists():
         raise ImportError(f"there is no file {path}")

@@ -92,19 +92,19 @@ class GroupHistory:
 
     floor: Floor = attrs.field(factory=Floor)
     masters: dict[int, tuple[int, GroupAnswer]] = attrs.field(factory=dict)
-    """By master epoch."""
+    """Master epoch -> its master, and the answer and event that told it first."""
     sets: dict[int, tuple[frozenset[int], GroupAnswer, int]] = attrs.field(factory=dict)
-    """By set epoch: the set, who told it first, and with which event."""
+    """Set epoch -> the set, who told it first, and with which event."""
     pairs: dict[int, tuple[int, int]] = attrs.field(factory=dict)
-    """By master epoch: the lowest and the highest set epoch that was told with it."""
+    """Master epoch -> the lowest and the highest set epoch told with it."""
     epochs: list[int] = attrs.field(factory=list)
     """The keys of ``pairs``, in order."""
     alters: dict[int, list[Alter]] = attrs.field(factory=dict)
-    """By the set epoch that they knew."""
+    """Set epoch -> the alters that knew it."""
     denied: set[int] = attrs.field(factory=set)
     """Alters that surely did not happen, by the index of the event with which they began."""
     codes: dict[int, tuple[str, str]] = attrs.field(factory=dict)
-    """By id: the check code that has it, and who told so."""
+    """Id -> the check code that has it, and who told so."""
     asked_id: int = 0
     """The highest that anybody applied for."""
 
@@ -170,7 +170,7 @@ class ControllersCheck:
         if event.f == ALTER:
             self._group(event).denied.add(asked.event.index)
         if event.f not in {APPLY, REGISTER} or not isinstance(event.value, Mapping) or "refused" not in event.value:
-            return  # nothing was told
+            return  # the answer told nothing
         self.counts["refused of ids"] += 1
         own = event.value["refused"] == NO_SUCH_ID if event.f == REGISTER else (
             asked.bound_to == str(fields(asked.event).get("code")))
@@ -256,7 +256,7 @@ class ControllersCheck:
                 ("master epoch", told.master_epoch, floor.master_epoch, floor.of_master),
                 ("set epoch", told.set_epoch, floor.set_epoch, floor.of_set),
                 ("next id", told.next_id, floor.next_id, floor.of_next)):
-            if now is None or now >= before or told.f == ALTER:  # of an alter it is told as fenced
+            if now is None or now >= before or told.f == ALTER:  # ``fenced`` reports an alter
                 continue
             assert of is not None
             promise = "next" if what == "next id" else "visible" if of.f == ALTER else "epochs"
@@ -294,11 +294,11 @@ class ControllersCheck:
     # --- the end ---------------------------------------------------------------------------------------------
 
     def _unasked(self) -> None:
-        """A set of several that was told is one that a master asked for, and was not refused."""
+        """Check that a master asked for each set of several members, and was not refused."""
         for group in self._groups.values():
             for epoch, (found, told, at) in group.sets.items():
                 asked = [each for each in group.alters.get(epoch - 1, ()) if each.began < at and each.members == found]
-                if len(found) < 2 or any(each.began not in group.denied for each in asked):  # elections make one of one
+                if len(found) < 2 or any(each.began not in group.denied for each in asked):  # elections make sets of 1
                     continue
                 promise = "denied" if asked else "phantom"
                 why = "every alter to it was refused" if asked else "nobody asked for it"

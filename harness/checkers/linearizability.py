@@ -196,7 +196,7 @@ class Search:
         return found
 
     def _lay_out(self) -> None:
-        """For each end, list operations that may be linearized before it; a bit is reused after its operation ended."""
+        """List operations that may be linearized before each end; a bit is reused after its operation ended."""
         begun = sorted(self.returns, key=lambda each: each.invoked.index)
         numbers = {each.invoked.index: number for number, each in enumerate(self.returns)}
         reads = [False] * len(begun)
@@ -217,7 +217,7 @@ class Search:
                 open_now[mine] = None
             self._bits.append(steps[number][0])
             self._reads.append(tuple(steps[each] for each in open_now if reads[each]))
-            # the ending operation last: it is tried first
+            # the search takes the last one first: the operation that ends
             others = [steps[each] for each in open_now if not reads[each] and each != number]
             self._writes.append((*others, steps[number]) if not reads[number] else tuple(others))
             del open_now[number]
@@ -269,7 +269,7 @@ class Search:
             left -= 1
             number = self._top
             state, done, spent = ways[number].pop() if ways[number] else self._spending[number].popleft()
-            while True:  # linearize reads that are possible now; pass ends that are linearized already
+            while True:  # reads that fit the state cost nothing: take them at once, and pass ends already taken
                 if number == last:
                     self.steps += steps - left
                     self.forget(decided=True)

@@ -130,7 +130,7 @@ class Register(Base):
 
     def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
         if any(each.result is False for each in known):
-            return ()  # a failed cas may show a write
+            return ()  # any write may explain why a cas failed
         seen = {frozen(each.result) for each in known if self.known(each) == "read"}
         seen |= {frozen(_pair(each)[0]) for each in (*known, *unknown) if self.known(each) == "cas"}
         return [place for place, each in enumerate(unknown) if _left(self.known(each), each) not in seen]
@@ -235,7 +235,7 @@ class Log(Base):
     def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
         if any(self.known(each) == "append" and isinstance(each.result, int) and each.result != each.value
                for each in known):
-            return ()  # the place of an append may show the elements before it
+            return ()  # any append may explain the place that another one got
         seen = {frozen(element) for each in known if self.known(each) == "read" for element in each.result or ()}
         return [place for place, each in enumerate(unknown) if frozen(each.value) not in seen]
 
@@ -264,7 +264,7 @@ class KeyValue(Base):
         if does == "append":
             return _appended(state, asked.value)
         if does == "read" and state is None and asked.result in ("", None):
-            return state  # stores differ in their answer for a missing value
+            return state  # stores answer differently where a value is missing
         return self._register.step(state, asked)
 
     def _txn(self, state: State, asked: Call) -> State:
@@ -283,7 +283,7 @@ class KeyValue(Base):
 
     def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
         both = (*known, *unknown)
-        nothing = any(self.known(each) == "write" and each.value in (None, "") for each in both)  # read as missing
+        nothing = any(self.known(each) == "write" and each.value in (None, "") for each in both)  # reads miss it
         plain = {self.known(each) for each in both} <= {"read", "write", "cas"}
         return self._register.idle(unknown, known) if plain and not nothing else ()
 

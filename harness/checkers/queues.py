@@ -393,7 +393,7 @@ class QueueCheck:
         for (key, offset), number in self._places.items():
             reading = self._whole.get(key)
             if reading is None or offset in reading[1] or self._acked_places.get(number) == (key, offset):
-                continue  # an acknowledged one is reported as lost
+                continue  # ``lost`` reports an acknowledged message
             self._break("unseen", f"{short(self._bodies[number])} was received at {self._key_words((key, offset))}, "
                                   "and the last reading finds nothing there")
 
