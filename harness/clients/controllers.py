@@ -169,7 +169,7 @@ class ControllerWork:
         if self.active is None:
             self.active = await active_of(self.client, self.controllers)
         if self.active is None:
-            return {"type": "fail", "error": "nobody says that it is the active controller"}
+            return {"type": "fail", "error": "no controller says that it is active"}
         answer = await self.client.call(self.active, command_of(f, key, value))
         if answer.code == ResponseCode.CONTROLLER_NOT_LEADER:
             self.active = None
@@ -178,7 +178,7 @@ class ControllerWork:
     async def _astray(self, f: str, key: str, value: Mapping[str, Any]) -> dict[str, Any]:
         try:
             return outcome_of(f, key, value, await self.client.call(self._turn(), command_of(f, key, value)))
-        except RemotingError as error:  # that says nothing of who is active
+        except RemotingError as error:  # its failure does not tell which controller is active
             return {"type": "fail", "error": f"{type(error).__name__}: {error}"}
 
     def _turn(self) -> str:
@@ -206,7 +206,7 @@ class ControllerWork:
                 try:
                     await self.client.call(controller, request(RequestCode.BROKER_HEARTBEAT, header), LOOK_MS)
                 except RemotingError:
-                    break  # the others would not be heard either
+                    break  # the controller would miss the other beats, too
             await trio.sleep(BEAT_S)
 
 

@@ -127,7 +127,7 @@ class QueueWork:
             return await self._transact(key, told, body, timeout_ms)
         message = Message(TOPIC, body, delay=delay)
         sent = await self.client.send(message, queue=self.queues[key], timeout_ms=timeout_ms)
-        if delay is not None:  # its place is where it waits
+        if delay is not None:  # the offset is of the queue where it waits, not of the topic
             return {"type": "ok", "value": told["body"]}
         return {"type": "ok", "value": {"body": told["body"], "offset": sent.queue_offset}}
 
@@ -150,8 +150,9 @@ class QueueWork:
         return _told(await puller.poll(timeout_ms=POLL_MS))
 
     async def _pop(self, most: int, timeout_ms: float, ack: bool, poll_ms: float = POLL_MS) -> list[str]:
-        """Bodies alone: one that came again has another place. What was surely not acknowledged comes again, and counts
-        as not received."""
+        """Pop once; bodies without places, since a message that comes again has another place.
+
+        A message that was surely not acknowledged comes again, and counts as not received."""
         assert self._popper is not None
         found: list[str] = []
         with trio.move_on_after(timeout_ms / 1e3):
@@ -161,7 +162,7 @@ class QueueWork:
                     if ack:
                         await message.ack()
                 except Unreachable:
-                    pass  # it may be acknowledged, as where the time is over meanwhile
+                    pass  # the acknowledgement may have arrived: the message counts as received
                 except Refused:
                     found.pop()
         return found
@@ -176,8 +177,10 @@ class QueueWork:
         return found
 
     async def _drain(self, told: dict[str, Any]) -> list[str]:
-        """Pops until nothing came for longer than a message may be hidden; else waits for what is due, or not decided,
-        and reads all queues."""
+        """Takes all that is left.
+
+        Pops until nothing came for longer than a message may be hidden; without POP, waits for what is due or not
+        decided, and reads all queues."""
         if "invisible_ms" in told:
             found: list[str] = []
             quiet_ms = told["invisible_ms"] + REVIVED_MS
@@ -226,7 +229,7 @@ async def _topic(client: Client, group: str, queues: int) -> list[MessageQueue]:
             if len(found) >= queues:
                 return found
         except ClientError:
-            pass  # it is not there yet
+            pass  # the topic's route is not there yet
         await trio.sleep(LOOK_S)
 
 

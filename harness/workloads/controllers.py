@@ -22,7 +22,7 @@ class Known:
     """Facts about one group that answers have told to any client."""
 
     ids: dict[int, int] = attrs.field(factory=dict)
-    """Broker ids of the clients, by client."""
+    """Client -> its broker id."""
     registered: set[int] = attrs.field(factory=set)
     next_id: int | None = None
     master: int | None = None

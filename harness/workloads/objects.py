@@ -32,7 +32,7 @@ class Objects:
         return self.chance.random() < float(self.recipe.args.get(name, usual))
 
     def seen(self, client: int, op: LoadOp, told: LoadOutcome) -> None:
-        """Nothing depends on what came of an operation."""
+        """Ignores the outcome: no later operation depends on it."""
 
     def last(self) -> Generator[LoadOp, LoadOutcome, None]:
         """Reads every key once more."""

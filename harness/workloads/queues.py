@@ -42,7 +42,7 @@ class QueueLoad:
         return f"q{self.recipe.chance.randrange(self.recipe.keys)}"
 
     def seen(self, client: int, op: LoadOp, told: LoadOutcome) -> None:
-        """Nothing depends on what came of an operation."""
+        """Ignores the outcome: no later operation depends on it."""
 
     def last(self) -> Generator[LoadOp, LoadOutcome, None]:
         """Drains everything, and reads each queue from its beginning, until answered."""
@@ -76,7 +76,7 @@ class TransactionLoad(QueueLoad):
         return {"body": body, "commit": commit}
 
     def last(self) -> Generator[LoadOp, LoadOutcome, None]:
-        """As for any queue; the drain waits for decisions."""
+        """Reads as any queue's load does; the drain waits for decisions."""
         return _drained(super().last(), {"open_ms": int(self.recipe.args.get("open_ms", 10_000))})
 
 
@@ -100,7 +100,7 @@ class PopLoad(QueueLoad):
         return {"invisible_ms": int(self.recipe.args.get("invisible_ms", 2_000))}
 
     def last(self) -> Generator[LoadOp, LoadOutcome, None]:
-        """As for any queue; the drain is told how long a message may be invisible."""
+        """Reads as any queue's load does; the drain is told how long a message may be invisible."""
         return _drained(super().last(), self._hidden)
 
 
@@ -121,7 +121,7 @@ class DelayedLoad(QueueLoad):
         return {"body": body, "delay_ms": self.recipe.chance.randint(*self._delays_ms)}
 
     def last(self) -> Generator[LoadOp, LoadOutcome, None]:
-        """As for any queue; the drain waits for what is due."""
+        """Reads as any queue's load does; the drain waits for what is due."""
         return _drained(super().last(), {"delay_ms": self._delays_ms[1]})
 
 

@@ -106,7 +106,7 @@ async def test_without_an_active_controller_nothing_was_sent(autojump_clock: Moc
         first = await asked(works[0], "alter", {"broker": 1, "master_epoch": 1, "set": [1, 2], "set_epoch": 1})
         assert first["type"] in {"fail", "info"}  # it still has the address of who was active
         told = await asked(works[0], "alter", {"broker": 1, "master_epoch": 1, "set": [1, 2], "set_epoch": 1})
-        assert told == {"type": "fail", "error": "nobody says that it is the active controller"}
+        assert told == {"type": "fail", "error": "no controller says that it is active"}
         assert await active_of(works[0].client, works[0].controllers) is None
 
 
