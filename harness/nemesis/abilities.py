@@ -31,7 +31,7 @@ class Abilities:
 
     @property
     def cannot(self) -> list[str]:
-        """For people and for ``run.json``."""
+        """Sentences that say what is not possible here and why, for people and for ``run.json``."""
         return [f"cannot {ability.value}: {why}" for ability, why in self.why_not.items()]
 
     def as_json(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def probe(root: Path) -> Abilities:
     inside = sandbox.inside()
     kind = disks.possible(root, inside)
     why_not = {}
-    if why := wire.impossible() if inside else "it takes network namespaces, which need root or user namespaces":
+    if why := wire.impossible() if inside else "links need network namespaces, which need root or user namespaces":
         why_not[Ability.LINKS] = why
     if why := shim.impossible():
         why_not[Ability.PRELOAD] = why

@@ -170,8 +170,8 @@ def _made(place: Path, size: int, kind: Kind) -> Disk:
         below = place.with_name("device")
         below.mkdir()
         _mount_file(place.with_name(_IMAGE), size + _MORE, below)
-        _mount_file(below / _IMAGE, size, place, "-O", "^has_journal")  # whose writes would wait for the syncs
-        (place / _FOUND).rmdir()  # servers begin in an empty directory
+        _mount_file(below / _IMAGE, size, place, "-O", "^has_journal")  # a journal's writes wait for syncs
+        (place / _FOUND).rmdir()  # servers want an empty directory
         return Disk(place, kind, below)
     elif kind is Kind.MEMORY:
         _run("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place))

@@ -94,7 +94,7 @@ class Forwarders:
             while found := await near.receive_some(_CHUNK):
                 await self._uncut(way)
                 await far.send_all(found)
-        await self._uncut(way)  # its end is not heard of either
+        await self._uncut(way)  # a cut way hides the end of the connection, too
         ended.cancel()
 
     async def _uncut(self, way: Way) -> None:
@@ -105,7 +105,7 @@ class Forwarders:
         """The server whose process connected from that port, else the clients."""
         inode = _inode(port)
         for name in self.names:
-            with suppress(OSError):  # that process, or what it has open, has just gone
+            with suppress(OSError):  # the process or its file has just gone
                 if inode and any(str(each.readlink()) == f"socket:[{inode}]" for each in _open(self.pid_of(name))):
                     return name
         return CLIENTS

@@ -150,7 +150,7 @@ class Namespaces:
             if not await _answered(wire):
                 assert wire.stderr is not None
                 raise NotHere((await wire.stderr.receive_some()).decode().strip().rpartition("\n")[2])
-            # Its card has an address of its own choice: what is sent to a port's own never leaves the bridge.
+            # The wire's card picks an address itself: a bridge keeps frames for its ports' own addresses.
             await _ip("link", "set", _WIRE, "master", _BRIDGE, "up")
             self._wire = wire
         assert self._wire.stdin is not None
@@ -222,9 +222,9 @@ class Share:
 
 @asynccontextmanager
 async def namespaces(names: Sequence[str], seed: str = "") -> AsyncIterator[Namespaces]:
-    """In a sandbox, which ends it. Raises ``subprocess.CalledProcessError``."""
+    """Make the network inside a sandbox, whose end removes it. Raises ``subprocess.CalledProcessError``."""
     made = Namespaces(names, seed)
-    await trio.run_process(["mount", "--make-rshared", "/"])  # or a host keeps a disk that is unmounted here
+    await trio.run_process(["mount", "--make-rshared", "/"])  # else hosts keep disks that are unmounted here
     await trio.run_process(["mount", "-t", "tmpfs", "tmpfs", "/run"])
     await _ip("link", "set", "lo", "up")
     await _ip("link", "add", "name", _BRIDGE, "address", made.hardware(CLIENTS), "type", "bridge")

@@ -45,8 +45,7 @@ def impossible() -> str:
 
 
 def mounts() -> bool:
-    """Return whether this program may mount disks that nobody else sees: as root, ``enter`` with ``DISKS`` is
-    possible."""
+    """Return whether this program may mount disks of its own: as root, ``enter`` with ``DISKS`` is possible."""
     if os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("mount") is None:
         return False
     return subprocess.run(["unshare", *DISKS, "true"], capture_output=True, check=False).returncode == 0
@@ -70,7 +69,7 @@ def call(module: str, arguments: Sequence[str], variables: Mapping[str, str]) ->
     try:
         return process.wait()
     except KeyboardInterrupt:
-        with suppress(subprocess.TimeoutExpired):  # a terminal has told it, too
+        with suppress(subprocess.TimeoutExpired):  # after Ctrl-C the terminal told the child, too: let it end in order
             if process.wait(GRACE_S) >= 0:
                 return process.returncode
         raise

@@ -23,8 +23,10 @@ QUEUE_NS: Final = 500 * MS
 
 @attrs.frozen
 class Shape:
-    """The shape of one way of a link. ``loss``, ``duplicate`` and ``reorder`` are shares of packets; a rate of 0 is no
-    limit."""
+    """The shape of one way of a link.
+
+    ``loss``, ``duplicate`` and ``reorder`` are shares of packets; a rate of 0 is no limit.
+    """
 
     delay_ms: float = 0.0
     jitter_ms: float = 0.0

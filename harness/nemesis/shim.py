@@ -131,7 +131,7 @@ def impossible() -> str:
 def bypassed(pid: int) -> str:
     """Return why a process, or one that it started, does not notice the shim; empty if all notice it, or none runs."""
     for each in _family(pid):
-        with suppress(OSError):  # it has just ended
+        with suppress(OSError):  # the process has just ended
             exe = Path(f"/proc/{each}/exe").resolve()
             if SOURCE.stem not in Path(f"/proc/{each}/maps").read_text():
                 return f"{exe.name} does not load the shim: it is linked statically, or was started without it"

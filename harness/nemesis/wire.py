@@ -66,7 +66,7 @@ class Packets:
     own: bytes
     cards: dict[bytes, bytes]
     links: dict[bytes, Link] = attrs.field(factory=dict)
-    """By source and target, as these stand in a packet."""
+    """Source and target, as they stand in a packet -> the link."""
     _waiting: list[tuple[int, int, bytes]] = attrs.field(factory=list)
     _number: int = 0
 
@@ -90,7 +90,7 @@ class Packets:
                 return
             card = self.cards.get(frame[30:34])
             if card is None or frame[:6] != self.own or frame[12:14] != b"\x08\x00":
-                continue  # a bridge tells all its ports what is for nobody that it knows
+                continue  # the bridge floods frames for unknown addresses to all ports
             frame = card + self.own + frame[12:]
             link = self.links.get(frame[26:34])
             for at_ns in (now_ns,) if link is None else link.sent(now_ns, len(frame)):
@@ -111,7 +111,7 @@ class Packets:
         return None
 
     def _write(self, frame: bytes) -> None:
-        with suppress(BlockingIOError):  # its queue is full: a switch drops, too
+        with suppress(BlockingIOError):  # the card's queue is full: drop the packet, as a switch does
             os.write(self.fd, frame)
 
 
