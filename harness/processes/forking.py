@@ -54,7 +54,7 @@ class Forked:
         self.stdin: trio.lowlevel.FdStream | None = stdin
         self.returncode: int | None = None
         self._server = server
-        self._handle = os.pidfd_open(pid)  # the server reaps it only on request
+        self._handle = os.pidfd_open(pid)  # the pid cannot be reused: the server reaps only on request
 
     def poll(self) -> int | None:
         """Its exit code, once it has ended."""
@@ -80,7 +80,7 @@ class Forked:
 
 
 def _ended(handle: int) -> bool:
-    """Whether the process of this handle has ended. ``select`` would take no handle above 1,023."""
+    """Return whether the process of a handle has ended. ``poll``, as ``select`` takes no handle above 1,023."""
     asked = select.poll()
     asked.register(handle, select.POLLIN)
     return bool(asked.poll(0))
@@ -151,7 +151,7 @@ def _forked(control: socket.socket, request: dict[str, Any], descriptors: Sequen
     with contextlib.suppress(Exception):  # the child reports the error
         importlib.import_module(found[1])
     gc.collect()
-    gc.freeze()  # collections must not write to shared pages
+    gc.freeze()  # a collection would write to pages shared with children
     pid = os.fork()
     if not pid:
         control.close()
@@ -170,4 +170,4 @@ def _live(request: dict[str, Any], descriptors: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(request["env"])
     sys.argv = ["-c", *request["arguments"]]
-    exec(request["code"], {"__name__": "__main__"})  # noqa: S102  as the interpreter would
+    exec(request["code"], {"__name__": "__main__"})  # noqa: S102  as ``python -c`` does

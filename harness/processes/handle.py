@@ -87,7 +87,7 @@ class Handle:
                 return
             self._process = await trio.lowlevel.open_process(
                 self.command, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT, cwd=self.directory, env=env,
-                start_new_session=True,  # Ctrl-C reaches us alone, and we stop it in order
+                start_new_session=True,  # Ctrl-C reaches only us: we stop the process in order
             )
 
     async def wait_ready(self, *, timeout_s: float = READY_S) -> None:

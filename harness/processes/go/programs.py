@@ -68,8 +68,10 @@ async def transactor(
     binary: Path, directory: Path, *, namesrv: str, topic: str, plans: Sequence[str], count: int,
     group: str = "transactor", interval_ms: int = 20,
 ) -> AsyncIterator[Program]:
-    """A producer whose transactions end as ``plans`` say, as Java's in ``harness.processes.java``; events ``sent``,
-    ``checked``."""
+    """A producer whose transactions end as ``plans`` say; events ``sent``, ``checked``.
+
+    It works as Java's in ``harness.processes.java``.
+    """
     settings = {"namesrv": namesrv, "topic": topic, "group": group, "count": count, "interval_ms": interval_ms,
                 "plans": list(plans)}
     process = Program("go", directory.absolute(), [str(binary), json.dumps(settings)], "", '"started"')

@@ -34,7 +34,7 @@ class Grpc:
 
 
 async def fetch_grpc(release: Release, *, say: Say) -> Grpc:
-    """From the cache, else from Maven. Raises as ``fetch``."""
+    """Return proxy and gRPC client, from the cache or Maven. Raises as ``fetch``."""
     proxy = await fetch_part(release.version, "proxy", say=say)
     return Grpc(
         evolve(proxy, classes=release.classes),
@@ -43,7 +43,7 @@ async def fetch_grpc(release: Release, *, say: Say) -> Grpc:
 
 @asynccontextmanager
 async def proxy(grpc: Grpc, directory: Path, *, namesrv: str) -> AsyncIterator[Handle]:
-    """In cluster mode: it keeps nothing, and asks the brokers that the name server knows."""
+    """A running proxy in cluster mode: it keeps nothing, and asks the brokers that the name server knows."""
     directory = directory.absolute()
     directory.mkdir(parents=True, exist_ok=True)
     with reserved() as port, reserved() as remoting_port:
@@ -87,6 +87,6 @@ async def distant(
 async def _speaking_grpc(grpc: Grpc, directory: Path, main: str, values: Settings) -> AsyncIterator[Program]:
     directory = directory.absolute()
     line = [grpc.client.java, *with_settings(CLIENT, values).options(directory), "-cp", grpc.client.classpath, main]
-    process = Program(main.lower(), directory, line, "", '"started"')  # its standard input is its leash, too
+    process = Program(main.lower(), directory, line, "", '"started"')  # it ends when its input closes
     async with running(process):
         yield process

@@ -215,7 +215,7 @@ async def _fetch_jars(
             raise FetchFailed(f"RocketMQ {version} could not be fetched in {TRIES} tries; the last said:\n{said}")
         (incoming / COMPLETE).touch()
         say(f"{sum(1 for _ in incoming.glob('*.jar'))} jars")
-        shutil.rmtree(jars, ignore_errors=True)  # the leftover of a fetch that was cut off
+        shutil.rmtree(jars, ignore_errors=True)  # an interrupted fetch leaves it
         incoming.rename(jars)
 
 
@@ -241,6 +241,6 @@ async def _compile(tools: Tools, folder: Path, jars: Path, say: Say, wanted: Cal
         try:
             await trio.to_thread.run_sync(partial(os.rename, out, classes))
         except OSError:
-            if not classes.exists():  # else somebody else was first, with the same sources
+            if not classes.exists():  # another process may have compiled the same sources
                 raise
     return classes

@@ -1,8 +1,8 @@
-"""Our small Java programs that stand for RocketMQ's users: a sender, a receiver, one who polls, one who does it all, a
-route finder, an operator.
+"""Runs our small Java programs in place of RocketMQ's users.
 
-They are unmodified Java clients; each reports in lines of JSON, which come out here as dictionaries. What a line holds
-is said at the head of each program in ``src``. Times are microseconds of the wall clock, which all processes share.
+A sender, a receiver, a poller, a popper, a program of everyday use, a route finder and an operator: they are
+unmodified Java clients. Each reports in lines of JSON, which come out here as dictionaries. The head of each program
+in ``src`` says what a line holds. Times are microseconds of the wall clock, which all processes share.
 """
 
 from __future__ import annotations
@@ -49,8 +49,10 @@ async def sender(
     timeout_ms: int = 3_000, retries: int = 2, body_bytes: int = 64, group: str = "sender", trace: bool = False,
     jvm: JVM = CLIENT,
 ) -> AsyncIterator[Program]:
-    """``DefaultMQProducer`` sending numbered messages in a loop (``count`` 0: until it is killed); events ``sent``.
-    ``trace``: with the hook that sends traces."""
+    """``DefaultMQProducer`` sending numbered messages in a loop; events ``sent``.
+
+    ``count`` 0: until it is killed; ``trace``: with the hook that sends traces.
+    """
     values: Settings = {
         "namesrv": ";".join(namesrv), "topic": topic, "count": count, "interval_ms": interval_ms,
         "timeout_ms": timeout_ms, "retries": retries, "body_bytes": body_bytes, "group": group,
@@ -76,8 +78,10 @@ async def popper(
     release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, group: str, tags: str = "*",
     invisible_ms: int = 60_000, refuse: int = 0, hold_ms: int = 0, jvm: JVM = CLIENT,
 ) -> AsyncIterator[Program]:
-    """``DefaultMQPushConsumer`` that pops where the broker says so; ``refuse``: of numbers that divide by it the first
-    delivery is refused; events ``received``."""
+    """``DefaultMQPushConsumer`` that pops where the broker says so; events ``received``.
+
+    ``refuse``: it refuses the first delivery of each number that divides by it.
+    """
     values: Settings = {
         "namesrv": ";".join(namesrv), "topic": topic, "group": group, "name": directory.name, "tags": tags,
         "invisible_ms": invisible_ms, "refuse": refuse, "hold_ms": hold_ms}
@@ -113,13 +117,15 @@ async def filtering(
 async def later(
     release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, jvm: JVM = CLIENT,
 ) -> AsyncIterator[Program]:
-    """A producer of messages that come later, and their consumer; takes commands; events ``sent``, ``received``,
-    ``recalled``."""
+    """A producer of messages that come later, and their consumer.
+
+    It takes commands; events ``sent``, ``received``, ``recalled``.
+    """
     directory = directory.absolute()
     values: Settings = {
         "namesrv": ";".join(namesrv), "topic": topic, "rocketmq.client.rebalance.waitInterval": 1_000}
     line = [release.java, *with_settings(jvm, values).options(directory), "-cp", release.classpath, "Later"]
-    process = Program("later", directory, line, "", '"started"')  # its standard input is its leash, too
+    process = Program("later", directory, line, "", '"started"')  # it ends when its input closes
     async with running(process):
         yield process
 
@@ -154,8 +160,10 @@ async def asker(
     release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, count: int = 0, interval_ms: int = 20,
     ttl_ms: int = 3_000, jvm: JVM = CLIENT,
 ) -> AsyncIterator[Program]:
-    """``DefaultMQProducer.request`` and a consumer that replies, until it is killed if ``count`` is 0; events
-    ``answered`` and ``replied``."""
+    """``DefaultMQProducer.request`` and a consumer that replies; events ``answered`` and ``replied``.
+
+    ``count`` 0: until it is killed.
+    """
     values: Settings = {
         "namesrv": ";".join(namesrv), "topic": topic, "count": count, "interval_ms": interval_ms, "ttl_ms": ttl_ms}
     async with _program(release, directory, "Ask", values, jvm, '"started"') as program:

@@ -102,8 +102,8 @@ def broker(
         "maxHashSlotNum": 10_000,
         "maxIndexNum": 40_000,
         **({} if extra.get("timerWheelEnable") else WITHOUT_TIMERS),
-        "transactionMetricFlushInterval": 500,  # ms; one thread spins for as long after each start, by default for 10 s
-        "diskMaxUsedSpaceRatio": 95,  # a full test machine is no reason to refuse writes
+        "transactionMetricFlushInterval": 500,  # ms; a thread spins so long after each start, by default 10 s
+        "diskMaxUsedSpaceRatio": 95,  # brokers must take writes on a full test machine
         "defaultTopicQueueNums": 4,
         **extra,
     }

@@ -42,7 +42,7 @@ def folder_of(manifest: bytes, cache: Path) -> Path:
 
 
 async def fetch(*, cache: Path | None = None, say: Callable[[str], None] = lambda _: None) -> Packages:
-    """From the cache; by npm, if need be.
+    """Return the packages from the cache; npm brings them there if need be.
 
     Raises:
         NodeMissing: see there; the text says which.
@@ -65,7 +65,7 @@ async def fetch(*, cache: Path | None = None, say: Callable[[str], None] = lambd
             try:
                 incoming.rename(kept)
             except OSError:
-                if not kept.exists():  # else somebody else was first, with the same packages
+                if not kept.exists():  # another process may have brought the same packages
                     raise
     return Packages(node, kept)
 
