@@ -74,9 +74,9 @@ class Story:
     rng: Random
     ledger: Ledger = attrs.field(factory=Ledger)
     disks: Mapping[str, Disk] = attrs.field(factory=dict)
-    """By broker; empty where a disk cannot stall."""
+    """Broker -> its disk; empty where disks cannot stall."""
     gaps_s: dict[str, list[float]] = attrs.field(factory=lambda: {what: [] for what in DONE})
-    """Without an acknowledgement of its group, by what was done to a master."""
+    """What was done to a master -> times for which its group acknowledged nothing."""
     controllers_s: list[float] = attrs.field(factory=list)
     latest_ms: dict[str, float] = attrs.field(factory=dict)
     view: ClusterView = ClusterView()
@@ -86,7 +86,7 @@ class Story:
 
     @property
     def acts(self) -> Sequence[Callable[[], Awaitable[None]]]:
-        """In their order, again and again."""
+        """Faults in the order in which they are repeated."""
         made = (self.kill_a_master, self.kill_the_active_controller, self.stop_a_master, self.stall_a_disk,
                 self.kill_both)
         return [each for each in made if self.disks or each != self.stall_a_disk]
@@ -115,7 +115,7 @@ class Story:
             await self._without(name, master, STALLED, "has a disk that stalls", disk.stall, disk.resume)
         finally:
             with trio.CancelScope(shield=True):
-                await disk.resume()  # else nobody could end its broker
+                await disk.resume()  # a broker whose disk stalls cannot be ended
 
     async def kill_the_active_controller(self) -> None:
         active, began = await self._active(), time.monotonic()
@@ -374,7 +374,7 @@ def main() -> int:
     arguments = options.parse_args()
     if arguments.deployment:
         arguments.without_report = True
-        return play(lambda given, data, _: deployments.run(given, data), arguments)  # it has no report
+        return play(lambda given, data, _: deployments.run(given, data), arguments)  # deployments have no report
     if not sandbox.inside() and sandbox.mounts():
         sandbox.enter("harness.demo", sys.argv[1:], sandbox.DISKS)
     return play(run, arguments)

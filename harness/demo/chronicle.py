@@ -22,7 +22,7 @@ CONTROLLERS: Final = "ours"
 
 @attrs.define(eq=False)
 class Chronicle:
-    """In ms since 1970 UTC, as the logs are."""
+    """Faults and gaps of a run; times in ms since 1970 UTC, as in the logs."""
 
     faults: list[dict[str, Any]] = attrs.field(factory=list)
     gaps: list[dict[str, Any]] = attrs.field(factory=list)

@@ -106,7 +106,7 @@ class FleetStory:
         self.chronicle.undone(fault)
 
     async def _start_again(self, controller: Handle) -> None:
-        """And until the brokers have found it: one that never heard a master has to wait for its heartbeat timeout."""
+        """Start a controller, and wait until brokers find it: else it must wait out timeouts of masters never heard."""
         await controller.start()
         await trio.sleep(self.fleet.config.heartbeat_ms / 1e3 + FOUND_S)
 
@@ -187,7 +187,7 @@ class FleetStory:
             await trio.sleep(0.1)
 
     async def routes_agree(self) -> int:
-        """In how many groups the name server has the present master as id 0."""
+        """Return in how many groups the name server has the present master as id 0."""
         async with open_client() as client:
             answer = checked(await client.call(
                 self.namesrv.address, request(RequestCode.GET_BROKER_CLUSTER_INFO)), self.namesrv.address)

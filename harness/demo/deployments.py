@@ -91,7 +91,7 @@ DEPLOYMENTS: Final[Mapping[str, Deployment]] = {
     "controllers-in-name-servers": Deployment(
         "the same, with the controllers in name servers", _REPLICAS, "controller/namesrv-n"),
 }
-"""By the names that ``--deployment`` takes."""
+"""Name that ``--deployment`` takes -> the deployment."""
 
 
 @attrs.define(eq=False)
@@ -128,7 +128,7 @@ class Deployed:
                 for name, group in ClusterInfo.from_json(answer.body).broker_addr_table.items()}
 
     async def until_all_are_known(self) -> None:
-        """And, under controllers, in sync."""
+        """Wait until all brokers are registered and, under controllers, in sync."""
         with trio.fail_after(PATIENCE_S):
             while sum(map(len, (await self.registered()).values())) < len(self.brokers):
                 await trio.sleep(0.05)

@@ -52,7 +52,7 @@ class Reporter:
                      f"openjdk-17-jre-headless) and `pip install '.[analysis]'`; then `{again}`")
             return
         self.say("making the report of this run")
-        if not told:  # the run ended early; who waits was told that there is such a file
+        if not told:  # the waiting process counts on a file that an early end did not write
             self.close()
         process = self._process or self._start(told)
         self._process = process
@@ -84,14 +84,14 @@ class Reporter:
                    "What the demo did", "--master", "local[1]", "--conf", "spark.driver.host=127.0.0.1"]
         if not sys.stderr.isatty():
             command.append("--quiet")
-        # An interrupt at the terminal is for the demo, whose end of the pipe then tells the process to end.
+        # Ctrl-C must reach only the demo: the closing pipe then ends this process.
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None if sys.stderr.isatty() else
             subprocess.PIPE, text=True, start_new_session=True)
 
 
 def _let_first(process: subprocess.Popen[str], nice: int) -> None:
-    """So much nicer than this process are it and all that it has started; back to less only root can have it."""
+    """Make the process and its children nicer than this one by ``nice``; only root can lower that again."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PGRP, process.pid, os.nice(0) + nice)
 

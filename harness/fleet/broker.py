@@ -19,8 +19,7 @@ class View:
     in_sync_epoch: int = 0
 
     def newer_than(self, other: View) -> bool:
-        """Return whether this answer is the newer of two: epochs only rise, and the set's epoch rises within and across
-        masters."""
+        """Return whether this answer is newer than another: both epochs only rise, the set's across masters, too."""
         return (self.master_epoch, self.in_sync_epoch) > (other.master_epoch, other.in_sync_epoch)
 
 
@@ -41,7 +40,7 @@ class SimulatedBroker:
     silent: bool = False
     """It holds its connections and says nothing, as a process that was stopped."""
     registered: bool = False
-    """Whether it registered since it started."""
+    """True once it registered since its start."""
     announced: tuple[int, int] | None = None
     """Master epoch and id under which the name servers have it."""
     lives: int = 0
@@ -100,8 +99,7 @@ class BrokerGroup:
         return self.master is not None and view.in_sync == living
 
     def wanted_in_sync(self, master: SimulatedBroker, now: float, allowed_s: float) -> frozenset[int]:
-        """Return the set that ``master`` has to report: who caught up with it, less who has been away for
-        ``allowed_s``."""
+        """Return the set that ``master`` has to report; a replica that is away for ``allowed_s`` drops out."""
         epoch = master.view.master_epoch
         caught_up = {broker_id for broker_id, in_epoch in self.following.items()
                      if in_epoch == epoch and broker_id not in self.missing_since}

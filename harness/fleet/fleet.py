@@ -80,11 +80,11 @@ class FleetConfig:
     poll_ms: int = 5_000
     """Each broker asks what its role is (1004); 0: never."""
     catch_up_ms: int = 300
-    """From following a master to being in sync with it."""
+    """Time from following a master to being in sync with it."""
     shrink_ms: int = 2_000
     """A replica that left its master stays in the SyncStateSet for so long."""
     announce_ms: int = 30_000
-    """Between registrations with a name server, if nothing changes."""
+    """Interval of registrations with a name server, if nothing changes."""
     min_in_sync_replicas: int | None = None
     """The minimum that masters announce; Java's announce nothing."""
     calls_at_once: int = 128
@@ -214,13 +214,13 @@ class Fleet:
     # --- waiting ---------------------------------------------------------------------------------------------
 
     async def settled(self, groups: Collection[BrokerGroup] | None = None) -> None:
-        """Until each of these groups (all) has a master with all living replicas in sync."""
+        """Wait until each of these groups (default: all) has a master with all living replicas in sync."""
         for group in list(self.groups if groups is None else groups):
             while not group.settled():
                 await self._news.wait()
 
     async def wait_master(self, group: BrokerGroup, above_epoch: int) -> SimulatedBroker:
-        """Until a living broker knows itself to be master in an epoch above this one."""
+        """Wait until a living broker knows that it is master in a higher epoch."""
         while True:
             master = group.master
             if master is not None and master.view.master_epoch > above_epoch:
@@ -265,7 +265,7 @@ class Fleet:
             await self._apply_for_id(broker)
         elif not broker.registered:
             await self._client.connect(_key(await self.wait_active(), broker))
-            self._beat(broker)  # who is to be master, or in sync with one, must be heard to live
+            self._beat(broker)  # controllers choose only brokers that they hear
             await self._register(broker)
         elif view.master is None:
             await self._elect(broker)
@@ -291,10 +291,10 @@ class Fleet:
                     group.cluster, group.name, offered, broker.check_code))
             except ResponseError as error:
                 if error.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:
-                    return  # somebody was faster: from the start
+                    return  # another broker took the id: begin again
                 if error.code != ResponseCode.CONTROLLER_NOT_LEADER:
                     raise
-            except RemotingError:  # it may be bound or not: the same code gets the same answer
+            except RemotingError:  # the id may be bound: the same code gets the same answer
                 await trio.sleep(RETRY_S)
             else:
                 self.witness.given(broker, offered)
@@ -328,7 +328,7 @@ class Fleet:
             answer = await self._ask(broker, RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header,
                                      SyncStateSet(wanted, view.in_sync_epoch).to_json())
         except RemotingError:
-            await self._poll(broker)  # it may be fenced, or the report accepted
+            await self._poll(broker)  # it may be deposed, or its report accepted: learn which
             raise
         accepted = SyncStateSet.from_json(answer.body)
         if broker.lives == life:
@@ -336,14 +336,14 @@ class Fleet:
                 view, in_sync=accepted.sync_state_set, in_sync_epoch=accepted.sync_state_set_epoch))
 
     async def _poll(self, broker: SimulatedBroker) -> None:
-        """As Java brokers do every 5 s."""
+        """Ask for the role, as Java brokers do every 5 s."""
         asked = self.witness.asked(broker.group.name)
         answer = await self._ask(broker, RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoRequest(
             broker.group.name))
         self._learn_answer(broker, asked, GetReplicaInfoResponse.from_ext(answer.ext), answer.body)
 
     async def _announce(self, broker: SimulatedBroker) -> None:
-        """To all name servers; one that cannot be reached hears of it the next time."""
+        """Register with all name servers; one that cannot be reached hears of it the next time."""
         group, view = broker.group, broker.view
         assert broker.broker_id is not None
         version = DataVersion(view.master_epoch, _millis(), 1)

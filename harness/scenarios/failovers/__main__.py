@@ -96,7 +96,7 @@ async def _played(campaign: Run, options: argparse.Namespace) -> bool:
         await campaign.play(options.failovers, options.seconds, options.producers, options.pause_ms / 1e3)
         came_back = True
     except* trio.TooSlowError:
-        pass  # said where it was waited for
+        pass  # the campaign has said what did not come back
     finally:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(there.stop, list(there.servers.values()))
@@ -156,7 +156,7 @@ def main() -> int:
             sandbox.enter("harness.scenarios.failovers", sys.argv[1:])
         _say(f"no sandbox: {why}; links are cut by forwarders, and disks neither stall nor fill up")
     for name in ("remoting", "broker"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # connections that break are what this is about
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # broken connections are wanted here
     try:
         return trio.run(run, options)
     except ClusterError as error:

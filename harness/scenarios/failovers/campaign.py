@@ -260,8 +260,7 @@ def names(modes: Mapping[str, str]) -> list[str]:
 
 
 def differing(root: Path, group: str) -> list[str]:
-    """Return the places where the commit logs of a group's replicas differ, up to the shortest. They must be
-    stopped."""
+    """Return where the commit logs of a group's stopped replicas differ, up to the end of the shortest."""
     logs = {number: _log(root / f"{group}-{number}" / "store" / "commitlog") for number in range(REPLICAS)}
     found, least = [], min(len(log.rstrip(b"\0")) for log in logs.values())
     for number, log in logs.items():

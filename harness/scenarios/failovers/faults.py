@@ -60,7 +60,7 @@ class ClusterServer:
         await trio.to_thread.run_sync(self.cluster.start, [self.server])
 
     async def kill(self) -> None:
-        with suppress(ClusterError):  # it ended by itself meanwhile
+        with suppress(ClusterError):  # the server ended by itself
             await trio.to_thread.run_sync(self.server.signal, signal.SIGKILL)
 
     async def stop(self) -> None:
@@ -70,7 +70,7 @@ class ClusterServer:
         self.server.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        with suppress(ClusterError):  # it was killed meanwhile
+        with suppress(ClusterError):  # another fault killed the server
             self.server.signal(signal.SIGCONT)
 
     async def wipe(self) -> None:

@@ -96,7 +96,7 @@ class Recorder:
             try:
                 server = await trio.open_tcp_stream(*to)
             except OSError:
-                return  # the client sees its connection close, as without a server
+                return  # the client's connection closes, as it would without a server
             async with server, trio.open_nursery() as nursery:
                 nursery.start_soon(self._pass_on, link, number, "to_server", client, server, nursery.cancel_scope)
                 nursery.start_soon(self._pass_on, link, number, "to_client", server, client, nursery.cancel_scope)

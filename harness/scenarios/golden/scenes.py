@@ -100,7 +100,7 @@ async def _controlled(stage: Recording) -> None:
     first = await stage.broker("a1", namesrv, **settings)
     second = await stage.broker("a2", namesrv, **settings)
     await wait_log(first, r"alter.*[sS]yncStateSet|[sS]yncStateSet.*\[1, ?2\]")
-    await trio.sleep(6)  # the next regular registration and metadata poll
+    await trio.sleep(6)  # registration and metadata poll come again by then
     await operate(
         stage.release, stage.directory / "operate", namesrv=[namesrv], broker=first.group, topic="TBW102",
         controllers=peers, replica=2, jvm=stage.jvm(CLIENT),
@@ -123,7 +123,7 @@ async def _acting(stage: Recording) -> None:
         "enableSingleTopicRegister": True, "totalReplicas": 2,
     }
     master = await stage.broker(
-        "m", namesrv, group="broker-p", extra={**common, "compatibleWithOldNameSrv": False})  # 901 and 904, not 322
+        "m", namesrv, group="broker-p", extra={**common, "compatibleWithOldNameSrv": False})  # by 901 and 904, not 322
     await stage.broker("s", namesrv, group="broker-p", extra={**common, "brokerId": 1, "brokerRole": "SLAVE"})
     await trio.sleep(6)
     made = await mqadmin(

@@ -24,7 +24,7 @@ import trio
 
 from harness.processes import java
 from harness.processes.java import FetchFailed, JavaMissing
-from harness.scenarios.interop import (  # noqa: F401  they register theirs
+from harness.scenarios.interop import (  # noqa: F401  they register their scenarios
     acting,
     admin_commands,
     broker,
@@ -135,7 +135,7 @@ async def _play(each: Scenario, release: java.Release, keep: Path | None) -> Exc
             await each.play(Stage(release, here, lambda line: print(f"  {line}", flush=True)))
     except NotRun:
         raise
-    except Exception as failure:  # noqa: BLE001  whatever it is, it is reported and the next one runs
+    except Exception as failure:  # noqa: BLE001  report any failure, and run the next one
         if keep is not None:
             left_out = () if isinstance(failure, Lost) else ("commitlog",)
             shutil.copytree(here, keep / each.name, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*left_out))

@@ -70,7 +70,7 @@ async def _away(stage: Stage, up: Groups) -> None:
         await made.timer("first", 0)
         await timers.wait_for("received")
         await made.timer("near", 2_000)
-        for number in range(2 * FAR):  # half of them at either group
+        for number in range(2 * FAR):  # each group gets half of them
             await made.timer(f"far{number}", FAR_MS)
         near = next(one for one in timers.reports("sent") if one["name"].startswith("near"))
         await timers.wait_for("received", lambda found: any(one["name"] == near["name"] for one in found))

@@ -57,7 +57,7 @@ class GroupOfThree:
 
 @asynccontextmanager
 async def group_of_three(stage: Stage, *topics: str, **extra: object) -> AsyncIterator[GroupOfThree]:
-    """Up, with these topics, which Java's tool made, and keys beside those of ``DURABLE``."""
+    """A running group with topics that Java's tool made; ``extra``: keys beside those of ``DURABLE``."""
     async with AsyncExitStack() as stack:
         controllers = await stack.enter_async_context(ours.controllers(stage.here / "controllers"))
         namesrv = await stack.enter_async_context(ours.namesrv(stage.here / "namesrv"))

@@ -55,7 +55,7 @@ class JavaGroup:
 
 @asynccontextmanager
 async def cluster(stage: Stage, size: int) -> AsyncIterator[JavaGroup]:
-    """Up, with all brokers in sync."""
+    """A running group with all brokers in sync."""
     async with AsyncExitStack() as stack:
         controllers = await stack.enter_async_context(ours.controllers(stage.here / "controllers"))
         namesrv = await stack.enter_async_context(ours.namesrv(stage.here / "namesrv"))

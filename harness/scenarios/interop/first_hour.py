@@ -24,7 +24,7 @@ from harness.scenarios.interop.scenario import Stage, expect, scenario
 from harness.scenarios.interop.watch import tool
 from remoting.daemon.child import child
 
-# apache/rocketmq, distribution/conf/broker.conf: what the release brings along for its quick start.
+# apache/rocketmq, distribution/conf/broker.conf: the release's file for its quick start.
 QUICK_START = """\
 brokerClusterName = DefaultCluster
 brokerName = broker-a
@@ -34,7 +34,7 @@ fileReservedTime = 48
 brokerRole = ASYNC_MASTER
 flushDiskType = ASYNC_FLUSH
 """
-# https://blog.csdn.net/weixin_42333573/article/details/139973742: by docker-compose, which gives brokers the address.
+# https://blog.csdn.net/weixin_42333573/article/details/139973742: docker-compose gives brokers the address.
 CONTAINER = QUICK_START + """\
 brokerIP1 = localhost
 diskMaxUsedSpaceRatio=95
@@ -206,7 +206,7 @@ async def everyday(here: Path, *tools: Callable[..., Awaitable[Said]]) -> None:
             for daily in DAILY:
                 line = daily.arguments.format(namesrv=names.address, broker=broker.address)
                 well, said = await ask(*line.split())
-                ends = "\n".join(map(str.rstrip, said.splitlines()))  # Java's pads its last column
+                ends = "\n".join(map(str.rstrip, said.splitlines()))  # Java's tool pads its last column
                 expect(well and re.search(f"^{daily.says}", ends, re.MULTILINE), f"{line}: {said}")
         expect("Traceback" not in broker.printed() + names.printed(), broker.printed())
         kept = (here / "broker" / "broker.conf").read_text().replace(" ", "")

@@ -63,9 +63,9 @@ def topics_of(broker: Broker) -> str:
 
 
 async def topic_everywhere(brokers: Sequence[Broker], topic: str = TOPIC) -> None:
-    """Wait until all brokers have a topic: a RocketMQ slave under controllers copies topics only every 10 s, without
-    them 60 s after its start for the first time.
+    """Wait until all brokers have a topic.
 
+    A RocketMQ slave copies topics every 10 s under controllers; without them first 60 s after its start.
     If it is elected before, it creates them anew, with fewer queues: see ``harness.scenarios.interop.topics``.
     """
     with trio.fail_after(90):

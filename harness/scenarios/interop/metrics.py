@@ -52,7 +52,7 @@ def families(page: str) -> dict[str, Family]:
 async def read(port: int) -> str:
     """The page that is served there."""
     def get() -> str:
-        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:  # on this machine
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:  # the exporter of this machine
             return str(answer.read().decode())
     return await trio.to_thread.run_sync(get)
 
@@ -82,7 +82,7 @@ async def our_page_of_metrics_has_what_javas_has_of_timers_and_transactions(stag
                     await made.timers.wait_for("received", lambda found: len(found) >= 2)
                     async with transacting(made, "transact", (*PLANS, "UNKNOW"), 6):
                         text = await read(port)
-                        with trio.move_on_after(5):  # halves that are open are there as soon as they are shown
+                        with trio.move_on_after(5):  # the page has open halves as soon as they are shown
                             while "rocketmq_half_messages{" not in text:
                                 await trio.sleep(0.1)
                                 text = await read(port)

@@ -77,7 +77,7 @@ class RawPopper:
                                           encode_properties(properties).decode())
             while True:
                 answer = await self.ask(RequestCode.SEND_MESSAGE_V2, header, body.encode())
-                if answer.code != ResponseCode.SYSTEM_BUSY:  # Java's broker takes none that waited for 200 ms
+                if answer.code != ResponseCode.SYSTEM_BUSY:  # Java's broker refuses a send that waited for 200 ms
                     break
                 await trio.sleep(0.2)
             expect(answer.code == ResponseCode.SUCCESS, f"{self.broker} does not take a message: {answer}")

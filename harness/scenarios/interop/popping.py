@@ -170,7 +170,7 @@ async def java_push_consumers_pop_across_a_failover_of_our_brokers(stage: Stage)
             await group.kill_master()
             wanted = await acknowledged(sender, COUNT)
             await all_received((one, two), wanted, "master killed", timeout_s=INVISIBLE_MS / 1e3 + PATIENCE_S)
-            await trio.sleep(INVISIBLE_MS / 1e3 + REVIVED_S + SLACK_S)  # for what is still on its way
+            await trio.sleep(INVISIBLE_MS / 1e3 + REVIVED_S + SLACK_S)  # late messages come by then
             got = counted((one, two))
             before = sum(got.values())
             await trio.sleep(INVISIBLE_MS / 1e3 + REVIVED_S + SLACK_S)

@@ -108,11 +108,11 @@ async def a_grpc_producer_has_transactions_through_javas_proxy(stage: Stage) -> 
             expect(report["ok"], f"{line}: {report}")
         await group.kill_master()
         stage.say("killed; halves 14 and 15 are the new master's to ask for")
-        await done(producer, "commit 16", again=True)  # if its end is lost with the master, the checker says the same
+        await done(producer, "commit 16", again=True)  # where the end is lost with the master, the checker commits, too
         await producer.wait_for(
             "checked", lambda found: {each["sequence"] for each in found} >= {14, 15}, timeout_s=PATIENCE_S)
         await pairs.wait_for("received", lambda found: {each["sequence"] for each in found} >= {10, 12, 14, 16})
-        await trio.sleep(5)  # for what should not come
+        await trio.sleep(5)  # wrong messages would come by then
         got = counted(pairs.reports("received"))
         expect(got.keys() == {10, 12, 14, 16}, f"committed are 10, 12, 14 and 16, and received: {got}")
         expect(got[10] == got[12] == got[14] == 1, f"each once: {got}")

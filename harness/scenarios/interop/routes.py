@@ -19,7 +19,7 @@ async def a_java_client_finds_routes_through_our_name_server(stage: Stage) -> No
         ours.namesrv(stage.here / "namesrv") as namesrv,
         java.broker(stage.release, stage.here / "b", namesrv=[namesrv.address]),
     ):
-        with trio.fail_after(120):  # the broker registers at once or after 10 s, its topics at the latest after 30 s
+        with trio.fail_after(120):  # a broker registers within 10 s, its topics within 30 s
             await create_topic(stage, namesrv.address, "orders")
             while True:
                 run = await tool(stage, "topicRoute", "-n", namesrv.address, "-t", "orders")

@@ -115,7 +115,7 @@ def written_by_us(root: Path, count: int, *, closed: bool) -> tuple[dict[int, tu
         store.close()
     else:
         store.log.write()
-        store.log.close()  # as if killed: queues and checkpoint are behind, and the mark of a killed broker stays
+        store.log.close()  # as a kill does: queues and checkpoint lag, and the file ``abort`` stays
         files.unlock()
     return places, an_id
 

@@ -86,7 +86,7 @@ async def forget(stage: Stage, controller: str, brokers: Sequence[Broker]) -> No
              str(slave.broker_id()))
     with trio.fail_after(60):
         while (own := await our_mqadmin(*clean)).exit_code:
-            await trio.sleep(1)  # the controller takes it for alive for some seconds
+            await trio.sleep(1)  # for some seconds the controller takes the broker as alive
     _same(stage, clean, await tool(stage, *clean), own)
 
 
@@ -130,7 +130,7 @@ async def our_mqadmin_against_java_controllers(stage: Stage) -> None:
         await compare(stage, addresses, namesrv.address)
         brokers = (first, second)
         _, slave = await _master_first(addresses[0], brokers)
-        # Java's tool fails on the answer of Java's controller: fastjson2 refuses a number as a name, and there it is.
+        # Java's tool fails here: Java's controller answers with a number as a name, which fastjson2 refuses.
         run = await our_mqadmin("electMaster", "-a", addresses[0], "-bn", GROUP, "-c", "DefaultCluster", "-b",
                                 str(slave.broker_id()))
         expect(run.exit_code == 0 and f"#BrokerMasterAddr\t{slave.announced}" in run.stdout, f"{run}")
@@ -205,7 +205,7 @@ async def everyday(stage: Stage, namesrv: str, broker: str) -> None:
         consumed = ("queryMsgById", "-n", namesrv, "-t", topic, "-i", sent["offsetMsgId"])
         with trio.fail_after(60):
             while "trackType=CONSUMED" not in (await our_mqadmin(*consumed)).stdout:
-                await trio.sleep(0.5)  # consumers tell where they are every 5 s, when they are not held up
+                await trio.sleep(0.5)  # consumers commit offsets every 5 s, or later
         named, at = ("-n", namesrv), ("-n", namesrv, "-b", broker)
         traced = json.loads((await our_mqadmin(
             "sendMessage", *named, "-t", topic, "-p", "traced", "-m", "true", "--json")).stdout)
@@ -292,6 +292,6 @@ async def both_tools_say_the_same_of_our_broker(stage: Stage) -> None:
 @scenario("5.5.0", timeout_s=600)
 async def both_tools_say_the_same_of_a_java_broker(stage: Stage) -> None:
     """The same against a Java broker and a Java name server."""
-    # A Java broker without its timer wheel, as scenarios start it, deletes no topic: a null pointer stops it.
+    # Without its timer wheel a Java broker fails to delete topics: it follows a null pointer.
     async with java_servers(stage, {"timerWheelEnable": True}) as (namesrv, broker):
         await everyday(stage, namesrv, broker)

@@ -46,7 +46,7 @@ async def once_each(stage: Stage, receiver: Program, wanted: set[int], what: str
     """Check that these messages come, each once, and no others."""
     await receiver.wait_for("received", lambda found: wanted <= {each["sequence"] for each in found},
                             timeout_s=timeout_s)
-    await trio.sleep(5)  # for messages that must not come
+    await trio.sleep(5)  # wrong messages would come by then
     got = Counter(report["sequence"] for report in receiver.reports("received"))
     expect(got == Counter(dict.fromkeys(wanted, 1)),
            f"{what}: wanted {sorted(wanted)} once each, got {sorted(got.items())}")

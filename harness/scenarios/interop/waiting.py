@@ -82,7 +82,7 @@ class Clients:
         with trio.move_on_after(PATIENCE_S):
             await self.pairs.wait_for(
                 "received", lambda found: wanted <= _sequences(found), timeout_s=PATIENCE_S)
-        await trio.sleep(8)  # for messages that must not come: another round of checks
+        await trio.sleep(8)  # another round of checks would bring wrong messages
         got = _sequences(self.pairs.reports("received"))
         if wanted - got:
             raise Lost(f"{what}: committed, and never delivered: {wanted - got}")
