@@ -166,7 +166,7 @@ class DeletionClient(FeatureClient):
 
     @staticmethod
     def _handle(process: BrokerProcess, command: Command) -> Command | None:
-        """None: it waits for what a new master may not show yet."""
+        """Return the answer; None: it waits for messages that a new master may not show yet."""
         assert process.features is not None
         answer = process.features.handlers[command.code](NOBODY, command)
         if answer is not None and not isinstance(answer, Command):
@@ -200,7 +200,7 @@ class Deletions(Judge):
         return process.features is None or process.features.standing.role.epoch < self._watch.latest
 
     def deleted(self, process: BrokerProcess, begun: int, *, of_topic: bool) -> None:
-        """The answer to that deletion leaves the broker."""
+        """Note that the answer to a deletion leaves the broker."""
         if self.was_replaced(process):
             return
         self._scene.counts["topic deleted" if of_topic else "group deleted"] += 1

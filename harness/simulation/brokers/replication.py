@@ -347,7 +347,7 @@ class Dialling(Copying[MessageT]):
         mine = End(self.process, number)
 
         def reached() -> None:
-            """The peer's system accepts at once; its process may be paused and hear of it later."""
+            """Connect at once, as the peer's system does; its process may be paused and hear of it later."""
             there = target.process
             if there is None or not there.opened:
                 return

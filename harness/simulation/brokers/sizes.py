@@ -55,7 +55,7 @@ class Sizes:
         self._scene.counts["a set asked for again in vain"] += again
 
     def _asked(self, process: BrokerProcess) -> None:
-        """However often it was asked for, a set is kept once."""
+        """Check that a set is kept once, however often it was asked for."""
         in_sync = process.switch.in_sync
         if in_sync is None or not in_sync.asked:
             return

@@ -45,7 +45,7 @@ class Channel:
 
     @property
     def kind(self) -> str:
-        """The kind of its links: messages of one channel keep their order, those of the next have another kind."""
+        """Kind of the channel's links; the next channel has another one, as order holds within one channel only."""
         return f"net{self.turn % 2}"
 
 

@@ -222,7 +222,7 @@ class ControllerProcess:
         self._decide(ask, wanted)
 
     def _decide(self, ask: Ask, command: AnyCommand) -> None:
-        """Through the log, if it would change anything."""
+        """Propose a command, or answer at once if it would change nothing."""
         outcome = self.machine.preview(command)
         if not outcome.changed:
             self._answer(ask, answers.answer(ask.command, outcome))

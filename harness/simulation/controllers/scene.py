@@ -550,7 +550,7 @@ class Progress:
         return bool(cleaned)
 
     def electable(self, key: GroupKey) -> dict[int, FleetHost]:
-        """Brokers by id that may be elected and still have their disks. Copies have ended by then."""
+        """Id -> broker that may be elected and still has its disk. Copies have ended by then."""
         fleet = self.scene.fleets[key]
         group = fleet.group()
         return {host.broker_id: host for host in fleet.hosts

@@ -64,7 +64,7 @@ class ActingGroup(Group):
     # --- there are no controllers ------------------------------------------------------------------------------
 
     def group(self) -> None:
-        """No controller knows of it."""
+        """Return None: no controller knows the group."""
         return
 
     def ask(self, process: BrokerProcess, address: str, command: Command, timeout_ms: int,

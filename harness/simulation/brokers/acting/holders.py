@@ -86,4 +86,4 @@ class LockClients:
 
 
 def _nothing(result: Any) -> None:
-    """42 tells a client nothing that it goes by."""
+    """Ignore the answer to an unlock: no client depends on it."""

@@ -410,7 +410,7 @@ class MemberProcess(BrokerProcess):
 
     @property
     def may_deliver(self) -> bool:
-        """Now, if it takes a step."""
+        """True if its next step may deliver."""
         return (not self.dead and self.opened and self.host.paused is None and self.standing.role.delivers
                 and not self.right.why_not(self.now))
 

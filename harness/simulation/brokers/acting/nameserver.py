@@ -48,7 +48,7 @@ class ServerHost:
                 support_acting_master=True, notify_min_broker_id_changed=self.town.plan.notices), KVConfig(), self.now)
 
     def crash(self, *, noticed: bool) -> None:
-        """Its table is lost with it. ``noticed``: brokers hear that their connections end."""
+        """Crash the server, which loses its table; ``noticed``: brokers hear that their connections end."""
         self.core, self._due, self.paused = None, -1, None
         channels, self.channels = self.channels, []
         for channel in channels:
@@ -67,7 +67,7 @@ class ServerHost:
             call()
 
     def do(self, call: Callable[[], None]) -> None:
-        """An event of this run, later if it stands still, never once it is over."""
+        """Run an event of this run: later if the server is paused, never once the run is over."""
         life = self.life
 
         def still() -> None:
@@ -83,7 +83,7 @@ class ServerHost:
     # --- as its shell ----------------------------------------------------------------------------------------
 
     def handle(self, channel: ServerLink, command: Command) -> Command:
-        assert self.core is not None, "it runs"
+        assert self.core is not None, "only a running server is asked"
         if channel not in self.channels:
             self.channels.append(channel)
         answer = self.core.handle(self.now, channel, command)
@@ -91,7 +91,7 @@ class ServerHost:
         return answer
 
     def closed(self, channel: ServerLink) -> None:
-        """It hears that a connection ended."""
+        """Tell the server that a connection ended."""
         if self.core is not None and channel in self.channels and channel.life == self.life:
             self.channels.remove(channel)
             channel.open_there = False
@@ -100,7 +100,7 @@ class ServerHost:
             self._carry_out()
 
     def close(self, channel: ServerLink) -> None:
-        """It ends a connection, or the network does, and the other end hears of it."""
+        """End a connection for both ends, as the server or the network does."""
         self.closed(channel)
         self._tell_of_the_end(channel)
 

@@ -63,7 +63,7 @@ class MemberNemesis:
         self._crash(host.scene.members[0], 2 * TIMEOUT_MS + span_ms, power=False)
 
     def _do_both(self, host: MemberHost, span_ms: int, number: int) -> None:
-        """A slave dies soon after its master, when it may act already."""
+        """Crash a slave soon after its master, when it may act already."""
         group, wait_ms = host.scene, TIMEOUT_MS + number * 3
         self._crash(group.members[0], 3 * TIMEOUT_MS + span_ms, power=False)
         self._town.after(wait_ms * MS, lambda: None if self._town.healed else self._crash(
@@ -89,7 +89,7 @@ class MemberNemesis:
         self._town.after(span_ms * MS, server.resume)
 
     def _do_closed(self, host: MemberHost, span_ms: int, number: int) -> None:
-        """A connection that a member is registered by ends; for a while it may not come about again."""
+        """End a connection by which a member is registered; for a while it may not come back."""
         server = self._town.servers[number % len(self._town.servers)]
         process = host.member
         channel = None if process is None else process.servers.get(server.address)

@@ -111,7 +111,7 @@ class ActingScene(WholeScene):
 
     @property
     def lost(self) -> bool:
-        """A power cut took what was not synced."""
+        """True once a power cut took what was not synced."""
         return any(not group.watch.lossless for group in self.groups)
 
     def machine_at(self, address: str) -> MemberHost:
@@ -158,7 +158,7 @@ class ActingScene(WholeScene):
         self.network.link(host.name, "client", "client").send(call)
 
     def ask(self, group: ActingGroup, command: Command, answered: Callable[[Any], None]) -> None:
-        """A client asks whoever is listed as the master."""
+        """Send a client's request to the member that is listed as master."""
         host = self.listed(group)
         if host is not None:
             self.to_broker(host, lambda: ask_broker(host, "10.8.0.1:1", command, lambda result: self.reply(
@@ -208,7 +208,7 @@ class ActingScene(WholeScene):
                 host.start()
 
     def _without_master(self) -> None:
-        """INV_B55: what comes due is delivered by who acts."""
+        """Check INV_B55: the slave that acts delivers what comes due."""
         self.counts["healed without a master"] += 1
         group = self.groups[0]
         end = self.world.now + ACT_MS * MS

@@ -81,7 +81,7 @@ class SimulatedLedger(LedgerPart):
             await self._copy()
 
     async def collect(self, members: Iterable[str]) -> None:
-        """The watch knows by then what each member had."""
+        """Collect ledgers; the watch forgets first what members had before."""
         self.process.town.watch_of(self.process).collects(self.process)
         await super().collect(members)
 

@@ -138,7 +138,7 @@ class ActingWatch(BrokerWatch):
                 self.scene.town.judge.marks(cast("MemberProcess", process), message)
 
     def put(self, process: BrokerProcess, call: Callable[[], None]) -> None:
-        """INV_B60: only a master that leads writes."""
+        """Check INV_B60: only a master that leads writes."""
         log, before = process.journal.log, process.journal.log.max_offset
         call()
         if log.max_offset != before:
@@ -147,7 +147,7 @@ class ActingWatch(BrokerWatch):
             require(leader is process, "INV_B60", "a member that does not lead writes", process.host.name)
 
     def answered_put(self, process: BrokerProcess, messages: Sequence[Message], result: PutResult) -> None:
-        """Clients hear of it, and tell."""
+        """Check nothing: the clients judge the answers."""
 
     def consumed(self, process: BrokerProcess, queue: int, record: Record) -> None:
         self.scene.town.counts["message read"] += 1
@@ -155,23 +155,23 @@ class ActingWatch(BrokerWatch):
     # --- a master comes back -----------------------------------------------------------------------------------
 
     def levels_with(self, process: MemberProcess, members: Iterable[str]) -> None:
-        """Name servers say that these live."""
+        """Note the members that live by the word of name servers."""
         if process.is_master:
             self._living = {self.scene.town.machine_at(address) for address in members}
 
     def collects(self, process: MemberProcess) -> None:
-        """It begins to read the ledgers of its members."""
+        """Note that a master begins to read its members' ledgers."""
         self._handed.clear()
 
     def hands_over(self, process: MemberProcess) -> None:
-        """A slave's ledger is read; what it says is what its master will be."""
+        """Note what a slave's ledger says when it is read: its master has to be as far."""
         self._handed[process.host] = _Known({
             entry.thing: (entry.mark, entry.value) for entry in process.ledger.ledger.after()})
         for entry in process.ledger.ledger.of(Subject.TIMERS):
             self._timers_read[entry.thing] = max(entry.value, self._timers_read.get(entry.thing, 0))
 
     def comes_back(self, master: MemberProcess) -> None:
-        """INV_B57, INV_B58, INV_B60: right before it leads."""
+        """Check INV_B57, INV_B58 and INV_B60 right before a returned master leads."""
         self.scene.town.counts["master came back"] += 1
         self.scene.town.counts["master came back to a slave"] += bool(self._living)
         self._is_as_far(master)
@@ -259,7 +259,7 @@ class MessageJudge:
         """Offset in the log -> the transaction."""
 
     def arrived(self, process: MemberProcess, queue_offset: int, outline: Outline) -> None:
-        """INV_B37, INV_B38: the first time counts."""
+        """Check INV_B37 and INV_B38 when a message is first seen."""
         offset, size, queue_id, _, _, _, topic, _ = outline
         if topic not in (b"D", b"X", SCHEDULE_TOPIC, TIMER.encode(), records.HALF_TOPIC, records.OP_TOPIC):
             return
@@ -315,23 +315,23 @@ class MessageJudge:
     # --- transactions ------------------------------------------------------------------------------------------
 
     def decided(self, begun: Decided, end: int) -> None:
-        """INV_B59: a broker answered that it is done."""
+        """Check INV_B59 when a broker answers a decision as done."""
         begun.done.add(end)
         actor = self._town.groups[0].actor
         self._town.counts["decided in the master's place"] += actor is not None
         begun.in_place = begun.in_place or actor is not None
         self.counts["INV_B59"] += begun.in_place
-        require(len(begun.done) < 2 or begun.apart or not self.lossless, "INV_B59", "done both ways, say brokers",
+        require(len(begun.done) < 2 or begun.apart or not self.lossless, "INV_B59", "brokers answer both ends as done",
                 begun)
 
     def _ends(self, message: Message) -> list[tuple[Decided, int]]:
-        """The transactions that a mark decides, and how."""
+        """Return the transactions that a mark decides, each with its end."""
         end = {records.COMMITTED: COMMIT, records.ROLLED_BACK: ROLLBACK}.get(records.reason(message.properties))
         return [] if end is None else [
             (self._halves[place], end) for place in records.marked(message.body) if place in self._halves]
 
     def marks(self, process: MemberProcess, message: Message) -> None:
-        """A master decides; or it writes down what a slave decided."""
+        """Note the decisions in a master's mark, except those that a slave made before."""
         for begun, end in self._ends(message):
             ledger = process.ledger.ledger
             known = {entry.value for entry in ledger.of(Subject.DECIDED)
@@ -341,7 +341,7 @@ class MessageJudge:
                 self._town.decisions.decides(process, begun, end)
 
     def decides(self, process: MemberProcess, offset: int, end: int) -> None:
-        """A slave has decided: its ledger says so."""
+        """Note a slave's decision when its ledger has it."""
         begun = self._halves_at.get(offset)
         if begun is not None and self.lossless:
             if end == ROLLBACK:
@@ -349,7 +349,7 @@ class MessageJudge:
             self._town.decisions.decides(process, begun, end)
 
     def sends(self, process: MemberProcess, messages: Sequence[Message]) -> None:
-        """A slave commits: first it sends the message to another group."""
+        """Note that a slave which commits sends the message to another group first."""
         for message in messages:
             if message.topic == b"X" and not process.is_master and self.lossless:
                 self._town.decisions.sends(process, self._transaction(message))
@@ -378,7 +378,7 @@ class MessageJudge:
 
     @property
     def lossless(self) -> bool:
-        """No power cut took anything of the first group."""
+        """True while no power cut took anything of the first group."""
         return not self._town.lost
 
     # --- the end -----------------------------------------------------------------------------------------------

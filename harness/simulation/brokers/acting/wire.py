@@ -49,11 +49,11 @@ class Requester:
         self.peer, self._answered = peer, answered
 
     def reply(self, to: Command, answer: Command) -> None:
-        """The answer to a request that was not answered at once."""
+        """Pass on the answer to a request that had to wait."""
         self._answered(answer)
 
     def send(self, command: Command) -> None:
-        """A broker says something to a client that asked; nobody here does."""
+        """Send nothing: no client here waits for requests of a broker."""
 
     def as_connection(self) -> Connection:
         return cast(Connection, self)
