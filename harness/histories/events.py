@@ -34,7 +34,7 @@ class HistoryError(ValueError):
 class Event(NamedTuple):
     """One event. ``time_ns`` counts from the run's begin; ``line`` is its line in a file, from 1; 0: none."""
 
-    index: int  # type: ignore[assignment]  # hides a method of tuples that is not used here
+    index: int  # type: ignore[assignment]  # hides a method of tuples
     type: str
     process: Process
     f: str

@@ -38,7 +38,7 @@ class _Reader:
     def event(self, kind: str, process: Process, f: str, key: str | None, value: object, ms: int, line: int,
               error: str | None = None) -> Event:
         self.begin_ms = ms if self.begin_ms is None else self.begin_ms
-        # many threads write rows after they took the time: a row may be some ms behind its place
+        # threads take the time before they write: a row may come some ms too late
         self.last_ns = max(self.last_ns, (ms - self.begin_ms) * NS_PER_MS)
         assert self.begin_ms is not None
         made = Event(self.number, kind, process, f, key, value, self.last_ns, error, line)
@@ -92,7 +92,7 @@ def _response(reader: _Reader, fields: list[str], line: int) -> Iterator[Event]:
         raise HistoryError(line, f"a result is SUCCESS, FAILURE or UNKNOWN, not {short(result)}")
     process, ms = reader.process(client, f), _ms(at, line)
     asked = reader.open.pop(process, None)
-    if asked is None:  # a pushed message, or one more of a batch
+    if asked is None:  # a push, or one more message of a batch
         if f != DEQUEUE:
             raise HistoryError(line, f"client {client} is answered {f}, which it has not asked")
         yield reader.event(INVOKE, process, f, _value(key), None, ms, line)

@@ -55,7 +55,7 @@ def open_history(
 def recognise(head: bytes, name: str) -> str:
     """The format of a file that begins so. Raises ``HistoryError``."""
     try:
-        text = head.decode("utf-8", "strict" if len(head) < _HEAD_BYTES else "ignore")  # the last letter may be cut
+        text = head.decode("utf-8", "strict" if len(head) < _HEAD_BYTES else "ignore")  # the head may end in a letter
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:

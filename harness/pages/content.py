@@ -207,6 +207,6 @@ def _message(message: Arrow) -> list[Any]:
 
 
 def messages_from_json(rows: Iterable[Mapping[str, Any]]) -> list[Arrow]:
-    """From the objects of ``messages.jsonl``. Raises ``KeyError`` for one without its ends or its time."""
+    """Return arrows of the objects in ``messages.jsonl``. Raises ``KeyError`` for one without ends or time."""
     return [Arrow(str(row["from"]), str(row["to"]), row["sent_ns"], row.get("received_ns"), str(row.get("what", "")))
             for row in rows]

@@ -59,7 +59,7 @@ def _together(directory: Path) -> WholeRun:
 def page(value: Mapping[str, Any]) -> str:
     """One HTML file that shows ``content``'s value."""
     folder = resources.files(__package__)
-    spec = find_spec("analysis")  # which is not imported: its libraries are an extra
+    spec = find_spec("analysis")  # do not import it: its libraries are an extra
     assert spec is not None and spec.origin is not None, "the packages come together"
     style = (Path(spec.origin).parent / "report" / "style.css").read_text() + folder.joinpath("page.css").read_text()
     data = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode().replace("<", "\\u003c")

@@ -23,8 +23,10 @@ _READY: Final = ("tcp", "line", "http", "command")
 
 @attrs.frozen
 class Ready:
-    """The sign that a node is up: its port is open, it printed a text, a page answers 200, a command ends with 0; or
-    none."""
+    """The sign that a node is up, if there is one.
+
+    Its port is open, it printed a text, a page answers 200, or a command ends with 0.
+    """
 
     how: str
     what: str | tuple[str, ...]
@@ -292,8 +294,10 @@ def places_of(
     whole: Places, target: Target, node: str, addresses: Mapping[str, str], listens: Mapping[str, str], *,
     directory: str, data: str,
 ) -> Places:
-    """Return the values for one node: where others find it (``addresses``) and where it listens (``listens``), by names
-    of its ports."""
+    """Return the values for one node.
+
+    ``addresses`` and ``listens``: name of a port -> where others find it, and where the node listens.
+    """
     number = node.rpartition("-")[2]
     values = {"node": node, "number": number, "directory": directory, "data": data, "kind": target.kind_of(node).name}
     for name, address in addresses.items():

@@ -151,7 +151,7 @@ class ClassClient:
                 return LoadOutcome("ok", await self.made.do(op.f, op.key, op.value))
             except Failed as error:
                 return LoadOutcome("fail", None, str(error))
-            except Exception as error:  # noqa: BLE001 - whatever a user's code raises, nobody knows what happened
+            except Exception as error:  # noqa: BLE001 - any error of a user's code leaves the outcome unknown
                 return LoadOutcome("info", None, f"{type(error).__name__}: {error}")
         return LoadOutcome("info", None, "no answer in time")
 
@@ -161,8 +161,10 @@ class ClassClient:
 
 
 def class_of(made_by: str, here: Path) -> Any:
-    """The class that ``FILE.py:CLASS`` names, a path that begins at ``here``; or ``module:Class``, or an entry point.
-    Raises ``RunFailed``."""
+    """Return the class that ``FILE.py:CLASS`` (a path below ``here``), ``module:Class`` or an entry point names.
+
+    Raises ``RunFailed``.
+    """
     where, colon, name = made_by.rpartition(":")
     try:
         made = loaded(f"{here / where}:{name}" if colon and where.endswith(".py") else made_by, GROUP)

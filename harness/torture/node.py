@@ -84,7 +84,7 @@ class RunNode(Handle):
         except OSError as error:
             raise StartFailed(f"{self.name} cannot be started: {self.command[0]}: {error.strerror}") from None
         assert self._process is not None
-        self.started(self._process.pid)  # it may have ended by now; what it started is of its group
+        self.started(self._process.pid)  # even if it has ended, its children are in its group
         self.expected = True
 
     async def start(self, *, timeout_s: float | None = None) -> None:

@@ -223,7 +223,7 @@ class Player:
         if needs & OF_DISKS:
             disks = of_disks.make(self.directory.path / "nodes", self.target.nodes, DISK_BYTES, sandbox.inside(),
                                   shims=True)
-        shift = 0 if sandbox.inside() else os.getpid() % 2_000 * 10  # runs at once have neighbouring numbers
+        shift = 0 if sandbox.inside() else os.getpid() % 2_000 * 10  # parallel runs have neighbouring pids
         addresses: dict[str, dict[str, str]] = {}
         listens: dict[str, dict[str, str]] = {}
         for number, kind in enumerate(self.target.kinds.values()):
@@ -348,11 +348,11 @@ class Player:
             others.cancel_scope.cancel()
 
     async def _wait_for_roles(self) -> None:
-        """Faults on a role that nobody has yet would be skipped: time begins when somebody has each that leads."""
+        """Wait until each leading role is taken: faults on a role without a node would be skipped."""
         asked = {each.name for step in self.schedule.steps for each in step.nodes.filters if each.of == "role"}
         if not asked:
             return
-        leading = asked & {*LEADING} - {ACTING}  # others, such as slaves or who acts, come of what happens
+        leading = asked & {*LEADING} - {ACTING}  # slaves and acting ones may come later
         with trio.move_on_after(self.target.well_s):
             while not (all(map(self.bed.roles.get, leading)) and any(self.bed.roles.values())):
                 await trio.sleep(WATCH_S)
@@ -384,7 +384,7 @@ class Player:
             try:
                 with trio.CancelScope(shield=True):
                     begun = await kind.begin(bed, list(names), kind.checked(step.args))
-            except* StartFailed as errors:  # a fault that starts again what it ended
+            except* StartFailed as errors:  # such a fault starts nodes again
                 self._not_back(errors)
                 begun = Begun(f"{step.fault} {named(names)}", None, list(names))
             except* NotHere as errors:
@@ -515,7 +515,7 @@ class Player:
         for role in LEADING:
             now, last = self.bed.roles.get(role, []), self._led.get(role, [])
             self.played.failovers += bool(set(now) - set(last) and (last or role == ACTING))
-            if now or role == ACTING:  # the same one may act again, once its master was back
+            if now or role == ACTING:  # a slave may act again after its master was back
                 self._led[role] = now
 
     async def _progress(self) -> None:
@@ -571,7 +571,7 @@ async def play_together(players: Mapping[str, Player]) -> dict[str, Played]:
 def _in_words(errors: BaseExceptionGroup[Any]) -> BaseException:
     """Return the error that ends a run: an interrupt, or sentences; else the errors as they are."""
     leaves = _leaves(errors)
-    if any(isinstance(each, KeyboardInterrupt) for each in leaves):  # the interrupt reached clients, too
+    if any(isinstance(each, KeyboardInterrupt) for each in leaves):  # clients got the interrupt, too
         return KeyboardInterrupt()
     if all(isinstance(each, RunFailed | NotHere | FormatError) for each in leaves):
         return RunFailed("\n".join(dict.fromkeys(map(str, leaves))))

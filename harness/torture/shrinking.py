@@ -110,7 +110,7 @@ class _Shrinking:
                 steps=tuple(step for step in self._best.steps if step.at_ms <= at_s * 1e3)))
 
     def _fewer_faults(self) -> None:
-        """By the minimising of simulated tapes, whose decisions are here the numbers of steps."""
+        """Leave out faults, as simulated tapes are minimised; decisions are here the numbers of steps."""
         whole = self._best
         if not whole.steps or not self._left:
             return

@@ -56,7 +56,7 @@ def main() -> None:
     for group in groups:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
-    while found := [*_marked(os.fsencode(sys.argv[1]))]:  # one that was just started may have started another
+    while found := [*_marked(os.fsencode(sys.argv[1]))]:  # a new process may have started another
         for pid in found:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -67,7 +67,7 @@ def _marked(variable: bytes) -> Iterator[int]:
     """Processes that began with this in their environment, and live."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
-            with suppress(OSError):  # it is gone, or another user's; who is a zombie has no environment
+            with suppress(OSError):  # it is gone, a zombie, or another user's
                 if variable in (folder / "environ").read_bytes().split(b"\0"):
                     yield int(folder.name)
 

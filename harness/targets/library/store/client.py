@@ -26,10 +26,10 @@ def main() -> None:
             answer = json.loads(connection.getresponse().read())
             if asked["f"] == "read":
                 told["value"] = answer
-        except ConnectionRefusedError as error:  # nobody heard it
+        except ConnectionRefusedError as error:  # the server did not get it
             told.update(type="fail", error=str(error))
             connection.close()
-        except (OSError, http.client.HTTPException) as error:  # it may have happened; a read never matters
+        except (OSError, http.client.HTTPException) as error:  # a write may have happened; a read changes nothing
             told.update(type="info" if asked["f"] == "write" else "fail", error=str(error))
             connection.close()
         print(json.dumps(told), flush=True)

@@ -31,7 +31,7 @@ class Store:
         whole = 0
         for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
             if not line.endswith(b"\n"):
-                break  # cut by a kill: nobody was told of it
+                break  # a kill cut the line, before its answer left
             key, value = json.loads(line)
             self.values[key] = value
             whole += len(line)
@@ -80,7 +80,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-        """Nothing is written for each request."""
+        """Write nothing: a line for each request would fill the log."""
 
 
 def main() -> None:
