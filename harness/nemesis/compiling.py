@@ -27,7 +27,7 @@ def cache() -> Path:
 
 
 def library(source: Path) -> Path:
-    """The library made of one file of C, which may have been built before. Raises ``NotHere``."""
+    """Builds a library of one C file, unless the cache has it. Raises ``NotHere``."""
     text = source.read_bytes()
     name = f"{source.stem}-{hashlib.sha256(text + platform.machine().encode()).hexdigest()[:16]}.so"
     for folder in (cache(), Path(tempfile.gettempdir()) / f"quorate-{os.getuid()}"):

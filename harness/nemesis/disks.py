@@ -70,17 +70,17 @@ class Disk:
         return {} if self.shim is None else self.shim.environment
 
     async def stall(self) -> None:
-        """Every write and sync waits from now on."""
+        """Stalls the disk: every write and sync waits from now on."""
         assert self.kind.stalls
         await trio.run_process(["fsfreeze", "--freeze", str(self.place)])
 
     async def stall_syncs(self) -> None:
-        """Every sync waits from now on."""
+        """Stalls syncs: each waits from now on."""
         assert self.kind.stalls and self.below is not None
         await trio.run_process(["fsfreeze", "--freeze", str(self.below)])
 
     async def resume(self) -> None:
-        """Writes that waited go on."""
+        """Ends a stall: what waited goes on."""
         for place in (self.below, self.place):
             if place is not None:
                 await trio.run_process(["fsfreeze", "--unfreeze", str(place)], check=False, capture_stderr=True)
@@ -106,7 +106,7 @@ class Disk:
             os.close(folder)
 
     def restore_power(self) -> None:
-        """Lets it be used again. No process may use it meanwhile. Raises ``subprocess.CalledProcessError``."""
+        """Makes the disk usable again. No process may use it meanwhile. Raises ``subprocess.CalledProcessError``."""
         assert self.below is not None
         _run("umount", str(self.place))
         image = self.below / _IMAGE
@@ -120,7 +120,7 @@ class Disk:
             (self.place / _FOUND).rmdir()
 
     def remember(self) -> None:
-        """Keeps what it holds now, for ``go_back``. No process may write meanwhile. Raises ``CalledProcessError``."""
+        """Keeps the disk's content for ``go_back``. No process may write meanwhile. Raises ``CalledProcessError``."""
         shutil.rmtree(self._kept, ignore_errors=True)
         self._kept.mkdir()
         _run("cp", "--archive", "--sparse=always", "--reflink=auto", f"{self.place}/.", str(self._kept))
@@ -151,7 +151,7 @@ def make(root: Path, names: Sequence[str], size: int, sandbox: str, *, shims: bo
 
 
 def empty(folder: Path) -> None:
-    """Removes all that is in a folder, but not the folder: a disk may be mounted there."""
+    """Empties a folder, and keeps the folder: a disk may be mounted there."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -23,7 +23,7 @@ class UnknownFault(ValueError):
 
 
 def fault(name: str) -> FaultKind:
-    """Finds a fault by name. Raises ``UnknownFault``, which names all that there are."""
+    """Finds a fault by name. Raises ``UnknownFault`` with the known names."""
     if name in FAULTS:
         return FAULTS[name]
     others = {each.name: each for each in entry_points(group=GROUP)}

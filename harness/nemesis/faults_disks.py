@@ -48,7 +48,7 @@ def by_shims(scene: Scene, names: Sequence[str], words: str, begin: Callable[[Sh
 
 
 def troubled(scene: Scene, names: Sequence[str], trouble: Trouble, words: str) -> Begun:
-    """Trouble disks by their shims until it is undone. Raises ``NotHere``."""
+    """Troubles disks by their shims until the fault is undone. Raises ``NotHere``."""
     return by_shims(scene, names, words, lambda shim: shim.begin(trouble), lambda shim: shim.end(trouble))
 
 

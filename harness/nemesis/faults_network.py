@@ -32,7 +32,7 @@ def ways(near: Iterable[str], far: Sequence[str], side: str) -> list[Way]:
 
 
 async def silenced(scene: Scene, pairs: Sequence[Way], words: str, nodes: Sequence[str]) -> Begun:
-    """Cuts these ways until it is undone."""
+    """Cuts ways until the fault is undone."""
     for source, target in pairs:
         await scene.network.cut(source, target)
 

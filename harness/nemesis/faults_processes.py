@@ -20,7 +20,7 @@ def running(scene: Scene, names: Sequence[str]) -> list[Victim]:
 
 
 async def started(nodes: Sequence[Victim]) -> None:
-    """Starts all at once: some are ready only when others are."""
+    """Starts all nodes at once: some are ready only when others are."""
     async with trio.open_nursery() as nursery:
         for node in nodes:
             if not node.running:
@@ -28,7 +28,7 @@ async def started(nodes: Sequence[Victim]) -> None:
 
 
 async def killed(nodes: Sequence[Victim]) -> None:
-    """Kills all at once; none of them runs afterwards."""
+    """Kills all nodes at once; none of them runs afterwards."""
     async with trio.open_nursery() as nursery:
         for node in nodes:
             nursery.start_soon(node.kill)

@@ -127,7 +127,7 @@ def _open(pid: int) -> list[Path]:
 
 @asynccontextmanager
 async def forwarders(names: Sequence[str]) -> AsyncIterator[Forwarders]:
-    """Those of all servers; ``open`` adds the ports of each."""
+    """Forwarders of all servers; ``open`` adds the ports of each."""
     async with trio.open_nursery() as nursery:
         yield Forwarders(names, nursery)
         nursery.cancel_scope.cancel()

@@ -121,7 +121,7 @@ class Namespaces:
             await self._wire.wait()
 
     async def _settle(self, way: Way) -> None:
-        """Applies to a way all that is done to it together."""
+        """Applies all troubles of a way together."""
         source, target = way
         async with self._turn:
             shapes = self._shapes.get(way, [])
@@ -140,7 +140,7 @@ class Namespaces:
         return bool(shown.stdout.strip())
 
     async def _tell(self, source: str, target: str, shape: Shape | None) -> None:
-        """The wire's process, which is started when it is first needed. Raises ``NotHere``."""
+        """Tells the wire's process, which the first call starts. Raises ``NotHere``."""
         if self._wire is None:
             hosts = [f"{self.hardware(name)}={self.address(name)}" for name in (CLIENTS, *self.names)]
             wire = await trio.lowlevel.open_process(

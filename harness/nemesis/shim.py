@@ -78,7 +78,7 @@ class Shim:
                 "QUORATE_SHIM_ROOT": str(self.data)}
 
     def begin(self, trouble: Trouble) -> None:
-        """Adds this trouble to what there is: any stall, any error, the longest delays."""
+        """Adds a trouble to the present ones: any stall, any error, the longest delays."""
         self._troubles.append(trouble)
         self._tell_disk()
 

@@ -38,7 +38,7 @@ _AT_ONCE: Final = 64
 
 
 def opened(name: str) -> int:
-    """A new card of that name. Raises ``OSError``."""
+    """Opens a new card. Raises ``OSError``."""
     fd = os.open(DEVICE, os.O_RDWR | os.O_NONBLOCK)
     try:
         fcntl.ioctl(fd, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TAP | _IFF_NO_PI))

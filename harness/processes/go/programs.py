@@ -35,7 +35,7 @@ def binary_of(sources: Sequence[Path], cache: Path) -> Path:
 
 
 async def build(*, cache: Path | None = None, say: Callable[[str], None] = lambda _: None) -> Path:
-    """The program, from the cache; by Go, if need be.
+    """Return the program from the cache; Go builds it there if need be.
 
     Raises:
         GoMissing: see there; the text says which.

@@ -21,7 +21,7 @@ MISSING: Final = 3
 
 
 def say(line: str) -> None:
-    """A line of progress, at once."""
+    """Print a line of progress at once."""
     print(line, flush=True)
 
 
@@ -41,7 +41,7 @@ def carried_out(run: Callable[[argparse.Namespace], Awaitable[None]], arguments:
 
 
 async def _guarded(run: Callable[[argparse.Namespace], Awaitable[None]], arguments: argparse.Namespace) -> None:
-    """The command; of several errors at once, the first."""
+    """Run the command; of several errors at once, raise the first."""
     try:
         await run(arguments)
     except* (ProcessError, OSError, KeyboardInterrupt) as several:

@@ -44,7 +44,7 @@ class Load(Program):
 
 @asynccontextmanager
 async def load(release: Release, directory: Path, *, jvm: JVM = WARM) -> AsyncIterator[Load]:
-    """Its standard input takes the commands, and is its leash as well."""
+    """A running load: its input takes commands, and it ends when that closes."""
     directory = directory.absolute()
     command = [release.java, *jvm.options(directory), "-cp", release.classpath, "Load"]
     process = Load("load", directory, command, "", '"started"')
