@@ -64,7 +64,7 @@ _UNKNOWN: Final = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY
 
 
 def command_of(f: str, key: str, value: Mapping[str, Any]) -> Command:
-    """The request that an operation is. Raises ``KeyError`` for a function that there is not."""
+    """Makes an operation's request. Raises ``KeyError`` for an unknown function."""
     code = RequestCode
     made: dict[str, Callable[[], tuple[int, Header | None, bytes]]] = {
         NEXT: lambda: (code.CONTROLLER_GET_NEXT_BROKER_ID, GetNextBrokerIdRequest(CLUSTER, key), b""),
@@ -228,7 +228,7 @@ async def metadata_of(client: Client, controllers: list[str]) -> dict[str, GetMe
 
 
 async def active_of(client: Client, controllers: list[str]) -> str | None:
-    """A controller that says that it is the active one; of two, which one is left to chance."""
+    """Finds a controller that says it is active; of two, chance picks one."""
     return next((address for address, said in (await metadata_of(client, controllers)).items() if said.is_leader), None)
 
 

@@ -132,7 +132,7 @@ class QueueWork:
         return {"type": "ok", "value": {"body": told["body"], "offset": sent.queue_offset}}
 
     async def _transact(self, key: str, told: dict[str, Any], body: bytes, timeout_ms: int) -> dict[str, Any]:
-        """A decision that is left to the check counts as told: any client of the group says the same."""
+        """Sends a transaction. A decision left to the check counts as told: any client of the group says the same."""
         assert self._transactions is not None
         message = Message(TOPIC, body, properties={COMMIT: str(told["commit"])})
         async with self._transactions.begin(message, queue=self.queues[key], timeout_ms=timeout_ms) as transaction:
@@ -221,7 +221,7 @@ async def work(options: argparse.Namespace) -> None:
 
 
 async def _topic(client: Client, group: str, queues: int) -> list[MessageQueue]:
-    """Made where it is missing; tried until the cluster is there."""
+    """Makes the topic where it is missing; tries until the cluster is there."""
     while True:
         try:
             await client.create_topic(TOPIC, queues=queues)
@@ -258,7 +258,7 @@ def roles_listed(listed: Mapping[int, str], master: str, slaves: dict[str, str])
 
 
 async def _look(client: RemotingClient, options: argparse.Namespace) -> dict[str, list[str]] | None:
-    """Roles as they are now; None where nobody told."""
+    """Looks up the present roles; None if no server tells them."""
     if options.controllers:
         brokers, controllers = _named(options.brokers, "broker"), _named(options.controllers, "controller")
         return roles_of(await look(client, list(controllers), [options.group]), options.group, brokers, controllers)
@@ -297,7 +297,7 @@ def _named(addresses: str, kind: str) -> dict[str, str]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of the three."""
+    """The command line of client, roles and well."""
     made = argparse.ArgumentParser("python -m harness.clients.rocketmq", description=__doc__,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = made.add_subparsers(dest="command", required=True)

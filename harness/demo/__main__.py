@@ -174,7 +174,7 @@ class Story:
         self.chronicle.undone(fault)
 
     async def _another(self, name: str, former: Broker) -> GroupView:
-        """Once another one leads, with a second one in sync."""
+        """Wait until another broker leads, with a second one in sync."""
         while True:
             view = (await look(self.client, ours.addresses(self.controllers), [name])).groups.get(name, GroupView())
             if view.master not in (None, former.address) and len(view.in_sync) >= SAFE.min_in_sync:
@@ -248,7 +248,7 @@ class Story:
 
 @asynccontextmanager
 async def staged(arguments: argparse.Namespace, data: Path, display: Display) -> AsyncIterator[Story]:
-    """Everything up, all replicas in sync."""
+    """A running cluster with all replicas in sync."""
     async with AsyncExitStack() as stack:
         began = trio.current_time()
         display.say(f"starting 3 controllers, a name server and {arguments.groups} broker groups of {REPLICAS}, until "
@@ -308,7 +308,7 @@ async def default_mode(story: Story) -> str:
 
 
 async def run(arguments: argparse.Namespace, data: Path, reporter: Reporter) -> int:
-    """The whole story; the exit code."""
+    """Play the whole demo; return the exit code."""
     display = Display()
     display.say(f"data and logs: {data}")
     with display.running():
@@ -333,7 +333,7 @@ async def run(arguments: argparse.Namespace, data: Path, reporter: Reporter) -> 
 
 
 def report(story: Story, second: str, data: Path) -> int:
-    """The last lines, in either kind of display; the exit code."""
+    """Say the last lines, in either kind of display; return the exit code."""
     say, ledger = Display().say, story.ledger
     say("")
     for what, gaps_s in story.gaps_s.items():

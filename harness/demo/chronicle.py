@@ -28,7 +28,7 @@ class Chronicle:
     gaps: list[dict[str, Any]] = attrs.field(factory=list)
 
     def begins(self, what: str, who: Sequence[str], groups: Sequence[str]) -> dict[str, Any]:
-        """A fault that is done now; hand it to ``undone``."""
+        """Note a fault that begins now; hand it to ``undone``."""
         fault = {"at_ms": _now_ms(), "until_ms": None, "what": what, "who": [*who], "groups": [*groups]}
         self.faults.append(fault)
         return fault
@@ -37,7 +37,7 @@ class Chronicle:
         fault["until_ms"] = _now_ms()
 
     def gap(self, group: str, fault: dict[str, Any], lasted_s: float) -> None:
-        """Clients of a group had no acknowledgement for so long, from the fault on."""
+        """Note for how long a group's clients had no acknowledgement after a fault."""
         begin_ms = fault["at_ms"]
         self.gaps.append({"group": group, "begin_ms": begin_ms, "end_ms": begin_ms + round(lasted_s * 1e3)})
 

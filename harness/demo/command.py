@@ -54,7 +54,7 @@ def play(
 
 @contextlib.contextmanager
 def _quiet(*names: str) -> Iterator[None]:
-    """Connections that break are a demo's subject: no log lines of them, for its time."""
+    """Silence log lines of broken connections: a demo breaks them on purpose."""
     loggers = [logging.getLogger(name) for name in names]
     before = [logger.level for logger in loggers]
     for logger in loggers:

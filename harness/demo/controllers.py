@@ -78,7 +78,7 @@ class FleetStory:
         await self._masters_fail([self.rng.choice(self.fleet.groups)])
 
     async def kill_a_host(self) -> None:
-        """Half of all masters at once."""
+        """Kill half of all masters at once."""
         await self._masters_fail(self.rng.sample(self.fleet.groups, max(len(self.fleet.groups) // 2, 1)))
 
     async def kill_the_active_controller(self) -> None:
@@ -98,7 +98,7 @@ class FleetStory:
                                   for group, epoch in zip(self.fleet.groups, epochs, strict=True))
 
     async def kill_both(self) -> None:
-        """A master and the active controller."""
+        """Kill a master and the active controller at once."""
         active = await self._active()
         fault = self.chronicle.begins(KILLED, [_id(active)], [CONTROLLERS])
         await self._masters_fail([self.rng.choice(self.fleet.groups)], active)
@@ -155,7 +155,7 @@ class FleetStory:
         return next(process for process in self.controllers if process.address == address)
 
     async def _until_accepted(self, began: float) -> float:
-        """Milliseconds until a controller has taken a command into its log and answered it."""
+        """Return the milliseconds until a controller has logged a command and answered it."""
         cluster = self.fleet.config.cluster
         with trio.fail_after(PATIENCE_S):
             while True:
@@ -199,7 +199,7 @@ class FleetStory:
 
 @asynccontextmanager
 async def staged(arguments: argparse.Namespace, data: Path, display: Display) -> AsyncIterator[FleetStory]:
-    """Everything up, all brokers in sync."""
+    """A running cluster with all brokers in sync."""
     async with ours.controllers(data / "controllers") as controllers, ours.namesrv(data / "namesrv") as namesrv:
         config = FleetConfig(groups=arguments.groups, catch_up_ms=100)
         async with open_fleet([each.address for each in controllers], [namesrv.address], config) as fleet:
@@ -212,7 +212,7 @@ async def staged(arguments: argparse.Namespace, data: Path, display: Display) ->
 
 
 async def run(arguments: argparse.Namespace, data: Path, reporter: Reporter) -> int:
-    """The whole story; the exit code."""
+    """Play the whole demo; return the exit code."""
     display = Display()
     display.say(f"data and logs: {data}")
     with display.running():
@@ -237,7 +237,7 @@ async def run(arguments: argparse.Namespace, data: Path, reporter: Reporter) -> 
 
 
 def report(story: FleetStory, agreeing: int) -> int:
-    """The last lines, in either kind of display; the exit code."""
+    """Say the last lines, in either kind of display; return the exit code."""
     say, tally, witness = Display().say, story.tally, story.fleet.witness
     say("")
     say(_line("masters replaced", tally.masters_ms, "kill to the new master knowing its epoch"))

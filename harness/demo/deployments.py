@@ -63,7 +63,7 @@ class Deployment:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Those of all its servers."""
+        """Configuration files of all its servers."""
         own = tuple(f"{self.controllers}{number}.conf" for number in range(CONTROLLERS)) if self.controllers else ()
         return (*(() if self.embedded else (self.namesrv,)), *own, *self.brokers)
 
@@ -194,7 +194,7 @@ async def _planned(
 
 
 async def run(arguments: argparse.Namespace, data: Path) -> int:
-    """The whole story; the exit code."""
+    """Play the whole demo; return the exit code."""
     say, kind = Display().say, DEPLOYMENTS[arguments.deployment]
     say(f"{arguments.deployment}: {kind.about}")
     for file in kind.files:

@@ -94,7 +94,7 @@ class BrokerGroup:
         return found if found is not None and found.running and found.is_master else None
 
     def settled(self) -> bool:
-        """Every living broker is in sync with a living master, and nobody else is."""
+        """True if exactly the living brokers are in sync with a living master."""
         view, living = self.newest, {each.broker_id for each in self.brokers if each.running}
         return self.master is not None and view.in_sync == living
 

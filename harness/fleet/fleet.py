@@ -186,7 +186,7 @@ class Fleet:
             self._attend_soon(broker)
 
     def kill(self, *brokers: SimulatedBroker) -> None:
-        """Their connections close, all in this turn, as when a machine's processes are killed."""
+        """Kill brokers: their connections close in this turn, as when a machine's processes are killed."""
         now = trio.current_time()
         for broker in brokers:
             if not broker.running:
@@ -203,7 +203,7 @@ class Fleet:
             self._after(self.config.shrink_ms, self._replica_is_long_gone, broker.group)
 
     def silence(self, *brokers: SimulatedBroker) -> None:
-        """They hold their connections and say nothing, as processes that were stopped, until they are killed."""
+        """Silence brokers until they are killed: they hold their connections, as stopped processes do."""
         for broker in brokers:
             broker.silent = True
 
@@ -259,7 +259,7 @@ class Fleet:
             self._attending.discard(broker)
 
     async def _do_next(self, broker: SimulatedBroker) -> bool:
-        """One step. False: nothing is lacking."""
+        """Do a broker's next step. False: nothing is lacking."""
         group, view = broker.group, broker.view
         if broker.broker_id is None:
             await self._apply_for_id(broker)
@@ -378,7 +378,7 @@ class Fleet:
         return answer if answer.code == also else checked(answer, address)
 
     def _lose(self, address: str) -> None:
-        """This one does not seem to be the active one any longer."""
+        """Forget a controller that no longer seems to be active."""
         if self.active == address:
             self.active = None
             self._lost.set()
@@ -456,7 +456,7 @@ class Fleet:
     # --- heartbeats ------------------------------------------------------------------------------------------
 
     async def _beat_all(self) -> None:
-        """Each broker once per interval, a share of them at each of ``SLOTS`` moments."""
+        """Beat for each broker once per interval, for a share of them at each of ``SLOTS`` moments."""
         period = self.config.heartbeat_ms / 1e3
         polls = max(self.config.poll_ms // self.config.heartbeat_ms, 1) if self.config.poll_ms else 0
         announces = max(self.config.announce_ms // self.config.heartbeat_ms, 1)

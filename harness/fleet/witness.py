@@ -26,11 +26,11 @@ class Witness:
     _owners: dict[tuple[str, int], str] = attrs.field(factory=dict)
 
     def asked(self, group: str) -> int:
-        """A question about this group leaves now; give what this returns to ``answered``."""
+        """Return the newest epoch known as a question leaves, for ``answered``."""
         return self._newest.get(group, 0)
 
     def answered(self, group: str, view: View, asked: int) -> None:
-        """The active controller's answer to it."""
+        """Check the active controller's answer to a question."""
         self.checks["epochs never fall"] += 1
         if view.master_epoch < asked:
             self.violations.append(
@@ -39,7 +39,7 @@ class Witness:
         self.told(group, view)
 
     def told(self, group: str, view: View) -> None:
-        """A notification, which may be old, or the content of an answer."""
+        """Check a notification, which may be old, or the content of an answer."""
         if view.master is None:
             return
         self.checks["one master per epoch"] += 1
@@ -53,7 +53,7 @@ class Witness:
                                    f"SyncStateSet {sorted(view.in_sync)}")
 
     def given(self, broker: SimulatedBroker, broker_id: int) -> None:
-        """A controller bound this id to this broker."""
+        """Check an id that a controller bound to a broker."""
         self.checks["ids are unique"] += 1
         owner = self._owners.setdefault((broker.group.name, broker_id), broker.address)
         if owner != broker.address:

@@ -28,7 +28,7 @@ class Objects:
         return self._written
 
     def share(self, name: str, usual: float) -> bool:
-        """Draws whether it happens this time, by the scenario's share."""
+        """Draws whether an event happens this time, by the scenario's share."""
         return self.chance.random() < float(self.recipe.args.get(name, usual))
 
     def seen(self, client: int, op: LoadOp, told: LoadOutcome) -> None:
@@ -56,7 +56,7 @@ class RegisterLoad(Objects):
         return LoadOp("write", key, self.fresh())
 
     def seen(self, client: int, op: LoadOp, told: LoadOutcome) -> None:
-        """A compare-and-set begins from what was read last."""
+        """Notes what was read: the next compare-and-set begins from it."""
         if op.f == "read" and told.type == "ok":
             self._known[op.key] = told.value
 
@@ -101,7 +101,7 @@ class LockLoad(Objects):
         return LoadOp("acquire", self.key()) if held is None else LoadOp("release", held)
 
     def seen(self, client: int, op: LoadOp, told: LoadOutcome) -> None:
-        """A client that does not know about its lock goes on as another process, which holds none."""
+        """Notes a client's lock; after an unknown outcome the client is another process, which holds none."""
         if op.f == "acquire" and told.type == "ok":
             self._holds[client] = op.key
         elif told.type == "info" or (op.f == "release" and told.type == "ok"):

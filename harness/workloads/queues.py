@@ -128,7 +128,7 @@ class DelayedLoad(QueueLoad):
 def _drained(
     asked: Generator[LoadOp, LoadOutcome, None], value: Mapping[str, int],
 ) -> Generator[LoadOp, LoadOutcome, None]:
-    """The same operations; drains have this value."""
+    """Yields the same operations, drains with another value."""
     op = next(asked, None)
     while op is not None:
         told = yield op._replace(value=value) if op.f == "drain" else op
