@@ -202,7 +202,7 @@ def _faults(path: Path, held: Iterable[Event]) -> list[recovery.Fault]:
 
 
 def _recovery(held: Sequence[Event], faults: Sequence[recovery.Fault], within_ms: int | None) -> Verdict:
-    """The verdict on recovery: true if each key accepts something after its last fault, and within ``within_ms``."""
+    """Return the verdict on recovery: true if each key accepts again after its last fault, within ``within_ms``."""
     found = recovery.recoveries(held, faults)
     asked = {"faults": len(faults), "recoveries": len(found)}
     if not faults or not found:

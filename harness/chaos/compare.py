@@ -102,7 +102,7 @@ def _row(path: Path, scenario: str, side: Side, options: argparse.Namespace) -> 
 
 
 def read(verdict: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
-    """The row of one run, from its ``verdict.json`` and ``run.json``."""
+    """Return one run's row, from its ``verdict.json`` and ``run.json``."""
     checkers = verdict["checkers"]
     queue, recovery = checkers.get("queue", {}), checkers.get("recovery", {}).get("figures", {})
     broken = queue.get("figures", {})

@@ -181,7 +181,7 @@ def _body(value: Any) -> Any:
 
 
 def unserved(found: Iterable[Recovery]) -> list[Recovery]:
-    """Keys that accepted nothing after their last fault although clients tried, by the recovery from it.
+    """Return keys that accepted nothing after their last fault although clients tried, by the recovery from it.
 
     Only the last fault counts: damage by one fault may heal only after the next one.
     """
