@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from harness.simulation.brokers.process import BrokerProcess
 
 UNANSWERED_NS: Final = 4 * TIMEOUT_MS * MS
-"""A request that is unanswered for so long is not carried out any more."""
+"""A request that is unanswered for so long is not carried out any more. If it was, its effect stays."""
 
 
 class ActingRuns(Runs):
@@ -83,10 +83,9 @@ class Offsets:
     def committed(self, queue: int, offset: int, process: MemberProcess, *, alone: bool) -> None:
         self._told[queue] = offset, process, alone
         asked = self._asked[queue]
-        for place, (each, _) in enumerate(asked):
-            if each == offset:
-                del asked[place]
-                break
+        place, began = next((place, at) for place, (each, at) in enumerate(asked) if each == offset)
+        del asked[place]
+        self._asked[queue] = [(each, at) for each, at in asked if began - at < UNANSWERED_NS]
 
     def comes_back(self, master: MemberProcess, read: set[MemberHost]) -> None:
         """Check offsets that a slave served while it acted, once this master has read that slave's ledger."""
@@ -95,7 +94,7 @@ class Offsets:
             if process.is_master or not alone or process.host not in read or (
                     offset > master.journal.messages.max_offset(b"T", queue)):
                 continue
-            possible = {offset} | {each for each, at in self._asked.get(queue, ()) if now - at < UNANSWERED_NS}
+            possible = {offset, *(each for each, _ in self._asked.get(queue, ()))}
             found = table.query(CONSUMERS, "T", queue)
             self._counts["INV_B58"] += 1
             require(found in possible, "INV_B58", "the returned master has another offset than a slave answered for",
