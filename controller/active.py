@@ -57,8 +57,10 @@ class ElectionSettings:
 
 @attrs.define
 class Todo:
-    """Commands to propose and notifications to send. The shell reports each command to ``answered``, each notification
-    to ``notifications``."""
+    """Commands to propose and notifications to send.
+
+    The shell reports each command to ``answered``, each notification to ``notifications``.
+    """
 
     commands: list[AnyCommand] = attrs.field(factory=list)
     notifications: list[Notification] = attrs.field(factory=list)
@@ -129,7 +131,7 @@ class ActiveController:
         if member is not None and not member.is_process(beat.address, beat.replica.life):
             self.liveness.rival(now, beat, connection, opened=opened)
             if self.active and (beat.replica.life is None or self._metadata.format < LIVES_FROM):
-                self._marked[key] = None  # no answer can tell it that it is not on record
+                self._marked[key] = None  # a process without a life cannot be told: it is not on record
             return False
         fresh = self.liveness.heartbeat(now, beat, connection, members=members, opened=opened)
         if fresh:
@@ -221,7 +223,7 @@ class ActiveController:
 
     @property
     def stirred(self) -> bool:
-        """Whether the next ``poll`` has something new to look at or to wait for.
+        """The next ``poll`` has something new to look at or to wait for.
 
         Most heartbeats change nothing, and a turn for each of them would cost more than they do.
         """
@@ -246,14 +248,16 @@ class ActiveController:
     # --- questions -------------------------------------------------------------------------------------------
 
     def observe(self, now: int, key: GroupKey) -> Observation:
-        """Return which brokers of this group are alive, for a command about it. A master counts as alive while its
-        lease is waited for."""
+        """Return which brokers of this group are alive, for a command about it.
+
+        A master counts as alive while an election waits for its lease.
+        """
         group = self._metadata.groups.get(key)
         master = group.leader if group is not None else None
         observation = self.liveness.observe(now, key, master)
         if master is not None and master not in observation.live and self._lease_until(now, key, master) is not None:
             beat = self.liveness.beat(key, master)
-            assert beat is not None  # it announced its lease
+            assert beat is not None  # a master with a lease has announced it
             return Observation({**observation.live, master: beat.replica})
         return observation
 
@@ -347,12 +351,12 @@ class ActiveController:
         """The command that this group lacks, as it is now."""
         group = self._metadata.groups.get(key)
         if group is None or not group.sync_state_set:
-            return None  # a broker asks for the first master
+            return None  # the first master is elected when a broker asks
         if group.master is None:
             observation, policy = self.candidates(key, self.liveness.observe(now, key, None))
             return self._election(key, observation, policy) if self._somebody(group, observation) else None
         life = self.liveness.life(now, key, group.master)
-        if group.vacant and life in (Life.ALIVE, Life.UNKNOWN):  # another process has its place; wait until it is heard
+        if group.vacant and life in (Life.ALIVE, Life.UNKNOWN):  # elect once the new process is heard
             observation, policy = self.candidates(key, self.liveness.observe(now, key, None))
             return self._election(key, observation, policy) if life is Life.ALIVE else None
         until = self._lease_until(now, key, group.master)
@@ -410,8 +414,10 @@ class ActiveController:
         return any(broker_id in among and not replica.learner for broker_id, replica in observation.live.items())
 
     def _lease_until(self, now: int, key: GroupKey, master: int) -> int | None:
-        """Return the end of the lease that an election must wait for, since the master's connection closed; None: it
-        need not wait."""
+        """Return the end of the lease that an election must wait for; None: it need not wait.
+
+        It waits only after the master's connection closed.
+        """
         if not self.settings.wait_master_lease or self.liveness.life(now, key, master) is not Life.CLOSED:
             return None
         until = self.liveness.lease_until(key, master)

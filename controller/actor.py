@@ -44,19 +44,20 @@ Clock = Callable[[], int]
 PROBE_TIMEOUT_MS = 1_000
 NOTIFY_TIMEOUT_MS = 3_000
 AGAIN_S = 0.1
-"""Between two barriers of a leadership."""
+"""Wait between two barriers of one leadership."""
 LOOK_S = 5.0
-"""Between two looks of the active controller at the other controllers."""
+"""The active controller looks at the other controllers so often."""
 RAISE_S = 0.2
-"""Between two questions of the active controller what format the others read, while there is a newer one than that in
-use."""
+"""The active controller asks the others so often which format they read, while a newer one than that in use exists."""
 PROPOSED_MAX = 1_000
 """Commands of one batch: all have one fate, and what is not known of them is asked for again."""
 
 
 class Actor:
-    """``node`` and ``controller`` are set before its tasks are started. ``client`` reaches brokers, ``peers`` the other
-    controllers."""
+    """Carries out what the active controller decides, in tasks.
+
+    ``node`` and ``controller`` are set before the tasks start. ``client`` reaches brokers, ``peers`` the controllers.
+    """
 
     node: Node
     controller: Controller
@@ -86,8 +87,10 @@ class Actor:
                 self.bell.ring()
 
     def applied(self, outcome: Outcome) -> None:
-        """A command was applied here. An election is the active controller's to write down: others apply it too, and
-        again when they start."""
+        """Take note of a command that was applied here.
+
+        Only the active controller logs an election: the others apply it too, and again when they start.
+        """
         self.active.applied(self._clock(), outcome)
         if self.active.active:
             if isinstance(outcome, Elected | NotElected):
@@ -128,7 +131,7 @@ class Actor:
                     return False
                 await trio.sleep(AGAIN_S)
             except RaftError:
-                return False  # another event follows
+                return False  # the next event tries again
             else:
                 return self._leads(term)
         return False
@@ -142,7 +145,7 @@ class Actor:
             try:
                 await self._act()
             finally:
-                self._nursery = None  # connections that end with it find nobody to act
+                self._nursery = None  # connections closing with this actor start no task
 
     async def _act(self) -> None:
         while True:
@@ -175,7 +178,7 @@ class Actor:
                     partial(self._told, notification), NOTIFY_TIMEOUT_MS)
 
     async def _propose_gathered(self) -> None:
-        await trio.lowlevel.checkpoint_if_cancelled()  # a controller that ends closes channels itself: nobody died
+        await trio.lowlevel.checkpoint_if_cancelled()  # at its end a controller closes channels itself: no broker died
         gathered, self._gathered = self._gathered, []
         async with trio.open_nursery() as nursery:
             for at in range(PROPOSED_MAX, len(gathered), PROPOSED_MAX):
@@ -187,7 +190,7 @@ class Actor:
         encoded = [encode(command, self.machine.format) for command in commands]
         outcomes: Sequence[object]
         try:
-            if len(encoded) == 1:  # it need not wait for others
+            if len(encoded) == 1:  # a lone command goes out without a batch
                 outcomes = [await self.node.propose(encoded[0])]
             else:
                 outcomes = await self.node.propose_many(encoded)
@@ -227,7 +230,8 @@ class Actor:
                 try:
                     await self.node.reconfigure(voters, learners)
                 except RaftError as error:
-                    logger.warning("taking them in did not end", extra={"why": str(error)})
+                    logger.warning("controllers with empty disks were not taken in; the next look tries again",
+                                   extra={"why": str(error)})
 
     async def raise_format(self) -> None:
         """The group goes on to the next format of its log once the active controller heard every member read it."""

@@ -52,8 +52,11 @@ WITHOUT_MEANING: Mapping[str, object] = {
     # NettyClientConfig
     **NETTY_CLIENT_WITHOUT_MEANING,
 }
-"""Keys of Java that nothing here depends on, with Java's defaults. A silent broker is judged at its deadline and a lost
-election asked for again when something changes, so there is nothing to scan and nothing to count."""
+"""Java's keys that have no effect here, with Java's defaults.
+
+A silent broker is judged at its deadline, and a lost election is asked for again when something changes: there is no
+scan and no count to configure.
+"""
 
 ALWAYS_BLACKLISTED = (
     "configBlackList", "configStorePath", "rocketmqHome",
@@ -99,20 +102,20 @@ class ControllerConfig(MetricsKeys, TLSKeys):
     server_channel_max_idle_time_seconds: int = key(
         120, "a connection without traffic for so long is closed", least=1, most=1_000_000)
     outgoing_bytes_budget: int = key(
-        256 << 20, "ours: bytes that may wait for those who do not read their answers; beyond it who has read nothing "
-        "for longest is closed", least=32 << 20, most=1 << 40)
+        256 << 20, "ours: bytes of answers that may wait to be read; beyond it the connection is closed that has read "
+        "nothing for longest", least=32 << 20, most=1 << 40)
     outgoing_stall_timeout: int = key(
-        5_000, "ours: who has read nothing for so long is closed while half of outgoingBytesBudget waits", least=10,
-        most=2**31 - 1)
+        5_000, "ours: a connection that has read nothing for so long is closed while half of outgoingBytesBudget waits",
+        least=10, most=2**31 - 1)
 
     election_timeout_ms: int = key(400, "ours: Raft election timeout of the controllers", least=50, most=60_000)
     broker_heartbeat_timeout_ms: int = key(
         10_000, "ours: silence allowed to a broker that does not say", name="brokerHeartbeatTimeoutMillis",
         least=100, most=3_600_000)
     detection_profile: str = key(
-        "default", "ours: quick: silence is noticed sooner, by the keys of that profile; a key that is given itself "
-        "wins", choices=("default", "quick"))
-    elect_policy: str = key("default", "ours: how a master is chosen among those that may be", choices=tuple(POLICIES),
+        "default", "ours: quick notices silence sooner, by other defaults of some keys; a key that is given wins",
+        choices=("default", "quick"))
+    elect_policy: str = key("default", "ours: how a master is chosen among the candidates", choices=tuple(POLICIES),
                             live=True)
     preferred_masters: str = key("", "ours, for electPolicy=preferred: cluster/group:id;cluster/group:id", live=True)
     wait_master_lease: bool = key(
@@ -224,7 +227,7 @@ def from_properties(
 
     ``others`` are keys that somebody else reads from the same file: those of the name server it is embedded in.
     """
-    if "processReadEvent" in given:  # Java's setter has this name, its getter the other
+    if "processReadEvent" in given:  # Java's setter has this name; its getter has the other
         given = {**given, "isProcessReadEvent": given["processReadEvent"]}
         given.pop("processReadEvent")
     refuse_unknown(given, KNOWN.union(others))
@@ -286,7 +289,7 @@ def check(config: ControllerConfig) -> None:
         raise ConfigError(config.peers_key, ";".join(config.peers.values()), "names one address twice")
     if not is_host(config.bind_address):
         raise ConfigError("bindAddress", config.bind_address, "must be an IP address, or the name of a host")
-    config.access  # noqa: B018  it says what is wrong
+    config.access  # noqa: B018  raises for bad networks or names
     if config.tls_server_mode == "enforcing" and not config.tls_server_trust_cert_path:
         raise ConfigError("tls.server.mode", "enforcing",
                           "needs tls.server.trustCertPath too: controllers show each other certificates")

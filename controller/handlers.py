@@ -84,8 +84,10 @@ class Controller:
     """Something happened that the active controller may have to act on."""
     recorder: Recorder = attrs.field(factory=Recorder)
     holding_back: Mapping[str, int] = attrs.field(factory=dict)
-    """Members that do not read the next format of the log, as the active controller last heard, and what they read; 0
-    of who did not say."""
+    """Members that do not read the next format of the log, each with the newest that it reads; 0: it did not say.
+
+    The active controller keeps what it last heard.
+    """
 
     @property
     def read_level(self) -> Read:
@@ -113,9 +115,9 @@ class Controller:
         if isinstance(beat, Refused):
             return answers.answer(request, beat)
         group = self.machine.group(beat.key)
-        if group is not None:  # strangers would make it grow for ever
+        if group is not None:  # names of strangers would grow without bound
             names_of(connection)[beat.key.name] = beat.key
-        held = (not request.is_oneway and self.active.active and group is not None  # asked for the few that it is for
+        held = (not request.is_oneway and self.active.active and group is not None  # ask for the lease only for masters
                 and group.master == beat.broker_id and self.node.holds_lease)
         renewed = self.active.heartbeat(self.clock(), beat, connection, raft_lease=held, opened=connection.number)
         life = self.active.on_record(beat) if not request.is_oneway and self.active.active else None
@@ -148,8 +150,10 @@ class Controller:
         return written_down(connection, request, self._change_config(connection, request))
 
     def _change_config(self, connection: Connection, request: Command) -> Command:
-        """Change the configuration. Keys that a running controller cannot follow are written to its file for the next
-        start."""
+        """Change the configuration and write it to its file.
+
+        A running controller follows some keys only at its next start.
+        """
         return change_config(
             connection, request, self.config, bytes_max=CONFIG_BYTES_MAX, barred=self.config.black_list,
             live=live_keys(), made=self._made, text=to_properties, files=self.files, path=self.config_path,
@@ -176,13 +180,16 @@ class Controller:
     # --- the active controller alone -------------------------------------------------------------------------
 
     async def write(self, connection: Connection, request: Command) -> Command:
-        """1001-1003, 1011, 1013. Judged behind the barrier, and proposed in the same turn: who was dead before it may
-        live, or another may have come in its place."""
+        """Answer a command that changes metadata (1001-1003, 1011, 1013).
+
+        It is judged behind the barrier and proposed in the same turn. Before the barrier the broker's life may be
+        another: a dead broker may live again, or another process may have taken its place.
+        """
         await self._may_read()
         if not self.active.active:
             return self.not_leader(connection, request)
         command = read_command(request, self.seen(connection))
-        if self.active.stirred:  # another process of its id is waited for from now on, and nothing else may happen
+        if self.active.stirred:  # begin to wait for the new process now: no other event may come
             self.turn()
         if isinstance(command, Refused):
             return answers.answer(request, command)
@@ -275,7 +282,7 @@ class Controller:
 
     @property
     def _reads_now(self) -> bool:
-        """Whether a read barrier would let every read through at once."""
+        """A read barrier would let every read through at once."""
         return (self.read_level is Read.LEASE and self.node.applied_index >= self.node.commit_index
                 and self.node.holds_lease)
 

@@ -143,7 +143,7 @@ class Liveness:
         self._by_connection: dict[object, set[_Broker]] = {}
         self._left: dict[object, set[_Broker]] = {}
         self._rivals: dict[tuple[GroupKey, int], list[_Broker]] = {}
-        """By group and id on record, the rival heard last at the end."""
+        """Rivals by group and id on record; the rival heard last stands at the end."""
         self._queue: list[tuple[int, int, _Broker]] = []
         """Brokers by deadline. Empty where this controller is not active."""
         self._pushes = 0

@@ -58,7 +58,7 @@ class ControllerMetrics(Page):
             return why
         core = self._core
         if core.node.status().leads and not core.active.active:
-            return "it leads the controllers, and has not applied all that others committed before"
+            return "it leads the controllers, but has not applied all that others committed before"
         return ""
 
     def collect(self) -> Iterator[Metric]:
@@ -71,7 +71,7 @@ class ControllerMetrics(Page):
         yield self.gauge("active_broker_num", "Brokers that this controller hears.",
                           [((key.cluster, key.name), count) for key, count in alive.items()], "cluster", "broker_set")
         yield self.gauge("active_controller", "1 on the active controller. Ours.", [((), core.active.active)])
-        yield self.gauge("owed_notifications", "Brokers that live and have not taken word of an election. Ours.",
+        yield self.gauge("owed_notifications", "Living brokers that have not acknowledged word of an election. Ours.",
                           [((), core.active.owed(core.clock()))])
         yield self.counter("request", "Requests answered.", list(recorder.requests.items()),
                             "request_type", "request_handle_status")
@@ -82,11 +82,11 @@ class ControllerMetrics(Page):
                             [((key.cluster, key.name, result), count)
                              for (key, result), count in recorder.elections.items()],
                             "cluster", "broker_set", "election_result")
-        yield self.histogram("request_latency", "From reading a request to queueing its answer, microseconds.",
+        yield self.histogram("request_latency", "Microseconds from reading a request to queueing its answer.",
                               recorder.request_latency, "request_type")
-        yield self.histogram("dledger_op_latency", "From proposing to applied, microseconds.",
+        yield self.histogram("dledger_op_latency", "Microseconds from proposing a command to applying it.",
                               {_OPERATION: recorder.operation_latency}, "dledger_operation")
-        yield self.counter("heartbeats_refused", "Of strangers, for lack of room. Ours.",
+        yield self.counter("heartbeats_refused", "Heartbeats of strangers, refused for lack of room. Ours.",
                            [((), core.active.liveness.refused)])
         yield from self.remoting(self._counters)
 
@@ -98,5 +98,5 @@ def _directory_bytes(path: Path) -> int:
             try:
                 total += os.stat(os.path.join(folder, name)).st_size
             except FileNotFoundError:
-                continue  # it was purged meanwhile
+                continue  # the log was purged meanwhile
     return total

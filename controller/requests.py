@@ -47,8 +47,10 @@ from remoting.headers.controller import (
 
 @attrs.frozen
 class Seen:
-    """This controller's state at the time when it takes a request. ``names``: the groups that this connection spoke
-    for."""
+    """This controller's state when it takes a request.
+
+    ``names`` are the groups that this connection spoke for.
+    """
 
     now: int
     machine: MetadataMachine
@@ -132,14 +134,14 @@ def _elect(request: Command, seen: Seen) -> AnyCommand | Refused:
     if by_itself and header.lost_epoch is not None:
         group = seen.machine.group(key)
         if group is not None and (group.master, group.master_epoch) == (broker_id, header.lost_epoch):
-            return ElectMaster(  # as if it were dead: an epoch without a master, and whoever is alive may follow
+            return ElectMaster(  # treat it as dead: end its epoch, then any living broker may follow
                 term=seen.active.term, key=key, trigger=Trigger.CONTROLLER, broker_id=None, observation=Observation())
     if broker_id is not None and by_itself:
         yielded = _yield(header, broker_id, key, seen)
         if yielded is not None:
             return yielded
     observation, policy = seen.observe(key), settings.policy
-    if not header.designate_elect:  # who names a broker takes it as it is
+    if not header.designate_elect:  # a designated broker is taken as it is
         observation, policy = seen.active.candidates(key, observation)
     return ElectMaster(
         term=seen.active.term, key=key, trigger=Trigger.BROKER if by_itself else Trigger.ADMIN, broker_id=broker_id,

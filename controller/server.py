@@ -154,8 +154,10 @@ def raft_tls(config: ControllerConfig) -> TLSConfig | None:
 
 
 def _peers_tls(config: ControllerConfig) -> TLSContext | None:
-    """Return the TLS context for asking peers. Where raft speaks TLS, questions do as well: peers may take nothing
-    else."""
+    """Return the TLS context for asking peers.
+
+    Where raft speaks TLS, questions do too: peers may refuse plain connections.
+    """
     tls = raft_tls(config)
     return None if tls is None else client_context(ca=tls.ca, cert=tls.cert, key=tls.key)
 
@@ -166,8 +168,9 @@ def _formatted(data_dir: Path, files: RaftFiles | None) -> bool:
 
 
 async def _begun_elsewhere(config: ControllerConfig, clients: Sequence[Client]) -> bool:
-    """Return whether the group has committed something already: then an empty directory joins it and begins no second
-    one.
+    """Return whether the group has committed something already.
+
+    If so, an empty directory joins that group instead of beginning a second one.
 
     Each is asked by the first of ``clients`` that gets an answer: TLS comes to a group one controller after another.
     Raises ``ConfigError`` for a peer that is none: its group would not take this controller, nor this one it.
@@ -200,7 +203,7 @@ async def _begun_elsewhere(config: ControllerConfig, clients: Sequence[Client]) 
 def disagreement(config: ControllerConfig, node: str, answer: Command) -> str | None:
     """Return why the sender of this answer to 1005 cannot be the peer ``node`` of a new controller; None if it can."""
     if answer.code not in (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
-        return None  # it has its own troubles
+        return None  # an error of the peer is no disagreement
     if COMMITTED not in answer.ext:
         return "is no controller of this kind, such as each of the group must be"
     group = answer.ext.get("group")

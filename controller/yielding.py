@@ -60,7 +60,7 @@ from remoting.codes import ResponseCode
 SILENCE, DISK = "silence", "disk"
 """Reasons for which a master asks for a successor."""
 LOOK_NS = 100 * MS
-"""Between two looks at a group whose master is silent for somebody, and how late one may be."""
+"""Time between two looks at a group while a broker does not hear its master; also how late a look may come."""
 ASK_HOLDS_NS = 1_000 * MS
 """After it asked, a master's lease is not renewed for so long."""
 INTERVALS = 2
@@ -290,7 +290,7 @@ class Yielding:
         said = {}
         for each in self._fit(now, key, group):
             beat, heard = self._liveness.beat(key, each), self._liveness.heard_ns(key, each)
-            assert beat is not None and heard is not None  # it lives
+            assert beat is not None and heard is not None  # a fit broker has been heard
             if beat.silent_epoch == group.master_epoch and now - heard <= _missing(beat):
                 said[each] = beat.reaches
         return said
@@ -325,8 +325,7 @@ class Yielding:
         return max(heard, self._liveness.active_since or 0) + _missing(master) + 1
 
     def _listens(self, now: int, key: GroupKey, epoch: int) -> tuple[bool, int]:
-        """Return whether this controller has looked as often as it meant to, for long enough, and when it is to look
-        next."""
+        """Return whether this controller has looked on time for long enough, and when to look next."""
         case = self._cases.get(key)
         if case is None or case.epoch != epoch or now > case.look + LOOK_NS:
             case = self._cases[key] = _Case(epoch, now, now + LOOK_NS)
@@ -383,7 +382,7 @@ def _demanded(beat: Heartbeat) -> int:
 
 
 def _missing(beat: Heartbeat) -> int:
-    """For how long who beats so often may go unheard."""
+    """Return how long a broker with this interval may stay unheard."""
     interval_ms = INTERVAL_UNKNOWN_MS if beat.interval_ms is None else beat.interval_ms
     return max(INTERVALS * interval_ms * MS, MISSING_LEAST_NS)
 

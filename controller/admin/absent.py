@@ -22,4 +22,4 @@ ABSENT: Final[dict[str, str]] = {
     "switchTimerEngine": "timers here have one engine, the wheel; there is none in RocksDB to switch to",
     "exportPopRecord": "records of POP are not kept in RocksDB here, so there is nothing to roll back from it",
 }
-"""By name, of the 96 that 5.5.0 has."""
+"""Commands of the original (5.5.0 has 96) that are not offered here, each with the reason."""

@@ -51,7 +51,7 @@ class Admin:
                 continue
             if found.controller_leader_address:
                 return found.controller_leader_address
-            answered.append(address)  # cut off from the others, or no longer one of them
+            answered.append(address)  # a controller without a leader: cut off, or removed
         if failure is not None and not answered:
             raise failure
         raise ResponseError(

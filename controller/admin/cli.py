@@ -16,7 +16,7 @@ from typing import Final
 
 import trio
 
-from controller.admin import (  # noqa: F401  they register their commands
+from controller.admin import (  # noqa: F401  each module registers its commands
     brokers,
     clients,
     colddata,
@@ -93,7 +93,7 @@ def _add(sub: argparse.ArgumentParser, each: AdminCommand) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["help"]:  # as the original's `mqadmin help COMMAND`
+    if given[:1] == ["help"]:  # the original has `mqadmin help COMMAND`
         given = [*given[1:], "-h"]
     if not given:
         given = ["-h"]
@@ -109,8 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except KeyboardInterrupt:
         return FAILED if getattr(options, "interval", None) is None else DONE
-    except BrokenPipeError:  # of `mqadmin … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes it at its end
+    except BrokenPipeError:  # the reader is gone, as in `mqadmin … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter still flushes stdout at exit
         return FAILED
 
 
@@ -138,7 +138,7 @@ async def run(options: argparse.Namespace, connector: Connector = connect_tcp) -
         print(f"mqadmin {options.command}: {error}", file=sys.stderr)
         return USAGE
     if tls is not None and not options.tls_ca:
-        print("mqadmin: without --tls-ca nobody's certificate is checked: who answers may be anybody", file=sys.stderr)
+        print("mqadmin: without --tls-ca no certificate is checked: anybody may answer", file=sys.stderr)
     if options.tls_key:
         tell_of_readable_keys(options.tls_key)
     async with open_client(connector=connector, tls=tls) as client:

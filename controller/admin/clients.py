@@ -169,7 +169,7 @@ async def consumer_status(admin: Admin, options: argparse.Namespace) -> AsyncGen
 
 def _left(folder: Path, client: str, info: ConsumerRunningInfo) -> Path:
     """The file that has it. Raises ``AdminError``."""
-    path = folder / _NAME.sub("_", client)  # a client may give itself any name
+    path = folder / _NAME.sub("_", client)  # a client id may hold any character
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         path.write_text(info_lines(info))

@@ -56,7 +56,7 @@ class AdminCommand:
 
 
 COMMANDS: dict[str, AdminCommand] = {}
-"""By name."""
+"""All commands by name."""
 
 
 def command(name: str, arguments: Arguments, *, by_route: bool = False) -> Callable[[Run], Run]:
@@ -131,7 +131,7 @@ def number(parser: argparse.ArgumentParser, flags: str, about: str, *, required:
             raise argparse.ArgumentTypeError(f"{text} is too small; it must be at least {least}")
         return value
 
-    parsed.__name__ = "number"  # argparse says so of what is none
+    parsed.__name__ = "number"  # argparse names the type by it in errors
     parser.add_argument(*flags.split(), required=required, type=parsed, metavar=metavar, default=default,
                         help=about + told, dest=dest or flags.rpartition("--")[2])
 

@@ -143,7 +143,7 @@ async def _clients(admin: Admin, group: str) -> dict[MessageQueue, str]:
             try:
                 answer = await admin.ask(broker.address, RequestCode.GET_CONSUMER_RUNNING_INFO,
                                          ConsumerClientRequest(group, member.client_id))
-            except RemotingError:  # that one does not say, or is known elsewhere
+            except RemotingError:  # the member does not answer, or another broker knows it
                 continue
             queues = ConsumerRunningInfo.from_json(answer.body).mq_table
             found |= dict.fromkeys(queues, member.client_id.partition("@")[0])
@@ -204,7 +204,7 @@ async def _members(admin: Admin, group: str) -> ConsumerConnection:
             answer = await admin.ask(
                 broker.address, RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupRequest(group))
             return ConsumerConnection.from_json(answer.body)
-    except RemotingError:  # nobody is online
+    except RemotingError:  # no member is online
         pass
     return ConsumerConnection()
 

@@ -17,7 +17,7 @@ from remoting.codes import RequestCode
 from remoting.errors import RemotingError
 
 CHANGE_TIMEOUT_MS: Final = RaftConfig().reconfigure_timeout_ms + 5_000
-"""New controllers are caught up first; who does not come is given up after the former."""
+"""Time for a change: controllers that are added catch up first, for ``reconfigure_timeout_ms`` at most."""
 
 
 @command("getControllerMetaData", controller_argument)

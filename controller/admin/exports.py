@@ -202,7 +202,7 @@ async def _measured(admin: Admin, broker: Found) -> dict[str, Any]:
     for group in groups:
         try:
             members = (await members_of(admin, group)).connection_set
-        except (AdminError, RemotingError):  # nobody of it is online
+        except (AdminError, RemotingError):  # no member of the group is online
             continue
         clients |= {f"{each.language}%{version_name(each.version)}" for each in members}
     return {

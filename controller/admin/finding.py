@@ -70,8 +70,10 @@ async def replicas(admin: Admin, cluster: str) -> list[tuple[str, dict[int, str]
 
 
 async def of_topic(admin: Admin, topic: str, *, cluster: str | None = None) -> list[Found]:
-    """Return one broker of each group with queues of the topic, in one cluster or all: the master, or a slave if there
-    is none."""
+    """Return one broker of each group with queues of the topic, in one cluster or all.
+
+    It is the master, or a slave where there is no master.
+    """
     route = await admin.route(topic)
     return [Found(group.broker_name, whom(group))
             for group in sorted(route.broker_datas, key=lambda each: each.broker_name)

@@ -60,7 +60,7 @@ async def sync_state_set(admin: Admin, options: argparse.Namespace) -> Said:
 async def _replicas(
     admin: Admin, active: str, names: Sequence[str], cluster: str | None
 ) -> dict[str, ReplicasInfo]:
-    """By name; Java's controllers, which know no two groups of one name, pass over ``cluster``."""
+    """Return replicas by group name. Java's controllers ignore ``cluster``: their group names are unique."""
     answer = await admin.ask(
         active, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, GetSyncStateDataRequest(cluster),
         BrokerNames(list(names)).to_json())
@@ -194,11 +194,11 @@ async def _imported(admin: Admin, source: str, key: GroupKey, group: ReplicasInf
         replica.broker_id: Replica(replica.broker_address or "", None)
         for replica in (*group.in_sync_replicas, *group.not_in_sync_replicas) if replica.broker_id is not None}
     in_sync = frozenset(replica.broker_id for replica in group.in_sync_replicas if replica.broker_id is not None)
-    # A Java controller that was told to forget its master still names it (its clean does not touch that field).
+    # Java's clean does not touch the master field: a forgotten master is still named there.
     master = group.master_broker_id if group.master_broker_id in in_sync else None
     return ImportedGroup(
         key=key, replicas=dict(sorted(replicas.items())),
-        next_broker_id=max(following, max(replicas, default=0) + 1),  # Java's counter may stand at an id in use
+        next_broker_id=max(following, max(replicas, default=0) + 1),  # Java's counter may name an id in use
         sync_state_set=in_sync,
         sync_state_set_epoch=group.sync_state_set_epoch, master=master,
         master_epoch=group.master_epoch)

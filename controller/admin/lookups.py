@@ -43,8 +43,10 @@ FOREVER: Final = 2**63 - 1
 
 
 async def by_key(admin: Admin, header: QueryMessageRequest, cluster: str | None = None) -> list[Stored]:
-    """Return the messages with a key at all brokers of the topic, the newest first at each. Raises ``AdminError`` if
-    none has any."""
+    """Return the messages with a key at all brokers of the topic, the newest first at each.
+
+    Raises ``AdminError`` if there are none.
+    """
     found: list[Stored] = []
     failure: RemotingError | None = None
     for broker in await of_topic(admin, header.topic, cluster=cluster):
@@ -57,7 +59,7 @@ async def by_key(admin: Admin, header: QueryMessageRequest, cluster: str | None 
             failure = error
             continue
         found += map(stored_of, decode_all(answer.body))
-    # The index knows hashes: two keys may share one.
+    # The index stores hashes, and two keys may share one.
     found = [each for each in found if (
         each.message_id == header.key if header.unique
         else header.key in each.properties.get("TAGS" if header.index_type == "T" else "KEYS", "").split(" "))]
@@ -68,11 +70,11 @@ async def by_key(admin: Admin, header: QueryMessageRequest, cluster: str | None 
 
 
 async def by_id(admin: Admin, options: argparse.Namespace, message_id: str) -> Stored:
-    """By the place in the log that the id names, else by the id that its sender gave it."""
+    """Return a message by its place in the log, which the broker's id names, else by its sender's id."""
     try:
         host, offset = parse_message_id(message_id)
         name, port = unpacked_host(host)
-        if 0 < port < 1 << 16:  # a sender's id looks the same, and is none of these nearly always
+        if 0 < port < 1 << 16:  # a sender's id looks the same, but rarely holds a valid port
             answer = await admin.ask(join_address(name, port), RequestCode.VIEW_MESSAGE_BY_ID,
                                      ViewMessageRequest(offset))
             return stored_of(decode(answer.body))
@@ -120,7 +122,7 @@ def _data(stored: Stored, path: str, tracks: list[Track]) -> dict[str, Any]:
 def _leave_body(stored: Stored, suffix: str = "") -> str:
     """The file that holds it now. Raises ``AdminError``."""
     name = stored.message_id
-    if not _FILE_NAME.fullmatch(name):  # a sender may give any text for an id
+    if not _FILE_NAME.fullmatch(name):  # an id from a sender may hold any character
         name = stored.record.message_id
     path = BODIES / f"{name}{suffix}"
     try:
@@ -137,7 +139,7 @@ def _leave_body(stored: Stored, suffix: str = "") -> str:
 
 KINDS: Final[dict[int, str]] = {
     ResponseCode.CONSUMER_NOT_ONLINE: "NOT_ONLINE", ResponseCode.BROADCAST_CONSUMPTION: "CONSUME_BROADCASTING"}
-"""By what a broker answers in place of members or offsets."""
+"""Kinds of track by the code that a broker answers instead of members or offsets."""
 
 
 @attrs.frozen

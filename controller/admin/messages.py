@@ -98,7 +98,7 @@ async def send(
     except ResponseError as error:
         if error.code != ResponseCode.TOPIC_NOT_EXIST:
             raise
-        route = await admin.route(AUTO_CREATE_TOPIC)  # a broker makes it, if that is allowed
+        route = await admin.route(AUTO_CREATE_TOPIC)  # brokers may create the topic on the first send
         queues_max = NEW_TOPIC_QUEUES
     name, address, queues = _choose(route, broker, topic)
     header = SendMessageRequestV2(

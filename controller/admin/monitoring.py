@@ -41,7 +41,7 @@ async def monitor(admin: Admin, _: argparse.Namespace) -> AsyncGenerator[Said, N
 
 
 async def _undone(admin: Admin, group: str) -> list[Said]:
-    """By topic; nothing of a group that nobody is in."""
+    """Say what a group has not consumed, by topic; nothing when it has no members."""
     try:
         table, _ = await consume_stats(admin, group)
         await members_of(admin, group)
@@ -64,7 +64,7 @@ async def _undone(admin: Admin, group: str) -> list[Said]:
 
 
 async def _late_ms(admin: Admin, topic: str, offsets: dict[MessageQueue, OffsetWrapper]) -> int:
-    """Between what was consumed last and what was stored last, in the queue where that is most."""
+    """Return the delay between the last consumed and the last stored message, of the queue with the largest."""
     most = 0
     try:
         addresses = {queue.name.broker_name: queue.address for queue in await queues_of(admin, topic)}
@@ -73,7 +73,7 @@ async def _late_ms(admin: Admin, topic: str, offsets: dict[MessageQueue, OffsetW
                 last = await pull(admin, Queue(queue, addresses[queue.broker_name]), offset.broker_offset - 1, 1)
                 for stored in last.messages:
                     most = max(most, stored.record.store_time_ms - offset.last_timestamp)
-    except (AdminError, RemotingError):  # a queue that cannot be read tells nothing
+    except (AdminError, RemotingError):  # a queue that cannot be read adds no delay
         pass
     return most
 
@@ -83,7 +83,7 @@ async def _members(admin: Admin, group: str) -> list[Said]:
     try:
         for member in (await members_of(admin, group)).connection_set:
             found[member.client_id] = await running_info(admin, group, member.client_id)
-    except (AdminError, RemotingError):  # who does not say is not complained of
+    except (AdminError, RemotingError):  # a silent member is no reason for a complaint
         pass
     if not found:
         return []

@@ -62,7 +62,7 @@ def _status_arguments(parser: argparse.ArgumentParser) -> None:
 async def send_status(admin: Admin, options: argparse.Namespace) -> AsyncGenerator[Said, None]:
     """send messages to a broker group, and show what came of each"""
     topic = options.brokerName
-    await send(admin, topic, b"a" * 16, {"WAIT": "true"})  # it finds the way; it is not counted
+    await send(admin, topic, b"a" * 16, {"WAIT": "true"})  # the first send only connects: do not time it
     for _ in range(options.count):
         found = await probe(admin, topic, options.messageSize)
         if found.sent is None:

@@ -64,7 +64,7 @@ class Queue:
 STATUSES: Final[dict[int, str]] = {
     ResponseCode.SUCCESS: "FOUND", ResponseCode.PULL_NOT_FOUND: "NO_NEW_MSG",
     ResponseCode.PULL_RETRY_IMMEDIATELY: "NO_MATCHED_MSG", ResponseCode.PULL_OFFSET_MOVED: "OFFSET_ILLEGAL"}
-"""By ``PullStatus`` of Java."""
+"""Names of Java's ``PullStatus`` by response code."""
 
 
 @attrs.frozen
@@ -122,7 +122,7 @@ async def pull(
         raise ResponseError(answer.code, answer.remark, queue.address)
     found = PullMessageResponse.from_ext(answer.ext)
     wanted = {tag.strip() for tag in tags.split("||")} - {""}
-    more = {"MIN_OFFSET": str(found.min_offset), "MAX_OFFSET": str(found.max_offset)}  # as Java's client adds
+    more = {"MIN_OFFSET": str(found.min_offset), "MAX_OFFSET": str(found.max_offset)}  # Java's client adds these
     messages = []
     for record in decode_all(answer.body) if status == "FOUND" else ():
         stored = stored_of(record)
@@ -141,7 +141,7 @@ async def batches(
     while offset < end:
         pulled = await pull(admin, queue, offset, min(BATCH, end - offset), tags, group)
         inside = [stored for stored in pulled.messages if stored.record.queue_offset < end]
-        yield attrs.evolve(pulled, messages=inside)  # a filter looks further than what is asked for
+        yield attrs.evolve(pulled, messages=inside)  # a broker with a filter reads beyond what was asked for
         if pulled.status not in ("FOUND", "NO_MATCHED_MSG") or pulled.following <= offset:
             return
         offset = pulled.following
@@ -262,7 +262,7 @@ async def consume(admin: Admin, options: argparse.Namespace) -> AsyncGenerator[S
             yield Said([f"The older {left} message of the {queue.name.queue_id} queue will be provided"], None)
             end = begin + left
         elif options.endTimestamp is None and end - begin < left:
-            end += 1  # as the original: it says where the queue ends
+            end += 1  # the original's last answer says where the queue ends
         async with aclosing(batches(admin, queue, begin, end, group=options.consumerGroup)) as found:
             async for pulled in found:
                 left -= len(pulled.messages)
@@ -393,7 +393,7 @@ def traces_in(stored: Stored, message_id: str) -> list[Traced]:
             ok = fields[13] if len(fields) > 13 else fields[12] if len(fields) == 13 else "true"
             found.append(Traced(kind, fields[3], host, int(fields[1]), int(fields[10]), ok == "true"))
         elif kind == "SubAfter" and fields[2] == message_id:
-            # Before 4.4.1 an event has neither time nor group.
+            # Events of clients before 4.4.1 have neither time nor group.
             at_ms, group = (int(fields[7]), fields[8]) if len(fields) >= 9 else (0, "")
             found.append(Traced(kind, group, host, at_ms, int(fields[3]), fields[4] == "true"))
     return found

@@ -90,7 +90,7 @@ async def topic_list(admin: Admin, options: argparse.Namespace) -> Said:
             route = await admin.route(topic)
             cluster = next(iter(_clusters_of(route, clusters)), "")
             groups = await readers_of(admin, topic, route)
-        except RemotingError:  # it is listed all the same
+        except RemotingError:  # list the topic without a route too
             pass
         rows += [(cluster, topic, group) for group in groups or [""]]
     return Said([f"{'#Cluster Name':<20}  {'#Topic':<48}  {'#Consumer Group':<48}",
@@ -218,7 +218,7 @@ async def stats_all(admin: Admin, options: argparse.Namespace) -> AsyncGenerator
             continue
         try:
             rows = await _rates(admin, topic, active=options.activeTopic)
-        except RemotingError:  # it was deleted meanwhile, or its broker is away
+        except RemotingError:  # the topic was deleted meanwhile, or its broker is away
             continue
         for row in rows:
             group = row["group"]
@@ -244,7 +244,7 @@ async def _rates(admin: Admin, topic: str, *, active: bool) -> list[dict[str, An
         try:
             offsets = (await consume_stats(admin, group, topic))[0].values()
             behind = max(0, sum(each.broker_offset - each.consumer_offset for each in offsets))
-        except RemotingError:  # it never said where it is
+        except RemotingError:  # the group never stored an offset
             behind = 0
         if not active or in_today or out_today:
             rows.append({"topic": topic, "group": group, "behind": behind, "inTps": in_tps, "outTps": out_tps,
@@ -261,7 +261,7 @@ async def summed(admin: Admin, masters: list[str], name: str, key: str) -> tuple
     for address in masters:
         try:
             answer = await admin.ask(address, RequestCode.VIEW_BROKER_STATS_DATA, ViewBrokerStatsRequest(name, key))
-        except RemotingError:  # nothing was counted there
+        except RemotingError:  # this broker counted nothing
             continue
         found = BrokerStatsData.from_json(answer.body)
         tps += found.stats_minute.tps

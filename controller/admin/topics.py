@@ -129,7 +129,7 @@ async def _group_at(admin: Admin, address: str) -> str:
 async def _kept_order(admin: Admin, topic: str) -> dict[str, str]:
     try:
         answer = await admin.ask(admin.namesrv[0], RequestCode.GET_KV_CONFIG, KVKeyRequest(ORDER_NAMESPACE, topic))
-    except ResponseError:  # it has none
+    except ResponseError:  # the topic has no order
         return {}
     parts = (part.rpartition(":") for part in (KVValueResponse.from_ext(answer.ext).value or "").split(";"))
     return {name: count for name, _, count in parts if name}

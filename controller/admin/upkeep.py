@@ -91,7 +91,7 @@ _BEHIND: Final = "{:<64}  {:<64}  {:<32}  {:<4}  {:<20}  {:<20}  {:<20}  {}"
 @command("brokerConsumeStats", _behind_arguments)
 async def consume_stats(admin: Admin, options: argparse.Namespace) -> Said:
     """how far all consumer groups are behind at one broker"""
-    # As the original, lines leave out queues of which nothing was consumed; --json has them all.
+    # The original prints no line for a queue without any consumption; --json has all queues.
     answer = await admin.ask(options.brokerAddr, RequestCode.GET_BROKER_CONSUME_STATS,
                              GetBrokerConsumeStatsRequest(options.order), timeout_ms=options.timeoutMillis)
     found = ConsumeStatsList.from_json(answer.body)

@@ -72,8 +72,10 @@ class AlterSyncStateSet(Command):
     """The epoch that the sender knows, not the one it wants."""
     observation: Observation
     least: int | None = None
-    """``minInSyncReplicas`` of a sender that acknowledges what its whole SyncStateSet holds, and nothing while that has
-    fewer members; None: it does not say so. Since format 2."""
+    """``minInSyncReplicas`` of the sender; None: it does not say. Since format 2.
+
+    The sender acknowledges what its whole SyncStateSet holds, and nothing while that has fewer members.
+    """
 
 
 class Trigger(enum.IntEnum):
@@ -102,7 +104,7 @@ class ElectMaster(Command):
     policy: str = "default"
     """A name of ``controller.metadata.policy.POLICIES``."""
     preferred: int | None = None
-    """For policies that prefer one broker."""
+    """The broker that a policy such as ``preferred`` prefers."""
     observation: Observation
 
 

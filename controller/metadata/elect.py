@@ -81,8 +81,10 @@ def _pools(group: BrokerGroup, command: ElectMaster, target: int | None) -> list
 def _candidates(
     group: BrokerGroup, observation: Observation, pool: frozenset[int]
 ) -> dict[int, LiveReplica]:
-    """Return the members of the pool that may win: alive, and no learner by registration or heartbeat
-    (apache/rocketmq#10013)."""
+    """Return the members of the pool that may win: alive, and no learner by registration or heartbeat.
+
+    Source: apache/rocketmq#10013.
+    """
     return {
         broker_id: observation.live[broker_id]
         for broker_id in sorted(pool)

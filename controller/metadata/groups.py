@@ -39,8 +39,10 @@ class Replica:
     """Number of its process's life, as it registered; None of one that told none, such as every Java broker."""
 
     def is_process(self, address: str, life: int | None) -> bool:
-        """Return whether a process with this address and life is the one on record. Without a life on record the
-        address decides."""
+        """Return whether a process with this address and life is the one on record.
+
+        Without a life on record the address decides.
+        """
         return address == self.address if self.life is None else life == self.life
 
 
@@ -52,7 +54,7 @@ class BrokerGroup:
     """
 
     replicas: Mapping[int, Replica] = attrs.field(factory=dict)
-    """By broker id, in the order of ids. Ids are for ever; roles are not (a master calls itself 0 elsewhere)."""
+    """Replicas by broker id, in the order of ids. An id never changes; a role does (elsewhere a master has id 0)."""
     next_broker_id: int = FIRST_BROKER_ID
     """Larger than every id that was ever bound here."""
     sync_state_set: frozenset[int] = frozenset()

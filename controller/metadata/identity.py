@@ -100,7 +100,7 @@ def register(group: BrokerGroup, command: RegisterBroker, in_use: int) -> tuple[
         if another:
             after = attrs.evolve(after, vacant=True)
         elif after.eligible and not same:
-            after = attrs.evolve(after, eligible=frozenset())  # a new process of the master: see ``eligible``
+            after = attrs.evolve(after, eligible=frozenset())  # a new process of the master ends it: see ``eligible``
     assert list(after.replicas) == list(group.replicas), "nobody comes or goes by registering"
     assert after.leader in (group.leader, None), "registering makes nobody a leader"
     leader = after.leader
@@ -123,7 +123,7 @@ def not_dead(known: Replica, command: RegisterBroker) -> Refused:
     assert command.instead_of != (known.address, known.life), "one that is judged dead is replaced"
     return Refused(code=ResponseCode.CONTROLLER_BROKER_ID_INVALID, remark=(
         f"broker {command.broker_id} of {command.key} is another process, at {known.address}, which is not known to be "
-        "dead: this one may come in its place when its connection closes or its heartbeats stay away"))
+        "dead: this process may replace it once its connection closes or its heartbeats stop"))
 
 
 def address_in(check_code: str) -> str:

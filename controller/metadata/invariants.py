@@ -157,7 +157,7 @@ def living_master_stays(step: Step, history: History) -> bool:
             command.designate and command.broker_id != before.master):
         return False
     require(step.after == before, "INV_C8", "a living master was replaced", step)
-    invalid = type(step.outcome) is Refused  # from a stranger, or without a sense
+    invalid = type(step.outcome) is Refused  # the sender is a stranger, or the command makes no sense
     require(isinstance(step.outcome, MasterStillExists) or invalid, "INV_C8", "nobody is told of the master", step)
     return True
 
@@ -265,8 +265,10 @@ def one_life_per_epoch(step: Step, history: History) -> bool:
 
 
 def none_but_the_living_is_on_record(step: Step, history: History) -> bool:
-    """C24: who is elected was alive in the life on record, at the address on record; nobody goes off the record who was
-    not judged dead."""
+    """C24: an elected broker was alive, with the life and the address on record.
+
+    Only a process that was judged dead goes off the record.
+    """
     command, outcome = step.command, step.outcome
     if isinstance(outcome, Elected) and isinstance(command, ElectMaster):
         require(alive(step.before, outcome.master, command), "INV_C24", "the elected is another process", step)

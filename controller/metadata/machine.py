@@ -148,7 +148,7 @@ class MetadataMachine:
         When the outcome is not ``changed`` it needs no entry in the log: it may be answered after a read barrier.
         Raises ``FormatTooNew`` for a ``RaiseFormat`` that this node could not follow.
         """
-        if self._state.format < 2:  # fields that came later count for nothing
+        if self._state.format < 2:  # drop the fields that came with a later format
             command = decode(encode(command, self._state.format), self._state.format)
         return self._decide(command)[0]
 
@@ -172,7 +172,7 @@ class MetadataMachine:
 
     def _raise_format(self, command: RaiseFormat) -> Outcome:
         in_use, wanted = self._state.format, command.format
-        if in_use >= 2 and wanted not in (in_use, in_use + 1):  # refused before it is asked who can read it
+        if in_use >= 2 and wanted not in (in_use, in_use + 1):  # a wrong step is refused before readers are checked
             return Refused(code=ResponseCode.CONTROLLER_INVALID_REQUEST,
                            remark=f"format {in_use} is in use: only {in_use + 1} may follow, not {wanted}")
         check_reads(self.reads, wanted)

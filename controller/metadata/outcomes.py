@@ -20,7 +20,7 @@ class Outcome:
 
     code: ResponseCode = ResponseCode.SUCCESS
     remark: str = ""
-    """For people; nothing branches on it. Empty on success."""
+    """Text for people; no code depends on it. Empty on success."""
     changed: bool = False
 
 
@@ -128,7 +128,7 @@ class Registered(Outcome):
     master_epoch: int | None
     sync_state_set: frozenset[int]
     sync_state_set_epoch: int
-    """For the body, and for the header when there is a master."""
+    """It goes into the body, and into the header when there is a master."""
 
 
 @attrs.frozen(kw_only=True)

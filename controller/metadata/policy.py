@@ -56,12 +56,14 @@ def _longest(broker_id: int, replica: LiveReplica) -> tuple[int, int, int, int]:
 
 
 def _caught_up(candidates: Mapping[int, LiveReplica]) -> dict[int, LiveReplica]:
-    """Return the candidates of the latest epoch whose log holds all that any candidate knows to be confirmed. Never
-    empty."""
+    """Return the candidates of the latest epoch whose log holds all that any candidate knows to be confirmed.
+
+    There is always one.
+    """
     epoch = max(replica.epoch for replica in candidates.values())
     latest = {broker_id: replica for broker_id, replica in candidates.items() if replica.epoch == epoch}
     longest = max(replica.max_offset for replica in latest.values())
-    # A confirmed offset beyond every log is a broker's mistake and must not rule out everybody.
+    # A confirmed offset beyond every log is a broker's mistake: it must not rule out all candidates.
     confirmed = min(longest, max(replica.confirm_offset for replica in candidates.values()))
     found = {broker_id: replica for broker_id, replica in latest.items() if replica.max_offset >= confirmed}
     assert any(replica.max_offset == longest for replica in found.values()), "the longest log is never left out"
@@ -73,4 +75,4 @@ POLICIES: Final[Mapping[str, ElectPolicy]] = {
     "preferred": Preferred(),
     "priority": Priority(),
 }
-"""By the name that configuration and commands carry. A new name is a new format: see ``codec``."""
+"""Policies by the name that configuration and commands carry. A new name is a new format: see ``codec``."""

@@ -85,9 +85,9 @@ def configure(given: Mapping[str, str]) -> Configured:
     config = from_properties(given, others=CONTROLLERS)
     if not config.enable_controller_in_namesrv:
         return Configured(config, None)
-    # The port among the controller's peers is the controller's, listenPort is the name server's.
+    # The controller listens at its port in the peers; listenPort is the name server's.
     shared = {name: value for name, value in given.items() if name != "listenPort"}
-    # Of keys that both read the one in the file is the name server's: code 318 changes it.
+    # The name server owns a key that both read: code 318 changes it in the file.
     shared["configBlackList"] = ";".join((config.config_black_list, *sorted(BOTH)))
     if config.serves_metrics and config.metrics_prom_exporter_port:
         shared["metricsPromExporterPort"] = str(config.metrics_prom_exporter_port + 1)

@@ -97,7 +97,7 @@ def from_properties(
     ``others`` are keys that somebody else reads from the same file: those of an embedded controller.
     """
     refuse_unknown(given, {*names(NamesrvConfig), *WITHOUT_MEANING, *others})
-    refuse_tls_key(given, "a name server dials brokers alone, and they are told in plain")
+    refuse_tls_key(given, "a name server dials only brokers, without TLS")
     start = start or NamesrvConfig()
     ours = names(NamesrvConfig)
     kept = {**start.kept, **{name: text for name, text in given.items() if name not in ours}}

@@ -15,25 +15,25 @@ class Counters:
     """Counts since the process started."""
 
     requests: dict[int, int] = attrs.field(factory=dict)
-    """By request code; codes nobody serves are counted under -1."""
+    """Requests by code; codes without a handler are counted under -1."""
     failures: dict[int, int] = attrs.field(factory=dict)
     """Answers other than SUCCESS, by response code."""
     routes_encoded: int = 0
     """Route answers that were not at hand already."""
     registrations: int = 0
-    """Accepted."""
+    """Registrations that were accepted."""
     registrations_refused: dict[Verdict, int] = attrs.field(factory=dict)
-    """By reason."""
+    """Refused registrations by reason."""
     registrations_damaged: int = 0
-    """CRC mismatch."""
+    """Registrations whose CRC does not match."""
     brokers_unregistered: int = 0
-    """Left with a farewell."""
+    """Brokers that said that they leave."""
     brokers_closed: int = 0
-    """Left because their connection ended."""
+    """Brokers that left because their connection ended."""
     brokers_silent: int = 0
-    """Left because they said nothing for their timeout."""
+    """Brokers that left because they said nothing for their timeout."""
     masters_lost: int = 0
-    """Masters among the closed and the silent whose group has other replicas."""
+    """Masters that left so while their group has other replicas."""
     notices_sent: int = 0
     notices_failed: int = 0
     saves_failed: int = 0

@@ -77,8 +77,10 @@ class KVConfig:
         return self.tables.get(namespace, {}).get(key)
 
     def delete(self, namespace: str, key: str) -> None:
-        """A namespace stays when its last key goes, as in Java: its list is empty then, not missing. Here it stays
-        until many others have become empty."""
+        """Delete a key. Its namespace stays, as in Java: the list is empty then, not missing.
+
+        An empty namespace goes when many others have become empty.
+        """
         entries = self.tables.get(namespace, {})
         value = entries.pop(key, None)
         if value is not None:

@@ -14,7 +14,7 @@ from controller.recorder import request_name
 from remoting.daemon.page import Metric, Page
 from remoting.endpoint import Counters
 
-_HELP = "Since the start."
+_HELP = "Counted since the start."
 
 
 class NamesrvMetrics(Page):

@@ -177,7 +177,7 @@ class Registry:
         tables = self.tables
         names = {config.topic_name for config in new.topics.values()}
         if self.config.delete_topic_with_broker_registration and not new.mappings and not (prime and group.bereft):
-            # A slave may lag: what it does not know yet is no reason to forget what the lost master had.
+            # A slave may lag: keep the topics of the lost master that the slave does not know yet.
             for topic in group.queues.keys() - names:
                 tables.drop_queue(topic, group)
         strip = WRITE if prime and group.acting_master else 0
@@ -255,7 +255,7 @@ class Registry:
     def _await_silence(self, replica: RegisteredBroker) -> None:
         due = replica.heard_ns + replica.timeout_ns
         if 0 <= replica.queued_ns <= due:
-            return  # looked at before that, and queued anew then
+            return  # its earlier place in the queue will put it in again
         replica.queued_ns = due
         self._pushes += 1
         heapq.heappush(self._silence, (replica.queued_ns, self._pushes, replica))
@@ -264,7 +264,7 @@ class Registry:
             heapq.heapify(self._silence)
 
     def _counts(self, place: tuple[int, int, RegisteredBroker]) -> bool:
-        """Whether a place in the queue is that of a replica that is registered, and its latest."""
+        """Return whether a place in the queue is the latest one of a registered replica."""
         due, _, replica = place
         return due == replica.queued_ns and self.tables.live.get((replica.cluster, replica.address)) is replica
 
@@ -274,7 +274,7 @@ class Registry:
         for replica in leaving:
             group = replica.group
             if group.replicas.get(replica.broker_id) is not replica:
-                continue  # named twice
+                continue  # the list names it twice
             was_least = replica.broker_id == group.least_id
             offline[group] = replica.address if was_least else offline.get(group)
             self.tables.drop_replica(replica)

@@ -113,8 +113,10 @@ def encode_cluster(info: ClusterInfo, *, strict: bool) -> bytes:
 
 
 def _bare(by_number: dict[str, Any]) -> Pairs:
-    """Return pairs with numbers as keys. Older Go clients read a key in quotes as 0, so any slave would be their
-    master."""
+    """Return pairs with numbers as keys.
+
+    Older Go clients read a key in quotes as 0, and would take any slave for the master.
+    """
     return Pairs(sorted((int(number), value) for number, value in by_number.items()))
 
 

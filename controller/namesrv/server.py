@@ -48,7 +48,7 @@ class ControllerBeside(Protocol):
 
 
 STOP_GRACE_MS: Final = 1_000
-"""For answers under way, without ``enableShutdownGracefully``."""
+"""Grace for answers under way at a stop without ``enableShutdownGracefully``."""
 CONNECTIONS_MAX: Final = 100_000
 """Every client of every broker has one."""
 _LOGGED: Final = {
@@ -141,7 +141,7 @@ def _load_kv(config: NamesrvConfig, files: Files) -> KVConfig:
 
 
 class _Shell:
-    """Between the remoting server and the core: time in, effects out."""
+    """Connects the remoting server and the core: gives the core time, carries out its effects."""
 
     def __init__(self, core: NameServer, clock: Clock, files: Files, notifier: Notifier) -> None:
         self._core, self._clock, self._files, self._notifier = core, clock, files, notifier
@@ -170,7 +170,7 @@ class _Shell:
         return answer
 
     def closed(self, connection: Connection, reason: str) -> None:
-        """Whoever registered over it is out of the routes when this returns."""
+        """Remove the brokers that registered over this connection from the routes, at once."""
         self._core.closed(connection, reason)
         self._carry_out()
 
@@ -192,7 +192,7 @@ class _Shell:
         """Carry out the core's effects. Returns what could not be written to disk, in words; None: all was."""
         failure = None
         outbox = self._core.outbox
-        while outbox:  # closing a connection adds to it
+        while outbox:  # closing a connection adds effects
             effect = outbox.pop(0)
             if isinstance(effect, Save):
                 failure = self._save(effect) or failure

@@ -75,7 +75,7 @@ class Group:
         return min(self.replicas)
 
     def addresses(self) -> dict[int, str]:
-        """By broker id, in that order."""
+        """Return addresses by broker id, in the order of ids."""
         return {broker_id: self.replicas[broker_id].address for broker_id in sorted(self.replicas)}
 
 
@@ -87,7 +87,7 @@ class Tables:
     live: dict[tuple[str, str], RegisteredBroker] = attrs.field(factory=dict)
     """Living brokers, by cluster and address."""
     topics: dict[str, dict[str, QueueData]] = attrs.field(factory=dict)
-    """By topic, then by group. The same objects as in ``Group.queues``."""
+    """Queues by topic, then by group. The same objects as in ``Group.queues``."""
     mappings: dict[str, dict[str, TopicQueueMappingInfo]] = attrs.field(factory=dict)
     """Mappings of static topics: by topic, then by the group that has it."""
     answers: dict[str, dict[object, bytes]] = attrs.field(factory=dict)

@@ -10,8 +10,10 @@ class Verdict(Enum):
 
     ACCEPTED = "accepted"
     OUTRANKED = "outranked"
-    """Another address holds this id with a newer state version. The newcomer leaves the tables; Java answers it with
-    success and nothing else, and so do we."""
+    """Another address holds this id with a newer state version: the newcomer leaves the tables.
+
+    The answer is success and nothing else, as in Java.
+    """
     TOO_EARLY = "too early"
     """A single topic of a broker id that has not registered as a whole."""
     FULL = "full"
