@@ -33,7 +33,7 @@ def join_address(host: str, port: int) -> str:
 
 
 def is_host(text: str) -> bool:
-    """Whether it is an IP address, or could be the name of a host."""
+    """Return whether the text is an IP address, or could be the name of a host."""
     return is_ip(text) or (
         len(text) <= 253 and bool(_HOST.fullmatch(text)) and not text.replace(".", "").isdigit())
 
@@ -47,7 +47,7 @@ def is_ip(text: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether every machine has a host of this name, itself. Names are not resolved: ``localhost`` is one."""
+    """Return whether the host is the machine itself. Names are not resolved, but ``localhost`` counts."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -65,5 +65,5 @@ def called_from(address: str, met_at: str) -> str:
     try:
         here, _ = split_address(met_at)
         return address if is_loopback(here) or ip_address(here).is_unspecified else join_address(here, port)
-    except ValueError:  # a stream without addresses
+    except ValueError:  # streams without a socket have no addresses
         return address

@@ -1,4 +1,4 @@
-"""Who of a consumer group reads which queues: every member computes it alone, and all must come to the same.
+"""Shares queues among the members of a consumer group: each computes alone, and all must get the same result.
 
 Pure functions over sorted lists. Source: ``AllocateMessageQueueAveragely``,
 ``AllocateMessageQueueAveragelyByCircle`` and ``QueryAssignmentProcessor.allocate4Pop`` of RocketMQ 5.5.0.
@@ -18,7 +18,7 @@ Allocate = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQu
 
 
 def java_order(queue: MessageQueue) -> tuple[str, str, int]:
-    """How queues sort in Java (``MessageQueue.compareTo``): all members of a group must share them out alike."""
+    """Sort key of Java (``MessageQueue.compareTo``): all members of a group must share queues out alike."""
     return queue.topic, queue.broker_name, queue.queue_id
 
 
@@ -44,8 +44,11 @@ def averagely_by_circle(
 
 def shared(allocate: Allocate, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str],
            neighbours: int) -> list[MessageQueue]:
-    """What a member pops: the shares of so many who follow it, in a circle, beside its own; with 0, or as many as there
-    are, all queues of each broker. Where members outnumber queues each has one. Some queues may come twice."""
+    """Return the queues that a member pops: its own share, and those of the next ``neighbours`` members in a circle.
+
+    With 0, or with as many neighbours as there are members, it pops all queues of each broker. Where members outnumber
+    queues each has one. Some queues may come twice.
+    """
     if neighbours <= 0 or neighbours >= len(client_ids) - 1:
         return [attrs.evolve(queue, queue_id=ALL_QUEUES) for queue in queues]
     members, queues = sorted(client_ids, key=_java_text_order), sorted(queues, key=java_order)

@@ -18,17 +18,17 @@ async def background() -> AsyncIterator[trio.Nursery]:
     async with trio.open_nursery() as nursery:
         try:
             yield nursery
-        except BaseException as error:  # raised again here or below
+        except BaseException as error:  # raise it again here or below
             if only_cancelled(error):
-                raise  # perhaps for the nursery's own scope, outside of which nobody would catch it
+                raise  # the nursery's own scope may have to catch it
             failure = error
-        nursery.cancel_scope.shield = failure is not None  # else a cancellation from outside would take its place
+        nursery.cancel_scope.shield = failure is not None  # keep an outer cancellation from replacing the failure
         nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
 
 
 def only_cancelled(error: BaseException) -> bool:
-    """Whether it is trio's word for a cancellation and nothing else."""
+    """Return whether the error is a cancellation of trio and nothing else."""
     return isinstance(error, trio.Cancelled) or (
         isinstance(error, BaseExceptionGroup) and error.split(trio.Cancelled)[1] is None)

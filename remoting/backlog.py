@@ -1,4 +1,4 @@
-"""What waits to be written over all connections of a server whose other ends do not take it, and who must go for it.
+"""Counts bytes that wait on connections whose other ends do not read, and chooses which connections must close.
 
 A connection is behind from the moment that its socket does not take all until it has taken all. Those that read are
 behind for moments, so the memory is for who does not read, and there is a budget for it. Knows numbers and time, in
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, Generic, Protocol, TypeVar
 
 _MOMENT_S: Final = 0.1
-"""Who has taken nothing for less may be about to read: of those, whoever has most waiting goes first."""
+"""A connection that stalled for less may be about to read: among those, the one with most waiting goes first."""
 
 
 class Queued(Protocol):
@@ -24,7 +24,7 @@ ConnectionT = TypeVar("ConnectionT", bound=Queued)
 
 
 class Backlog(Generic[ConnectionT]):
-    """Of all connections of a server."""
+    """Bytes that wait on all connections of a server."""
 
     def __init__(self, pause: int, budget: int, stall_s: float) -> None:
         """``pause``: bytes up to which one connection is read; ``budget``: bytes over all of them."""
@@ -35,8 +35,7 @@ class Backlog(Generic[ConnectionT]):
 
     @property
     def pause(self) -> int:
-        """Beyond so many bytes of its own nothing is read from a connection: an equal share, when the budget is short.
-        """
+        """Limit of waiting bytes for reading from one connection; an equal share when the budget is short."""
         if self.bytes <= self._short:
             return self._pause
         return min(self._pause, self._short // len(self._since))
@@ -67,7 +66,7 @@ class Backlog(Generic[ConnectionT]):
             self.bytes -= size
 
     def must_go(self, now: float) -> ConnectionT | None:
-        """Who is to be closed because the budget is short; ask again until there is nobody."""
+        """Return a connection to close because the budget is short; ask again until there is none."""
         if not self.short:
             return None
         first = next(iter(self._since))

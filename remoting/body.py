@@ -40,7 +40,7 @@ class _Misfit(Exception):
 
 @attrs.frozen
 class Body:
-    """What every ``@body`` class has."""
+    """Base of every ``@body`` class."""
 
     _fields: ClassVar[tuple[tuple[str, str, _Convert, _Convert | None, bool], ...]] = ()
     """Attribute, wire name, reader, writer where the value is not written as it is, whether required."""
@@ -48,7 +48,7 @@ class Body:
     """Less for what is small by its nature: values take twenty times the memory of their JSON."""
 
     def to_plain(self) -> dict[str, Any]:
-        """What ``to_json`` writes, as dicts, lists, strings, numbers and booleans."""
+        """Return the content of ``to_json`` as dicts, lists, strings, numbers and booleans."""
         plain = {}
         for attribute, wire, _, write, _ in self._fields:
             value = getattr(self, attribute)

@@ -40,7 +40,7 @@ async def open_client(
     ``handlers`` serve requests that servers send over these connections. With ``tls`` every connection is under TLS.
     """
     client = Client(config or ClientConfig(), connector, tls, handlers or {}, on_close)
-    lasting = trio.CancelScope(shield=True)  # a block that is cancelled may say goodbye before it ends
+    lasting = trio.CancelScope(shield=True)  # a cancelled block may still say goodbye
 
     async def run(*, task_status: trio.TaskStatus[None]) -> None:
         with lasting:
@@ -48,7 +48,7 @@ async def open_client(
 
     async with background() as nursery:
         try:
-            with trio.CancelScope(shield=True):  # which takes no time; cancelled here, nobody would end `lasting`
+            with trio.CancelScope(shield=True):  # a cancelled start would never end `lasting`
                 await nursery.start(run)
             yield client
         finally:

@@ -169,7 +169,7 @@ class RequestCode(IntEnum):
     AUTH_GET_ACL = 3009
     AUTH_LIST_ACL = 3010
     SWITCH_TIMER_ENGINE = 5001
-    # From here on for the JSON header alone: the binary one has 16 bits for a code.
+    # Codes below need a JSON header: the binary one has 16 bits for a code.
     POP_MESSAGE = 200050
     ACK_MESSAGE = 200051
     PEEK_MESSAGE = 200052
@@ -256,7 +256,7 @@ class ResponseCode(IntEnum):
     LITE_SUBSCRIPTION_QUOTA_EXCEEDED = 2018
     USER_NOT_EXIST = 3001
     POLICY_NOT_EXIST = 3002
-    # What Java says to itself when a call fails; never on the wire.
+    # Java uses these inside a process when a call fails; they never travel.
     RPC_UNKNOWN = -1000
     RPC_ADDR_IS_NULL = -1002
     RPC_SEND_TO_CHANNEL_FAILED = -1004
@@ -265,7 +265,7 @@ class ResponseCode(IntEnum):
 
 @unique
 class Language(IntEnum):
-    """Who speaks: a name in the JSON header, this number in the binary one."""
+    """Language of the sender: a name in the JSON header, this number in the binary one."""
 
     JAVA = 0
     CPP = 1
@@ -295,7 +295,7 @@ def version_name(version: int) -> str:
         return "HIGHER_VERSION"
     if version < _V4_0_0_SNAPSHOT:
         return str(version)
-    number, released = divmod(version - _V4_0_0_SNAPSHOT + 2 * 400, 2)  # each has a snapshot before it
+    number, released = divmod(version - _V4_0_0_SNAPSHOT + 2 * 400, 2)  # a snapshot precedes each version
     return "V" + "_".join(str(number)) + ("" if released else "_SNAPSHOT")
 STRICT_ROUTE_VERSION = 401
 """From this version on (``V4_9_4``) a client gets its routes in strict JSON."""

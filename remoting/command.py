@@ -22,7 +22,7 @@ ONEWAY = 2
 
 
 class Encoding(IntEnum):
-    """How a header travels; decoding follows the frame, encoding the sender's choice."""
+    """Encoding of a header: the frame says it to a reader, the sender chooses it."""
 
     JSON = 0
     ROCKETMQ = 1

@@ -76,7 +76,7 @@ def _expander(compression: Compression) -> tuple[Any, tuple[type[Exception], ...
         return expand_lz4, (RuntimeError, EOFError)
 
     def expand_zstd(body: bytes, bytes_max: int) -> bytes:
-        # Java's stream writes no size into the frame, so it is read piece by piece.
+        # Java's stream writes no size into the frame: read it piece by piece.
         with library.ZstdDecompressor(max_window_size=1 << 27).stream_reader(body) as reader:
             pieces, left = [], bytes_max
             while left and (piece := reader.read(min(left, 1 << 20))):

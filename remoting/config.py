@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 
 FRAME_BYTES_MOST: Final = (2 << 24) - 1
-"""Beyond it a frame's first byte would be neither 0x00 nor 0x01, which is how a shared port knows remoting."""
+"""The first byte of a longer frame would be neither 0x00 nor 0x01, by which a shared port knows remoting."""
 
 
 class TLSMode(enum.Enum):
@@ -35,19 +35,21 @@ def _limit(default: int) -> int:
 
 @attrs.frozen(kw_only=True)
 class ConnectionLimits:
-    """What servers and clients have in common. Raises ``ValueError`` naming the field, its value and the rule."""
+    """Limits of servers and clients. Raises ``ValueError`` naming the field, its value and the rule."""
 
     frame_bytes_max: int = _limit(16 << 20)
-    """Of a frame with its length field, either way."""
+    """Bytes of a frame with its length field, in either direction."""
     receive_bytes_max: int = _limit(256 << 20)
-    """Unfinished frames over all connections; beyond it, who has more than an equal share is closed."""
+    """Bytes of unfinished frames over all connections; beyond it connections with more than an equal share close."""
     outgoing_bytes_max: int = _limit(64 << 20)
-    """Queued on one connection; one whose other end reads too slowly for that is closed."""
+    """Bytes queued on one connection; it is closed when its other end reads too slowly for that."""
     requests_in_flight_max: int = _limit(16_384)
-    """Received requests that wait for their answer, over all connections; beyond it those that need a task are answered
-    SYSTEM_BUSY, while what is answered at once still is."""
+    """Received requests that wait for their answer, over all connections.
+
+    Beyond it a request that needs a task is answered SYSTEM_BUSY. A request that needs none is still answered.
+    """
     call_timeout_ms: int = _limit(3_000)
-    """From a call to its answer, connecting included, unless the call says otherwise."""
+    """Time from a call to its answer, connecting included, unless the call says otherwise."""
     idle_timeout_ms: int = _limit(120_000)
     """A connection over which nothing was read or written for so long is closed."""
 
@@ -69,13 +71,16 @@ class ServerConfig(ConnectionLimits):
     outgoing_bytes_pause: int = _limit(1 << 20)
     """While more is queued on a connection, nothing is read from it."""
     outgoing_bytes_budget: int = _limit(256 << 20)
-    """Waiting over all connections that do not take what is written to them. From half of it on nothing is read from
-    whoever has more than an equal share of that half, and who takes nothing for ``outgoing_stall_ms`` is closed; beyond
-    all of it whoever has taken nothing for longest, or has most waiting where that is a moment, is closed at once."""
+    """Bytes that wait on all connections whose other ends do not read.
+
+    From half of it on, nothing is read from a connection with more than an equal share of that half, and a connection
+    that takes nothing for ``outgoing_stall_ms`` is closed. Beyond all of it, the connection that has taken nothing for
+    longest is closed at once; where that is a moment, the one with most waiting.
+    """
     outgoing_stall_ms: int = _limit(5_000)
     tls_mode: TLSMode = attrs.field(default=TLSMode.PERMISSIVE, validator=attrs.validators.instance_of(TLSMode))
     handshake_timeout_ms: int = _limit(10_000)
-    """For TLS."""
+    """Time that a TLS handshake may take."""
     proxy_protocol: bool = True
     """Take the peer's address from a PROXY header (HAProxy, versions 1 and 2) where a connection begins with one."""
 

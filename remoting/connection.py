@@ -42,11 +42,11 @@ OnResult = Callable[[Command | RemotingError], None]
 _READ_BYTES: Final = 128 << 10
 """Some hundreds of requests: read and handled in one turn, short enough for whatever shares the loop."""
 _WRITE_BYTES: Final = 256 << 10
-"""When so much is queued it is written without waiting for more; streams that are no sockets get it in such pieces."""
+"""So many queued bytes are written without waiting for more; a stream without a socket gets pieces of this size."""
 _SMALL_BYTES: Final = 4 << 10
-"""Of a frame that nobody is cut off for, however much others have sent."""
+"""No connection is closed for an unfinished frame of this size, however much others have sent."""
 _COPY_BYTES: Final = 256 << 10
-"""Less may keep the memory of the whole that it is the end of."""
+"""A smaller rest may keep the memory of the whole write alive."""
 _OPAQUE_MAX: Final = 2**31 - 1
 
 
@@ -74,7 +74,7 @@ class _Call:
         connection.close_if_retired()
 
     def tell(self, result: Command | RemotingError) -> None:
-        # The queue of deadlines keeps this for a while yet, but must not keep the answer.
+        # The queue of deadlines still holds this call: drop the answer from it.
         wanted_by, self._wanted_by = self._wanted_by, None
         if isinstance(wanted_by, Task):
             self.result = result
@@ -83,7 +83,7 @@ class _Call:
         assert wanted_by is not None, "told once"
         try:
             wanted_by(result)
-        except Exception:  # a defect of the caller's must not cost the connection
+        except Exception:  # a caller's defect must not end the connection
             logger.exception("the answer of %s to request %d", self._connection.peer, self._code)
 
     def abandon(self, _: RaiseCancelT) -> Abort:
@@ -106,18 +106,18 @@ class Connection:
     def __init__(self, endpoint: Endpoint, stream: Stream, peer: str, local: str, number: int = 0) -> None:
         self.endpoint = endpoint
         self.number = number
-        """Of a server's connections, in the order in which it accepted them."""
+        """Number in the order in which the server accepted its connections."""
         self.peer, self.local = peer, local
-        """``host:port`` of the other end and of this one."""
+        """``host:port`` of the other end and of this end."""
         self.identity: object | None = None
-        """Who is at the other end; for handlers to set and read."""
+        """Identity of the other end; handlers set and read it."""
         self.closed = False
         self.active_at = endpoint.now()
-        """When something was last read or written."""
+        """Time when something was last read or written."""
         self.came_at = self.active_at
-        """When what is handled now was here to be read, at the latest."""
+        """Latest time when the bytes being handled arrived."""
         self.waited_s = 0.0
-        """For how long, at least, it waited since."""
+        """Least time that they waited since."""
         self.calls: dict[int, _Call] = {}
         self.working = 0
         """Requests of the other end in tasks of their own."""
@@ -127,7 +127,7 @@ class Connection:
         self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
         self._fd = self._socket.fileno() if self._socket is not None else -1
         self._commands: Iterator[Command] = iter(())
-        """Those read and not handled yet."""
+        """Commands that were read and not handled yet."""
         self._reader = FrameReader(FrameLimits(frame_bytes_max=endpoint.limits.frame_bytes_max))
         self._unfinished = 0
         self._scope = trio.CancelScope()
@@ -143,7 +143,7 @@ class Connection:
         self._draining = False
         """A task writes what a flush left over."""
         self._parked: Bell | None = None
-        """Of the task that runs, while others read for it."""
+        """Rings to wake the task while a shared reader reads for it."""
         self._room: Bell | None = None
         """Rings when there is room again for answers."""
         self._retired = False
@@ -240,7 +240,7 @@ class Connection:
         command.opaque = opaque
         if self.calls or self._due:
             self.send(command)
-        else:  # nobody to share a system call with, so far: why wait a turn
+        else:  # no other call to share the write with: do not wait a turn
             self._put(encode(command))
             self.flush()
             if self.closed:
@@ -267,13 +267,15 @@ class Connection:
 
     @property
     def busy(self) -> bool:
-        """Whether requests wait for their answers here, or answers to be written."""
+        """Requests or calls wait for answers, or answers wait to be written."""
         return bool(self._owed or self.working or self._out_bytes or self.calls)
 
     @property
     def queued_bytes(self) -> int:
-        """How much waits to be written; nothing, once it is closed. Whoever sends without awaiting answers should look
-        at it."""
+        """Bytes that wait to be written; 0 once it is closed.
+
+        A sender that does not await answers should look at it.
+        """
         return self._out_bytes
 
     @property
@@ -284,7 +286,7 @@ class Connection:
 
     @property
     def waiting(self) -> bool:
-        """Of its own deadline, for being idle (``deadlines.Timed``)."""
+        """Its deadline for being idle still matters (``deadlines.Timed``)."""
         return not self.closed
 
     def expire(self, now: float) -> None:
@@ -302,21 +304,21 @@ class Connection:
             return
         self.closed, self._reason = True, reason
         if self._out and self._fd >= 0 and not self._draining:
-            with contextlib.suppress(OSError):  # the other end is gone, or does not read: either way it is too late
+            with contextlib.suppress(OSError):  # the other end is gone or does not read: give up
                 self.endpoint.counters.bytes_sent += os.write(self._fd, b"".join(self._out))
         self._out.clear()
         self.endpoint.backlog.ends(self, self._out_bytes)
-        self._out_bytes = 0  # nothing waits any more, as whoever waits for that must see
-        self._commands, self._reader = iter(()), FrameReader()  # its deadline may keep it a while, but not what it read
+        self._out_bytes = 0  # waiters for room must see that nothing is queued
+        self._commands, self._reader = iter(()), FrameReader()  # the deadline may hold this: free the bytes
         self.endpoint.in_flight -= len(self._owed)
         self._owed.clear()
         self.endpoint.unfinished_bytes -= self._unfinished
         self._unfinished = 0
         if self._parked is not None:
-            self._parked.ring()  # for less than a cancellation costs: thousands may close at once
+            self._parked.ring()  # cheaper than a cancellation when thousands close at once
         else:
             self._scope.cancel()
-        while self.calls:  # one by one: what is told may cancel another caller, who then takes its own out
+        while self.calls:  # one by one: a caller may cancel another, which then removes its own call
             self.calls.popitem()[1].tell(ConnectionClosed(self.peer, reason))
         self.endpoint.closed(self, reason)
 
@@ -324,7 +326,7 @@ class Connection:
         """Read until the connection ends, beginning with what was ``received`` before; then close the stream."""
         try:
             with self._scope:
-                if not self.closed:  # before it could begin
+                if not self.closed:  # it may close before its task begins
                     self.endpoint.opened(self)
                 if received and not self.closed and not self._receive(received):
                     await self._catch_up()
@@ -335,7 +337,7 @@ class Connection:
                 self.close("closed by the other end")
         except STREAM_ERRORS as error:
             self.close(words(error))
-        except Exception as error:  # noqa: BLE001  # a defect of ours costs one connection, no more
+        except Exception as error:  # noqa: BLE001  # our defect must cost only this connection
             self._defect(error)
         finally:
             self.close("this end is shutting down")
@@ -414,7 +416,7 @@ class Connection:
     def _handle(self) -> bool:
         endpoint = self.endpoint
         backlog = endpoint.backlog
-        if backlog.full:  # for a turn or two, until who does not read is gone
+        if backlog.full:  # wait until connections that do not read are closed
             return False
         pause, all_of_them = backlog.pause, True
         mine, self._due = not self._due, True
@@ -440,14 +442,14 @@ class Connection:
             self._unfinished = unfinished
             bytes_max = endpoint.limits.receive_bytes_max
             if endpoint.unfinished_bytes > bytes_max and unfinished > max(
-                    _SMALL_BYTES, bytes_max // len(endpoint.connections)):  # not who has an equal share or less
+                    _SMALL_BYTES, bytes_max // len(endpoint.connections)):  # an equal share is always allowed
                 endpoint.counters.crowded_out += 1
                 self.close(f"{unfinished} of {endpoint.unfinished_bytes} bytes of unfinished frames over all "
                            "connections")
         return all_of_them
 
     async def _catch_up(self) -> None:
-        """Who sends more requests than it reads answers of is not read either."""
+        """Wait while the other end reads fewer answers than it sends requests."""
         while True:
             while self.endpoint.backlog.full:
                 await self.endpoint.relieved.park()
@@ -537,7 +539,7 @@ class Connection:
                 if not rest and self._out:
                     rest = memoryview(self._take())
                 elif _COPY_BYTES < rest.nbytes < memoryview(rest.obj).nbytes // 2:
-                    rest = memoryview(bytes(rest))  # what was sent takes no memory any more
+                    rest = memoryview(bytes(rest))  # free the memory of the part that was sent
         except STREAM_ERRORS as error:
             self.close(words(error))
         finally:

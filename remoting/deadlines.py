@@ -16,11 +16,11 @@ _SWEEP_MIN: Final = 1_024
 
 
 class Timed(Protocol):
-    """What can have a deadline."""
+    """An object that can have a deadline."""
 
     @property
     def waiting(self) -> bool:
-        """Whether its deadline still matters."""
+        """Its deadline must still be judged."""
 
     def expire(self, now: float) -> None:
         """The deadline has come, and it was waiting. May set another; must not raise."""

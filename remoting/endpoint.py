@@ -1,4 +1,4 @@
-"""What the connections of one server or one client share: handlers, deadlines, counters, the task that writes.
+"""Holds what connections of one server or client share: handlers, deadlines, counters, the task that writes.
 
 A request is handled where it was read, in the same turn of the loop: a task of its own would cost more than the
 request. Knows what frames mean to the protocol (requests, answers, oneways), nothing of listening or dialling.
@@ -29,20 +29,22 @@ from remoting.wakeup import Bell
 logger = logging.getLogger("remoting")
 
 Handler = Callable[[Connection, Command], Command | Coroutine[Any, Any, Command | None] | None]
-"""Answers a request. A ``Command`` is sent at once; ``None``: ``Connection.reply`` was called, or will be (the request
-counts as under way until then), or it is oneway; a coroutine runs in a task of its own and is not cancelled when the
-connection closes. It must not block: the loop waits for it.
+"""Answers a request. It must not block: the loop waits for it.
 
-What it raises is answered with SYSTEM_ERROR and its words. An answer to a oneway request is dropped."""
+- A ``Command`` is sent at once.
+- ``None``: ``Connection.reply`` was called, or will be (until then the request is under way), or it is oneway.
+- A coroutine runs in a task of its own, and is not cancelled when the connection closes.
+
+An exception is answered with SYSTEM_ERROR and its text. An answer to a oneway request is dropped."""
 _LOOK_S: Final = 0.25
-"""Between two looks at who has stalled."""
+"""Time between two looks at stalled connections."""
 OnAnswer = Callable[[int, int, float], None]
 """Request code, response code, seconds from reading the one to queueing the other."""
 
 
 @attrs.define(eq=False)
 class Counters:
-    """What happened since the start. They only ever rise."""
+    """Counts since the start. They only rise."""
 
     accepted: int = 0
     refused: int = 0
@@ -71,7 +73,7 @@ class Counters:
     bytes_received: int = 0
     bytes_sent: int = 0
     requests: dict[int, int] = attrs.field(factory=dict)
-    """By request code, of those that have a handler."""
+    """Requests with a handler, by code."""
     unsupported: int = 0
     """Requests without a handler."""
     rejected: int = 0
@@ -87,7 +89,7 @@ class Counters:
     timeouts: int = 0
     """Calls that got no answer in time."""
     late_answers: int = 0
-    """Answers that nobody waited for any more."""
+    """Answers that came when no caller waited any more."""
 
 
 class Endpoint:
@@ -112,7 +114,7 @@ class Endpoint:
         self.in_flight = 0
         """Requests that wait for their answer."""
         self.unfinished_bytes = 0
-        """Of frames over all connections."""
+        """Bytes of unfinished frames over all connections."""
         self.on_answer = on_answer
         self._handlers = dict(handlers)
         self._on_open, self._on_close = on_open, on_close
@@ -121,7 +123,7 @@ class Endpoint:
         self._unwritten: list[Connection] = []
         self._bell, self._crowded = Bell(), Bell()
         self.relieved = trio.lowlevel.ParkingLot()
-        """Of those that wait while the backlog is full."""
+        """Tasks that wait here while the backlog is full."""
         self._nursery: trio.Nursery | None = None
         self._over = False
 
@@ -130,7 +132,7 @@ class Endpoint:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve the connections, until cancelled; then none is left."""
         assert self._nursery is None, "an endpoint runs once"
-        self.now = trio.lowlevel.current_clock().current_time  # the same for less: it is asked for each call
+        self.now = trio.lowlevel.current_clock().current_time  # direct access: every call asks for the time
         try:
             async with trio.open_nursery() as self._nursery:
                 self._nursery.start_soon(self.deadlines.run, name="deadlines")
@@ -147,7 +149,7 @@ class Endpoint:
 
     @property
     def running(self) -> bool:
-        """Whether connections can be served."""
+        """The endpoint can serve connections."""
         return self._nursery is not None and not self._over and not self._nursery.cancel_scope.cancel_called
 
     def start_soon(self, task: Callable[..., Coroutine[Any, Any, object]], *args: object, name: str) -> None:
@@ -173,7 +175,7 @@ class Endpoint:
                     logger.warning("connection with %s closed: it does not read; %d bytes wait for it, %d for all",
                                    connection.peer, connection.queued_bytes, backlog.bytes)
                     connection.close("it does not read")
-                for _ in range(2):  # its tasks end, and what they hold with them
+                for _ in range(2):  # let its tasks end and free what they hold
                     await trio.lowlevel.checkpoint()
                 self.relieved.unpark_all()
                 with trio.move_on_after(_LOOK_S):
@@ -198,7 +200,7 @@ class Endpoint:
         if self._on_open is not None:
             try:
                 self._on_open(connection)
-            except Exception:  # a defect of the hook's must not cost the server
+            except Exception:  # a defect of the hook must not end the server
                 logger.exception("on_open of %s", connection.peer)
 
     def closed(self, connection: Connection, reason: str) -> None:
@@ -214,7 +216,7 @@ class Endpoint:
     # --- requests --------------------------------------------------------------------------------------------
 
     def _cut(self, command: Command) -> str:
-        """What else may be meant by a code whose header has 16 bits for it."""
+        """Return a hint at the code that a binary header of 16 bits may have cut."""
         whole = [code for code in self._handlers if (code ^ command.code) & 0xFFFF == 0]
         if command.encoding is not Encoding.ROCKETMQ or not whole:
             return ""
@@ -244,7 +246,7 @@ class Endpoint:
                 return
         try:
             answer = handler(connection, command)
-        except Exception as error:  # noqa: BLE001  # any defect of a handler's is answered, in words
+        except Exception as error:  # noqa: BLE001  # answer every defect of a handler
             answer = self._failure(connection, command, error)
         if type(answer) is Command:
             connection.reply(command, answer)
@@ -291,7 +293,7 @@ class Endpoint:
             return response(command, ResponseCode.SYSTEM_ERROR, remark=str(error))
         self.counters.failed += 1
         seen = (command.code, type(error)) in self._seen
-        self._seen.add((command.code, type(error)))  # a peer may repeat it as fast as it can: one traceback of a kind
+        self._seen.add((command.code, type(error)))  # a peer may repeat a failure quickly: log one traceback of each
         logger.error(
             "request %d of %s failed: %s: %s", command.code, connection.peer, type(error).__name__, error,
             exc_info=None if seen else error,

@@ -1,4 +1,4 @@
-"""What can go wrong on the wire, as types. Outcomes of a call that its caller must handle; never strings.
+"""Errors of the wire, as types. A caller must handle them as outcomes of its call; they are never strings.
 
     RemotingError
     ├── FrameError          bytes that are no frame, or one over the limits: the connection is closed with this reason

@@ -30,12 +30,13 @@ from remoting.errors import BodyError
 BODY_BYTES_MAX: Final = 16 << 20
 """As much as a frame can bring."""
 TOLERATED_BYTES_MAX: Final = 1 << 20
-"""Of what only the parser below can read: it takes up to half a second for each megabyte."""
+"""Largest body for the parser below, which takes up to half a second for each megabyte."""
 DEPTH_MAX: Final = 1_024
 """Brackets within brackets; orjson's own limit."""
 REPEATED_VALUES_MAX: Final = 100_000
-"""Values that all references of a body together stand for, and at most 16 for each of its bytes: a small body must not
-become a huge one, nor keep its reader busy."""
+"""Values that all references of a body may stand for, and at most 16 for each of its bytes.
+
+Otherwise a small body could become a huge one, or keep its reader busy."""
 
 
 @attrs.frozen
@@ -81,7 +82,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _is_null(value: Any) -> bool:
-    """What orjson writes as null."""
+    """Return whether orjson writes the value as null."""
     return value is None or (isinstance(value, float) and not math.isfinite(value))
 
 
@@ -115,7 +116,7 @@ def loads(data: bytes, bytes_max: int = BODY_BYTES_MAX, tolerated_bytes_max: int
 
 def _loads_quoted(data: bytes) -> Any:
     """With bare numeric keys put in quotes, where that is all that is wrong; else ``_UNREAD``."""
-    pieces = _STRING.split(data)  # what is between strings, and strings, in turn
+    pieces = _STRING.split(data)  # text between strings and strings alternate
     between = b"\0".join(pieces[::2])
     if b"'" not in between and between.count(b"\0") == len(pieces) // 2:
         pieces[::2] = _NUMERIC_KEY.sub(rb'\1"\2"', between).split(b"\0")
@@ -170,7 +171,7 @@ class _Open:
 
 
 class _Parser:
-    """For input that is not strict JSON. One pass, no recursion."""
+    """Parses input that is not strict JSON. One pass, no recursion."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -199,7 +200,7 @@ class _Parser:
                 value = top.value()
             else:
                 value = self._scalar(is_key=top is not None and top.closing == "}" and top.key is _NO_KEY)
-            # The value is whole; what it was decides what may follow.
+            # The value is complete: its kind decides what may follow.
             if not stack:
                 return value
             self._place(stack[-1], value)
@@ -243,7 +244,7 @@ class _Parser:
     def _number(self, text: str) -> int | float:
         try:
             number = int(text) if text.lstrip("-").isdecimal() else float(text)
-        except ValueError:  # thousands of digits
+        except ValueError:  # Python refuses thousands of digits
             self._fail("a shorter number")
         if isinstance(number, float) and math.isinf(number):
             self._fail("a smaller number")
@@ -321,7 +322,7 @@ def _reference(value: Any) -> str | None:
 
 
 def _followed(root: Any, path: str) -> Any:
-    """What ``path`` names. ``$``, ``..`` and ``@`` would name something that holds the reference itself."""
+    """Return the value at ``path``. ``$``, ``..`` and ``@`` would name a value that holds the reference itself."""
     value, at = root, 1
     while path[:1] == "$" and (step := _STEP.match(path, at)) is not None:
         at = step.end()

@@ -1,4 +1,4 @@
-"""What headers and bodies have in common: how an attrs class says what its fields are called and hold on the wire.
+"""Declares names and types of fields on the wire, for headers and bodies that are attrs classes.
 
 A field's wire name is its own in camel case unless ``wire_name`` gives another. Knows annotations, no encoding.
 """
@@ -57,7 +57,7 @@ def int_range(hint: Any) -> tuple[int, int]:
 
 
 def decimal(text: str) -> int | None:
-    """What ``Long.parseLong`` would make of it, but for the range; None where it would make nothing."""
+    """Return the number that ``Long.parseLong`` reads, of any range; None where it would fail."""
     if len(text) > 20:
         return None
     if text.isdecimal() or (text[:1] in ("-", "+") and text[1:].isdecimal()):
@@ -66,7 +66,7 @@ def decimal(text: str) -> int | None:
 
 
 def shown(value: object) -> str:
-    """For a message: what a peer sent, cut where it is long."""
+    """Return a peer's value for a message, cut where it is long."""
     text = repr(value) if not isinstance(value, dict | list) else type(value).__name__
     return text if len(text) <= 40 else text[:40] + "…"
 

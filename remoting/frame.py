@@ -31,7 +31,7 @@ from remoting.errors import FrameError, NotEncodable
 from remoting.fields import decimal, shown
 
 FRAME_BYTES_MAX: Final = 16 << 20
-"""Of a whole frame, its length field included: what Java peers take by default (``NettyDecoder``)."""
+"""Largest frame, its length field included, that Java peers take by default (``NettyDecoder``)."""
 
 _LENGTHS: Final = struct.Struct(">ii")
 _INT: Final = struct.Struct(">i")
@@ -41,7 +41,7 @@ _FIXED: Final = struct.Struct(">hBhii")
 _LANGUAGES: Final = {language.name: language.value for language in Language}
 _NAMES: Final = tuple(language.name for language in Language)
 _LENGTH_MASK: Final = 0xFFFFFF
-_JSON: Final = Encoding.JSON  # a global is found sooner than a member of an enum, and this is looked up for each frame
+_JSON: Final = Encoding.JSON  # looked up for each frame: a global is faster than a member of an enum
 _BINARY: Final = Encoding.ROCKETMQ
 _OTHER: Final = int(Language.OTHER)
 
@@ -53,10 +53,10 @@ def _positive(_: object, attribute: attrs.Attribute[int], value: int) -> None:
 
 @attrs.frozen
 class FrameLimits:
-    """What a reader takes from a peer. A ``ValueError`` says which limit makes no sense."""
+    """Limits of what a reader takes from a peer. A ``ValueError`` says which limit makes no sense."""
 
     frame_bytes_max: int = attrs.field(default=FRAME_BYTES_MAX, validator=_positive)
-    """Of a whole frame, its length field included."""
+    """Bytes of a whole frame, its length field included."""
     header_bytes_max: int = attrs.field(default=1 << 20, validator=_positive)
     """Message properties travel in the header, so kilobytes are common; Java peers know no limit here."""
     ext_count_max: int = attrs.field(default=1_024, validator=_positive)
@@ -97,7 +97,7 @@ def _json_header(command: Command) -> bytes:
     fields["version"] = command.version
     try:
         return orjson.dumps(fields)
-    except TypeError as error:  # lone surrogates
+    except TypeError as error:  # the text has lone surrogates
         raise NotEncodable(f"the header of code {command.code} cannot be JSON: {error}") from None
 
 
@@ -149,7 +149,7 @@ class FrameReader:
 
     @property
     def unfinished_bytes(self) -> int:
-        """How much of frames that were not given yet is held: 0 between frames."""
+        """Bytes held of frames that were not given yet: 0 between frames."""
         return len(self._data) - self._at + len(self._partial)
 
     def feed(self, data: bytes | bytearray) -> Iterator[Command]:
@@ -192,7 +192,7 @@ class FrameReader:
                 raise self._broken(error) from None
             self._at = at = end
             yield command
-            if self._data is not data:  # fed again, or another iterator was used, before this one was at its end
+            if self._data is not data:  # more was fed, or another iterator ran, before this one ended
                 return
             at = self._at
         self._wanted = 4 + unpack(data, at)[0] if size - at >= 8 else 8

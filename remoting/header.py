@@ -29,7 +29,7 @@ _Read = Callable[[str], Any]
 
 @attrs.frozen
 class Header:
-    """What every ``@header`` class has."""
+    """Base of every ``@header`` class."""
 
     _fields: ClassVar[tuple[tuple[str, str, _Read, bool], ...]] = ()
     """Attribute, wire name, reader, whether required."""
@@ -87,7 +87,7 @@ def _reader(hint: Any) -> _Read:
 
     def read(text: str) -> int:
         if len(text) < digits and text.isdecimal():
-            return int(text)  # nearly all of them: within the range by its length
+            return int(text)  # so short a number is always within the range
         number = decimal(text)
         if number is None:
             raise ValueError("not a decimal number")

@@ -1,4 +1,4 @@
-"""Who answers requests that waited too long to be carried out. Values only."""
+"""Answers requests that waited too long instead of carrying them out. Values only."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ class Late:
     """This one finds none too late."""
 
     after_s: float = math.inf
-    """What waited for less is carried out unasked."""
+    """A request that waited for less is carried out without asking."""
 
     def answer(self, request: Command, came_at: float, waited_s: float, under_way: int) -> Command | None:
-        """In its place; None: it is carried out all the same. It came at ``came_at`` of the loop's clock, at the
-        latest; ``under_way`` others wait for their answers."""
+        """Return an answer in place of the request's own; None: carry it out all the same.
+
+        It came at ``came_at`` of the loop's clock or earlier; ``under_way`` others wait for their answers.
+        """
         return None

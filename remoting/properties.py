@@ -45,7 +45,7 @@ def edited(text: str, changes: Mapping[str, str]) -> str:
     for number, count, line in _spans(lines):
         key = _KEY.match(line)
         assert key is not None
-        places[_unescaped(key[0])] = number - 1, count  # of a key that comes twice the last line counts
+        places[_unescaped(key[0])] = number - 1, count  # the last line of a repeated key counts
     kept = [line + mark for line, mark in zip(lines, [*ends, end if lines[-1] else ""], strict=True)]
     for name in changes.keys() & places.keys():
         at, count = places[name]

@@ -19,7 +19,7 @@ from trio.socket import SocketType
 _AT_ONCE: Final = 64
 """Sockets that are read before others have their turn of the loop."""
 _PAUSE_S: Final = 0.05
-"""Between two looks at the sockets. After a longer one the system is asked how old is what can be read."""
+"""Time between two looks at the sockets. After a longer one the system says how old the readable bytes are."""
 _LAST_RECEIVED: Final = struct.Struct("@52xI")
 """``tcpi_last_data_recv`` of Linux's ``struct tcp_info``: ms since the last bytes came."""
 
@@ -62,7 +62,7 @@ class Readiness:
                 self._paused, self._looked_at = looked_at - self._looked_at > _PAUSE_S, looked_at
                 for fd, _ in ready:
                     read = reads.get(fd)
-                    if read is not None:  # one before it in the list may have removed it
+                    if read is not None:  # an earlier reader may have removed this one
                         read()
         finally:
             reads.clear()

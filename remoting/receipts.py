@@ -36,7 +36,7 @@ class Receipt:
     """With it a message that was popped is acknowledged, or its time is changed. Times in milliseconds."""
 
     start_offset: int
-    """Of the checkpoint."""
+    """First offset of the checkpoint."""
     pop_time_ms: int
     invisible_ms: int
     revive_qid: int
@@ -44,7 +44,7 @@ class Receipt:
     broker_name: str
     queue_id: int
     offset: int | None = None
-    """Of the message in its queue; None where the text says of many."""
+    """Offset of the message in its queue; None where the text names many."""
 
     @property
     def ordered(self) -> bool:
@@ -77,7 +77,7 @@ class Receipt:
 
 
 def retry_flag(topic: str) -> int:
-    """Of messages that stand in this topic."""
+    """Return the retry flag of messages in this topic."""
     if not topic.startswith("%RETRY%"):
         return NORMAL
     return RETRY_V2 if "+" in topic else RETRY_V1
@@ -92,7 +92,7 @@ def starts(found: Iterable[tuple[Place, int]]) -> str:
 
 
 def read_starts(text: str) -> dict[Place, int]:
-    """What ``starts`` says, by queue. Raises ``HeaderError``."""
+    """Read what ``starts`` wrote, by queue. Raises ``HeaderError``."""
     found = {}
     for item in _items("startOffsetInfo", text):
         flag, queue_id, rest = _split("startOffsetInfo", item)
@@ -106,7 +106,7 @@ def offsets(found: Iterable[tuple[Place, Sequence[int]]]) -> str:
 
 
 def read_offsets(text: str) -> dict[Place, list[int]]:
-    """What ``offsets`` says, by queue. Raises ``HeaderError``."""
+    """Read what ``offsets`` wrote, by queue. Raises ``HeaderError``."""
     found = {}
     for item in _items("msgOffsetInfo", text):
         flag, queue_id, rest = _split("msgOffsetInfo", item)
@@ -117,14 +117,14 @@ def read_offsets(text: str) -> dict[Place, list[int]]:
 
 @attrs.frozen
 class OrderCounts:
-    """How often messages were given before: of single ones, and the least of a queue's."""
+    """Counts of earlier deliveries: of single messages, and the least of each queue."""
 
     by_offset: Mapping[tuple[int, int, int], int]
-    """By retry flag, queue id and offset."""
+    """Counts by retry flag, queue id and offset."""
     by_queue: Mapping[Place, int]
 
     def of(self, flag: int, queue_id: int, offset: int) -> int:
-        """Of one message; 0 for one that was not given before."""
+        """Return the count of one message; 0 if it was not given before."""
         found = self.by_offset.get((flag, queue_id, offset))
         return self.by_queue.get((flag, queue_id), 0) if found is None else found
 
@@ -139,7 +139,7 @@ def order_counts(found: Iterable[tuple[Place, Mapping[int, int], int]]) -> str:
 
 
 def read_order_counts(text: str) -> OrderCounts:
-    """What ``order_counts`` says of messages and queues. Raises ``HeaderError``."""
+    """Read the counts that ``order_counts`` wrote. Raises ``HeaderError``."""
     by_offset: dict[tuple[int, int, int], int] = {}
     by_queue: dict[Place, int] = {}
     for item in _items("orderCountInfo", text):

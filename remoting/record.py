@@ -31,10 +31,10 @@ BLANK_BYTES_MIN: Final = 8
 """Every file keeps this much behind its last record."""
 
 TOPIC_BYTES_MAX: Final = 127
-"""Of the first magic: readers take its size for a signed byte."""
+"""Longest topic under the first magic: readers take its size for a signed byte."""
 PROPERTIES_BYTES_MAX: Final = 32_767
 BODY_BYTES_MAX: Final = 4 << 20
-"""Of a message that is sent, where nobody configured another limit."""
+"""Largest body of a sent message, unless another limit is configured."""
 BODY_BYTES_MOST: Final = 64 << 20
 """The highest limit that can be configured. Whoever reads a record does not know which one it was written under."""
 RECORD_BYTES_MAX: Final = BODY_BYTES_MOST + (128 << 10)
@@ -42,7 +42,7 @@ RECORD_BYTES_MAX: Final = BODY_BYTES_MOST + (128 << 10)
 TAGS: Final = b"TAGS\x01"
 KEYS: Final = b"KEYS\x01"
 UNIQ_KEY: Final = b"UNIQ_KEY\x01"
-"""What ``value_behind`` looks for."""
+"""Markers that ``value_behind`` looks for."""
 
 COMPRESSED: Final = 1
 MULTI_TAGS: Final = 2
@@ -57,11 +57,13 @@ INNER_BATCH: Final = 128
 COMPRESSION_SHIFT: Final = 8
 """Three bits: 0 and 3 zlib, 1 LZ4, 2 zstd."""
 NOTED: Final = 1 << 20
-"""Ours: parts of every replica hear of it, as of committed ones (``broker.noted``). RocketMQ passes it on unseen, with
-copies, and anybody may send it: its properties say whether it means anything."""
+"""Ours: parts of every replica hear of the message once it is confirmed (``broker.noted``).
+
+RocketMQ ignores the bit and copies it, and any sender may set it: only the properties say whether it means anything.
+"""
 
 _HEAD: Final = "iiiiiqqiq"
-_FIXED: Final = {  # by the two flags for IPv6
+_FIXED: Final = {  # the two flags for IPv6 choose the layout
     flags: Struct(f">{_HEAD}{20 if flags & BORN_HOST_V6 else 8}sq{20 if flags & STORE_HOST_V6 else 8}siqi")
     for flags in (0, BORN_HOST_V6, STORE_HOST_V6, BORN_HOST_V6 | STORE_HOST_V6)
 }
@@ -72,7 +74,7 @@ _OFFSET_BITS: Final = (1 << 64) - 1
 _SHORT: Final = Struct(">H")
 _BLANK: Final = Struct(">ii")
 _SCANNED: Final = Struct(">iiii4xqqi16xq20xi")
-"""What an outline is made of, where both hosts are IPv4."""
+"""Fields of an outline where both hosts are IPv4."""
 _FRONT: Final = Struct(">ii12xqqi")  # size, magic, queue offset, physical offset, system flag: past crc, id and flag
 RECORD_BYTES_MIN: Final = _V4.size + 3
 _INNER: Final = Struct(">iiiii")
@@ -81,7 +83,7 @@ _UNSAFE: Final = frozenset(b'/\\\0:*?"<>')
 
 @attrs.define(eq=True)
 class Message:
-    """What a sender wants stored. Times are milliseconds of the wall clock; hosts as ``packed_host`` makes them."""
+    """A message to store. Times are milliseconds of the wall clock; ``packed_host`` makes the hosts."""
 
     topic: bytes
     body: bytes
@@ -104,7 +106,7 @@ class Record:
     message: Message
     queue_offset: int
     offset: int
-    """Where it stands in the commit log."""
+    """Offset of the record in the commit log."""
     store_time_ms: int
     size: int
     body_crc: int
@@ -179,8 +181,11 @@ def encode_properties(values: Mapping[str, str]) -> bytes:
 
 
 def decode_properties(raw: bytes) -> dict[str, str]:
-    """As Java reads them: pairs without a 1, a key or a value are passed over, of a key that is there twice the last
-    one counts, and the last 2 may be missing, and so may good UTF-8.
+    """Return properties as Java reads them.
+
+    A pair without a 1, a key or a value is passed over. The last value of a repeated key counts. The last 2 may be
+    missing, and bytes that are not UTF-8 are read too.
+
     Source: ``MessageDecoder.string2messageProperties`` of RocketMQ 5.5.0."""
     values = {}
     for pair in raw.decode(errors="replace").split("\x02"):
@@ -198,7 +203,7 @@ def property_of(raw: bytes, key: bytes) -> bytes | None:
 def value_behind(raw: bytes, marker: bytes) -> bytes | None:
     """``property_of`` for paths that are hot: ``marker`` is the key and the 1 behind it."""
     at = raw.find(marker)
-    while at > 0 and raw[at - 1] != 2:  # the end of a longer key
+    while at > 0 and raw[at - 1] != 2:  # the match ends a longer key
         at = raw.find(marker, at + 1)
     if at < 0:
         return None
@@ -208,7 +213,7 @@ def value_behind(raw: bytes, marker: bytes) -> bytes | None:
 
 
 def is_folder_name(topic: bytes) -> bool:
-    """Whether a folder can have the topic's name, on any system."""
+    """Return whether a folder can have the topic's name on every system."""
     try:
         topic.decode()
     except UnicodeDecodeError:
@@ -251,8 +256,10 @@ def _layout(message: Message) -> tuple[Struct, int, int, bytes]:
 
 def encode_parts(common: Message, parts: Iterable[Part], sizes: Iterable[int], queue_offset: int, offset: int,
                  store_time_ms: int) -> bytes:
-    """What ``encode`` makes of messages that are all like ``common`` but for these parts, one behind the other in the
-    log and in the queue. ``sizes`` are theirs, by ``size_of``, which has been asked."""
+    """Encode consecutive messages that differ from ``common`` only in these parts, as ``encode`` would.
+
+    They follow one another in the log and in the queue. ``sizes`` are their sizes by ``size_of``.
+    """
     fixed, magic, sys_flag, topic_size = _layout(common)
     head, topic, short = fixed.pack, topic_size + common.topic, _SHORT.pack
     queue_id, born_time_ms, born_host = common.queue_id, common.born_time_ms, common.born_host
@@ -269,7 +276,7 @@ def encode_parts(common: Message, parts: Iterable[Part], sizes: Iterable[int], q
 
 
 def size_of(message: Message) -> int:
-    """How many bytes ``encode`` makes of it. Raises ``MessageIllegal`` as that does."""
+    """Return the size of what ``encode`` makes. Raises ``MessageIllegal`` as ``encode`` does."""
     topic_size, body_size, properties_size = len(message.topic), len(message.body), len(message.properties)
     if not 0 < topic_size <= PROPERTIES_BYTES_MAX:
         raise MessageIllegal(f"topic of {topic_size} bytes; 1 to {PROPERTIES_BYTES_MAX} are allowed")
@@ -305,7 +312,7 @@ Outline = tuple[int, int, int, int, int, int, bytes, bytes]
 
 def outline(data: bytes | memoryview, at: int = 0, *, check_crc: bool = True,
             size_max: int = RECORD_BYTES_MAX) -> Outline:
-    """What queues and index need of a record, without an object for each. Raises ``DamagedRecord`` as ``decode``."""
+    """Return the fields of a record that queues and index need, cheaply. Raises ``DamagedRecord`` as ``decode``."""
     fixed, _, topic_at, properties_at, end = _parts(data, at, check_crc, size_max)
     return (fixed[6], fixed[0], fixed[3], fixed[5], fixed[7], fixed[10], bytes(data[topic_at : properties_at - 2]),
             bytes(data[properties_at:end]))
@@ -313,8 +320,10 @@ def outline(data: bytes | memoryview, at: int = 0, *, check_crc: bool = True,
 
 def outlines(data: bytes, base: int, at: int = 0, most: int = 1 << 62, *,
              check_crc: bool = False) -> tuple[list[Outline], int]:
-    """Outlines of the records that stand one behind the other in ``data``, whose first byte is at ``base`` of the log,
-    and where in ``data`` something else begins, or the part of a record. Whoever wants to know what asks ``outline``.
+    """Return outlines of consecutive records in ``data``, and the place behind the last of them.
+
+    The first byte of ``data`` is at ``base`` of the log. Behind the place comes part of a record or something else;
+    ``outline`` says what.
     """
     found: list[Outline] = []
     unpack, add, length = _SCANNED.unpack_from, found.append, len(data)
@@ -402,7 +411,7 @@ def blank(size: int) -> bytes:
 
 
 def blank_size(data: bytes | memoryview, at: int = 0) -> int | None:
-    """How much a blank at ``at`` says is left; None where there is none."""
+    """Return the size that a blank at ``at`` gives; None where there is no blank."""
     size, magic = _BLANK.unpack_from(data, at)
     return size if magic == MAGIC_BLANK else None
 

@@ -101,7 +101,7 @@ class Server:
                             self._accepting.start_soon(self._accept, listener)
                         task_status.started()
                 finally:
-                    with trio.CancelScope(shield=True):  # else the first that is closed would be the last
+                    with trio.CancelScope(shield=True):  # a cancelled close would leave the other listeners open
                         for listener in listeners:
                             await trio.aclose_forcefully(listener)
         finally:
@@ -151,7 +151,7 @@ class Server:
         """
         if self._scope is None:
             raise RuntimeError("serve_stream needs a server that runs")
-        if not self._endpoint.running:  # no longer
+        if not self._endpoint.running:  # the endpoint has ended
             await trio.aclose_forcefully(stream)
             return
         if len(self._streams) >= self.config.connections_max:
@@ -171,7 +171,7 @@ class Server:
             logger.warning("connection from %s closed: %s", peer or ends(stream)[0], error)
         except STREAM_ERRORS as error:
             logger.debug("connection from %s broke: %s", peer or ends(stream)[0], words(error))
-        except Exception:  # a defect of the fallback's, or of ours, costs one connection, no more
+        except Exception:  # a defect must cost only this connection
             logger.exception("connection from %s", peer or ends(stream)[0])
         finally:
             self._streams.discard(scope)
@@ -197,7 +197,7 @@ class Server:
             await Connection(self._endpoint, stream, peer, local, number).run(received)
         elif spoken is Spoken.OTHER:
             if self._fallback is None:
-                raise FrameError("it speaks another protocol, which nobody here serves")
+                raise FrameError("it speaks another protocol, which this server does not serve")
             self.counters.handed_over += 1
             await self._fallback(stream, received)
         elif spoken is Spoken.TLS:
@@ -206,7 +206,7 @@ class Server:
     async def _listen(
         self, stream: Stream, received: bytes, *, proxy: bool = False
     ) -> tuple[Spoken | None, bytes, str | None]:
-        """What is spoken, the bytes read behind a PROXY header, and the address in that; None: it closed, or idles."""
+        """Return the protocol, bytes read behind a PROXY header, and its address; no protocol: it closed or idles."""
         with trio.move_on_after(self.config.idle_timeout_ms / 1e3):
             while (found := sniff(received, proxy=proxy)) is None:
                 data = await stream.receive_some(SNIFF_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""What the first bytes of a connection say about it: remoting, TLS, another protocol, a PROXY header before any.
+"""Tells a connection's protocol by its first bytes: remoting, TLS or another, and a PROXY header before any.
 
 One port serves them all, so each is known by its first byte; a PROXY header (HAProxy, versions 1 and 2) by its
 signature. Pure: knows bytes, nothing of streams or of what is spoken afterwards.
@@ -25,7 +25,7 @@ _V2_BYTES: Final = 16
 
 
 class Spoken(enum.Enum):
-    """What follows on the connection."""
+    """Protocol that follows on the connection."""
 
     REMOTING = "remoting"
     """First byte 0x00 or 0x01: the length of a frame below 32 MiB."""
@@ -111,7 +111,7 @@ def _version_2(data: bytes) -> tuple[int, str | None] | None:
     if len(data) < size:
         return None
     width = {0x11: 4, 0x21: 16}.get(family)
-    if command == 0x20 or width is None:  # the proxy's own health check, or no TCP address
+    if command == 0x20 or width is None:  # a health check of the proxy, or no TCP address
         return size, None
     if length < 2 * width + 4:
         raise FrameError(f"a PROXY header of {length} bytes of addresses; {2 * width + 4} were due")

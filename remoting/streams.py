@@ -22,7 +22,7 @@ TLSContext = Callable[[], ssl.SSLContext]
 """Asked for each connection, so that new certificates are used without a restart."""
 
 STREAM_ERRORS: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
-"""What a stream raises when the world, not the program, ends it."""
+"""Errors of a stream that the network ends, not the program."""
 _NOTSENT_BYTES: Final = 1 << 20
 
 
@@ -30,7 +30,7 @@ async def connect_tcp(address: str) -> Stream:
     """An open TCP connection. Raises ``OSError``, also for an address that makes no sense: it may come from a peer."""
     try:
         return await trio.open_tcp_stream(*split_address(address))
-    except ValueError as error:  # a host name that cannot be encoded is one too
+    except ValueError as error:  # a host name that cannot be encoded is a ValueError too
         raise OSError(str(error)) from error
 
 
@@ -63,7 +63,7 @@ async def start_tls(
 
     Closes nothing on failure: that is for whoever opened ``stream``.
     """
-    # Frames carry their lengths: a connection cut without TLS's own goodbye can do no harm.
+    # Frames carry their lengths: an end without TLS's own goodbye does no harm.
     secure = trio.SSLStream(stream, context, server_hostname=host, server_side=server, https_compatible=True)
     await secure.do_handshake()
     return secure
@@ -89,7 +89,7 @@ async def dial(
         return stream, ends(plain)[1]
     except trio.TooSlowError:
         raise OSError(f"no answer within {timeout_ms:g} ms") from None
-    except (ValueError, *STREAM_ERRORS) as error:  # ssl's errors are of both kinds
+    except (ValueError, *STREAM_ERRORS) as error:  # ssl raises errors of both kinds
         raise OSError(words(error)) from error
     finally:
         if plain is not None and not opened:
@@ -127,10 +127,10 @@ async def close_now(stream: Stream) -> None:
 
 
 def words(error: BaseException) -> str:
-    """What a stream's error means; trio keeps the system's own words in the cause."""
+    """Return the meaning of a stream's error; trio keeps the system's words in the cause."""
     text = str(error) or type(error).__name__
     cause = error.__cause__
-    if isinstance(cause, BaseExceptionGroup):  # one for each address of a host
+    if isinstance(cause, BaseExceptionGroup):  # the group has one error for each address of a host
         return "; ".join(dict.fromkeys(map(words, cause.exceptions)))
     return f"{text}: {cause}" if cause and str(cause) not in text else text
 

@@ -16,7 +16,7 @@ logger = logging.getLogger("remoting")
 
 
 class ClientAuth(enum.Enum):
-    """Whether a server wants its clients' certificates. Values are those of ``tls.server.need.client.auth``."""
+    """A server's demand for clients' certificates. Values are those of ``tls.server.need.client.auth``."""
 
     NONE = "none"
     OPTIONAL = "optional"
@@ -51,7 +51,7 @@ class ContextSource:
             try:
                 self._context = self._make()
             except (OSError, ssl.SSLError, ValueError) as error:
-                # Half-written, or the key came before its certificate: look again when they change.
+                # A file may be half written, or newer than its partner: look again when files change.
                 self.reload_error = str(error)
                 logger.warning("TLS: the former certificate stays in use: %s", error)
             else:
@@ -75,7 +75,7 @@ def server_context(
     cert: str, key: str, *, key_password: str | None = None, ca: str | None = None,
     client_auth: ClientAuth = ClientAuth.NONE, alpn: Sequence[str] = (),
 ) -> ContextSource:
-    """For accepting. PEM files: ``cert`` with its chain, ``ca`` what clients' certificates are signed by.
+    """Return a context for accepting, from PEM files: ``cert`` has its chain, ``ca`` signs clients' certificates.
 
     ``alpn``: what else is spoken on this port; RocketMQ's clients offer nothing. Raises ``ValueError``.
     """
@@ -96,7 +96,7 @@ def server_context(
 def client_context(
     *, ca: str | None = None, cert: str | None = None, key: str | None = None, key_password: str | None = None,
 ) -> ContextSource:
-    """For dialling. With ``ca`` the server's certificate is verified; without, the connection is encrypted and no more.
+    """Return a context for dialling. Without ``ca`` connections are encrypted, but the server is not verified.
 
     Host names are not checked: brokers and controllers are known by address. Raises ``ValueError``.
     """

@@ -53,7 +53,7 @@ class Bell:
             assert self._task is None, "one task waits for a bell"
             self._task = current_task()
             await wait_task_rescheduled(self._leave)
-        self._rung = False  # what rang again before this task had its turn is one with what woke it
+        self._rung = False  # rings before this turn count as one
 
     def _leave(self, _: RaiseCancelT) -> Abort:
         self._task = None

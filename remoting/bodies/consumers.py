@@ -46,7 +46,7 @@ class MessageQueue(Body):
 
 @body
 class SubscriptionData(Body):
-    """What a group wants of a topic. ``code_set`` are the hashes of ``tags_set``, as a broker compares them."""
+    """A group's subscription to a topic. ``code_set`` has the hashes of ``tags_set``, which brokers compare."""
 
     topic: str
     sub_string: str | None = None

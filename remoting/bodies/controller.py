@@ -71,7 +71,7 @@ class ReplicaIdentity(Body):
 
 @body
 class ReplicasInfo(Body):
-    """What a controller knows of one group. Master id and address are missing when there is no master."""
+    """A controller's record of one group. Master id and address are missing when there is no master."""
 
     master_broker_id: Int64 | None = None
     master_address: str | None = None

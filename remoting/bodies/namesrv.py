@@ -18,7 +18,7 @@ from remoting.fastjson import dumps, loads
 from remoting.fields import Int32, Int64, decimal, shown
 
 REGISTRATION_BYTES_MAX: Final = 64 << 20
-"""Of a registration when decompressed. A hundred thousand topics take 20 MiB."""
+"""Largest registration after decompression. A hundred thousand topics take 20 MiB."""
 
 
 @body
@@ -28,12 +28,14 @@ class DataVersion(Body):
     json_bytes_max: ClassVar[int] = 1 << 12
     state_version: Int64 = 0
     timestamp: Int64 = 0
-    """Milliseconds, of the wall clock of whoever made it."""
+    """Milliseconds of the wall clock of its maker."""
     counter: Int64 = 0
 
     def precedes(self, other: DataVersion) -> bool:
-        """In the order of ``DataVersion.compare`` of Java: by state, then by counter, then by time. Of tables that come
-        from one master this is their age."""
+        """Return whether this version is the older one, as in Java's ``DataVersion.compare``.
+
+        State decides, then counter, then time. Among tables of one master this is their age.
+        """
         return ((self.state_version, self.counter, self.timestamp)
                 < (other.state_version, other.counter, other.timestamp))
 
@@ -138,7 +140,7 @@ class RegisterBrokerBody(Body):
             topics[topic.topic_name] = topic
         filters = cls.from_plain({"filterServerList": loads(blocks.block())}).filter_server_list
         mappings: dict[str, TopicQueueMappingInfo] = {}
-        for _ in range(blocks.number() if blocks.left else 0):  # brokers before 5.0 end here
+        for _ in range(blocks.number() if blocks.left else 0):  # brokers before 5.0 send no mappings
             mapping = TopicQueueMappingInfo.from_json(blocks.block())
             mappings[mapping.topic or ""] = mapping
         return cls(TopicConfigSerializeWrapper(topics, version, mappings), filters)

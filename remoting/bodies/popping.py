@@ -34,7 +34,7 @@ def _key(of: CheckPoint | AckMessage | BatchAckMessage) -> CheckpointKey:
 
 @body
 class CheckPoint(Body):
-    """What one POP gave to ``group`` from one queue. Bit i of ``bits`` stands for ``offsets[i]``."""
+    """Messages that one POP gave to ``group`` from one queue. Bit i of ``bits`` stands for ``offsets[i]``."""
 
     start_offset: Int64 = wire_name("so")
     pop_time_ms: Int64 = wire_name("pt")
@@ -45,14 +45,14 @@ class CheckPoint(Body):
     """The one that the messages stand in: a retry topic perhaps."""
     group: str = wire_name("c")
     bits: Int32 = wire_name("bm", default=0)
-    """Of those that were acknowledged."""
+    """Bits of the acknowledged messages."""
     revive_offset: Int64 = wire_name("ro", default=0)
-    """Where it stands in the revive topic; 0 as it is written."""
+    """Its offset in the revive topic; 0 when it is written."""
     diffs: list[Int32] | None = wire_name("d", default=None)
     """Offsets of the messages, from ``start_offset`` on; None, as of old: one behind the other."""
     broker_name: str | None = wire_name("bn", default=None)
     re_puts: str | None = wire_name("rp", default=None)
-    """How often it was put again, in digits."""
+    """Number of times that it was put again, in digits."""
     suspend: bool = wire_name("sp", default=False)
     """Its messages come back without having failed once more."""
 
@@ -63,7 +63,7 @@ class CheckPoint(Body):
 
     @property
     def offsets(self) -> list[int]:
-        """Of its messages, in their queue."""
+        """Offsets of its messages in their queue."""
         start = self.start_offset
         return list(range(start, start + self.count)) if self.diffs is None else [start + diff for diff in self.diffs]
 
@@ -74,7 +74,7 @@ class CheckPoint(Body):
 
     @property
     def key(self) -> CheckpointKey:
-        """By which its acknowledgements find it."""
+        """Key by which its acknowledgements find it."""
         return _key(self)
 
     def to_plain(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class AckMessage(Body):
 
     @property
     def key(self) -> CheckpointKey:
-        """Of the checkpoint that it belongs to."""
+        """Key of the checkpoint that it belongs to."""
         return _key(self)
 
     @property
@@ -144,7 +144,7 @@ _ALIASES: Final = {
 
 @body
 class BatchAck(Body):
-    """Of 200151: messages of one checkpoint. Bit i of ``bits`` stands for offset ``start_offset + i``."""
+    """Part of a 200151: messages of one checkpoint. Bit i of ``bits`` stands for offset ``start_offset + i``."""
 
     group: str = wire_name("c")
     topic: str = wire_name("t")
@@ -166,7 +166,7 @@ class BatchAck(Body):
 
     @property
     def offsets(self) -> list[int]:
-        """Of the messages in their queue, rising. Raises ``BodyError``."""
+        """Offsets of the messages in their queue, rising. Raises ``BodyError``."""
         return [self.start_offset + bit for bit in _bits(self.bits)]
 
 

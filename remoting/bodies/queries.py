@@ -11,7 +11,7 @@ from remoting.fields import Int32, Int64, wire_name
 
 @body
 class TopicOffset(Body):
-    """Of one queue. Time of its last message in milliseconds, 0 without one."""
+    """Offsets of one queue, and the time of its last message in milliseconds; 0 without one."""
 
     min_offset: Int64 = 0
     max_offset: Int64 = 0
@@ -28,7 +28,7 @@ class TopicStatsTable(Body):
 
 @body
 class OffsetWrapper(Body):
-    """How far a group is in one queue. Time of the last message consumed in milliseconds."""
+    """Progress of a group in one queue, and the time of the last consumed message in milliseconds."""
 
     broker_offset: Int64 = 0
     consumer_offset: Int64 = 0
@@ -96,7 +96,7 @@ class QueryConsumeQueueResponseBody(Body):
 
 @body
 class BrokerStatsItem(Body):
-    """Of one span of time: what was counted, how much of it a second, and how much each time."""
+    """Figures of one span of time: the sum, the sum per second, and the mean per call."""
 
     sum_: Int64 = wire_name("sum", default=0)
     tps: float = 0.0

@@ -27,10 +27,10 @@ def change_config(
     files: Files, path: str, use: Callable[[C], None], logger: logging.Logger,
     other_names: Mapping[str, str] = NO_NAMES,
 ) -> Command:
-    """The answer. ``made`` checks and may raise ``ConfigError``; ``use`` is called with what was written to ``path``,
-    where all that was not asked for stays as it is.
+    """Change a configuration and its file as a request asks, and return the answer.
 
-    Keys that are not ``live`` are written down for the next start, and the answer says so.
+    ``made`` checks and may raise ``ConfigError``. ``use`` is called with what was written to ``path``. The file's other
+    lines stay as they are. Keys that are not ``live`` are written for the next start, and the answer says so.
     """
     if len(request.body) > bytes_max:
         return response(request, ResponseCode.SYSTEM_ERROR,

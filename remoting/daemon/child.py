@@ -1,8 +1,7 @@
-"""Our own programs as children: their command lines, which import what this one does and nothing from where it was
-started; and how a fork of one ends.
+"""Makes command lines of our own programs as children, and ends a fork.
 
-Without ``-P`` Python looks for modules in the working directory first: a file ``trio.py`` there would run as whoever
-starts a broker.
+A child imports what this process imports, and nothing from the working directory. Without ``-P`` Python looks for
+modules there first: a file ``trio.py`` there would run with the rights of the user that starts a broker.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 _FAILED: Final = 1
-"""As a Python program ends that raises."""
+"""Exit code of a Python program that raises."""
 _ROOT: Final = str(Path(__file__).parents[2])
-"""Of our packages: where they are installed, or a checkout, which need not be on the path of who starts there."""
+"""Folder of our packages: installed, or a checkout that need not be on the child's path."""
 
 
 def child(module: str, before: str = "pass") -> list[str]:
@@ -28,14 +27,16 @@ def child(module: str, before: str = "pass") -> list[str]:
 
 
 def live(run: Callable[[], object]) -> NoReturn:
-    """What a fork does from here on, and its end: nothing of the process that it was forked from runs behind that. It
-    ends as a Python program that ends with what ``run`` returns."""
+    """Run a fork from here to its end: no code of its parent runs after that.
+
+    Its exit code is that of a Python program that ends with what ``run`` returns.
+    """
     code: object = _FAILED
     try:
         code = run()
     except SystemExit as ended:
         code = ended.code
-    except BaseException:  # noqa: BLE001  nobody else would say it
+    except BaseException:  # noqa: BLE001  no other code would report it
         traceback.print_exc()
     finally:
         with contextlib.suppress(OSError, ValueError):

@@ -20,7 +20,7 @@ def main() -> int:
     """The command by whose name this was started; its exit code."""
     try:
         from raft.command import run
-    except Exception as error:  # noqa: BLE001  # somebody else's package may raise anything
+    except Exception as error:  # noqa: BLE001  # a foreign package may raise anything
         spec = find_spec("raft")
         sys.stderr.write(
             f"{Path(sys.argv[0]).stem}: {spec.origin if spec is not None else 'raft'} is not that of {RAFT} "

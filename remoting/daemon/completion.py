@@ -13,7 +13,7 @@ class _Completion(argparse.Action):
         self, parser: argparse.ArgumentParser, _: argparse.Namespace, values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        import shtab  # it takes longer than the rest of the command line
+        import shtab  # slow to import: longer than the rest of the command line
 
         if values not in shtab.SUPPORTED_SHELLS:
             raise argparse.ArgumentError(self, f"no shell {values!r}; choose from {', '.join(shtab.SUPPORTED_SHELLS)}")

@@ -22,11 +22,13 @@ class Edit:
     before: Mapping[str, str]
     after: Mapping[str, str]
     other_names: Mapping[str, str] = NO_NAMES
-    """Of a key, what it may be called as well."""
+    """Other names that a key may have."""
 
     def of(self, content: bytes | None) -> bytes:
-        """The file's new content; with all keys where there is no file yet. Raises ``OSError`` for one that somebody
-        made unreadable."""
+        """Return the file's new content, with all keys where there is no file yet.
+
+        Raises ``OSError`` for a file that is no configuration any more.
+        """
         if content is None:
             return properties.encode(self.after).encode()
         try:
@@ -37,7 +39,7 @@ class Edit:
         return properties.edited(text, self._changes(there)).encode()
 
     def _changes(self, there: Mapping[str, str]) -> dict[str, str]:
-        """What was asked for, and what followed from it where the file says otherwise."""
+        """Return the keys asked for, and keys that follow from them where the file says otherwise."""
         followed = {name: text for name, text in self.after.items() if self.before.get(name) != text and name in there}
         asked = {name: self.after.get(name, text.strip()) for name, text in self.given.items()}
         changes = {**followed, **asked}

@@ -12,14 +12,14 @@ from remoting.address import join_address
 from remoting.daemon.keys import key
 
 ADVICE: Final = "choose another metricsPromExporterPort"
-"""Where nobody can listen at the address."""
+"""Advice when the address cannot be listened at."""
 POINTS_OF_A_REQUEST: Final = 1_000
-"""Of a report, as Java's ``metricsExportBatchMaxDataPoints``, which brokers alone have."""
+"""Points of one report, like Java's ``metricsExportBatchMaxDataPoints``, which only brokers have."""
 _HEADER: Final = re.compile(r"[0-9a-z_.-]+")
 
 
 class Way(enum.Enum):
-    """How metrics leave a server; values are Java's numbers."""
+    """Ways in which metrics leave a server; values are Java's numbers."""
 
     DISABLE = "0"
     OTLP_GRPC = "1"
@@ -34,7 +34,7 @@ NEEDS: Final = {
 """Extra of the distribution, and packages of it."""
 
 
-@attrs.frozen(kw_only=True, slots=False)  # one base of two with slots is all that Python can lay out
+@attrs.frozen(kw_only=True, slots=False)  # Python allows only one base with slots
 class MetricsKeys:
     """Part of a configuration. Names are those of Java's ``ControllerConfig``."""
 
@@ -82,7 +82,7 @@ class MetricsKeys:
                 if _HEADER.fullmatch(name.lower()) and value.isascii() and value.isprintable()}
 
     def metrics_listen(self, bind_address: str) -> str:
-        """Where the page of metrics is served, as ``host:port``."""
+        """Return the address of the page of metrics, as ``host:port``."""
         return join_address(self.metrics_prom_exporter_host or bind_address, self.metrics_prom_exporter_port)
 
     @property

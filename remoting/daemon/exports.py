@@ -1,4 +1,4 @@
-"""How a server's metrics leave it: a page that is asked for, reports to a collector (OTLP), or lines of its log.
+"""Exports a server's metrics: as a page on request, as reports to a collector (OTLP), or as lines of its log.
 
 State is read in the event loop, at each report; reports are sent by a thread, and a collector that is away holds up
 nothing. Knows the keys and the page; what is on that, the servers' modules know.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 REMIND_S: Final = 600.0
-"""Between two warnings of a collector that stays away."""
+"""Time between two warnings of a collector that stays away."""
 
 
 class Serve(Protocol):
@@ -36,15 +36,17 @@ class Serve(Protocol):
 async def start_exports(
     page: Page, keys: MetricsKeys, bind_address: str, serve: Serve, nursery: trio.Nursery,
 ) -> None:
-    """Show ``page`` as the keys say, in tasks of ``nursery``. Raises ``ModuleNotFoundError`` and, where ``serve``
-    cannot listen, ``OSError``, in words."""
+    """Show ``page`` as the keys say, in tasks of ``nursery``.
+
+    Raises ``ModuleNotFoundError``, and ``OSError`` where ``serve`` cannot listen, both with texts for the user.
+    """
     way = keys.metrics_way
     if way is Way.PROM:
         await nursery.start(partial(serve, page, keys.metrics_listen(bind_address), advice=ADVICE))
     elif way is Way.LOG:
         nursery.start_soon(_log, page, keys)
     elif way is Way.OTLP_GRPC:
-        from remoting.daemon.otlp import OTLP  # grpc starts threads: who asks for no reports has none
+        from remoting.daemon.otlp import OTLP  # grpc starts threads: import it only for reports
 
         nursery.start_soon(push, page, keys, OTLP(
             keys.metrics_grpc_exporter_target, keys.metrics_headers, delta=keys.metrics_in_delta,

@@ -69,13 +69,16 @@ class DiskFiles:
 
 
 def make_folder(path: Path) -> None:
-    """And all that are missing above it. Each name is on disk before the next one is made: also that of the last one
-    that was there, since a process may have been killed right after it made it."""
+    """Make a folder, and all missing ones above it.
+
+    Each name is on disk before the next one is made. This includes the lowest one that was there: a process may have
+    been killed right after it made that.
+    """
     there, missing = path.resolve(), list[Path]()
     while not there.is_dir():
         missing.append(there)
         there = there.parent
-    with contextlib.suppress(PermissionError):  # then it is not this process's to make
+    with contextlib.suppress(PermissionError):  # this process did not make a folder that it may not open
         _sync_folder(there.parent)
     for made in reversed(missing):
         try:

@@ -16,7 +16,7 @@ import attrs
 from remoting.fields import decimal
 
 SHOWN_CHARS_MAX: Final = 400
-"""Of what a message repeats."""
+"""Characters of a key or value that a message repeats."""
 
 
 NETTY_WITHOUT_MEANING: Mapping[str, object] = {
@@ -131,7 +131,7 @@ class Unknown:
 
 
 def unknown(properties: Mapping[str, str], known: Iterable[str]) -> list[Unknown]:
-    """What of ``properties`` is not among ``known``."""
+    """Return the keys of ``properties`` that are not among ``known``."""
     known = set(known)
     return [Unknown(name, text, "".join(difflib.get_close_matches(name, known, n=1)))
             for name, text in properties.items() if name not in known]
@@ -171,7 +171,7 @@ def in_profile(
 
     Any other value was chosen by somebody, and stays, as does what ``given`` says itself.
     """
-    if wanted == former or wanted not in profiles:  # one that there is not is refused when it is read
+    if wanted == former or wanted not in profiles:  # an unknown profile is refused when it is read
         return given
     now = properties(start)
     return {**{name: text for name, text in profiles[wanted].items() if now[name] == profiles[former][name]}, **given}

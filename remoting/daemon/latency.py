@@ -1,4 +1,4 @@
-"""How long things took, counted by bucket as they happen. Plain numbers; who shows them is others' business."""
+"""Counts durations by bucket as they happen. Plain numbers; other modules show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How servers' log records look, on standard error or in a file: one line each, as text or as JSON, with their fields.
+"""Formats servers' log records, for standard error or a file: one line each, as text or JSON, with their fields.
 
 A record's fields are what ``extra`` brought. Knows ``logging`` and nothing of who logs.
 """
@@ -24,7 +24,7 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 def fields(record: logging.LogRecord) -> dict[str, object]:
-    """What the caller gave as ``extra``, field by field."""
+    """Return the fields that the caller gave as ``extra``."""
     return {name: value for name, value in vars(record).items() if name not in _PLAIN}
 
 
@@ -80,8 +80,10 @@ class _File(RotatingFileHandler):
 
 def set_up(level: str = "info", *, as_json: bool = False, stream: TextIO | None = None,
            limit: logging.Filter | None = None, file: Path | None = None) -> None:
-    """Send every record of ``level`` and above that ``limit`` lets pass to ``file``, which rotates, else to ``stream``,
-    standard error by default. For a program's start. Raises ``OSError``: there can be no such file."""
+    """Send records of ``level`` and above to ``file``, which rotates, else to ``stream`` (default: standard error).
+
+    ``limit`` filters them. Call it at a program's start. Raises ``OSError`` if the file cannot be written.
+    """
     handler: logging.Handler
     if file is None:
         handler = logging.StreamHandler(stream or sys.stderr)

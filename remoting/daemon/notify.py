@@ -8,7 +8,7 @@ import socket
 from typing import Final
 
 SOCKET: Final = "NOTIFY_SOCKET"
-"""Environment of whoever is to notify; it is not for children, of whom systemd would not believe it."""
+"""Variable that names systemd's socket. Children do not get it: systemd would not believe them."""
 READY: Final = "READY=1"
 STOPPING: Final = "STOPPING=1"
 
@@ -16,7 +16,7 @@ logger = logging.getLogger("daemon")
 
 
 def notify(state: str) -> None:
-    """Nothing is done where nobody asked for it."""
+    """Tell systemd a state, where systemd has asked for it."""
     address = os.environ.get(SOCKET, "")
     if not address:
         return

@@ -44,8 +44,11 @@ class NotTaken(Exception):
 
 
 class OTLP:
-    """A collector. ``target`` is ``http://host:port``, or ``https://host:port`` for TLS, which is meant where neither
-    is said, as in Java. ``headers`` go with each report, whose requests have at most ``points_max`` points."""
+    """A collector. ``target`` is ``http://host:port``, or ``https://host:port`` for TLS.
+
+    Without either, TLS is meant, as in Java. ``headers`` go with each report. A request has at most ``points_max``
+    points.
+    """
 
     def __init__(
         self, target: str, headers: Mapping[str, str], *, timeout_ms: int, points_max: int, delta: bool,

@@ -42,7 +42,7 @@ class Page(Collector):
         return generate_latest(self._registry)
 
     def families(self) -> Iterable[MetricFamily]:
-        """What is on the page, one after the other."""
+        """Return the metrics of the page in order."""
         return self._registry.collect()
 
     def gauge(self, name: str, help_text: str, values: Values, *labels: str) -> GaugeMetricFamily:
@@ -73,5 +73,5 @@ class Page(Collector):
                 yield self.counter(f"{prefix}_{field.name}", help_text, [((), value)])
 
     def remoting(self, counters: Counters) -> Iterator[Metric]:
-        """What the remoting server counts."""
+        """Return metrics from the counters of a remoting server."""
         return self.totals("remoting", "Of the remoting server. Ours.", counters)

@@ -1,5 +1,7 @@
-"""What a page of metrics says, as points that can be sent: counters and distributions since when they count, or since
-the last report that arrived. Text and numbers; who sends them is others' business."""
+"""Makes points to send of a page of metrics. Text and numbers; other modules send them.
+
+A counter or distribution counts since its start, or since the last report that arrived.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ class Point:
     labels: Labels
     value: float | Distribution
     since_ns: int
-    """What is counted was counted from then on, of the wall clock; without a meaning for a gauge."""
+    """Start of the count, by the wall clock; it has no meaning for a gauge."""
 
 
 @attrs.frozen
@@ -75,14 +77,16 @@ def name_of(family: Metric) -> str:
 
 
 class Reports:
-    """Makes reports one after the other. With ``delta`` each has what happened since the last that ``arrived``; one
-    that did not is part of the next. Moments are of the wall clock, in nanoseconds."""
+    """Makes reports in order. With ``delta`` each has what happened since the last that ``arrived``.
+
+    A report that did not arrive is part of the next. Times are of the wall clock, in nanoseconds.
+    """
 
     def __init__(self, started_ns: int, *, delta: bool) -> None:
         self._delta = delta
         self._started_ns = self._last_ns = started_ns
         self._before: dict[tuple[str, Labels], tuple[int, float | Distribution]] = {}
-        """Of a point -> since when it counts, and what it was."""
+        """Start of the count and last value of each point."""
         self._offered: dict[tuple[str, Labels], tuple[int, float | Distribution]] = {}
 
     def report(self, families: Iterable[Metric], now_ns: int) -> list[Series]:
@@ -107,7 +111,7 @@ class Reports:
         if kind == "gauge":
             return Point(labels, value, now_ns)
         since_ns, before = self._before.get((name, labels), (self._started_ns, None))
-        if before is not None and _fell(before, value):  # whoever counts was made anew
+        if before is not None and _fell(before, value):  # the counter started again
             since_ns, before = self._last_ns, None
         self._offered[name, labels] = (now_ns if self._delta else since_ns, value)
         if not self._delta or before is None:

@@ -1,4 +1,4 @@
-"""What the servers' commands share: flags, the configuration from file and flags, listening, signals, exit codes.
+"""Parts that all servers' commands share: flags, configuration from file and flags, listening, signals, exit codes.
 
 Exit codes: 0 stopped in order, 1 it could not run, 2 wrong usage or configuration.
 """
@@ -130,8 +130,10 @@ def given_properties(options: argparse.Namespace, files: Files) -> dict[str, str
 def given_and_unknown(
     options: argparse.Namespace, files: Files, known: Iterable[str],
 ) -> tuple[dict[str, str], list[Unknown]]:
-    """``given_properties``, and those that there are not, which mean nothing, as in Java. With -p they are told at
-    once."""
+    """Return ``given_properties``, and the unknown keys, which mean nothing, as in Java.
+
+    With -p unknown keys are printed at once.
+    """
     given = given_properties(options, files)
     strange = unknown(given, known)
     for each in strange:
@@ -183,7 +185,7 @@ def check_exporter(metrics: MetricsKeys) -> None:
 
 
 def _is_installed(package: str) -> bool:
-    """Of a package within another, too, which alone may be there."""
+    """Return whether a package is there. Of ``a.b``, ``a`` may be missing, or be there alone."""
     outer = package.rpartition(".")[0]
     return (not outer or _is_installed(outer)) and importlib.util.find_spec(package) is not None
 
@@ -196,7 +198,7 @@ def piped(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
             try:
                 return main(arguments)
             finally:
-                sys.stdout.flush()  # here, and not at the interpreter's end
+                sys.stdout.flush()  # a closed pipe must fail here, not at the interpreter's end
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return STOPPED
@@ -233,7 +235,7 @@ async def listen(host: str, port: int, backlog: int | None = None) -> list[trio.
     """Listeners at the address; raises ``OSError`` with words for an operator."""
     try:
         return await trio.open_tcp_listeners(port, host=host, backlog=backlog)
-    except (OSError, UnicodeError) as error:  # the latter of a name that no host can have
+    except (OSError, UnicodeError) as error:  # UnicodeError: no host can have the name
         why = getattr(error, "strerror", None) or error
         raise OSError(f"cannot listen at {join_address(host, port)}: {why}; "
                       "choose another listenPort or bindAddress") from error
@@ -249,7 +251,7 @@ def leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
 
 
 def words(failure: BaseException) -> str:
-    """What an error says, and what the error behind it says."""
+    """Return the text of an error and of the error behind it."""
     cause = failure.__cause__
     return str(failure) if cause is None or str(cause) in str(failure) else f"{failure}: {cause}"
 
@@ -280,7 +282,7 @@ async def run_until_stopped(
                 meanwhile.start_soon(_give_up_at, signals, nursery)
                 running: Stoppable = await nursery.start(run)
                 meanwhile.cancel_scope.cancel()
-            gc.freeze()  # what the program is made of holds no garbage: each search of it would stop the loop for long
+            gc.freeze()  # the program itself is no garbage: searching it would stop the loop
             nursery.start_soon(_obey, signals, running, nursery)
             started()
             notify(READY)

@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def running(kind: str) -> list[Running]:
-    """Of this user's processes, those that serve as ``kind``."""
+    """Return this user's processes that serve as ``kind``."""
     found = (_looked_at(int(path.name), kind) for path in PROC.iterdir() if path.name.isdecimal())
     return sorted(filter(None, found), key=lambda each: each.pid)
 
@@ -92,7 +92,7 @@ def first_of_each(found: Sequence[Running]) -> Iterator[Running]:
 
 
 def stop(process: Running, kind: str) -> bool:
-    """Whether it was there to be told. Its number may be another process's by now, which is not."""
+    """Stop a process, and return whether it was still there. Another process that took its number is not told."""
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -119,13 +119,15 @@ def _looked_at(pid: int, kind: str) -> Running | None:
             return None
         parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
         return Running(pid, parent, _config(given, Path(os.readlink(folder / "cwd"))))
-    except OSError:  # it ended, or is somebody else's
+    except OSError:  # the process ended, or is another user's
         return None
 
 
 def arguments_of(line: Sequence[str], kind: str) -> list[str] | None:
-    """Of ``mqbroker …``, ``python …/mqbroker …``, ``python -m broker.cli …`` or a child's command line; None: it is
-    none of these."""
+    """Return the arguments in a command line of ``kind``; None: it is none.
+
+    It may be ``mqbroker …``, ``python …/mqbroker …``, ``python -m broker.cli …`` or a child's command line.
+    """
     module, words = MODULES[kind], list(line)
     if words and Path(words[0]).name.startswith("python"):
         words.pop(0)

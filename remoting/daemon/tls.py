@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def client_tls_of(config: TLSClientKeys) -> TLSContext | None:
-    """What ``tls.enable`` and ``tls.client.*`` say; None without. Raises ``ConfigError``."""
+    """Return the context for ``tls.enable`` and ``tls.client.*``; None without. Raises ``ConfigError``."""
     if not config.tls_enable:
         return None
     try:
@@ -27,9 +27,9 @@ def client_tls_of(config: TLSClientKeys) -> TLSContext | None:
 
 
 def tls_of(config: TLSKeys, *, raft_alpn: str = "") -> TLSContext | None:
-    """What ``tls.server.*`` say; None without a certificate. Raises ``ConfigError``.
+    """Return the context for ``tls.server.*``; None without a certificate. Raises ``ConfigError``.
 
-    ``raft_alpn``: raft shares the port, so whoever has a certificate is asked for it.
+    ``raft_alpn``: raft shares the port, so clients are asked for certificates that they may have.
     """
     cert, private_key = config.tls_server_cert_path, config.tls_server_key_path
     if not cert and not private_key:

@@ -11,8 +11,8 @@ DISTRIBUTION: Final = "quorate"
 
 
 def version() -> str:
-    """Of the installed distribution; of a checkout on the path alone nobody knows it."""
-    from importlib import metadata  # takes longer than the rest of the command line
+    """Return the version of the installed distribution; a checkout that is not installed has none."""
+    from importlib import metadata  # slow to import: longer than the rest of the command line
 
     try:
         return metadata.version(DISTRIBUTION)

@@ -1,5 +1,8 @@
-"""Headers of the codes about consumer groups, their members and what those know. 34, 41, 42, 46, 328, 400 and 401 have
-bodies alone, but for what brokers of ours tell each other. Field names are those of the Java classes."""
+"""Headers of the codes about consumer groups, their members and what those know.
+
+34, 41, 42, 46, 328, 400 and 401 have only bodies, except for fields that our brokers tell each other. Field names are
+those of the Java classes.
+"""
 
 from __future__ import annotations
 

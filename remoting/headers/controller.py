@@ -34,7 +34,7 @@ class BrokerHeartbeatRequest(Header):
     learner: bool | None = None
     """Ours: this replica must never be elected."""
     log_in_doubt: bool | None = None
-    """Ours: its machine went down, and it may lack what it acknowledged; it is elected only where nobody is better."""
+    """Ours: its machine went down, and it may lack what it acknowledged; it is elected only if no other is better."""
     doubt_epoch: Int32 | None = None
     """Ours, beside ``log_in_doubt``: the group's master epoch as it was told before it sent this."""
     broker_life: Int64 | None = None
@@ -58,8 +58,10 @@ class BrokerHeartbeatResponse(Header):
     log_in_doubt: bool | None = None
     """Ours: elections that this controller decides from now on know of the sender's doubt."""
     registered_life: Int64 | None = None
-    """Ours, from the active controller, where the life on record for this id is not the sender's; 0: none is. Whoever
-    says so knows lives."""
+    """Ours: the life on record for this id, where it is not the sender's; 0: none is on record.
+
+    Only the active controller sends it. A controller that sends it knows lives.
+    """
     lease_epoch: Int32 | None = None
     """Ours, beside a renewed lease: the mastership that it is for."""
 
@@ -126,7 +128,7 @@ class RegisterBrokerToControllerRequest(Header):
     broker_address: str
     invoke_time: Int64 = 0
     learner: bool | None = None
-    """Ours, as in a heartbeat: who looks at what travels sees from the first word on how this broker acknowledges."""
+    """Ours, as in a heartbeat: a capture of the traffic shows from the start how this broker acknowledges."""
     master_lease_ms: Int64 | None = None
     """Ours, as in a heartbeat."""
     all_ack_in_sync_state_set: bool | None = None

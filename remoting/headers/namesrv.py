@@ -49,7 +49,7 @@ class RegisterBrokerRequest(Header):
     broker_id: Int64
     ha_server_addr: str | None = None
     heartbeat_timeout_millis: Int64 | None = None
-    """How long the broker may be silent; brokers that announce nothing have two minutes."""
+    """Time that the broker may be silent; a broker that announces none has two minutes."""
     enable_acting_master: bool | None = None
     """None: a broker of before 5.0."""
     compressed: bool = False
@@ -59,7 +59,7 @@ class RegisterBrokerRequest(Header):
 
 @header
 class RegisterBrokerResponse(Header):
-    """Where a slave finds its master."""
+    """Tells a slave where its master is."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None

@@ -34,7 +34,7 @@ class PopMessageRequest(Header):
     exp: str | None = None
     order: bool | None = None
     attempt_id: str | None = None
-    """With ``order``: who asks again with the same one gets the same messages again."""
+    """With ``order``: a repeated request with the same id gets the same messages again."""
 
 
 @header
