@@ -67,8 +67,8 @@ def parser() -> argparse.ArgumentParser:
                     help="RocketMQ's default mode, in which the master alone acknowledges, and its loss may lose "
                          "messages; with --quick")
     up.add_argument("--quick", action="store_true",
-                    help="detectionProfile=quick: who falls silent is replaced within seconds")
-    commands.add_parser("status", help="who runs, who leads, who is in sync")
+                    help="detectionProfile=quick: a master that falls silent is replaced within seconds")
+    commands.add_parser("status", help="which servers run, lead and are in sync")
     kill = commands.add_parser("kill", help="send a signal to servers")
     kill.add_argument("names", nargs="+", metavar="NAME",
                       help=f"a server, a broker group (its master), or `{ACTIVE}` (the active controller)")
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return trio.run(_RUN[options.command], options)
     except BrokenPipeError:
-        raise  # nobody reads on, which is told to nobody: ``piped``
+        raise  # the reader is gone: ``piped`` ends without a message
     except (ClusterError, ValueError, OSError) as error:
         print(f"mqcluster {options.command}: {error}", file=sys.stderr)
     except KeyboardInterrupt:
@@ -212,7 +212,7 @@ def _named(there: Cluster, view: ClusterView, name: str) -> Server:
     wanted = view.active if name == ACTIVE else view.groups[name].master if name in view.groups else None
     found = [each for each in there.servers.values() if each.plan.address == wanted]
     if not found:
-        raise ClusterError(f"{name}: nobody leads there at the moment; `mqcluster status` shows who runs")
+        raise ClusterError(f"{name}: it has no leader at the moment; `mqcluster status` shows which servers run")
     return found[0]
 
 

@@ -1,4 +1,4 @@
-"""How long each group was without a master that answers, as far as somebody looked, and a plot of it in one line.
+"""Measures how long each group had no master that answers, by looks at it, and plots that in one line.
 
 It knows looks and their times, and has no clock. Who looks, and how often, is another's business.
 """
@@ -10,20 +10,20 @@ from typing import Final
 
 BARS: Final = "▁▂▃▄▅▆▇█"
 HIGHEST_MS: Final = 10_000.0
-"""What the highest bar means, and more; each one below means half as much."""
+"""Gaps of so much or more get the highest bar; each bar below means half as much."""
 
 
 class Gaps:
-    """Of one group. Times are seconds of one clock that only goes forward."""
+    """Gaps of one group. Times are seconds of one monotonic clock."""
 
     def __init__(self, width: int = 40) -> None:
         self._answered_s: float | None = None
         self._looks: deque[float] = deque(maxlen=width)
         self.latest_ms: float | None = None
-        """Of the gap that ended last, at most: from the last answer before it to the first behind it."""
+        """Upper bound of the latest gap: from the last answer before it to the first after it."""
         self._master: str | None = None
         self.open_ms = 0.0
-        """Of the one that lasts; 0 while the master answers."""
+        """Length of the present gap; 0 while the master answers."""
 
     def note(self, now_s: float, master: str | None) -> None:
         """One look: the master that answered, or None. Another one than the last had a gap before it."""
@@ -36,7 +36,7 @@ class Gaps:
             self._answered_s, self.open_ms, self._master = now_s, 0.0, master
             return
         if self._answered_s is None:
-            self._answered_s = now_s  # it was so before anybody looked
+            self._answered_s = now_s  # the gap may have begun before the first look
         self.open_ms = max((now_s - self._answered_s) * 1e3, 0.001)
         self._looks.append(self.open_ms)
 

@@ -1,4 +1,4 @@
-"""What a running cluster says of itself: which controller is active, who is master of each group, who is in sync.
+"""Asks a running cluster for its active controller, the master of each group, and the replicas in sync.
 
 Asked over the wire, as any tool would; it knows addresses and answers, and no process.
 """
@@ -40,7 +40,7 @@ class ClusterView:
     groups: Mapping[str, GroupView] = attrs.field(factory=dict)
 
     def settled(self, names: Sequence[str], replicas: int) -> bool:
-        """Whether each group has a master and ``replicas`` in sync."""
+        """Return whether each group has a master and ``replicas`` in sync."""
         found = [self.groups.get(name) for name in names]
         return all(group is not None and group.master is not None and len(group.in_sync) >= replicas for group in found)
 

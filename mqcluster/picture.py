@@ -1,4 +1,4 @@
-"""What is seen of a cluster as lines of text. It knows sights and gaps, and nothing of where they come from."""
+"""Draws a sight of a cluster as lines of text. It knows sights and gaps, and not where they come from."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _BROKERS_AT: Final = 50
 
 
 class Kind(Enum):
-    """What a server is; the value is the module of its command."""
+    """Kinds of servers; the value is the module of the command."""
 
     NAMESRV = "controller.namesrv.cli"
     CONTROLLER = "controller.cli"
@@ -33,7 +33,7 @@ class Kind(Enum):
 
 @attrs.frozen
 class Durability:
-    """What a master waits for before it answers a send."""
+    """Copies that a master waits for before it answers a send."""
 
     all_ack: bool = True
     min_in_sync: int = 2
@@ -52,7 +52,7 @@ DEFAULT_MODE: Final = Durability(all_ack=False, min_in_sync=1)
 
 @attrs.frozen
 class Size:
-    """How large a cluster is."""
+    """Numbers of controllers, groups and replicas of a cluster."""
 
     controllers: int = 3
     groups: int = 2
@@ -74,7 +74,7 @@ class Planned:
     settings: Mapping[str, object]
     group: str = ""
     mode: str = ""
-    """Of a broker: the ``Durability`` it was planned with, in words."""
+    """Name of the ``Durability`` that a broker was planned with."""
 
     @property
     def file(self) -> str:
@@ -91,9 +91,9 @@ class Hosts:
     """Addresses by the names of servers; by default all share one host."""
 
     address: Callable[[str], str] = _loopback
-    """Where the others find it."""
+    """Address at which other servers find a server."""
     bind: Callable[[str], str] = _loopback
-    """Where it listens."""
+    """Address at which a server listens."""
 
 
 def cluster(root: Path, size: Size, first_port: int, durability: Durability,
@@ -155,7 +155,7 @@ def _brokers(root: Path, size: Size, first_port: int, durability: Durability,
                 "listenPort": port, "haListenPort": port + 1,
                 "namesrvAddr": f"{hosts.address('namesrv')}:{first_port}", "enableControllerMode": True,
                 "controllerAddr": controllers,
-                "enableGuardian": False,  # a signal to a process is to be one to the broker
+                "enableGuardian": False,  # a signal must reach the broker, not a guardian
                 "storePathRootDir": root / name / "store", "configStorePath": root / name / "broker.properties",
                 "totalReplicas": size.replicas, "mappedFileSizeCommitLog": 64 << 20, **durability.settings, **extra,
             }, group=f"broker-{letter}", mode=str(durability))
@@ -163,13 +163,13 @@ def _brokers(root: Path, size: Size, first_port: int, durability: Durability,
 
 
 def to_json(servers: list[Planned]) -> list[dict[str, Any]]:
-    """For the file that later commands read."""
+    """Return the content of the file that later commands read."""
     return [{"name": each.name, "kind": each.kind.name, "address": each.address, "group": each.group, "mode": each.mode}
             for each in servers]
 
 
 def from_json(data: Any) -> list[Planned]:
-    """What ``to_json`` wrote, without the settings, which lie in the servers' own files. Raises ``ValueError``."""
+    """Read what ``to_json`` wrote. Settings lie in the servers' own files. Raises ``ValueError``."""
     try:
         return [Planned(item["name"], Kind[item["kind"]], item["address"], {}, item["group"], item.get("mode", ""))
                 for item in data]

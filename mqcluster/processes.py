@@ -25,7 +25,7 @@ from remoting.daemon.identity import born
 
 FILE: Final = "cluster.json"
 READY: Final = "boot success"
-"""What every server prints when it serves."""
+"""Text that every server prints when it serves."""
 POLL_S: Final = 0.02
 
 
@@ -40,7 +40,7 @@ class Server:
     plan: Planned
     home: Path
     prefix: Sequence[str] = ()
-    """What stands before its command, and becomes it: so it starts on another host, as of ``ip netns exec``."""
+    """Words before its command that start it on another host, such as ``ip netns exec``. They end in its exec."""
     pid: int = 0
     born: str = ""
     """When the system says that process began: another one may have its number by now."""
@@ -57,12 +57,12 @@ class Server:
 
     @property
     def command(self) -> Sequence[str]:
-        """What is run on its host to start it."""
+        """Command that starts it on its host."""
         return [*child(self.plan.kind.value), "-c", str(self.file)]
 
     @property
     def file(self) -> Path:
-        """Where its configuration is written to."""
+        """Path of its configuration file."""
         return self.home / "server.conf"
 
     def start(self) -> None:
@@ -80,7 +80,7 @@ class Server:
 
     @property
     def ready(self) -> bool:
-        """Whether it has said since its start that it serves."""
+        """Return whether it has said since its start that it serves."""
         with self.out.open("rb") as out:
             out.seek(self.printed)
             return READY in out.read().decode(errors="replace")
@@ -93,11 +93,11 @@ class Server:
             os.kill(self.pid, number)
         except ProcessLookupError:
             raise ClusterError(f"{self.plan.name} has just ended") from None
-        while number == signal.SIGKILL and self.running:  # what it held is given back first
+        while number == signal.SIGKILL and self.running:  # wait until the system has freed its files and ports
             time.sleep(POLL_S)
 
     def tail(self, lines: int = 10) -> str:
-        """Of what it said since its start."""
+        """Return the last lines that it said since its start."""
         if not self.out.exists():
             return ""
         return "\n".join(self.out.read_bytes()[self.printed :].decode(errors="replace").splitlines()[-lines:])
@@ -140,13 +140,13 @@ class Cluster:
             "servers": to_json(self.plan),
             "processes": {name: {"pid": each.pid, "born": each.born, "printed": each.printed}
                           for name, each in self.servers.items()}}, indent=1)
-        draft = self.root / f"{FILE}.{threading.get_ident()}.new"  # several threads may start servers
+        draft = self.root / f"{FILE}.{threading.get_ident()}.new"  # threads may save at the same time
         draft.write_text(text)
         draft.replace(self.root / FILE)
 
     @property
     def plan(self) -> list[Planned]:
-        """Of every server, in their order."""
+        """Plans of all servers in order."""
         return [each.plan for each in self.servers.values()]
 
     def of_kind(self, kind: Kind) -> list[Server]:
@@ -171,8 +171,8 @@ class Cluster:
         """End them in order (SIGTERM), and with SIGKILL who takes too long."""
         ending = [each for each in servers if each.running]
         for each in ending:
-            with suppress(ClusterError):  # it ended by itself meanwhile
-                each.signal(signal.SIGCONT)  # one that was stopped with SIGSTOP hears nothing else
+            with suppress(ClusterError):  # it may have ended by itself
+                each.signal(signal.SIGCONT)  # a process under SIGSTOP takes no SIGTERM
                 each.signal(signal.SIGTERM)
         until = time.monotonic() + patience_s
         for each in ending:

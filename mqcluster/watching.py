@@ -1,8 +1,8 @@
-"""What is seen of any cluster over the wire, ours or Java's: groups, masters, epochs, who is in sync, lag, controllers.
+"""Looks at any cluster over the wire, ours or Java's: groups, masters, epochs, SyncStateSets, lag, controllers.
 
 Name servers say which brokers there are (106), controllers who leads and who is in sync (1005, 1006), each broker how
 far its log is (28). The controllers are those that a broker's configuration names (26), where they are not given.
-Nobody who is silent keeps the others waiting.
+A silent server does not delay the others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from remoting.codes import RequestCode
 from remoting.errors import BodyError, HeaderError, RemotingError
 
 TIMEOUT_MS: Final = 800.0
-"""For each question."""
+"""Time that each question may take."""
 MASTER_ID: Final = 0
 _T = TypeVar("_T")
 
@@ -51,19 +51,21 @@ class GroupSight:
 
     @property
     def answers(self) -> bool:
-        """Whether it has a master, and the master answers."""
+        """Return whether it has a master, and the master answers."""
         return any(each.address == self.master and each.log_end is not None for each in self.brokers)
 
     def lag_bytes(self, broker: BrokerSight) -> int | None:
-        """How far its log ends before the master's, about: they were asked one after the other."""
+        """Return about how far its log is behind the master's: the two answers have different times."""
         ends = [each.log_end for each in self.brokers if each.address == self.master]
         return None if not ends or ends[0] is None or broker.log_end is None else max(0, ends[0] - broker.log_end)
 
 
 @attrs.frozen
 class Sight:
-    """``controllers`` by address: None for one that does not answer, else whom it takes for the active one ("" for
-    nobody). ``trouble`` says why nothing is seen."""
+    """One look at a cluster. ``trouble`` says why nothing is seen.
+
+    ``controllers`` by address: the active controller that it names ("" for none); None: it does not answer.
+    """
 
     namesrv: Sequence[str]
     controllers: Mapping[str, str | None]
@@ -73,7 +75,7 @@ class Sight:
 
     @property
     def well(self) -> bool:
-        """Whether there are groups, and the master of each answers."""
+        """Return whether there are groups, and the master of each answers."""
         return bool(self.groups) and all(group.answers for group in self.groups)
 
     def to_plain(self) -> dict[str, Any]:
@@ -104,7 +106,7 @@ async def see(client: Client, namesrv: Sequence[str], controllers: Sequence[str]
     if not controllers:
         controllers = await _named_by(admin, [address for address in addresses if stats[address] is not None])
     says = await _each(admin, controllers, _leader)
-    # Followers name one that has died for a while; nobody waits for it.
+    # Followers go on naming a dead controller for a while: pass it over.
     active = next((leader for leader in says.values() if leader and says.get(leader, leader) is not None), None)
     views: Mapping[str, GroupView] = {}
     if active is not None:
@@ -121,7 +123,7 @@ async def see(client: Client, namesrv: Sequence[str], controllers: Sequence[str]
 def _group(cluster: str, name: str, addresses: Mapping[int, str], view: GroupView | None,
            stats: Mapping[str, Mapping[str, str] | None]) -> GroupSight:
     ids = {address: number for number, address in addresses.items()}
-    if view is not None:  # where a master's id is 0 for name servers, controllers know what it is really
+    if view is not None:  # name servers give every master the id 0; controllers know its real one
         ids |= view.ids
     brokers = []
     for address, number in sorted(ids.items(), key=lambda each: (each[1], each[0])):
@@ -138,7 +140,7 @@ def _group(cluster: str, name: str, addresses: Mapping[int, str], view: GroupVie
 async def _each(
     admin: Admin, addresses: Sequence[str], ask: Callable[[Admin, str], Awaitable[_T]],
 ) -> dict[str, _T | None]:
-    """What each says, all asked at once; None for those that do not answer, or say nothing that makes sense."""
+    """Ask all at once, and return the answer of each; None for no answer, or one that makes no sense."""
     found: dict[str, _T | None] = dict.fromkeys(addresses)
 
     async def one(address: str) -> None:
@@ -181,7 +183,7 @@ def _whole(text: str) -> int | None:
 
 
 def _first(text: str) -> float | None:
-    """Of the rates over 10 s, 60 s and 600 s."""
+    """Return the first of the rates over 10 s, 60 s and 600 s."""
     try:
         return float(text.split(maxsplit=1)[0])
     except (ValueError, IndexError):

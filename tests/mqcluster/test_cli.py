@@ -41,7 +41,7 @@ def test_a_cluster_comes_up_loses_its_master_and_goes_down(here: Path, capsys: p
     run("down")
     assert not any(server.running for server in Cluster.load(here).servers.values())
     assert "down" in run("status")
-    for name, words in (("broker-a", "broker-a: nobody leads there"), ("broker-z", "no group broker-z; there are n"),
+    for name, words in (("broker-a", "broker-a: it has no leader"), ("broker-z", "no group broker-z; there are n"),
                         (master, f"{master} does not run")):
         assert cli.main(["kill", name, "--dir", str(here)]) == cli.FAILED
         assert words in capsys.readouterr().err
