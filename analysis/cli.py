@@ -124,12 +124,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _logs(options: argparse.Namespace) -> Logs:
-    """What the command line names, by a session that suits it. Raises what ``session`` and ``open_logs`` raise."""
+    """Open the logs of the command line in a session of their size. Raises as ``session`` and ``open_logs`` do."""
     settings = dict(map(parted, options.conf))
     small = _is_alone(options.master) and are_small(find_logs(options.paths))
     before = SparkSession.getActiveSession()
     if before is not None and options.wait and (before.conf.get(NO_CODEGEN) == LIGHT[NO_CODEGEN]) != small:
-        before.stop()  # what came meanwhile is too much for it
+        before.stop()  # the logs have grown too large for that session
     spark = session(options.master or ("local[1]" if small else ""), name="raft-report",
                     **{**QUIET, **(LIGHT if small else {}), **settings})
     ship(spark)
@@ -158,7 +158,7 @@ def _wait(options: argparse.Namespace) -> bool:
 
 
 def _is_alone(master: str) -> bool:
-    """Whether Spark will run on this machine alone; an installation of Spark may say otherwise in its own files."""
+    """Return whether Spark will run on this machine alone; files of Spark's installation may say otherwise."""
     named = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT")
     return master.startswith("local") if master else not any(name in os.environ for name in named)
 

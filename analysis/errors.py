@@ -1,4 +1,4 @@
-"""What can be wrong with what a reader is given, in one sentence each. Knows nothing of how it is read."""
+"""Errors of input that a reader cannot take, each told in one sentence. Knows nothing of reading."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ _OURS: Final = re.compile(r"^\s*analysis[.]errors[.]\w+: (.*)$", re.MULTILINE)
 
 
 def sentence(text: str) -> str:
-    """Of an error of Spark's, which may be pages long, the one sentence that says what was wrong: of one in a Python
-    worker what was raised there, of one in Java its message."""
+    """Return the one sentence of Spark's error that says what was wrong; the whole may be pages long.
+
+    Of an error in a Python worker it is what was raised there, of one in Java its message.
+    """
     if ours := _OURS.findall(text):
         return str(ours[-1])
     lines = text.strip().splitlines() or [""]
@@ -22,7 +24,7 @@ def sentence(text: str) -> str:
 
 
 class AnalysisError(Exception):
-    """Of all errors of this package; its text is for the user and says what to do."""
+    """Base of all errors of this package; its text is for the user and says what to do."""
 
 
 class NothingToRead(AnalysisError):

@@ -32,7 +32,7 @@ DAY = "day"
 
 @attrs.frozen
 class Exported:
-    """What an export has written."""
+    """Summary of what an export has written."""
 
     rows: int
     damage: tuple[tuple[str, int, str], ...]
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         options = dict(map(parted, given.option))
-        find_logs(given.paths)  # a missing one is told before Spark starts
+        find_logs(given.paths)  # report a missing log before Spark starts
         spark = session(given.master, name="raft-export", **QUIET)
         ship(spark)
         done = export(spark, given.paths, given.out, form=given.format,

@@ -54,16 +54,16 @@ class Logs:
     since_ms: int | None = None
     until_ms: int | None = None
     traced: Sequence[str] = ()
-    """Where trace files lie; empty: under ``paths``."""
+    """Paths of trace files; empty: under ``paths``."""
     split_ms: int | None = None
-    """Where the two periods meet that ``compare`` sets side by side; None: in the middle."""
+    """Time between the two periods that ``compare`` sets side by side; None: the middle."""
     in_driver: bool = False
     """Read by this process where the rows are few (``analysis.small``), at the first use of each view."""
     known: Sequence[Home] = ()
     """The nodes' directories: whose traces and snapshots are whose."""
     _kept: list[DataFrame] = attrs.field(factory=list, init=False)
     kept: bool = attrs.field(default=False, init=False)
-    """Whether views and answers are held."""
+    """Views and answers are held."""
     _light: list[DataFrame] = attrs.field(factory=list, init=False)
     _answers: dict[str, DataFrame] = attrs.field(factory=dict, init=False)
     _short: dict[str, pa.Table] = attrs.field(factory=dict, init=False)
@@ -96,9 +96,9 @@ class Logs:
             self.kept = True
 
     def _lightly(self, rows: pa.Table) -> DataFrame:
-        """What Spark has at hand; it would gain nothing by keeping it once more."""
+        """Give rows to Spark as a table that it need not cache."""
         found = small.table(self.spark, rows)
-        if rows.num_rows:  # Spark knows of no rows that they need no work, and of one piece that it need not be parted
+        if rows.num_rows:  # one partition: Spark need not share out few rows
             found = found.coalesce(1)
         if rows.nbytes <= LIGHT_BYTES:
             self._light.append(found)
@@ -160,25 +160,27 @@ class Logs:
 
     @cached_property
     def history(self) -> DataFrame:
-        """Of controller groups: see ``analysis.views.commands``."""
+        """Commands of controller groups: see ``analysis.views.commands``."""
         return self.replayed if self.since_ms is None else self.replayed.where(F.col("wall_ms") >= self.since_ms)
 
     @cached_property
     def replayed(self) -> DataFrame:
-        """The same with all that was before ``since_ms``, for what lasts. Reads payloads; of other groups a few
-        bytes."""
+        """Commands from before ``since_ms`` too, for states that last.
+
+        Reads payloads of controller groups, and a few bytes of other groups.
+        """
         found = commands.controller_groups(self.frames)
         if not found:
             return self._none(commands.SCHEMA)
         named = self.read("frames", payload="full", groups=",".join(sorted({group for _, group, _ in found})))
-        frames = named.where(reduce(or_, (  # another cluster may have a group of that name
+        frames = named.where(reduce(or_, (  # another cluster may have a group of the same name
             F.col("cluster").eqNullSafe(cluster) & (F.col("group") == group) for cluster, group, _ in found)))
         contents = snapshots.contents(self.spark, self.known, [(cluster, number) for cluster, _, number in found])
         if self.in_driver:
             made = self._lightly(commands.history_here(frames, contents))
         else:
             made = commands.history(frames, contents)
-        # Filtered behind the replay: an outcome depends on all that was before.
+        # Filter after the replay: an outcome depends on all earlier commands.
         return made if self.until_ms is None else made.where(F.col("wall_ms") <= self.until_ms)
 
     def _inside(self, rows: DataFrame, time_ms: Column) -> DataFrame:
@@ -202,7 +204,7 @@ class Logs:
 
     @property
     def periods(self) -> tuple[Period, Period]:
-        """What ``compare`` sets side by side: ``split_ms``, or else the middle of the time, parts them."""
+        """Return the two periods that ``compare`` sets side by side, parted by ``split_ms``, else in the middle."""
         first, last = self.span_ms
         middle = self.split_ms if self.split_ms is not None else (first + last + 1) // 2
         return (first, middle), (middle, last + 1)
@@ -246,7 +248,7 @@ def open_logs(
     """
     register(spark)
     within = [_absolute(path) for path in _listed(paths)]
-    found = find_logs(within)  # says so here what Spark would wrap in its own words
+    found = find_logs(within)  # fail here: Spark would wrap the error in its own words
     for path in _listed(traces):
         if not files_under([path]):
             raise NothingToRead(f"{path}: no trace file ({FILES}) is there")

@@ -39,7 +39,7 @@ _FRAME: Final = ("cluster", "group", "group_id", "node", "index", "term", "mark"
 _EVENT: Final = ("cluster", "group", "group_id", "node", "kind", "term", "damage")
 _ORDER: Final = ("cluster", "node", "segment", "offset")
 _BATCH_MB: Final = 32
-"""Of log in one batch: the driver holds a row of each of its frames."""
+"""Log in one batch: the driver holds a row for each of its frames."""
 _TRACE: Final = "event string, node string, `group` bigint, term bigint, asked_term bigint, leader string"
 _TOLD: Final = "event in ('BecameLeader', 'BecameFollower', 'RoundStarted')"
 
@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the command line and watch until it is interrupted."""
     options = parser().parse_args(arguments)
     try:
-        find_logs(options.paths)  # says here what a stream would wrap in Spark's words
+        find_logs(options.paths)  # fail here: a stream would wrap the error in Spark's words
         spark = session(options.master, name="raft-monitor", **QUIET)
         ship(spark)
         return _run(spark, options)
@@ -156,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def as_json(alert: Alert) -> dict[str, Any]:
-    """For JSON: its fields, and its times as ISO 8601 has them, UTC."""
+    """Return an alert for JSON, with times in ISO 8601, UTC."""
     return {"at": _iso(alert.at_ms), "since": _iso(alert.since_ms), **attrs.asdict(alert)}
 
 

@@ -31,7 +31,7 @@ Format = Literal["frames", "entries", "events"]
 FORMATS: Final[tuple[Format, ...]] = ("frames", "entries", "events")
 
 KINDS: Final = ("commands", "noop", "membership", "session")
-"""Of frames and entries: what ``raft.frame.Kind`` calls them, in lower case."""
+"""Kinds of frames and entries: names of ``raft.frame.Kind`` in lower case."""
 DAMAGE_KIND: Final = "damage"
 
 DAMAGE: Final[dict[str, str]] = {
@@ -154,7 +154,7 @@ EVENTS: Final = (
 COLUMNS: Final[dict[Format, tuple[Column, ...]]] = {"frames": FRAMES, "entries": ENTRIES, "events": EVENTS}
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-"""What Spark calls ``timestamp`` and shows in its session's zone."""
+"""Type that Spark calls ``timestamp`` and shows in its session's zone."""
 LAST_MS: Final = 253_402_300_799_999
 """The end of the year 9999, which is the last one of Python and of SQL."""
 

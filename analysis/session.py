@@ -35,13 +35,17 @@ LIGHT: Final = {
     "spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.autoBroadcastJoinThreshold": "-1", "spark.python.sql.dataFrameDebugging.enabled": "false",
     _JAVA: f"{QUIET[_JAVA]} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""For small logs, best with ``local[1]``: there Spark compiles for each query longer than it then runs it, a broadcast
-is a job of its own, and to note where each column was named doubles the calls into Java."""
+"""Settings for small logs, best with ``local[1]``.
+
+There Spark compiles each query for longer than it runs it, a broadcast is a job of its own, and notes of where each
+column was named double the calls into Java.
+"""
 
 
 def session(master: str = "", *, name: str = "raft logs", **settings: str) -> SparkSession:
-    """The active session, or a new one on ``master`` (default: as Spark is configured, else ``local[*]``), with the
-    source. A new one shows timestamps in UTC.
+    """Return the active session, or a new one on ``master``, with the source.
+
+    Default: as Spark is configured, else ``local[*]``. A new session shows timestamps in UTC.
 
     ``settings``: Spark's; a name without dots has ``_`` for them, as in ``spark_driver_memory="4g"``.
 

@@ -1,4 +1,4 @@
-"""What workers on other machines need of this project: its packages as one zip, as ``--py-files`` takes it.
+"""Packs this project for workers on other machines: its packages as one zip, as ``--py-files`` takes it.
 
 Workers load the data source and the replay of commands by name. What those import of others (pyarrow, numpy, attrs,
 cbor2, google-crc32c, orjson) has parts in C and must be installed where the workers run.
@@ -37,5 +37,5 @@ def ship(spark: SparkSession) -> None:
     """Hand the packages to the session's workers; nothing to do where they run on this machine alone."""
     if not (spark.sparkContext.master or "local").startswith("local"):
         directory = tempfile.mkdtemp(prefix="quorate-")
-        atexit.register(shutil.rmtree, directory, ignore_errors=True)  # executors fetch it from here, late ones too
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)  # late executors fetch it from here too
         spark.sparkContext.addPyFile(str(package(Path(directory) / "quorate.zip")))

@@ -1,5 +1,6 @@
-"""Small logs are read by the driver itself: where all of them are a few megabytes, starting Spark's Python workers
-would take longer than everything else.
+"""Reads small logs in the driver itself.
+
+For a few megabytes, starting Spark's Python workers would take longer than everything else.
 
 The rows are those of the data source, by its own reader. Knows nothing of questions.
 """
@@ -18,13 +19,13 @@ from analysis.source.batch import RaftLogReader
 from analysis.source.options import parse_options
 
 SEGMENT_BYTES_MAX: Final = 256 << 20
-"""Of all segments together, which live nodes allocate ahead: most of a young log's are zeros."""
+"""Bytes of all segments together. Nodes allocate them ahead: most of a young log's are zeros."""
 ROW_BYTES_MAX: Final = 32 << 20
-"""Of the rows of one table; Spark holds more than 48 MB of them another way."""
+"""Bytes of the rows of one table; Spark holds more than 48 MB of them another way."""
 
 
 def are_small(found: Sequence[Found]) -> bool:
-    """Whether the driver should try to read these logs alone."""
+    """Return whether the driver should try to read these logs alone."""
     left = SEGMENT_BYTES_MAX
     for each in found:
         left -= sum(entry.size for entry in each.tree.entries("data" if each.java else "log") or ())
@@ -34,7 +35,7 @@ def are_small(found: Sequence[Found]) -> bool:
 
 
 def read(options: Mapping[str, str]) -> pa.Table | None:
-    """What the source gives for these options, ``path`` among them; None: it is too much for one process."""
+    """Return the source's rows for these options, with ``path``; None: too much for one process."""
     reader = RaftLogReader(parse_options(options))
     found, size = [], 0
     for part in reader.partitions():

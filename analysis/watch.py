@@ -1,4 +1,4 @@
-"""What a monitor knows of running groups, and when it alerts. Rows and times in, alerts out; no Spark, no clock.
+"""Watches running groups, and decides when a monitor alerts. Rows and times in, alerts out; no Spark, no clock.
 
 Replicas are compared frame by frame as their frames come in; old frames are forgotten once every node has them.
 A group is without a leader from the first sign of a campaign (a vote on disk, or a round in a trace) until a leadership
@@ -60,7 +60,7 @@ class _Campaign:
 @attrs.define(eq=False)
 class _Group:
     held: dict[str, dict[int, _Held]] = attrs.field(factory=dict)
-    """By node: its frames by first index, in order."""
+    """Frames by first index, in order, by node."""
     suspects: dict[tuple[str, int], int] = attrs.field(factory=dict)
     """(node, index) of a frame of a lower term than another's there, and since when."""
     told: set[tuple[str, int, int]] = attrs.field(factory=set)
@@ -71,14 +71,17 @@ class _Group:
 
 @attrs.define(eq=False)
 class Watch:
-    """``no_leader_ms``: how long a group may be without a leader. ``grace_ms``: how long a replica may keep entries
-    of a deposed leader that others have replaced; it is legal until a leader reaches it."""
+    """State of the watch over all groups. ``no_leader_ms``: how long a group may be without a leader.
+
+    ``grace_ms``: how long a replica may keep entries of a deposed leader that others have replaced; it is legal until a
+    leader reaches the replica.
+    """
 
     no_leader_ms: int = 10_000
     grace_ms: int = 60_000
     _groups: dict[GroupKey, _Group] = attrs.field(factory=dict)
     _names: dict[tuple[str | None, int], GroupKey] = attrs.field(factory=dict)
-    """By cluster and number: traces know no names."""
+    """Groups by cluster and number: traces know no names."""
 
     def frames(self, rows: Iterable[Mapping[str, Any]], now_ms: int) -> Iterator[Alert]:
         """Rows of ``format=frames``, of each node in the order of writing."""
@@ -105,7 +108,7 @@ class Watch:
         node, index, term = row["node"], row["index"], row["term"]
         yield from self._led(key, group, term, now_ms)
         mine = group.held.setdefault(node, {})
-        while mine and next(reversed(mine)) >= index:  # it cut its log before it wrote this
+        while mine and next(reversed(mine)) >= index:  # the node cut its log before it wrote this
             group.suspects.pop((node, mine.popitem()[0]), None)
         held = mine[index] = _Held(row["mark"], term, row["file"], row["offset"])
         for other, theirs in group.held.items():
@@ -191,7 +194,7 @@ def _campaigns(group: _Group, term: int, node: str, now_ms: int, *, probes: bool
 
 
 def _forget(group: _Group) -> None:
-    """What every known node has got beyond; and what is too much."""
+    """Forget frames that every known node has got beyond, and frames beyond the limit."""
     behind = min(next(reversed(frames), 0) for frames in group.held.values())
     for node, frames in group.held.items():
         while len(frames) > FRAMES_KEPT and ((first := next(iter(frames))) < behind or len(frames) > FRAMES_MAX):

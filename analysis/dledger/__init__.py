@@ -1,2 +1,4 @@
-"""Logs that Java's DLedger has written (io.openmessaging.storage:dledger, 0.3.2 tested), as rows like raft's own. Knows
-its files and nothing of its protocol."""
+"""Reads logs of Java's DLedger as rows like those of raft's own logs.
+
+Tested with io.openmessaging.storage:dledger 0.3.2. Knows its files and nothing of its protocol.
+"""

@@ -65,8 +65,10 @@ def good(heads: np.ndarray) -> np.ndarray:
 
 
 def chase(data: bytes, at: int, limit: int) -> tuple[np.ndarray, int]:
-    """Without an index: follow sizes from ``at``; the places of entries that end at or below ``limit``, and where it
-    stopped. A step of Python for each entry."""
+    """Follow sizes from ``at`` without an index, one step of Python for each entry.
+
+    Returns the places of entries that end at or below ``limit``, and the place where it stopped.
+    """
     found = []
     while at < limit:
         record = header(data, at)

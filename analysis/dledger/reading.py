@@ -268,8 +268,10 @@ class _Index:
         self._tree, self._files = tree, work.indexes
 
     def places(self, first: int, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
-        """Positions in the log and sizes of entries from ``first`` on, while they lie within ``low``..``high``, one
-        behind the other; none if the index does not tell."""
+        """Return positions and sizes of consecutive entries from ``first`` on that lie within ``low``..``high``.
+
+        There are none if the index does not tell.
+        """
         nothing = np.zeros(0, np.int64), np.zeros(0, np.int64)
         at = first * INDEX_BYTES
         for base, size in self._files:
@@ -336,8 +338,10 @@ def _rows(window: _Window, place: Place, group: str, wanted: Wanted) -> Iterator
 
 
 def _bodies(data: bytes, at: np.ndarray, body: np.ndarray, wanted: Wanted) -> pa.Array:
-    """Every body, by one copy of the window: bodies and what is between them alternate (a header, and entries that are
-    not wanted), so this takes every second piece."""
+    """Return every body, by one copy of the window.
+
+    Bodies alternate with the bytes between them (a header, and entries that are not wanted): take every second piece.
+    """
     rows = len(at)
     bounds = np.empty(2 * rows, np.int32)
     bounds[::2] = at + ENTRY_BYTES

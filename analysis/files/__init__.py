@@ -1,1 +1,1 @@
-"""Where logs are: file systems, and the directories of nodes below a path."""
+"""Finds logs: file systems, and the directories of nodes below a path."""

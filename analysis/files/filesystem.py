@@ -74,7 +74,7 @@ class Tree:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on this machine, or mounted there."""
+        """It is on this machine, or mounted there."""
         return self._system is None
 
     def full_path(self) -> str:
@@ -86,12 +86,12 @@ class Tree:
         return os.path.realpath(self._path) if self._system is None else self.full_path()
 
     def path_of(self, name: str) -> str:
-        """How a file below is called in rows and messages."""
+        """Return the name of a file below, as rows and messages give it."""
         address, mark, query = _parted(self.root)
         return f"{address.rstrip('/')}/{name}{mark}{query}" if name else self.root
 
     def entries(self, name: str = "") -> list[Entry] | None:
-        """What is in it, by name; None: no such directory."""
+        """Return the entries of a directory by name; None: no such directory."""
         path = f"{self._path.rstrip('/')}/{name}" if name else self._path
         if self._system is None:
             try:
@@ -142,7 +142,7 @@ def _local_entries(found: Iterable[os.DirEntry[str]]) -> Iterable[Entry]:
         try:
             stat = each.stat()
             yield Entry(each.name, each.is_dir(), stat.st_size, stat.st_mtime_ns // 1_000_000, each.is_symlink())
-        except OSError as error:  # recycled under our eyes, or a link that leads to itself
+        except OSError as error:  # the file was recycled meanwhile, or the link leads to itself
             if error.errno not in (errno.ENOENT, errno.ELOOP):
                 raise
 

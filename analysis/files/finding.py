@@ -1,6 +1,8 @@
-"""Which logs lie under some paths: a raft node's directory has a file ``identity`` and a folder ``log``, a Java DLedger
-one is called ``dledger-<selfId>`` and has a folder ``data``. Symbolic links are followed, to each directory once; what
-else is there is passed over."""
+"""Finds the logs under some paths.
+
+A raft node's directory has a file ``identity`` and a folder ``log``; Java's DLedger has ``dledger-<selfId>`` with a
+folder ``data``. Symbolic links are followed, to each directory once. Everything else is passed over.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from raft.storage.interface import Files
 DEPTH_MAX: Final = 32
 JAVA_PREFIX: Final = "dledger-"
 LOST_AND_FOUND: Final = "lost+found"
-"""Of the file system that is mounted there: root's alone, and no log lies in it."""
+"""Folder of a mounted file system: only root may read it, and no log lies in it."""
 NO_CLUSTER: Final = ""
 """Cluster of what lies in a Java DLedger directory: no file there names one."""
 
@@ -41,7 +43,7 @@ class Home:
 
 
 def homes(logs: Sequence[Found]) -> list[Home]:
-    """Of every log whose identity can be read."""
+    """Return the home of every log whose identity can be read."""
     known = []
     for each in logs:
         tree = each.tree
@@ -51,7 +53,7 @@ def homes(logs: Sequence[Found]) -> list[Home]:
         try:
             identity = read_identity(cast(Files, tree))
         except (WrongDirectory, OSError):
-            continue  # its damage is a row of the log's
+            continue  # reading that log gives a row for the damage
         if identity is not None:
             known.append(Home(identity.cluster, identity.node_id, tree.full_path()))
     return known
@@ -80,7 +82,7 @@ def _search(top: Tree) -> Iterator[Found]:
 
 
 def _java(tree: Tree, entries: Sequence[Entry]) -> bool | None:
-    """Whether a directory is Java's; None: it is no log's."""
+    """Return whether a directory is Java's; None: it holds no log."""
     folders = {entry.name for entry in entries if entry.is_dir}
     if "log" in folders and any(entry.name == "identity" and not entry.is_dir for entry in entries):
         return False

@@ -36,8 +36,10 @@ _KIND_NAMES: Final = pa.array(("", *KINDS))
 
 @attrs.frozen
 class Place:
-    """Whose rows these are. ``names``: group names by id, where the directory knows them. ``shift``: byte of the file
-    at which what was read begins."""
+    """Origin of rows. ``names``: group names by id, where the directory knows them.
+
+    ``shift``: byte of the file at which the part that was read begins.
+    """
 
     cluster: str | None
     node: str | None
@@ -52,7 +54,7 @@ class Place:
 
 @attrs.frozen
 class Wanted:
-    """What a reader was asked for. ``prefix_bytes`` counts only with ``payload="prefix"``."""
+    """Rows and columns that a reader is asked for. ``prefix_bytes`` counts only with ``payload="prefix"``."""
 
     form: Format = "entries"
     payload: Payload = "none"

@@ -29,11 +29,11 @@ class Interval:
 
     @property
     def open(self) -> bool:
-        """Whether the interval excludes no number."""
+        """The interval excludes no number at all."""
         return self.low == -BEYOND - 1 and self.high == BEYOND
 
     def meets(self, low: int, high: int) -> bool:
-        """Whether any number of ``low``..``high`` is within."""
+        """Return whether any number of ``low``..``high`` is within."""
         return self.low <= high and low <= self.high
 
 
@@ -51,7 +51,7 @@ class Selection:
 
     @property
     def by_frame(self) -> bool:
-        """Whether frames of one group and kind are told apart: rows that have no index, term or time are not wanted."""
+        """Frames of one group and kind are selected one by one; rows without index, term or time are not wanted."""
         return not (self.index.open and self.term.open and self.wall_ms.open)
 
     def wants_node(self, node: str | None) -> bool:

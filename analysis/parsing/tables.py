@@ -1,4 +1,4 @@
-"""What a walk has found, as arrays: headers as columns, the order of frames within their groups, the entries' lengths.
+"""Arrays of what a walk has found: headers as columns, order of frames within groups, lengths of entries.
 
 Only numpy over whole segments; a Python step at most for each group and each cut of a log.
 """
@@ -37,7 +37,7 @@ class Cut:
 
 
 Cuts = dict[int, Cut]
-"""By group id: what later segments do to the log."""
+"""Cuts that later segments make in the log, by group id."""
 
 
 @attrs.define(eq=False)
@@ -69,7 +69,7 @@ class Frames:
 
 
 def cuts_of(found: Walk) -> Cuts:
-    """What the records of a walk do to the log before them."""
+    """Return the cuts that the records of a walk make in the log before them."""
     cuts: Cuts = {}
     for record in found.locals:
         if record.kind in (LocalKind.TRUNCATE, LocalKind.INSTALL):
@@ -122,7 +122,7 @@ def tabulate(data: bytes, found: Walk, later: Mapping[int, Cut]) -> tuple[Frames
 
 
 def _broken_rules(head: np.ndarray) -> np.ndarray:
-    """Of headers with a good CRC: what no writer of this version writes."""
+    """Mark headers with a good CRC that no writer of this version writes."""
     count, length = head["count"].astype(np.int64), head["length"].astype(np.int64)
     mask: np.ndarray = (
         (head["kind"] < 1) | (head["kind"] > _KIND_MAX) | (head["flags"] != 0) | (head["reserved"] != 0)
@@ -135,7 +135,7 @@ def _broken_rules(head: np.ndarray) -> np.ndarray:
 def _wrong_lengths(frames: Frames) -> np.ndarray:
     """Frames whose table of lengths does not add up to the body. Single entries at once, others by their sums."""
     count, length = frames.head["count"].astype(np.int64), frames.head["length"].astype(np.int64)
-    count = np.where(4 * count > length, 0, count)  # told apart as a broken rule already
+    count = np.where(4 * count > length, 0, count)  # ``_broken_rules`` has reported these already
     lengths = table_of_lengths(frames.data, frames.offset, count)
     starts = np.cumsum(count) - count
     sums = np.zeros(len(count), np.int64)
@@ -153,7 +153,7 @@ def table_of_lengths(data: bytes, offset: np.ndarray, count: np.ndarray) -> np.n
     at += 4 * np.arange(len(at), dtype=np.int64)
     out = np.empty(len(at), np.int64)
     shift = at & 3
-    for each in range(4):  # u32 at any byte: four views of the bytes, each aligned for a fourth of the frames
+    for each in range(4):  # u32 at any byte: four shifted views, one for each alignment
         here = shift == each
         words = (len(data) - each) // 4
         if words > 0 and here.any():
@@ -186,7 +186,7 @@ def _breaks(frames: Frames, found: Walk, damages: list[Damage]) -> list[Damage]:
             mark.append(position.mark)
             offset.append(record.offset)
     records = len(order)
-    # One sequence of positions, each where a log ends for now: records before the frame that they precede.
+    # One sequence of ends of a log over time: a record stands before the frame that it precedes.
     place = np.concatenate([np.array(order, np.int64) * 2, np.arange(count, dtype=np.int64) * 2 + 1])
     groups = np.concatenate([np.array(group, np.int64), head["group"]])
     ends = np.concatenate([np.array(index, np.int64), frames.last])

@@ -33,7 +33,7 @@ _FRAME: Final = struct.Struct("<6xH28xI8xI")
 _CRC: Final = struct.Struct("<I")
 _NOTHING: Final[tuple[Any, ...]] = (b"", *[0] * 12)
 _NEVER_TORN: Final = frozenset({"cut", "version", "foreign"})
-"""What no crash leaves behind: files have their full size from the start, and come from this directory only."""
+"""Damage that no crash leaves: files have their full size from the start, and come only from this directory."""
 
 
 @attrs.frozen
@@ -89,7 +89,7 @@ class Cursor:
 
 @attrs.define
 class Walk:
-    """What lies in a segment, in file order. ``heads``, ``offsets``, ``writes`` and ``synced`` are of good frames."""
+    """Contents of a segment in file order. ``heads``, ``offsets``, ``writes`` and ``synced`` are of good frames."""
 
     cursor: Cursor
     heads: list[bytes] = attrs.field(factory=list)
@@ -142,7 +142,7 @@ def walk(
                            _upkeep(flags, count))
         if damages:
             if not sealed and _later(data, stop, owner, segment, sequence, None) is None:
-                found.cut(*kept)  # a torn tail, or a writer at work
+                found.cut(*kept)  # the tail is torn, or a writer is at work
                 break
             found.damages += damages
         if not carried and _upkeep(flags, count) == "carried":
@@ -223,7 +223,7 @@ def _resume(
     code, reason = _why(data, at, owner, segment, due)
     proof = _later(data, at, owner, segment, due or 0, None)
     if not (must_reach or proof is not None or code in _NEVER_TORN):
-        return None  # the log ends here
+        return None  # nothing proves more: the log ends here
     later = _later(data, at, owner, segment, due or 0, life)
     if code == "stale":
         code = "foreign"
@@ -236,8 +236,11 @@ def _resume(
 
 
 def _later(data: bytes, at: int, owner: int, segment: int, due: int, life: int | None) -> int | None:
-    """The first block at or behind ``at`` that was written in place: it knows ``due`` to be synced, or, if ``life`` is
-    given, it is of that life. What an earlier life left behind the end of the log is neither."""
+    """Return the first block at or behind ``at`` that was written in place.
+
+    It knows ``due`` to be synced, or, if ``life`` is given, it is of that life. Neither holds for blocks that an
+    earlier life left behind the end of the log.
+    """
     at = data.find(BLOCK_MAGIC, at)
     while at >= 0:
         header = check_block(data, at)
@@ -250,7 +253,7 @@ def _later(data: bytes, at: int, owner: int, segment: int, due: int, life: int |
 
 
 def _why(data: bytes, at: int, owner: int, segment: int, due: int | None) -> tuple[str, str]:
-    """In a code and in words: what is at ``at`` instead of the block due."""
+    """Return the code and the words for what is at ``at`` instead of the due block."""
     if at == len(data):
         return "end", f"the file ends at byte {at}, before the end of the log"
     if at + BLOCK_BYTES > len(data):

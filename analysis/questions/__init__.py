@@ -1,4 +1,4 @@
-"""What one may ask of logs and traces: one module per theme, each function DataFrames in, DataFrame out.
+"""Questions about logs and traces: one module per theme, each function DataFrames in, DataFrame out.
 
 ``QUESTIONS`` lists them with their columns; ``Logs.ask`` answers one by its name.
 """

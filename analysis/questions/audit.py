@@ -56,12 +56,12 @@ def _found(rows: DataFrame, finding: str | Column, detail: Column, source: str =
 
 
 def damage(frames: DataFrame) -> DataFrame:
-    """What the source could not read."""
+    """Return what the source could not read."""
     return _found(frames.where("damage is not null"), F.col("damage"), F.col("reason"))
 
 
 def _gaps_and_regressions(frames: DataFrame) -> DataFrame:
-    """Of each node's own log. A hole that the same node's damage explains is not told twice."""
+    """Find holes and falling terms in each node's log. A hole that the node's damage explains is not told twice."""
     in_order = Window.partitionBy(*NODE).orderBy("index", "last_index")
     log = frames.where("damage is null and not truncated").select(
         *_FINDING, "last_index", "segment", F.lag("last_index").over(in_order).alias("_last"),
@@ -82,7 +82,7 @@ def _gaps_and_regressions(frames: DataFrame) -> DataFrame:
 
 
 def _forks(frames: DataFrame, trace: DataFrame) -> DataFrame:
-    """Where a replica parts from most others. With no majority, from those of the highest term."""
+    """Find where a replica differs from most others; with no majority, from those of the highest term."""
     log = frames.where("damage is null and not truncated").withColumn("_mark", F.coalesce("mark", "term"))
     holders = log.groupBy(*GROUP, "index", "_mark").agg(F.count("*").alias("_held"), F.max("term").alias("_mark_term"))
     votes = holders.groupBy(*GROUP, "index").agg(
@@ -132,7 +132,7 @@ def _truncated_below_install(events: DataFrame) -> DataFrame:
 
 
 def _truncated_committed(trace: DataFrame, events: DataFrame) -> DataFrame:
-    """By the node's own words: it told a commit index, then cut at or below it."""
+    """Find nodes whose trace tells a commit index, and then a cut at or below it."""
     so_far = Window.partitionBy("file", "group_id", "node").orderBy("line").rowsBetween(Window.unboundedPreceding, -1)
     told = trace.where("event in ('CommitAdvanced', 'Truncated')").withColumn(
         "_known", F.max(F.when(F.col("event") == "CommitAdvanced", F.col("index"))).over(so_far))
@@ -145,7 +145,7 @@ def _truncated_committed(trace: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def checked(frames: DataFrame, events: DataFrame, trace: DataFrame) -> DataFrame:
-    """What the audit could look at, so that silence means something: a row per check, with how many it compared."""
+    """One row per check, with how much it compared: silence of the audit means something only then."""
     good = frames.where("damage is null")
     shared = good.where("not truncated").groupBy(*GROUP, "index").agg(F.count("*").alias("_copies"))
     looked_at = {

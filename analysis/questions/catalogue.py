@@ -26,12 +26,12 @@ _OF: Final = {
     "bucket_time": "where it begins",
     "master_epoch": "the new one", "master": "broker id; null: nobody could be elected",
 }
-"""What columns mean that several questions have."""
+"""Meanings of columns that several questions have."""
 MOMENTS: Final = ("wall_ms", "began_ms", "until_ms", "first_write_ms", "last_write_ms", "bucket_ms", "lost_ms",
                   "recovered_ms", "from_ms", "snapshot_taken_ms")
 """Columns of milliseconds since 1970; all others ending in ``_ms`` are durations."""
 TIMES: Final = {time_of(name): name for name in MOMENTS}
-"""By the timestamp that stands before it, the same moment in milliseconds."""
+"""Column of milliseconds by the timestamp column before it, which has the same moment."""
 
 
 @attrs.frozen

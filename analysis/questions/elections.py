@@ -1,4 +1,4 @@
-"""What elections cost: rounds, duration and cause from the log; split votes from traces, where nodes wrote them."""
+"""Costs of elections: rounds, duration and cause from the log; split votes from traces, where there are any."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cost(elections: DataFrame, frames: DataFrame, trace: DataFrame) -> DataFrame
     split = won.join(rounds, (won["cluster"] == rounds["cluster"]) & (won["group_id"] == rounds["group_id"])
                      & (rounds["_in"] > won["_after"]) & (rounds["_in"] <= won["term"]), "left").drop(
                      rounds["cluster"], rounds["group_id"])
-    key = (*GROUP, "term", "index", "mark")  # of which Java's no-ops have no mark, so nothing is joined by it
+    key = (*GROUP, "term", "index", "mark")  # no join by it: Java's no-ops have no mark
     counted = split.groupBy(*key).agg(
         F.sum("_splits").alias("_splits"), *(F.first(name).alias(name) for name in won.columns if name not in key))
     return counted.join(traced, ["cluster", "group_id"], "left").select(

@@ -1,4 +1,4 @@
-"""How long a leader waited from writing entries to knowing them committed, from its trace.
+"""Times from a leader's writing of entries to its knowing them committed, from its trace.
 
 The log has no commit times. A trace keeps one in ``sample_every`` of the two events: with 1 the figures are exact; with
 more, a sampled commit may come later than the one that counted, so they are upper bounds.
@@ -27,7 +27,7 @@ def samples(trace: DataFrame) -> DataFrame:
         *_PLACE, "term", F.col("last").alias("_at"), F.lit(0).alias("_is_commit"),
         F.lit(None).cast("bigint").alias("_commit_ns"), F.col("at_ns").alias("_write_ns"), "wall_us", "sample_every"))
     downwards = Window.partitionBy(*_PLACE, "term").orderBy(F.desc("_at"), F.desc("_is_commit"), F.desc("_commit_ns"))
-    # Commits rise with time: going down the indexes, the latest one seen is the first that covers the entry.
+    # Commits rise with time: from high to low indexes, the last one seen is the first that covers the entry.
     return both.withColumn("_done", F.last("_commit_ns", ignorenulls=True).over(downwards)).where(
         "_is_commit = 0 and _done is not null and _done >= _write_ns").select(
         *_LED, F.col("_at").alias("index"), "wall_us", "sample_every",

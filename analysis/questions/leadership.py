@@ -1,7 +1,7 @@
-"""Who led when, and for how long: from the no-op frame that opens each leadership and the frames written under it.
+"""Leaderships and their times: from the no-op frame that opens each, and the frames written under it.
 
 A term whose no-op is not there has a leadership all the same, since only a leader writes frames: its log was purged, or
-is read from a later time on. Who led it is told by traces, or by nobody.
+is read from a later time on. Only traces may tell its leader.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 GROUP = ("cluster", "group")
 LOG, TRACE, BEFORE, NOT_RECORDED = "log", "trace", "before the log", "not recorded"
-"""Where a figure comes from; of a leader also: it was elected before the log begins."""
+"""Sources of a figure; a leader may also have been elected before the log begins."""
 WHOLE_FROM: Final = "if(group_id is null, 0, 1)"
 """SQL: index of a whole log's first entry; Java's have no number of a group and begin with 0."""
 
@@ -24,8 +24,10 @@ def distinct(frames: DataFrame) -> DataFrame:
 
 
 def timeline(elections: DataFrame, frames: DataFrame, trace: DataFrame) -> DataFrame:
-    """One row per leadership: per no-op, and per term with frames but none. It ends where the next of its group begins,
-    or is first seen, the last one with the group's last frame."""
+    """One row per leadership: per no-op, and per term with frames but without a no-op.
+
+    It ends where the next of its group begins or is first seen; the last one ends with the group's last frame.
+    """
     written = distinct(frames).groupBy(*GROUP, "term").agg(
         F.first("group_id").alias("_number"), F.min("index").alias("first_index"),
         F.max("last_index").alias("last_index"), F.sum("count").alias("entries"),
@@ -57,15 +59,17 @@ def _cut(frames: DataFrame) -> DataFrame:
 
 
 def _traced(trace: DataFrame) -> DataFrame:
-    """Who led a term by its own words: that it was elected, or that it counted replicas. Nobody where two say so."""
+    """Leaders of terms by their own traces: elected, or counting replicas. None where two nodes say so."""
     claims = trace.where("event = 'BecameLeader' or (event = 'CommitAdvanced' and counted)")
     return claims.groupBy("cluster", "group_id", "term").agg(
         F.min("node").alias("_traced"), F.max("node").alias("_other")).where("_traced = _other").drop("_other")
 
 
 def tenure(timeline: DataFrame) -> DataFrame:
-    """One row per group and leader: how often and how long it led, and its share of the group's time. A leadership from
-    before the log counts from where it is first seen; how long it was in all is not known."""
+    """One row per group and leader: how often and how long it led, and its share of the group's time.
+
+    A leadership from before the log counts from where it is first seen; its whole length is not known.
+    """
     total = Window.partitionBy(*GROUP)
     shown = F.greatest(F.col("until_ms") - F.coalesce("began_ms", "first_write_ms"), F.lit(0))
     return timeline.groupBy(*GROUP, "leader").agg(

@@ -25,8 +25,11 @@ def master_changes(history: DataFrame) -> DataFrame:
 
 
 def outages(history: DataFrame, since_ms: int | None = None) -> DataFrame:
-    """One row per time without a master: lost_ms, and recovered_ms and recovery_ms, null while it lasts; lasted_ms then
-    goes to the end of the controllers' log. ``since_ms``: only those that were not over by then."""
+    """One row per time without a master.
+
+    ``recovered_ms`` and ``recovery_ms`` are null while it lasts; ``lasted_ms`` then goes to the end of the controllers'
+    log. ``since_ms``: only those that were not over by then.
+    """
     in_order = Window.partitionBy(*BROKERS).orderBy("index", "_place")
     back = (F.col("what") == "MasterChanged") & F.col("is_change") & F.col("master").isNotNull()
     gone = (F.col("what") == "MasterChanged") & F.col("is_change") & F.col("master").isNull()
@@ -49,8 +52,11 @@ def outages(history: DataFrame, since_ms: int | None = None) -> DataFrame:
 
 
 def availability(history: DataFrame, since_ms: int | None = None) -> DataFrame:
-    """One row per broker group: the share of its time with a master, from its first master, or from ``since_ms`` if
-    that is later, to the log's end. ``history`` from its beginning, as a master may be from long before."""
+    """One row per broker group: the share of its time with a master.
+
+    The time goes from its first master, or from ``since_ms`` if that is later, to the log's end. ``history`` must
+    go back to its beginning, as a master may be old.
+    """
     since = F.lit(since_ms).cast("bigint")
     inside = F.coalesce(F.col("wall_ms") >= since, F.lit(True))
     end = history.groupBy("cluster", "group").agg(F.max("wall_ms").alias("until_ms"))
@@ -70,8 +76,11 @@ def availability(history: DataFrame, since_ms: int | None = None) -> DataFrame:
 
 
 def sync_state_sets(history: DataFrame, within_ms: int = FLAP_WITHIN_MS) -> DataFrame:
-    """One row per broker group: how often its SyncStateSet shrank and grew, and how often a broker left it and was back
-    within ``within_ms`` (a flap). That an election begins with the new master alone is none of these."""
+    """One row per broker group: how often its SyncStateSet shrank, grew and flapped.
+
+    A flap: a broker left and was back within ``within_ms``. An election begins with the new master alone; that is none
+    of these.
+    """
     changed = history.where("is_change and what = 'SyncStateSetChanged' and outcome = 'Altered'")
     counted = changed.groupBy(*BROKERS).agg(
         F.count("*").alias("changes"),

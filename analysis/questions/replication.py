@@ -1,4 +1,4 @@
-"""How far each replica is behind, and what its snapshots let it forget. It knows frames of data, and no file."""
+"""Lag of each replica, and how much its snapshots let it forget. It knows DataFrames, and no file."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ def _ends(frames: DataFrame) -> DataFrame:
 
 
 def lag(frames: DataFrame, trace: DataFrame) -> DataFrame:
-    """One row per group and node: how far its log ends behind the group's longest; and how long after its leader it
-    added the same frame, from traces that hold both (one in ``sample_every`` on each node, so best with 1)."""
+    """One row per group and node: how far its log ends behind the group's longest, and how late it adds frames.
+
+    The delay after its leader comes from traces that hold both (one in ``sample_every`` on each node, so best with 1).
+    """
     ends = _ends(frames)
     tip = ends.groupBy(*GROUP).agg(F.max("last_index").alias("_tip"), F.max("last_write_ms").alias("_tip_ms"))
     led = trace.where(_LED).select("cluster", "node", "group_id", "term").distinct()

@@ -1,4 +1,4 @@
-"""How much was written, how large it was, and which groups wrote most of it. All from the log."""
+"""Amount and sizes of what was written, and the groups that wrote most of it. All from the log."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ def skew(frames: DataFrame) -> DataFrame:
 
 
 def entry_sizes(frames: DataFrame, entries: DataFrame) -> DataFrame:
-    """One row per group: percentiles of payloads in bytes, over the entries of the replica that holds most, which are
-    the only ones that are read."""
+    """One row per group: percentiles of payloads in bytes.
+
+    Only entries of the replica that holds most are read.
+    """
     held = frames.where(_COMMANDS).groupBy(*GROUP, "node").agg(F.sum("count").alias("_held"))
     fullest = held.withColumn("_place", F.row_number().over(
         Window.partitionBy(*GROUP).orderBy(F.desc("_held"), "node"))).where("_place = 1").select(*GROUP, "node")

@@ -23,7 +23,7 @@ from analysis.report.page import Page, Plot, Table, Tile, render
 
 ROWS_SHOWN: Final = 50
 ENTRIES_READ_MAX: Final = 50_000_000
-"""``entry_sizes`` reads every entry of a replica; beyond this many it is left to who asks for it."""
+"""Most entries for which the report asks ``entry_sizes``, which reads every entry of a replica."""
 
 Progress = Callable[[int, int, str], None]
 """(steps done, steps in all, what is done now)."""
@@ -53,7 +53,7 @@ def make(
         page = _page(logs, title, bounds or Bounds(), run or Run(), begin)
     staged = path.with_name(path.name + ".part")
     staged.write_text(render(page, now or datetime.now(UTC)), encoding="utf-8")
-    staged.replace(path)  # a reader never sees half a page
+    staged.replace(path)  # readers never see half a page
     begin(f"written to {path}")
     return list(page.findings)
 

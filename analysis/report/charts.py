@@ -26,7 +26,7 @@ COLOURS: Final = 8
 _STEPS_MS: Final = (
     10.0, 50.0, 100.0, 500.0, 1e3, 2e3, 5e3, 1e4, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5, 72e5, 216e5, 432e5, 864e5,
     6048e5, 2592e6)
-"""Between the ticks of a time axis."""
+"""Milliseconds between the ticks of a time axis."""
 DOTS_MAX: Final = 60
 """A line of more points has no dots."""
 _TEMPLATE: Final = "charts.html"
@@ -64,7 +64,7 @@ class _Tick:
 
 @attrs.frozen
 class _Axis:
-    """Of time, along the bottom."""
+    """Axis of time along the bottom."""
 
     ticks: Sequence[_Tick]
     bottom: float

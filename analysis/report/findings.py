@@ -1,4 +1,4 @@
-"""What of all the answers somebody should look at, each with the query that shows it and what to do about it.
+"""Findings: answers that an operator should look at, each with the query that shows it and what to do about it.
 
 A rule is a question and a condition on its answer, in SQL. Rules are the only place where something is judged.
 """
@@ -33,7 +33,7 @@ class Bounds:
     """A broker group without a master."""
     election_ms: int = 5_000
     terms_lost: int = 3
-    """Terms in a row that nobody won."""
+    """Consecutive terms that no candidate won."""
     leaderships: int = 5
     """So many in one group, when ``tenure_ms`` is their mean or less, are too many."""
     tenure_ms: int = 60_000
@@ -72,7 +72,7 @@ class _Rule:
     """Columns that tell this row from others."""
     action: str
     excused: Callable[[Run, Bounds, Logs], str] | None = None
-    """Which of the rows somebody's fault explains, in SQL; None: none does."""
+    """SQL condition of rows that an injected fault explains; None: no fault explains any."""
 
 
 _DAMAGE_ACTION: Final = (
@@ -218,7 +218,7 @@ def judged(logs: Logs, limits: Bounds, run: Run) -> tuple[list[Finding], int]:
 
 
 def _broken(answer: DataFrame, conditions: Sequence[str]) -> list[int]:
-    """How many rows meet each condition, in one pass."""
+    """Count the rows that meet each condition, in one pass."""
     row = answer.agg(*[F.count_if(F.expr(condition)) for condition in conditions]).collect()[0]
     return list(row)
 

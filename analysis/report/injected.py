@@ -1,5 +1,7 @@
-"""What was done to a system while its logs were written, and what its clients saw: so that a report tells nobody of a
-fault that somebody made, and still tells of the same fault that nobody made. Text and numbers."""
+"""Faults that were injected while logs were written, and what clients saw. Text and numbers.
+
+A report leaves out what an injected fault explains, and still tells of the same fault when it was not injected.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ import attrs
 from analysis.errors import AnalysisError
 
 BEFORE_MS: Final = 1_000
-"""So much earlier than it is noted, a fault may show: who notes it has just done it."""
+"""A fault may show so much earlier than its note, which is written right after it."""
 SETTLE_MS: Final = 10_000
 """So long after it was undone, what follows from a fault is its doing; what lasts longer is a finding."""
 FORMAT: Final = "quorate-run-1"
@@ -25,8 +27,10 @@ class RunUnreadable(AnalysisError):
 
 @attrs.frozen
 class Fault:
-    """``what`` was done to the nodes ``who``, and touched these broker groups or raft groups. ``until_ms``: when it was
-    undone; None: never. Moments are ms since 1970 UTC."""
+    """``what`` was done to the nodes ``who``, and touched these broker groups or raft groups.
+
+    ``until_ms``: when it was undone; None: never. Times are ms since 1970 UTC.
+    """
 
     at_ms: int
     until_ms: int | None

@@ -27,7 +27,7 @@ def page(template: str, **values: Any) -> str:
 
 
 def part(template: str, macro: str, **values: Any) -> Markup:
-    """What one macro of a template makes of ``values``, to be put into a page."""
+    """Render one macro of a template with ``values``, to be put into a page."""
     made = getattr(_environment().get_template(template).module, macro)(**values)
     assert isinstance(made, Markup), "it is escaped"
     return made

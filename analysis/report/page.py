@@ -20,7 +20,7 @@ from analysis.report.findings import SEVERITIES, Finding
 _STYLE: Final = Markup(resources.files(__package__).joinpath("style.css").read_text(encoding="utf-8"))
 UNKNOWN_LEADER: Final = {
     leadership.BEFORE: "unknown (elected before the log begins)", leadership.NOT_RECORDED: "leader not recorded"}
-"""By ``leader_source``: what is shown where ``leader`` is null."""
+"""Words shown where ``leader`` is null, by ``leader_source``."""
 
 
 @attrs.frozen
@@ -63,7 +63,7 @@ class Page:
     setup: str
     """Python that makes ``logs``, for the queries."""
     excused: int = 0
-    """What would be findings too, had nobody done what explains them."""
+    """Number of findings left out because an injected fault explains them."""
 
 
 @attrs.frozen
@@ -77,7 +77,7 @@ class _Cell:
 
 @attrs.frozen
 class _Rule:
-    """What one rule found; a title stands once over those that share it."""
+    """Findings of one rule; those that share a title stand below it once."""
 
     severity: str
     action: str
@@ -118,7 +118,7 @@ def _cell(name: str, value: Any) -> _Cell:
         return _Cell("–", "soft")
     if isinstance(value, bool):
         return _Cell("yes" if value else "no")
-    if name in TIMES:  # its cells hold milliseconds
+    if name in TIMES:  # cells of such a column hold milliseconds
         return _Cell(_time(value), "n", str(value))
     if isinstance(value, float):
         return _Cell(f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}", "n", repr(value))

@@ -24,7 +24,7 @@ Work = Range | DLedgerLog
 
 
 class Part(InputPartition):
-    """What one task reads. ``value`` is a tuple of pieces of work."""
+    """Work of one task. ``value`` is a tuple of pieces of work."""
 
     def __init__(self, value: tuple[Work, ...]) -> None:
         super().__init__(value)

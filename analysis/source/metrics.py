@@ -1,4 +1,4 @@
-"""What a reader has read, for people: a small JSON file for each task, in a directory that all tasks can write to."""
+"""Metrics of a reader, for people: a small JSON file for each task, in a directory that all tasks can write to."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ OPTIONS: Final[dict[str, tuple[str, str]]] = {
     "max_mb_per_batch": ("256", "streaming: megabytes of new log in one micro-batch, over all nodes"),
     "start": ("earliest", "streaming: earliest, or latest for what is written from now on"),
 }
-"""By name: default, and what it means. Names do not care for case."""
+"""Default and meaning of each option by its name. Names ignore case."""
 
 
 @attrs.frozen

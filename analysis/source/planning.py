@@ -71,8 +71,10 @@ class Log:
 
 @attrs.frozen
 class Range:
-    """Segments of one log that a task reads one after the other. ``bases``: what each of them cut off before itself;
-    ``later``: the same of all segments behind this range."""
+    """Segments of one log that a task reads in order.
+
+    ``bases``: what each of them cut off before itself; ``later``: the same of all segments behind this range.
+    """
 
     log: Log
     segments: tuple[tuple[int, int], ...]
@@ -128,15 +130,18 @@ def _names(files: Files) -> dict[int, str]:
             try:
                 origin = read_origin(files, int(match[1], 16))
             except (DamagedLog, UsageError, OSError):
-                continue  # its rows have the number
+                continue  # rows of that group have its number
             if origin is not None:
                 found[int(match[1], 16)] = origin.name
     return found
 
 
 def _unreached(tree: Tree, files: Files, log: Log) -> Iterator[Lost]:
-    """A log that does not begin at entry 1 needs a snapshot that reaches it, where snapshots are kept with it. A
-    snapshot needs a log, for it holds neither term nor vote."""
+    """Find logs that lack a snapshot, and snapshots that lack a log.
+
+    A log that does not begin at entry 1 needs a snapshot that reaches it, where snapshots are kept with it. A snapshot
+    needs a log, for it holds neither term nor vote.
+    """
     if not log.segments:
         if any(map(_SNAPSHOT.fullmatch, files.list("snapshots"))):
             yield Lost(segment_path(1), 1, Damage(
@@ -158,24 +163,24 @@ def _unreached(tree: Tree, files: Files, log: Log) -> Iterator[Lost]:
               if state.last.index > newest.get(number, 0)}
     for number, cut in (_later_cuts(tree, log) if beyond else {}).items():
         if number in beyond and cut.index <= newest.get(number, 0):
-            del beyond[number]  # what a snapshot does not hold was carried forward, or the group was removed
+            del beyond[number]  # a later cut carried the group forward or removed it: no snapshot is missing
     for number, state in beyond.items():
         if state.last.index > newest.get(number, 0):
             path = segment_path(sequence - 1)
             yield Lost(path, sequence - 1, Damage(
                 0, "missing", f"the log of group {log.names.get(number, number)} begins behind entry "
                 f"{state.last.index}, and no snapshot reaches that far"))
-            return  # one finding: that segment and all before it
+            return  # one finding stands for that segment and all before it
 
 
 def _later_cuts(tree: Tree, log: Log) -> Cuts:
-    """What all segments but the oldest cut off."""
+    """Return the cuts of all segments but the oldest."""
     return joined(*(base_cuts(tree, log, seen) for seen in looks_of(tree, log)))
 
 
 @attrs.define(eq=False)
 class Look:
-    """What head and footer say of a segment. ``footer`` is None unless it is of this very log up to the next head."""
+    """Head and footer of a segment. ``footer`` is None unless it is of this very log up to the next head."""
 
     sequence: int
     size: int
@@ -211,19 +216,19 @@ def look(tree: Tree, log: Log, sequence: int, size: int, *, footer: bool) -> Loo
 
 
 def looks_of(tree: Tree, log: Log) -> list[Look]:
-    """Of all segments, with the footers that count."""
+    """Look at all segments, and keep the footers that count."""
     newest = log.segments[-1][0]
     looks = [look(tree, log, sequence, size, footer=sequence != newest) for sequence, size in log.segments]
     for seen, after in pairwise(looks):
         footer = seen.footer
         if footer is not None and (footer.first_write, footer.last_write + 1, footer.last_crc) != (
                 seen.first_write, after.first_write, after.chain):
-            seen.footer = None  # it sealed the segment in an earlier life, which was continued
+            seen.footer = None  # an earlier life sealed the segment, and a later one went on in it
     return looks
 
 
 def base_cuts(tree: Tree, log: Log, seen: Look) -> Cuts:
-    """What a segment did to the log before it: from its footer, or else from its records."""
+    """Return the cuts of a segment in the log before it: from its footer, or else from its records."""
     if seen.footer is not None:
         return {number: Cut(span.base[1].index, span.base[0] is Base.RESET)
                 for number, span in seen.footer.spans.items() if span.base is not None}
@@ -237,7 +242,7 @@ def base_cuts(tree: Tree, log: Log, seen: Look) -> Cuts:
 
 
 def _may_cut(data: bytes) -> bool:
-    """Whether anything here looks like a record that cuts: a search, much faster than a walk, that misses none."""
+    """Return whether any bytes look like a record that cuts: a search that misses none, much faster than a walk."""
     at = data.find(LOCAL_MAGIC)
     while at >= 0:
         if data[at + 4 : at + 5] in _CUTTING:
@@ -332,8 +337,10 @@ def _wants(
 
 
 class _Times:
-    """Between which times the frames of a group in a segment were built: from its first frame there to its first frame
-    in a later segment, with a margin."""
+    """Times between which the frames of a group in a segment were built.
+
+    They go from its first frame there to its first frame in a later segment, with a margin.
+    """
 
     def __init__(self, tree: Tree, looks: Sequence[Look], slack_ms: int) -> None:
         self._tree, self._looks, self._slack = tree, looks, slack_ms

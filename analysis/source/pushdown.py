@@ -64,8 +64,10 @@ def push(selection: Selection, filters: Iterable[Filter]) -> None:
 
 
 def _number(value: object) -> tuple[int, int] | None:
-    """The last number up to the value and the first from it on: they differ where a timestamp is between two
-    milliseconds. None: neither a number nor a timestamp."""
+    """Return the last number up to the value and the first from it on; None: neither a number nor a timestamp.
+
+    They differ where a timestamp is between two milliseconds.
+    """
     if type(value) is int:
         return value, value
     if getattr(value, "tzinfo", None) is not None:

@@ -1,4 +1,4 @@
-"""What a task does with a range of segments: read a file, walk it, give its rows; look again before it believes damage.
+"""Reads a range of segments in a task: reads a file, walks it, gives its rows, and looks again at damage.
 
 A node at work extends, recycles and purges files meanwhile. A torn tail is no damage; damage counts only if a second
 look at the file shows the same; a segment that was purged since the plan has no rows.
@@ -80,12 +80,12 @@ class Reader:
         return tabulate(b"", found, {})[0], found, [damage]
 
     def purged(self, sequence: int) -> bool:
-        """Whether a segment that is gone now was the oldest, and so may go at any time."""
+        """Return whether a missing segment was the oldest, which may go at any time."""
         names = [name for name in self.tree.list("log") if name.endswith(".seg")]
         return bool(names) and min(names) > segment_path(sequence).rpartition("/")[2]
 
     def after(self, log: Log, sequence: int) -> tuple[int, int] | None:
-        """How the next segment continues this one; if it cannot tell, what this one's footer says of its end."""
+        """Return how the next segment continues this one; if it cannot tell, the end by this one's footer."""
         sizes = dict(log.segments)
         if sequence + 1 in sizes:
             seen = look(self.tree, log, sequence + 1, sizes[sequence + 1], footer=False)
@@ -103,7 +103,7 @@ class Reader:
         sizes: Mapping[int, int] = dict(log.segments)
         if sequence - 1 not in sizes:
             if sequence > 1:
-                del found.openings[0]  # nobody knows
+                del found.openings[0]  # the segment before is gone: its end is unknown
             return
         before = look(self.tree, log, sequence - 1, sizes[sequence - 1], footer=False)
         life = before.life

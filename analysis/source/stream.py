@@ -30,12 +30,12 @@ from raft.storage.recovery import segment_path
 
 WINDOW_BYTES: Final = 1 << 20
 Offset = dict[str, list[int | None]]
-"""By directory: segment, byte, write sequence, chain and life; the last three are None at a segment's start."""
+"""Segment, byte, write sequence, chain and life by directory; at a segment's start the last three are None."""
 
 
 @attrs.frozen
 class Spot:
-    """Where a stream stands in one log."""
+    """Position of a stream in one log."""
 
     segment: int
     cursor: Cursor
@@ -52,8 +52,10 @@ class Spot:
 
 @attrs.frozen
 class Piece:
-    """Blocks of one segment, from ``start`` to ``stop``; None: to its end, for it is sealed. ``lost``: segments that
-    were purged before they were read."""
+    """Blocks of one segment, from ``start`` to ``stop``; None: to its end, for it is sealed.
+
+    ``lost``: segments that were purged before they were read.
+    """
 
     log: Log
     segment: int
@@ -81,7 +83,7 @@ class RaftLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What is there now is all that this run reads."""
+        """Limit this run to what is there now."""
         self._goal = {log.root: self._end(tree, log, _start(log, log.segments[-1][0]), 1 << 62).encode()
                       for tree, log in self._logs() if log.segments}
 
@@ -95,7 +97,7 @@ class RaftLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             goal = self._goal.get(log.root) if self._goal is not None else None
             if self._goal is not None:
                 if goal is None:
-                    continue  # it came later
+                    continue  # the log came after the goal was set
                 stop = Spot.decode(goal)
                 if (stop.segment, stop.cursor.offset) < (end.segment, end.cursor.offset):
                     end = stop
@@ -134,11 +136,11 @@ class RaftLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [(tree, log) for tree, log in logs if selection.wants_node(log.node)]
 
     def _end(self, tree: Tree, log: Log, at: Spot, budget: int) -> Spot:
-        """Where whole blocks end, going on from ``at``, after ``budget`` bytes at most (but a block at least)."""
+        """Return the end of whole blocks from ``at`` on, after at most ``budget`` bytes, but at least one block."""
         sequences = [sequence for sequence, _ in log.segments]
         sizes = dict(log.segments)
         if at.segment not in sizes and at.segment < sequences[0]:
-            at = _start(log)  # purged before it was read
+            at = _start(log)  # the segment was purged before it was read
         while True:
             if at.segment in sizes:
                 cursor, full = _hop(tree, log, at, budget)
@@ -157,8 +159,10 @@ def _start(log: Log, segment: int | None = None) -> Spot:
 
 
 def _lost(tree: Tree, log: Log, start: Spot) -> int:
-    """Segments that are gone and were not read, or not to their end. The oldest that is left tells: it knows the block
-    before it."""
+    """Count segments that are gone and were not read to their end.
+
+    The oldest segment that is left tells: it knows the block before it.
+    """
     sequence, size = log.segments[0]
     if start.segment >= sequence:
         return 0
@@ -179,8 +183,10 @@ def _pieces(log: Log, start: Spot, end: Spot, lost: int) -> Iterator[Piece]:
 
 
 def _hop(tree: Tree, log: Log, at: Spot, budget: int) -> tuple[Cursor, bool]:
-    """Behind the last whole block, by block headers alone, and whether the budget ended it. The last block's records
-    are checked: a writer may be at it."""
+    """Return the place behind the last whole block, by block headers alone, and whether the budget ended it.
+
+    The last block's records are checked: a writer may be at it.
+    """
     cursor = attrs.evolve(at.cursor)
     try:
         file = tree.open(segment_path(at.segment))
@@ -217,14 +223,14 @@ def _hop(tree: Tree, log: Log, at: Spot, budget: int) -> tuple[Cursor, bool]:
 
 
 def _more(window: _Window, cursor: Cursor, limit: int) -> bool:
-    """Whether a block goes on behind the cursor, which ended for want of budget."""
+    """Return whether the next block follows the cursor and goes on beyond ``limit``, where the budget ended."""
     header = check_block(window.get(cursor.offset, BLOCK_BYTES), 0)
     return (isinstance(header, BlockHeader) and (header.sequence, header.chain) == (
         (cursor.sequence or 0) + 1, cursor.chain) and cursor.offset + BLOCK_BYTES + header.length > limit)
 
 
 def _proved(window: _Window, cursor: Cursor, log: Log, segment: int) -> bool:
-    """Whether a block right behind knows the one before it to be synced, so that it is damage and no write at work."""
+    """Return whether the block at the cursor knows the one before as synced: then that is damaged, not in writing."""
     header = check_block(window.get(cursor.offset, BLOCK_BYTES), 0)
     return (isinstance(header, BlockHeader) and (header.owner, header.segment) == (log.owner, segment)
             and header.synced >= (cursor.sequence or 0))
@@ -272,5 +278,5 @@ def read_piece(tree: Tree, piece: Piece, reader: Reader) -> Iterator[pa.RecordBa
     frames, damages = tabulate(data, found, {})
     if wanted.form == "events" and piece.start.sequence is None and piece.segment > 1 and found.openings and (
             found.openings[0].offset == 0):
-        del found.openings[0]  # whether the segment before ended in another life is not known here
+        del found.openings[0]  # the life that ended the segment before is not known here
     yield from batches(frames, found, damages, place, wanted)

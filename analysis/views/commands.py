@@ -1,4 +1,4 @@
-"""What a controller group's log says, decoded to columns: each command, what came of it, and what it changed.
+"""Decodes a controller group's log to columns: each command, its outcome, and what it changed.
 
 A command's outcome is not in the log: every controller works it out alike while applying. So is it here, by the same
 state machine, from the group's one log, which is followed back from the best tip of all replicas by the chain of marks.
@@ -49,9 +49,9 @@ _ARROW: Final = {
     "timestamp": TIMESTAMP}
 _ARROW_SCHEMA: Final = pa.schema([(name, _ARROW[kind]) for name, kind in _ROW.items()])
 SAMPLES: Final = 8
-"""Of a group, so many early frames and as many from anywhere are looked into to tell whose commands they are."""
+"""Early frames of a group, and as many from anywhere, that are read to tell whose commands they are."""
 SAMPLE_BYTES: Final = 16 << 10
-"""Of each of them, unless its first command is longer."""
+"""Bytes read of each of them, unless its first command is longer."""
 _LENGTH: Final = struct.Struct("<I")
 _OF_FRAME: Final = ("cluster", "group", "term", "wall_ms", "node", "file", "offset")
 
@@ -104,7 +104,7 @@ def _some_of(file: str, offset: int, count: int) -> list[bytes]:
 
 
 def _is_of_later_format(payload: bytes) -> bool:
-    """Whether it begins as a CBOR list [format, kind, ...] with small numbers, the first of them not known here."""
+    """Return whether it begins as a CBOR list [format, kind, ...] of small numbers, with an unknown format."""
     return len(payload) > 3 and 0x83 <= payload[0] <= 0x97 and FORMAT < payload[1] <= 9 and 1 <= payload[2] <= 23
 
 
@@ -114,7 +114,7 @@ def history(frames: DataFrame, contents: DataFrame) -> DataFrame:
     ``frames`` of controller groups, with whole payloads; ``contents``: of their snapshots.
     """
     ordered = _ordered(frames, contents)
-    return ordered.sparkSession.createDataFrame(  # by RDD: what Spark has on DataFrames for this wants pandas
+    return ordered.sparkSession.createDataFrame(  # by RDD: Spark's way for DataFrames needs pandas
         ordered.rdd.mapPartitions(_replay_groups), SCHEMA, verifySchema=False)
 
 
@@ -131,12 +131,12 @@ def _ordered(frames: DataFrame, contents: DataFrame) -> DataFrame:
         ["cluster", "group", "index", "mark"])
     joined = wanted.join(contents.hint("broadcast"), ["cluster", "group_id"], "left")
     first = F.expr("row_number() over (partition by cluster, `group` order by `index`) = 1")
-    slim = joined.withColumn("contents", F.when(first, F.col("contents")))  # once per group, not per frame
+    slim = joined.withColumn("contents", F.when(first, F.col("contents")))  # once per group, not once per frame
     return slim.repartition("cluster", "group").sortWithinPartitions("cluster", "group")
 
 
 def _replay_groups(rows: Iterable[Row]) -> Iterator[tuple[Any, ...]]:
-    """Of each group in turn: its frames in, its history out."""
+    """Turn frames into histories, one group after the other."""
     for _, members in itertools.groupby(rows, lambda row: (row["cluster"], row["group"])):
         frames = [row.asDict() for row in members]
         contents = next((frame["contents"] for frame in frames if frame["contents"] is not None), ())
@@ -201,7 +201,7 @@ def _begin(machine: MetadataMachine, log: list[dict[str, Any]], contents: Iterab
     if log[0]["index"] <= 1:
         return 0
     for content in contents:
-        file = cast(File, _Bytes(content))  # which is only read
+        file = cast(File, _Bytes(content))  # the file is only read
         try:
             stored = read_stored(file, "snapshot")
             if stored.meta.index + 1 < log[0]["index"]:
@@ -268,7 +268,7 @@ def _command_row(where: dict[str, Any], command: Command | None, done: Applied |
 
 
 def _lost(done: Applied, live: Mapping[int, object] | None) -> bool | None:
-    """Whether the group's master was not among the living when this was proposed; None: nobody looked."""
+    """Return whether the master was not among the living at the proposal; None: the command does not say."""
     if live is None or len(done.groups) != 1:
         return None
     ((_, before, _),) = done.groups

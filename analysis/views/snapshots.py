@@ -17,15 +17,15 @@ from analysis.small import nothing
 
 SCHEMA: Final = ("cluster string, directory string, group_id bigint, `index` bigint, term bigint, bytes bigint, "
                  "taken_time timestamp, taken_ms bigint, file string")
-"""Of ``snapshots``, in Spark's DDL."""
+"""Columns of ``snapshots``, in Spark's DDL."""
 CONTENTS: Final = "cluster string, group_id bigint, contents array<binary>"
-"""Of ``contents``."""
+"""Columns of ``contents``, in Spark's DDL."""
 _NAME: Final = re.compile(r"([0-9]+)-([0-9]{20})-([0-9]+)[.]snap")
 
 
 @attrs.frozen
 class Snapshot:
-    """What the name and header of one finished file say."""
+    """Name and header of one finished file."""
 
     cluster: str
     directory: str
@@ -51,8 +51,10 @@ def _found(known: Iterable[Home]) -> Iterator[Snapshot]:
 
 
 def snapshots(spark: SparkSession, known: Sequence[Home]) -> DataFrame:
-    """One row per finished snapshot beside the logs of ``known``: cluster and ``directory`` of its node, group_id,
-    index, term, bytes, taken_time, taken_ms, file."""
+    """One row per finished snapshot beside the logs of ``known``.
+
+    Columns: cluster and ``directory`` of its node, group_id, index, term, bytes, taken_time, taken_ms, file.
+    """
     rows = [attrs.astuple(each) for each in _found(known)]
     return spark.createDataFrame(rows, SCHEMA) if rows else nothing(spark, SCHEMA)
 
@@ -66,6 +68,6 @@ def contents(spark: SparkSession, known: Sequence[Home], groups: Collection[tupl
             try:
                 found.setdefault((each.cluster, each.group_id), []).append(directory.read(name))
             except FileNotFoundError:
-                continue  # a newer one took its place while we looked
+                continue  # a newer snapshot replaced it meanwhile
     rows = [(*key, files) for key, files in found.items()]
     return spark.createDataFrame(rows, CONTENTS) if rows else nothing(spark, CONTENTS)

@@ -23,7 +23,7 @@ from analysis.files.finding import Home, directories
 from analysis.views.paths import bare
 
 _PATTERN: Final = re.compile(r"[][{}*?\\]")
-"""What Spark takes for a pattern in a path."""
+"""Characters that Spark takes for a pattern in a path."""
 FILES: Final = "*.ndjson*"
 """Names of trace files: ``n0.ndjson``, its predecessor ``n0.ndjson.1``, and either of them packed."""
 _FIELDS: Final = """
@@ -37,18 +37,20 @@ _FIELDS: Final = """
     count bigint
 """
 _UNSAID: Final = ("version", "wall_ms")
-"""Of ``Opened``: what other columns are made of."""
+"""Fields of ``Opened`` from which other columns are made."""
 SCHEMA: Final = ", ".join([
     *("group_id bigint" if field.startswith("`group` ") else field
       for field in map(str.strip, _FIELDS.split(",")) if field.split()[0] not in _UNSAID),
     "file string", "line struct<file_block_start: bigint, col2: bigint>", "wall_time timestamp", "wall_us bigint",
     "cluster string"])
-"""Of ``traces``, in Spark's DDL."""
+"""Columns of ``traces``, in Spark's DDL."""
 
 
 def files_under(paths: Sequence[str]) -> list[str]:
-    """Where traces lie, as Spark's own readers want to be told: each file on this machine once, whatever links lead
-    there; of other file systems the paths below which there are some."""
+    """Return paths of traces for Spark's own readers.
+
+    They are files on this machine, each once, whatever links lead there; on other file systems, paths above traces.
+    """
     found: dict[str, str] = {}
     for path in paths:
         tree = Tree.of(path)
@@ -64,13 +66,14 @@ def files_under(paths: Sequence[str]) -> list[str]:
 
 
 def file_of_line() -> Column:
-    """Of a line that Spark reads: the path of its file, in which Spark writes some letters as ``%20``."""
+    """Path of the file of a line that Spark reads; Spark writes some letters in it as ``%20``."""
     return F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
 
 
 def traces(spark: SparkSession, paths: Sequence[str], known: Sequence[Home]) -> DataFrame:
-    """Every event in ``paths``, as ``files_under`` tells them: its fields, ``file``, ``line`` (rises within a file),
-    ``wall_time``, ``wall_us`` and ``cluster``.
+    """One row per event in ``paths``, which ``files_under`` gives.
+
+    Columns: its fields, ``file``, ``line`` (rises within a file), ``wall_time``, ``wall_us`` and ``cluster``.
 
     ``group_id`` is the group's number. Lines that are no JSON have ``event`` null. ``known``: directories of nodes;
     where several clusters have a node of the line's name and none is nearest to the file, ``cluster`` is null.
@@ -101,8 +104,10 @@ def traces(spark: SparkSession, paths: Sequence[str], known: Sequence[Home]) -> 
 
 
 def cluster_of(file: str, node: str, known: Sequence[Home]) -> str | None:
-    """The one that there is; else, of all nodes called like this, the cluster of the one whose directory has most of
-    its path in common with the trace file's; None: there is no such node, or there are several as near."""
+    """Return the cluster of the node that wrote a trace file; None: no such node, or several are as near.
+
+    Of several nodes with this name it is the one whose directory shares most of its path with the file.
+    """
     if len(clusters := {home.cluster for home in known}) == 1:
         return clusters.pop()
     near: dict[str, int] = {}
