@@ -189,7 +189,7 @@ class Controller:
         if not self.active.active:
             return self.not_leader(connection, request)
         command = read_command(request, self.seen(connection))
-        if self.active.stirred:  # begin to wait for the new process now: no other event may come
+        if self.active.stirred:  # another process is waited for from now: no other event may come
             self.turn()
         if isinstance(command, Refused):
             return answers.answer(request, command)
