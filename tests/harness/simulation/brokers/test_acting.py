@@ -23,6 +23,7 @@ def play(seed: int, profile: str = "acting") -> Result:
 @pytest.mark.parametrize(("profile", "seed", "asked"), [
     ("acting", 1, ("INV_B56", "INV_B57", "INV_B58", "INV_B59", "INV_B60")),
     ("acting", 3, ("INV_B56", "INV_B60")),
+    ("acting", 88, ("INV_B58",)),
     ("locks", 3, ("INV_B61",)),
     ("swarm", 70110, ("INV_B59",)),
 ])
