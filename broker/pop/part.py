@@ -119,8 +119,8 @@ class PopPart(Part):
         self._writes_open = self._open = self._acts = False
         self._end = 0
         """End of the log when this broker became master or began to act for it."""
-        self._under_way, self._unsure, self._answered = 0, 0, trio.Event()
-        """Puts of them in flight, how many were not stored as the mode demands, and the next answer to one."""
+        self._under_way, self._unsure, self._waiting = 0, 0, dict[Callable[[], None], None]()
+        """Puts of them in flight, how many were not stored as the mode demands, and the callers of ``when_said``."""
         self._unsaid: list[Message] = []
         """Resets and deletions that are not in the log yet."""
         topics.on_delete.join("parts", self._topic_is_gone)
@@ -304,18 +304,27 @@ class PopPart(Part):
                 self._unsaid = said + self._unsaid
             elif result.status is not PutStatus.PUT_OK:
                 self._unsure += 1
-            self._answered.set()
-            self._answered = trio.Event()
+            if not self._unsaid and not self._under_way:
+                calls, self._waiting = self._waiting, {}
+                for call in calls:
+                    call()
 
         self._under_way += 1
         self._puts.put(said, done)
 
+    def when_said(self, call: Callable[[], None]) -> None:
+        """Call back, perhaps at once, when no record for the replicas is on its way."""
+        if self._unsaid or self._under_way:
+            self._waiting[call] = None
+        else:
+            call()
+
     async def _when_told(self, answer: Command) -> Command:
         """The answer to a reset when its records are stored as the group's mode demands, and positions are on disk."""
-        unsure, why = self._unsure, ""
+        unsure, why, said = self._unsure, "", trio.Event()
+        self.when_said(said.set)
         with trio.move_on_after(TOLD_MS / 1e3) as scope:
-            while self._unsaid or self._under_way:
-                await self._answered.wait()
+            await said.wait()
         if scope.cancelled_caught or self._unsure > unsure:
             why = "not all replicas that must know of it are sure to know"
         try:

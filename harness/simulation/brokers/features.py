@@ -203,6 +203,8 @@ class Features:
         self.rules = Chain(rule(delay_level_is_read, DELAY), *(each for part in self.parts for each in part.rules()))
         """The rules that a client's message passes."""
         self.handlers = self.parts.handlers()
+        if PopPart in kinds:
+            self.parts[OffsetsPart].requests.when_told = self._told
         self._copies = {table.code: table.copy for table in self.parts.tables()} | self.parts.copies()
         self.producer = ProducerConnection(process)
         self.opened = 0
@@ -216,6 +218,15 @@ class Features:
         self.parts.tick(self.process.now)
         if self._wheel:
             TurnedFlush(self.process, self.parts[SmallWheel])
+
+    async def _told(self, answer: Command) -> Command:
+        """Twin of the wait of ``PopPart`` before it answers a reset, without that one's limit of time."""
+        await Tasks(self.process).later(self.parts[PopPart].when_said)
+        try:
+            await self.parts[OffsetsPart].saved()
+        except OSError:
+            answer.code = ResponseCode.SYSTEM_ERROR
+        return answer
 
     def writes_opened(self) -> None:
         self.opened += 1

@@ -17,6 +17,7 @@ from broker.rules import Draft
 from harness.simulation.brokers.client import E_PUT, PATIENCE_NS, FeatureClient
 from harness.simulation.brokers.ordered import FIFO
 from harness.simulation.brokers.popped import GROUPS, PLAIN, POPPED, TOPIC, Given, PoppedMessage
+from harness.simulation.brokers.tasks import Tasks
 from raft.config import MS
 from raft.sim.tape import Chance, Stream, Value
 from remoting.bodies.popping import BatchAck, BatchAckRequest, bits_of
@@ -41,6 +42,7 @@ FINISH_NS: Final = 200 * MS
 """Interval of POPs after healing."""
 FINISH_INVISIBLE_MS: Final = 3_000
 VEIL_NS: Final = 100 * MS
+RESET: Final = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
 VEIL_TURNS: Final = 10
 """Retries of a POP that waits behind a veil, until its client has given up."""
 ACK, TOGETHER, CHANGE, NOTHING = range(4)
@@ -142,6 +144,8 @@ class PopClient(FeatureClient):
         answer = process.features.handlers[command.code](cast(Connection, Asker(told)), command)
         if isinstance(answer, Command):
             told(answer)
+        elif answer is not None and command.code == RESET and not process.journal.veil.on:
+            Tasks(process).run(answer, told)
         elif answer is not None:
             answer.close()
             if turns:
@@ -248,6 +252,6 @@ class PopClient(FeatureClient):
         name, queue_id, pops = PLAIN[group % len(PLAIN)], queue % self._scene.plan.queues, self._scene.watch.pops
         offset = pops.ends.get(queue_id, 0) * permille // 1_000
         pops.resets(name, queue_id, offset)
-        self._request(request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetRequest(
+        self._request(request(RESET, ResetOffsetRequest(
             TOPIC, name, queue_id, offset)), lambda process, answer: pops.was_reset(name, queue_id, offset, answer),
             lambda answer: None)
