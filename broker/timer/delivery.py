@@ -384,7 +384,7 @@ class TimerDelivery:
         try:
             until_ns = now_ns + PIECE_NS
             is_over = self._look_at_written(until_ns)
-            left, put, refused, self._is_drained = LOOKED_AT_MAX, 0, -self.counters.retries, False
+            left, put, before, self._is_drained = LOOKED_AT_MAX, 0, self.counters.retries, False
             while self._under_way < PUTS_MAX and not is_over:
                 dues, alone, pause_ms = self._next(now_ns, until_ns)
                 if not dues:
@@ -396,7 +396,7 @@ class TimerDelivery:
                 is_over = left <= 0 or self._journal.now_ns() >= until_ns
         finally:
             self._polling = False
-        refused += self.counters.retries
+        refused = self.counters.retries - before
         if self._under_way < PUTS_MAX and not self._is_drained and not 0 < put == refused:  # refusals wait for a tick
             self._go_on_soon()
 
