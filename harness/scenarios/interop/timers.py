@@ -13,7 +13,7 @@ from harness.processes import java, ours
 from harness.processes.program import Program, Report
 from harness.scenarios.interop.clients import group_of_three
 from harness.scenarios.interop.scenario import Stage, expect, scenario
-from harness.scenarios.interop.waiting import LATER, PATIENCE_S, WAITS, due_ms, judged
+from harness.scenarios.interop.waiting import LATER, PATIENCE_S, WAITS, come, named, send_timer
 from harness.scenarios.interop.watch import create_topic
 
 PENDING = 1_000
@@ -23,30 +23,19 @@ ALONE_S = 10
 
 async def _send(timers: Program, name: str, delays_ms: Sequence[int]) -> list[Report]:
     """Send one timer for each delay; all are acknowledged."""
+    beginning = f"{name}-"
     for number, delay_ms in enumerate(delays_ms):
-        await timers.tell(f"{name}-{number} {delay_ms}")
-    sent = await timers.wait_for("sent", lambda found: len(_named(found, name)) == len(delays_ms), timeout_s=PATIENCE_S)
-    mine = _named(sent, name)
+        await timers.tell(f"{beginning}{number} {delay_ms}")
+    sent = await timers.wait_for(
+        "sent", lambda found: len(named(found, beginning)) == len(delays_ms), timeout_s=PATIENCE_S)
+    mine = named(sent, beginning)
     expect(all(one["ok"] for one in mine), f"not stored: {[one for one in mine if not one['ok']][:3]}")
     return mine
 
 
-def _named(reports: Sequence[Report], name: str) -> list[Report]:
-    return [one for one in reports if one["name"].startswith(f"{name}-")]
-
-
-async def _came(stage: Stage, timers: Program, name: str, what: str) -> None:
-    """Wait for all timers of this name, and judge them."""
-    wanted = due_ms(_named(timers.reports("sent"), name)).keys()
-    with trio.move_on_after(PATIENCE_S):
-        await timers.wait_for("received", lambda found: wanted <= {one["name"] for one in found}, timeout_s=PATIENCE_S)
-    verdict = judged(what, _named(timers.reports("sent"), name), _named(timers.reports("received"), name))
-    stage.say(f"{what}: {verdict}")
-
-
 async def _ready(timers: Program) -> None:
     """Wait until the program's consumer has its queues."""
-    await _send(timers, "first", [0])
+    await send_timer(timers, "first", 0)
     await timers.wait_for("received")
 
 
@@ -61,11 +50,11 @@ async def java_timers_outlive_a_kill_of_our_single_master(stage: Stage) -> None:
         async with java.later(stage.release, stage.here / "later", namesrv=[namesrv.address], topic=LATER) as timers:
             await _ready(timers)
             await _send(timers, "pending", [20_000 + 2 * number for number in range(PENDING)])
-            early = _named(timers.reports("received"), "pending")
+            early = named(timers.reports("received"), "pending-")
             expect(len(early) < PENDING // 2, f"too many came before the kill to say something: {len(early)}")
             await broker.kill()
             await broker.start()
-            await _came(stage, timers, "pending", f"the broker killed -9, {PENDING - len(early)} pending")
+            await come(stage, timers, f"the broker killed -9, {PENDING - len(early)} pending", "pending-")
 
 
 @scenario("5.5.0", timeout_s=360)
@@ -79,10 +68,11 @@ async def java_timers_come_after_a_failover_and_without_replicas_in_sync(stage: 
         sent = await _send(timers, "failover", [8_000] * 20)
         await trio.sleep(max(0.0, (sent[0]["due_ms"] - 2_000 - sent[-1]["at_ms"]) / 1_000))
         victim = await group.kill_master()
-        await _came(stage, timers, "failover", "the master killed 2 s before")
+        await come(stage, timers, "the master killed 2 s before", "failover-")
         await victim.start()
         now = await group.in_sync(3, "all in sync again")
         slaves = [broker for broker in group.brokers if broker.announced != now.master_address]
+        await send_timer(timers, "back", 0)  # the producer knows the new master from here on
         sent = await _send(timers, "alone", [6_000] * 20)
         for slave in slaves:
             await slave.kill()
@@ -90,4 +80,4 @@ async def java_timers_come_after_a_failover_and_without_replicas_in_sync(stage: 
         await trio.sleep(ALONE_S + (last_due_ms - sent[-1]["at_ms"]) / 1_000)
         for slave in slaves:
             await slave.start()
-        await _came(stage, timers, "alone", f"the master without a replica for {ALONE_S} s as they were due")
+        await come(stage, timers, f"the master without a replica for {ALONE_S} s as they were due", "alone-")

@@ -59,22 +59,11 @@ class Clients:
     """The consumer of transactions."""
 
     async def timer(self, name: str, delay_ms: int) -> None:
-        """Send a timer until a master takes it."""
-        with trio.fail_after(PATIENCE_S):
-            for number in range(1_000):
-                await self.timers.tell(f"{name}-{number} {delay_ms}")
-                sent = await self.timers.wait_for("sent", _has(f"{name}-{number}"))
-                if sent[-1]["ok"]:
-                    return
-                await trio.sleep(0.5)
+        await send_timer(self.timers, name, delay_ms)
 
     async def come(self, what: str) -> None:
         """Wait for all acknowledged timers, except those whose name says that they were recalled."""
-        wanted = due_ms(self.timers.reports("sent"))
-        with trio.move_on_after(PATIENCE_S):
-            await self.timers.wait_for(
-                "received", lambda found: wanted.keys() <= {one["name"] for one in found}, timeout_s=PATIENCE_S)
-        self.stage.say(f"{what}: {judged(what, self.timers.reports('sent'), self.timers.reports('received'))}")
+        await come(self.stage, self.timers, what)
 
     async def decided(self, what: str, *sent: set[int]) -> None:
         """Check that these messages of several producers come, each once, and no others."""
@@ -88,6 +77,31 @@ class Clients:
             raise Lost(f"{what}: committed, and never delivered: {wanted - got}")
         expect(got == wanted, f"{what}: wanted {wanted}, got {got}")
         self.stage.say(f"{what}: {wanted.total()} transactions were committed, each came once")
+
+
+async def send_timer(timers: Program, name: str, delay_ms: int) -> None:
+    """Send a timer until a master takes it."""
+    with trio.fail_after(PATIENCE_S):
+        for number in range(1_000):
+            await timers.tell(f"{name}-{number} {delay_ms}")
+            sent = await timers.wait_for("sent", _has(f"{name}-{number}"))
+            if sent[-1]["ok"]:
+                return
+            await trio.sleep(0.5)
+
+
+async def come(stage: Stage, timers: Program, what: str, beginning: str = "") -> None:
+    """Wait for all acknowledged timers whose names have this beginning, and judge them."""
+    wanted = due_ms(named(timers.reports("sent"), beginning))
+    with trio.move_on_after(PATIENCE_S):
+        await timers.wait_for(
+            "received", lambda found: wanted.keys() <= {one["name"] for one in found}, timeout_s=PATIENCE_S)
+    sent, received = (named(timers.reports(event), beginning) for event in ("sent", "received"))
+    stage.say(f"{what}: {judged(what, sent, received)}")
+
+
+def named(reports: Sequence[Report], beginning: str) -> list[Report]:
+    return [one for one in reports if one["name"].startswith(beginning)]
 
 
 def due_ms(sent: Sequence[Report]) -> dict[str, int]:
