@@ -681,13 +681,6 @@ def test_shutdown_fences_and_ends_all() -> None:
     assert broker.manager.tick(broker.now + 10**12) == []
 
 
-@pytest.mark.parametrize(("fields", "words"), [
-    ({"controllers": ()}, "names no controller"), ({"master_lease_ms": 10_000}, "masterLeaseMs is 10000")])
-def test_contradictions_are_refused(fields: dict[str, object], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        attrs.evolve(CONFIG, **fields)  # type: ignore[arg-type]
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(
     st.tuples(st.just("run"), st.integers(1, 9_000)), st.tuples(st.just("crash"), st.sampled_from(POINTS)),
