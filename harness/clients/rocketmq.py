@@ -17,7 +17,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import timedelta
 from typing import Any, Final
@@ -282,13 +282,25 @@ async def roles(options: argparse.Namespace) -> None:
             await trio.sleep(LOOK_S)
 
 
+def missing(found: Mapping[str, Sequence[str]], controllers: bool, replicas: int) -> list[str]:
+    """Sentences about what a group of that many replicas lacks, by its roles; none if all is well."""
+    words = ["no controller is active"] if controllers and not found.get("active") else []
+    if not found.get("master"):
+        words.append("no broker is master")
+    here = found.get("in-sync", ()) if controllers else [*found.get("master", ()), *found.get("slave", ())]
+    if len(here) < replicas:
+        words.append(f"{'in sync' if controllers else 'listed'}: {', '.join(here) or 'nobody'}, "
+                     f"{len(here)} of {replicas}")
+    return words
+
+
 async def well(options: argparse.Namespace) -> None:
-    """End with 0 if the group has a master and all are in sync, or listed; else with 1."""
+    """End with 0 if the group has a master and all are in sync, or listed; else with 1, and words."""
     async with open_client() as client:
         found = await _look(client, options) or {}
-    here = found.get("in-sync", []) if options.controllers else [*found.get("master", []), *found.get("slave", [])]
     wanted = _named(options.brokers or f"{options.master},{options.slaves}", "broker")
-    if not found.get("master") or len(here) < len(wanted):
+    if words := missing(found, bool(options.controllers), len(wanted)):
+        print("; ".join(words))
         sys.exit(1)
 
 

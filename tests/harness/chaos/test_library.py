@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.chaos.asked import SCENARIOS, TARGETS, RunRequest, TogetherRequest, asked, asked_for, library
-from harness.clients.rocketmq import roles_listed, roles_of
+from harness.clients.rocketmq import missing, roles_listed, roles_of
 from mqcluster.looking import ClusterView, GroupView
 from tests.harness.processes.rocketmq import current_release
 from tests.harness.rediscovery import COPIED
@@ -58,6 +58,15 @@ def test_roles_of_a_group_without_controllers_are_what_a_name_server_lists() -> 
         "master": ["master-1"], "slave": ["slave-1", "slave-2"], "acting": []}
     assert roles_listed({2: "s2"}, "m", slaves) == {"master": [], "slave": ["slave-2"], "acting": ["slave-2"]}
     assert not any(roles_listed({}, "m", slaves).values())
+
+
+def test_a_group_that_is_not_well_says_what_it_lacks() -> None:
+    found = {"master": ["broker-1"], "slave": ["broker-2"], "in-sync": ["broker-1"], "active": ["controller-1"]}
+    assert missing({}, True, 2) == ["no controller is active", "no broker is master", "in sync: nobody, 0 of 2"]
+    assert missing(found, True, 2) == ["in sync: broker-1, 1 of 2"]
+    assert missing(found | {"in-sync": ["broker-1", "broker-2"]}, True, 2) == []
+    assert missing(found, False, 2) == []
+    assert missing({"slave": ["slave-1"]}, False, 2) == ["no broker is master", "listed: slave-1, 1 of 2"]
 
 
 STALE = """
