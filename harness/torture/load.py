@@ -58,6 +58,12 @@ class Crowd:
     rate: float
     """Operations a second, of all clients together."""
     timeout_ms: int
+    _under_way: set[trio.Event] = attrs.field(factory=set, init=False)
+
+    async def turned(self) -> None:
+        """Waits until each operation that is under way now has ended."""
+        for ended in [*self._under_way]:
+            await ended.wait()
 
     async def work(self, number: int, begin: trio.Event, stop: trio.Event, task_status: trio.TaskStatus[None]) -> None:
         """Runs one client until it is told to stop. It ends the operation that it has begun."""
@@ -105,10 +111,13 @@ class Crowd:
         self, client: RunClient, process: int, op: LoadOp, timeout_ms: int | None = None,
     ) -> LoadOutcome:
         self.history.add(INVOKE, process, op, op.value)
-        told = LoadOutcome(INFO, None, "the run ended first")
+        told, ended = LoadOutcome(INFO, None, "the run ended first"), trio.Event()
+        self._under_way.add(ended)
         try:
             told = await client.ask(op, timeout_ms or self.timeout_ms)
         finally:
+            self._under_way.remove(ended)
+            ended.set()
             value = op.value if told.value is None and told.type == "ok" and op.f not in ASKING else told.value
             self.history.add(told.type, process, op, value, told.error)
         return told

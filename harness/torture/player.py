@@ -59,7 +59,7 @@ LAST_LINES: Final = 10
 LEADING: Final = ("master", "leader", "acting")
 ACTING: Final = "acting"
 AFTER_S: Final = 1.0
-"""Time that clients go on when all is well again: what the last fault broke has to work."""
+"""Time that clients go on when all is well again, and nobody waits for what the last fault broke: it has to work."""
 
 
 @attrs.define(eq=False)
@@ -340,6 +340,7 @@ class Player:
                 await self._steps()
                 await self._heal()
                 self.played.well = await self._well()
+                await clients.turned()
                 await trio.sleep(AFTER_S)
                 stop.set()
             if self.played.well:
