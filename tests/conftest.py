@@ -7,6 +7,7 @@ Tests are deterministic: hypothesis draws from a fixed seed and keeps no databas
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import sys
@@ -46,6 +47,19 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def _logs_end_with_their_test() -> Generator[None]:
+    """A server's ``main`` in this process logs to the stream of its test, which is closed when other threads log later.
+
+    The traceback of that failure is parsed in their thread, and Python 3.11 then fails to parse in another.
+    """
+    root = logging.getLogger()
+    handlers, level = [*root.handlers], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 def _hear_signals() -> None:
