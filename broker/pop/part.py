@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import trio
 
 from broker.config import BrokerConfig, pick
 from broker.groups.part import GroupsPart
-from broker.ha.acks import PutStatus
 from broker.journal import NEVER
 from broker.noted import Noted, shows_all
 from broker.offsets.part import OffsetsPart
@@ -18,9 +17,8 @@ from broker.part import Part, Parts, Shared
 from broker.pop import progress
 from broker.pop.acking import Acking
 from broker.pop.chain import Checkpoints
+from broker.pop.changes import Changes
 from broker.pop.checks import Checks, PopConfig, no_group
-from broker.pop.gone import PATH as GONE_PATH
-from broker.pop.gone import Gone, KeptGone, Name
 from broker.pop.keys import PopKeys
 from broker.pop.lending import Lending
 from broker.pop.notify import Notifying
@@ -32,7 +30,6 @@ from broker.pop.requests import Popping, TakingConfig
 from broker.pop.waiting import WaitingConfig, WaitingRoom
 from broker.pulling.part import PullingPart
 from broker.pulling.reading import ReadConfig
-from broker.puts import PutResult
 from broker.rules import Chain
 from broker.standing import Role
 from broker.store.errors import WrongStore
@@ -42,10 +39,7 @@ from broker.timer.part import TimersPart
 from broker.topics.names import group_fault, popped_from, topic_fault
 from broker.topics.part import TopicsPart
 from remoting.codes import RequestCode as Code
-from remoting.codes import ResponseCode
-from remoting.command import Command
 from remoting.endpoint import Handler
-from remoting.record import Message
 
 if TYPE_CHECKING:
     from remoting.daemon.page import Metric, Page
@@ -54,8 +48,6 @@ logger = logging.getLogger("broker")
 
 HEARD_STEP: Final = 16 << 20
 """Bytes of the log that the next process may read again."""
-TOLD_MS: Final = 3_000
-"""A reset is answered after so long in any case; administrators wait 5 s."""
 SAVED_EVERY_MS: Final = 10_000
 READS: Final = "it reads each group's progress in the log"
 
@@ -74,7 +66,6 @@ class PopPart(Part):
         self._journal, self._log, self._visible, self._veil = journal, journal.log, journal.visible, journal.veil
         self._standing, self._puts, self._messages = shared.standing, shared.puts, journal.messages
         self._topics, self._offsets = topics, before[OffsetsPart].table
-        self._store_host, self._wall_ms = config.store_host, shared.wall_ms
         pulling = before[PullingPart].pulling
         self._records = Records(config.broker_cluster_name, config.store_host, shared.wall_ms,
                                 Chain(*before[TimersPart].rules()))
@@ -84,19 +75,14 @@ class PopPart(Part):
             kept = KeptProgress(journal.end)
         self.progress = PopProgress(self._records.topic, kept)
         self.progress.heard = self._is_confirmed
-        self.progress.gone, self.progress.reset = self._hears_gone, self._hears_reset
-        self._positions = before[OffsetsPart]
-        self._positions.requests.when_told = self._when_told
-        self._gone = Gone(_gone_below(shared.files, journal.end))
-        self._gone_file = shared.table_file(self._gone.kept, path=GONE_PATH)
+        self.changes = Changes(shared, self.progress, before[OffsetsPart])
+        before[OffsetsPart].requests.when_told = self.changes.when_told
         self._heard = kept.log_offset
         self.checkpoints = Checkpoints(self._commit)
         self._noted = Noted(journal, self._heard, self.progress.hear, self._cut)
         self._file = shared.table_file(self._kept, path=progress.PATH, pause_ms=SAVED_EVERY_MS)
         if is_first:
             self._file.changed()  # the next process must know from which offset on there may be checkpoints
-        if not shared.files.exists(GONE_PATH):
-            self._gone_file.changed()  # the next process must not follow records of an earlier version
         self.room = WaitingRoom(pick(config, WaitingConfig), journal.arrived, shared.wall_ms)
         self._in_order = InOrder(before[OrderPart].log, self._offsets, self.room, shared.wall_ms)
         self.lending = Lending(
@@ -119,10 +105,6 @@ class PopPart(Part):
         self._writes_open = self._open = self._acts = False
         self._end = 0
         """End of the log when this broker became master or began to act for it."""
-        self._under_way, self._unsure, self._waiting = 0, 0, dict[Callable[[], None], None]()
-        """Puts of them in flight, how many were not stored as the mode demands, and the callers of ``when_said``."""
-        self._unsaid: list[Message] = []
-        """Resets and deletions that are not in the log yet."""
         topics.on_delete.join("parts", self._topic_is_gone)
         topics.gone.join("waiting", self.room.wake_topics)
         before[GroupsPart].table.gone.join("waiting", lambda name: self.room.refuse(name, no_group(name)))
@@ -200,12 +182,12 @@ class PopPart(Part):
 
     def writes_opened(self) -> None:
         self._writes_open, self._end = True, self._log.max_offset
+        self.changes.opened()
 
     def writes_closed(self) -> None:
         self._writes_open = self._open = False
         self.checkpoints.clear()
-        self._unsaid.clear()
-        self._gone.follows()
+        self.changes.closed()
 
     def all_seen(self) -> None:
         self.room.wake_all()
@@ -252,93 +234,21 @@ class PopPart(Part):
         self._in_order.clear(key)
         offset = self._offsets.query(group, topic, queue_id)
         if offset is not None:
-            self._gone.say(_reset(topic, group, queue_id))
-            self._say(progress.reset(topic, group, queue_id, offset, self._store_host, self._wall_ms()))
+            self.changes.say_reset(topic, group, queue_id, offset)
         self.room.unlocked(popped_from(topic, group), group, queue_id)
 
     def _topic_is_gone(self, topic: str) -> None:
         if self._standing.role.leads and topic_fault(topic) is None:
-            self._say_gone(topic, "")
+            self.changes.say_gone(topic, "")
             self.checkpoints.forget_topic(topic)
 
     def _group_is_gone(self, group: str) -> None:
         self._clean(group)
         if self._standing.role.leads and group_fault(group) is None:
-            self._say_gone("", group)
-
-    def _say_gone(self, topic: str, group: str) -> None:
-        self._gone.say((topic, group))
-        self._say(progress.gone(topic, group, self._store_host, self._wall_ms()))
-
-    def _hears_gone(self, at: int, topic: str, group: str) -> None:
-        self._follow(at, (topic, group), lambda: self._positions.heard_gone(topic, group))
-
-    def _hears_reset(self, at: int, topic: str, group: str, queue_id: int, offset: int) -> None:
-        self._follow(at, _reset(topic, group, queue_id), lambda: self._positions.heard_reset(
-            topic, group, queue_id, offset))
-
-    def _follow(self, at: int, name: Name, change: Callable[[], None]) -> None:
-        if self._gone.hear(at, name):
-            change()
-
-        def saved() -> None:
-            self._gone.saved(at)
-            self._gone_file.changed()
-
-        self._positions.when_written(saved)
-
-    def _say(self, message: Message) -> None:
-        """Tell all replicas, by a record in the log."""
-        self._journal.stir()
-        self._unsaid.append(message)
-        self._say_all()
-
-    def _say_all(self) -> None:
-        if not self._unsaid or not self._writes_open:
-            return
-        said, self._unsaid = self._unsaid, []
-
-        def done(result: PutResult) -> None:
-            self._under_way -= 1
-            if not result.puts and self._writes_open:
-                self._unsaid = said + self._unsaid
-            elif result.status is not PutStatus.PUT_OK:
-                self._unsure += 1
-            if not self._unsaid and not self._under_way:
-                calls, self._waiting = self._waiting, {}
-                for call in calls:
-                    call()
-
-        self._under_way += 1
-        self._puts.put(said, done)
-
-    def when_said(self, call: Callable[[], None]) -> None:
-        """Call back, perhaps at once, when no record for the replicas is on its way."""
-        if self._unsaid or self._under_way:
-            self._waiting[call] = None
-        else:
-            call()
-
-    async def _when_told(self, answer: Command) -> Command:
-        """The answer to a reset when its records are stored as the group's mode demands, and positions are on disk."""
-        unsure, why, said = self._unsure, "", trio.Event()
-        self.when_said(said.set)
-        with trio.move_on_after(TOLD_MS / 1e3) as scope:
-            await said.wait()
-        if scope.cancelled_caught or self._unsure > unsure:
-            why = "not all replicas that must know of it are sure to know"
-        try:
-            await self._positions.saved()
-        except OSError as error:
-            why = f"consumerOffset.json cannot be written, {error}"
-        if why:
-            answer.code = ResponseCode.SYSTEM_ERROR
-            answer.remark = f"reset here, and perhaps not on the next master: {why}"
-        return answer
+            self.changes.say_gone("", group)
 
     def _cut(self, end: int) -> None:
-        self._gone.cut(end)
-        self._gone_file.changed()
+        self.changes.cut(end)
         if not self.progress.cut(end):
             logger.warning("the log was cut at %d, before the end that %s was written for: the progress of groups that "
                            "pop is read again in the log", end, progress.PATH)
@@ -346,7 +256,7 @@ class PopPart(Part):
 
     def _kept(self) -> KeptProgress:
         """The progress below the end of the log that no start cuts: for a shorter log the file would say too much."""
-        return self.progress.kept(self._gone.needs_from(min(self._noted.offset, self._journal.sure_end)))
+        return self.progress.kept(self.changes.needs_from(min(self._noted.offset, self._journal.sure_end)))
 
     def _hear(self) -> None:
         unread = self._noted.listen()
@@ -360,37 +270,22 @@ class PopPart(Part):
 
     def due_ns(self) -> int:
         opens = not self._open and (self._writes_open or self.lending.is_open)
-        return 0 if opens or (self._unsaid and self._writes_open) or not self._noted.told_all else NEVER
+        return 0 if opens or self.changes.is_due or not self._noted.told_all else NEVER
 
     def tick(self, now_ns: int) -> None:
         self._hear()
         self.checkpoints.settle(self._visible.offset)
-        self._say_all()
+        self.changes.say_all()
         if not self._open and (self._writes_open or self.lending.is_open) and self._is_ready():
             self.room.wake_all()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._file.run)
-            await nursery.start(self._gone_file.run)
+            await nursery.start(self.changes.file.run)
             await nursery.start(self.room.run)
             task_status.started()
             await trio.sleep_forever()
-
-
-def _reset(topic: str, group: str, queue_id: int) -> Name:
-    """A name for the record of a reset: no topic's or group's deletion has it."""
-    return f"{topic}@{group}", str(queue_id)
-
-
-def _gone_below(files: Files, log_end: int) -> int:
-    """Return below which offset of the log all that is gone was forgotten already."""
-    try:
-        kept = load(files, KeptGone, GONE_PATH).log_offset
-    except WrongStore as error:
-        logger.warning("which topics and groups are gone is read from the log again: %s", error)
-        return 0
-    return log_end if kept < 0 else min(kept, log_end)
 
 
 def _kept(files: Files, log_end: int) -> KeptProgress:

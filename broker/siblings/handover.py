@@ -77,14 +77,19 @@ class Choice:
 
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
+        self._why = ""
 
     def in_turn(self, names: Iterable[str], now_s: float) -> Iterator[str]:
         return (name for name in sorted(names) if self._until.get(name, 0.0) <= now_s)
 
-    def refused(self, name: str, code: int | None, now_s: float) -> None:
-        """The sibling answered with that code; None: with nothing."""
+    def refused(self, name: str, code: int | None, why: str, now_s: float) -> None:
+        """The sibling answered with that code, and ``why`` says it in words; None: with nothing."""
         if code not in _OF_ONE:
-            self._until[name] = now_s + REFUSED_S
+            self._until[name], self._why = now_s + REFUSED_S, why
+
+    def why_left_alone(self, now_s: float) -> str:
+        """What the last sibling said that is left alone now; "": none is."""
+        return self._why if any(until > now_s for until in self._until.values()) else ""
 
 
 # --- the master's side -----------------------------------------------------------------------------------------------

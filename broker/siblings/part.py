@@ -78,8 +78,6 @@ class SiblingsPart(Part):
         self._timers = pick(config, TimerKeys).timer_wheel_enable
         self._levels = len(levels.parse(config.message_delay_level))
         self._choice = Choice()
-        self._why = ""
-        """Why the last sibling that was asked did not store the last message; "": it did."""
         self._client: Client | None = None
 
     def metrics(self, page: Page) -> Iterable[Metric]:
@@ -109,15 +107,15 @@ class SiblingsPart(Part):
         except (OSError, MessageIllegal) as error:
             return str(error)
         asked = HandOverRequest(self._standing.cluster_name, self._standing.broker_name, beside)
+        why = self._choice.why_left_alone(trio.current_time())
         for name in self._choice.in_turn(names, trio.current_time()):
-            code, self._why = await self._ask(self._client, name, request(HAND_OVER, asked, body))
+            code, why = await self._ask(self._client, name, request(HAND_OVER, asked, body))
             if code in _STORED:
-                self._why = ""
                 self.counters.sent += 1
                 self.counters.unsure += code != ResponseCode.SUCCESS
                 return ""
-            self._choice.refused(name, code, trio.current_time())
-        return self._why or NO_SIBLING
+            self._choice.refused(name, code, why, trio.current_time())
+        return why or NO_SIBLING
 
     async def _ask(self, client: Client, name: str, command: Command) -> tuple[int | None, str]:
         """The code of the answer, if there is one, and its words."""

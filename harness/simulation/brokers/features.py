@@ -220,8 +220,8 @@ class Features:
             TurnedFlush(self.process, self.parts[SmallWheel])
 
     async def _told(self, answer: Command) -> Command:
-        """Twin of the wait of ``PopPart`` before it answers a reset, without that one's limit of time."""
-        await Tasks(self.process).later(self.parts[PopPart].when_said)
+        """Twin of ``Changes.when_told`` of POP before it answers a reset, without that one's limit of time."""
+        await Tasks(self.process).later(self.parts[PopPart].changes.when_said)
         try:
             await self.parts[OffsetsPart].saved()
         except OSError:

@@ -70,12 +70,15 @@ def test_a_body_that_is_no_record_is_told_in_words(body: bytes, words: str) -> N
 def test_siblings_are_asked_in_one_order_and_not_at_once_again() -> None:
     choice = Choice()
     assert list(choice.in_turn(["b", "a", "c"], 0.0)) == ["a", "b", "c"]
-    choice.refused("a", ResponseCode.SERVICE_NOT_AVAILABLE, 0.0)
-    choice.refused("b", ResponseCode.TOPIC_NOT_EXIST, 0.0)
+    choice.refused("a", ResponseCode.SERVICE_NOT_AVAILABLE, "it follows", 0.0)
+    choice.refused("b", ResponseCode.TOPIC_NOT_EXIST, "no topic", 0.0)
     assert list(choice.in_turn(["b", "a", "c"], 0.0)) == ["b", "c"], "another message may be taken"
-    choice.refused("c", None, 1.0)
+    assert choice.why_left_alone(0.0) == "it follows"
+    choice.refused("c", None, "no answer", 1.0)
     assert list(choice.in_turn(["b", "a", "c"], REFUSED_S)) == ["a", "b"]
+    assert choice.why_left_alone(REFUSED_S) == "no answer"
     assert list(choice.in_turn(["b", "a", "c"], REFUSED_S + 1)) == ["a", "b", "c"]
+    assert choice.why_left_alone(REFUSED_S + 1) == ""
     assert list(choice.in_turn([], 0.0)) == []
 
 

@@ -6,18 +6,19 @@ from typing import Final
 
 from tests.harness.planting import Planted
 
+CHANGES: Final = "broker/pop/changes.py"
 PART: Final = "broker/pop/part.py"
 OFFSETS: Final = "broker/offsets/part.py"
 AGAIN: Final = "tests/broker/offsets/test_made_again.py::test_"
 
 PLANTED: Final = (
-    Planted("a slave follows no record of a deletion", PART,
+    Planted("a slave follows no record of a deletion", CHANGES,
             "lambda: self._positions.heard_gone(topic, group))", "lambda: None)", ("INV_B62",), "deletions"),
     Planted("the log says of no topic that it is gone", PART,
-            '            self._say_gone(topic, "")\n', "            pass\n", ("INV_B62",), "deletions"),
+            '            self.changes.say_gone(topic, "")\n', "            pass\n", ("INV_B62",), "deletions"),
     Planted("the log says of no group that it is gone", PART,
-            '            self._say_gone("", group)\n', "            pass\n", ("INV_B62",), "deletions"),
-    Planted("a record counts as followed when positions are gone in memory alone", PART,
+            '            self.changes.say_gone("", group)\n', "            pass\n", ("INV_B62",), "deletions"),
+    Planted("a record counts as followed when positions are gone in memory alone", CHANGES,
             "        self._positions.when_written(saved)\n", "        saved()\n",
             (AGAIN + "a_record_is_followed_again_while_the_file_cannot_be_written",)),
     Planted("positions in a topic outlive it", OFFSETS,

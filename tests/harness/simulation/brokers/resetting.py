@@ -7,19 +7,19 @@ from typing import Final
 from tests.harness.planting import Planted
 
 TABLE: Final = "broker/offsets/table.py"
-POP: Final = "broker/pop/part.py"
+CHANGES: Final = "broker/pop/changes.py"
 RESETS: Final = "tests/broker/offsets/test_resets.py::"
 NEXT: Final = (RESETS + "test_a_reset_holds_on_the_next_master_against_late_commits_until_the_next_pull",)
 COPIES: Final = (RESETS + "test_a_copy_that_is_older_than_a_reset_does_not_undo_it_and_a_newer_one_does",)
 
 PLANTED: Final = (
-    Planted("no replica follows a reset", POP,
+    Planted("no replica follows a reset", CHANGES,
             "lambda: self._positions.heard_reset(\n            topic, group, queue_id, offset))",
             "lambda: None)", NEXT),
-    Planted("a reset is answered before a replica knows of it", POP,
+    Planted("a reset is answered before a replica knows of it", CHANGES,
             "            await said.wait()\n", "            await trio.lowlevel.checkpoint()\n",
             (RESETS + "test_a_reset_that_replicas_cannot_hear_of_is_answered_so",)),
-    Planted("a reset is answered before it is on disk", POP,
+    Planted("a reset is answered before it is on disk", CHANGES,
             "            await self._positions.saved()\n        except OSError as error:\n            why =",
             "            await trio.lowlevel.checkpoint()\n        except OSError as error:\n            why =",
             (RESETS + "test_a_reset_is_on_disk_when_it_is_answered",)),
@@ -32,7 +32,7 @@ PLANTED: Final = (
             "            elif older:\n", "            elif False:\n", COPIES),
     Planted("a reset comes again when its group has gone on", TABLE,
             "                self._told[key, queue_id] = offset, 0\n", "                pass\n", COPIES),
-    Planted("POPs go back to a reset on the next master", POP,
+    Planted("POPs go back to a reset on the next master", "broker/pop/part.py",
             "                self._offsets.take_reset(group, topic, queue_id)  # POPs have gone on since\n",
             "                pass\n", (RESETS + "test_POPs_that_went_on_from_a_reset_do_not_go_back_to_it",)),
     Planted("who went back after a reset is taken forward again", "broker/pop/progress.py",

@@ -1,0 +1,170 @@
+"""Resets and deletions: a master says them in the log, every replica follows them, and a reset is answered then.
+
+A slave copies positions seconds later, so one that becomes master in between would know nothing of either. Records that
+are refused are said again while this broker may write. Which records to follow: ``broker.pop.gone``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from broker.ha.acks import PutStatus
+from broker.offsets.part import OffsetsPart
+from broker.part import Shared
+from broker.pop import progress
+from broker.pop.gone import PATH, Gone, KeptGone, Name
+from broker.pop.progress import PopProgress
+from broker.puts import PutResult
+from broker.store.errors import WrongStore
+from broker.store.files import Files
+from broker.store.tables import load
+from remoting.codes import ResponseCode
+from remoting.command import Command
+from remoting.record import Message
+
+logger = logging.getLogger("broker")
+
+TOLD_MS: Final = 3_000
+"""A reset is answered after so long in any case; administrators wait 5 s."""
+
+
+class Changes:
+    """Hears records by ``progress``. ``file.run`` must be running."""
+
+    def __init__(self, shared: Shared, heard: PopProgress, positions: OffsetsPart) -> None:
+        journal = shared.journal
+        self._puts, self._stir, self._positions = shared.puts, journal.stir, positions
+        self._store_host, self._wall_ms = shared.config.store_host, shared.wall_ms
+        self._gone = Gone(_followed_below(shared.files, journal.end))
+        self.file = shared.table_file(self._gone.kept, path=PATH)
+        if not shared.files.exists(PATH):
+            self.file.changed()  # the next process must not follow records of an earlier version
+        self._writes_open = False
+        self._unsaid: list[Message] = []
+        """Records that are not in the log yet."""
+        self._under_way, self._unsure, self._waiting = 0, 0, dict[Callable[[], None], None]()
+        """Puts of them in flight, how many were not stored as the mode demands, and the callers of ``when_said``."""
+        heard.gone, heard.reset = self._hears_gone, self._hears_reset
+
+    # --- said by a master ------------------------------------------------------------------------------------
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is something to say again."""
+        return bool(self._unsaid) and self._writes_open
+
+    def opened(self) -> None:
+        """Writes are open. Call ``say_all`` then, or at the next tick."""
+        self._writes_open = True
+
+    def closed(self) -> None:
+        """Writes are closed: what was not said stays unsaid."""
+        self._writes_open = False
+        self._unsaid.clear()
+        self._gone.follows()
+
+    def say_gone(self, topic: str, group: str) -> None:
+        """The topic, or the group, is deleted here; the other one is ""."""
+        self._say((topic, group), progress.gone(topic, group, self._store_host, self._wall_ms()))
+
+    def say_reset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """The group goes on at ``offset``."""
+        self._say(_reset(topic, group, queue_id),
+                  progress.reset(topic, group, queue_id, offset, self._store_host, self._wall_ms()))
+
+    def _say(self, name: Name, message: Message) -> None:
+        self._gone.say(name)
+        self._stir()
+        self._unsaid.append(message)
+        self.say_all()
+
+    def say_all(self) -> None:
+        """Put what is not in the log yet, if this broker may write."""
+        if not self.is_due:
+            return
+        said, self._unsaid = self._unsaid, []
+
+        def done(result: PutResult) -> None:
+            self._under_way -= 1
+            if not result.puts and self._writes_open:
+                self._unsaid = said + self._unsaid
+            elif result.status is not PutStatus.PUT_OK:
+                self._unsure += 1
+            if not self._unsaid and not self._under_way:
+                calls, self._waiting = self._waiting, {}
+                for call in calls:
+                    call()
+
+        self._under_way += 1
+        self._puts.put(said, done)
+
+    def when_said(self, call: Callable[[], None]) -> None:
+        """Call back, perhaps at once, when no record for the replicas is on its way."""
+        if self._unsaid or self._under_way:
+            self._waiting[call] = None
+        else:
+            call()
+
+    async def when_told(self, answer: Command) -> Command:
+        """The answer to a reset when its records are stored as the group's mode demands, and positions are on disk."""
+        unsure, why, said = self._unsure, "", trio.Event()
+        self.when_said(said.set)
+        with trio.move_on_after(TOLD_MS / 1e3) as scope:
+            await said.wait()
+        if scope.cancelled_caught or self._unsure > unsure:
+            why = "not all replicas that must know of it are sure to know"
+        try:
+            await self._positions.saved()
+        except OSError as error:
+            why = f"consumerOffset.json cannot be written, {error}"
+        if why:
+            answer.code = ResponseCode.SYSTEM_ERROR
+            answer.remark = f"reset here, and perhaps not on the next master: {why}"
+        return answer
+
+    # --- followed by every replica ---------------------------------------------------------------------------
+
+    def _hears_gone(self, at: int, topic: str, group: str) -> None:
+        self._follow(at, (topic, group), lambda: self._positions.heard_gone(topic, group))
+
+    def _hears_reset(self, at: int, topic: str, group: str, queue_id: int, offset: int) -> None:
+        self._follow(at, _reset(topic, group, queue_id), lambda: self._positions.heard_reset(
+            topic, group, queue_id, offset))
+
+    def _follow(self, at: int, name: Name, change: Callable[[], None]) -> None:
+        if self._gone.hear(at, name):
+            change()
+
+        def saved() -> None:
+            self._gone.saved(at)
+            self.file.changed()
+
+        self._positions.when_written(saved)
+
+    def cut(self, end: int) -> None:
+        """The log was cut there."""
+        self._gone.cut(end)
+        self.file.changed()
+
+    def needs_from(self, offset: int) -> int:
+        """Return from where on the next process must hear the log, if it has heard it up to ``offset``."""
+        return self._gone.needs_from(offset)
+
+
+def _reset(topic: str, group: str, queue_id: int) -> Name:
+    """A name for the record of a reset: no topic's or group's deletion has it."""
+    return f"{topic}@{group}", str(queue_id)
+
+
+def _followed_below(files: Files, log_end: int) -> int:
+    """Return below which offset of the log all records were followed already."""
+    try:
+        kept = load(files, KeptGone, PATH).log_offset
+    except WrongStore as error:
+        logger.warning("which topics and groups are gone is read from the log again: %s", error)
+        return 0
+    return log_end if kept < 0 else min(kept, log_end)
