@@ -431,6 +431,8 @@ class Player:
             return True
         self.say(f"not well after {self.target.well_s:g} s")
         self.played.unwell = self.played.unwell or ["[well] did not end in time"]
+        if all([await node.is_up() for node in self.bed.nodes.values()]):
+            self.played.unwell[-1] += "".join(f"\n{node.name}:{_last(node)}" for node in self.bed.nodes.values())
         for words in self.played.unwell:
             self.say(words)
         return False

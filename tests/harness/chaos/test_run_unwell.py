@@ -120,4 +120,5 @@ def test_what_the_target_says_of_itself_is_told(tmp_path: Path) -> None:
         (tmp_path / "target.toml").write_text(text.replace('"true"', command))
         refused = chaos(tmp_path, "run", "scenario.toml", "--out", command.strip('"'), "--no-sandbox")
         assert refused.returncode == 2 and words in refused.stderr, refused.stderr
+        assert command != '"false"' or "frail-1:\nI serve" in refused.stderr, "its log says why"
         assert "Traceback" not in refused.stderr
