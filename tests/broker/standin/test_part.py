@@ -15,6 +15,7 @@ from harness.simulation.worlds.brokers import Cluster, Node, cluster, until
 from remoting.codes import RequestCode, ResponseCode
 from remoting.daemon.keys import ConfigError
 from remoting.headers.namesrv import NotifyMinBrokerIdChangeRequest
+from remoting.headers.pulling import QueueRequest, SearchOffsetRequest
 
 ACTING = {"enableSlaveActingMaster": "true", "totalReplicas": "3", "brokerRole": "ASYNC_MASTER"}
 
@@ -76,6 +77,26 @@ async def test_the_smallest_slave_acts_until_the_master_is_back(autojump_clock: 
         assert 3 <= trio.current_time() - back < 6
         await until(lambda: first.broker.standing.role.master_address == master.address)
         assert not may_deliver(first)
+
+
+async def test_positions_of_queues_are_answered_in_the_masters_place(autojump_clock: trio.abc.Clock) -> None:
+    async with group(1) as (made, (master, slave)):
+        await trio.sleep(1)
+        await made.send(master.address, b"later")
+        await until(lambda: slave.broker.journal.confirm_offset == master.broker.journal.end)
+        queue = QueueRequest("T", 0)
+        first = await made.ask(master.address, RequestCode.GET_EARLIEST_MSG_STORETIME, queue)
+        born_ms = int(first.ext["timestamp"])
+        asked = [(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetRequest("T", 0, born_ms + 1)),
+                 (RequestCode.GET_MAX_OFFSET, queue), (RequestCode.GET_MIN_OFFSET, queue),
+                 (RequestCode.GET_EARLIEST_MSG_STORETIME, queue)]
+        told = [(await made.ask(master.address, *each)).ext for each in asked]
+        assert [each["offset"] for each in told[:3]] == ["1", "2", "0"]
+        await master.kill()
+        await until(lambda: slave.broker.standing.role.acts)
+        for each, by_master in zip(asked, told, strict=True):
+            answer = await made.ask(slave.address, *each)
+            assert (answer.code, answer.ext) == (ResponseCode.SUCCESS, by_master), each
 
 
 async def test_a_notice_has_the_name_servers_asked_at_once(autojump_clock: trio.abc.Clock) -> None:
