@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Final
@@ -60,6 +60,7 @@ from broker.store.store import MessageStore
 from broker.tablecopies import TableCopies, offering
 from broker.tablefile import RunSync
 from broker.topics.part import TopicsPart
+from broker.transactions.part import TransactionsPart
 from remoting.bodies.broker import HARuntimeInfo
 from remoting.bodies.consumers import MessageQueue
 from remoting.bodies.namesrv import TopicConfigSerializeWrapper, TopicRouteData
@@ -243,7 +244,7 @@ class Broker:
         self.topics.table.on_change.join("name servers", self.registration.changed)
         self.queue_ends = queue_ends = QueueEndsPart(client, journal)
         self.copies = TableCopies(client, {table.code: table.copy for table in made.tables()}, made.copies(),
-                                  offers=queue_ends.offered)
+                                  offers=self._offered)
         journal.on_new_queue.call = self._new_queue
         journal.needed.begin, journal.needed.make_way = made.keeps_from, made.make_way
         self.ha_addresses = HaAddresses(client, self._itself, self._told)
@@ -390,7 +391,12 @@ class Broker:
         if (self.config.sync_master_flush_offset_when_startup and not self.standing.role.leads
                 and not self._flusher.master_flushed_offset):
             self._set_master_flushed(master.flushed_offset)
+        self.parts[TransactionsPart].master_returns()
         self.roles.told(master)
+
+    def _offered(self, codes: Collection[int]) -> None:
+        self.queue_ends.offered(codes)
+        self.parts[TransactionsPart].offered(codes)
 
     def _new_queue(self, topic: bytes) -> None:
         if not self.standing.role.leads and self.topics.table.get(topic.decode()) is None:

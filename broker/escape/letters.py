@@ -21,14 +21,17 @@ from broker.properties import (
     REAL_TOPIC,
     TIMER_OUT_MS,
     TIMERS,
+    TRAN_MSG,
     UNIQ_KEY,
 )
-from broker.topics.names import SCHEDULE, TIMER, popped_from
+from broker.topics.names import HALF, SCHEDULE, TIMER, popped_from
 from remoting.bodies.namesrv import TopicRouteData
 from remoting.record import COMPRESSED, COMPRESSION_SHIFT, Message, decode_properties
 
 DELIVER_MS: Final = "TIMER_DELIVER_MS"
 PRODUCER_GROUP: Final = "PGROUP"
+PLACES: Final = (REAL_TOPIC, REAL_QID, "TRAN_PREPARED_QUEUE_OFFSET")
+"""Properties that name places of the old log."""
 _COMPRESSION: Final = COMPRESSED | 7 << COMPRESSION_SHIFT
 """Bits of the system flag that describe the body's compression."""
 _TIMES_MAX: Final = 2**31 - 1
@@ -53,19 +56,22 @@ class Parcel:
 
 def parcel(message: Message, group: str) -> Parcel:
     """The send of a message. ``group``: producer group if the message names none. A message that would be delayed here,
-    as a timer or in a level, is sent with its delay."""
+    as a timer or in a level, is sent with its delay; a half is sent as a message of a transaction."""
     values = decode_properties(message.properties)
     topic, queue_id, key = message.topic.decode(errors="replace"), message.queue_id, _key(message, values)
-    due_ms, level = values.pop(TIMER_OUT_MS, ""), values.pop(DELAY, "")
-    if topic in (TIMER, SCHEDULE):
+    is_half = topic == HALF
+    due_ms, level = values.pop(TIMER_OUT_MS, ""), values.get(DELAY, "") if is_half else values.pop(DELAY, "")
+    if topic in (TIMER, SCHEDULE, HALF):
         topic, queue_id = values.get(REAL_TOPIC, topic), int(values.get(REAL_QID, "0"))
     beside = popped_from(topic, values.get(ORIGIN_GROUP, "")) if POP_REVIVED in values else ""
     if message.topic != TIMER.encode():
         due_ms = ""
     if message.topic != SCHEDULE.encode():
         level = ""
-    for name in [REAL_TOPIC, REAL_QID, *TIMERS, *(name for name in values if name.startswith(OWN))]:
+    for name in [*PLACES, *(() if is_half else TIMERS), *(name for name in values if name.startswith(OWN))]:
         values.pop(name, None)
+    if is_half:
+        values[TRAN_MSG] = "true"
     if due_ms:
         values[DELIVER_MS] = due_ms
     if level:

@@ -41,7 +41,10 @@ from broker.schedule.part import DelaysPart
 from broker.standing import COMES_BACK, MASTER_ID, Role
 from broker.timer.elsewhere import EVERY, TimersDone
 from broker.timer.part import TimersPart
+from broker.topics.names import HALF
+from broker.transactions.asking import PROGRESS_GROUP
 from broker.transactions.part import TransactionsPart
+from broker.transactions.records import QUEUE
 from remoting.client import Client, checked
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response
@@ -164,6 +167,10 @@ class LedgerPart(Part):
         """Return whether an acting slave committed the half at that offset; None: it decided nothing."""
         value = self.ledger.get(_decided(offset))
         return None if value is None else bool(value)
+
+    def sends_on(self) -> bool:
+        """Return whether a slave sends the halves of a RocketMQ master on: it notes up to where in their queue."""
+        return self.ledger.get(Thing(Subject.OFFSET, f"{HALF}@{PROGRESS_GROUP}", QUEUE)) is not None
 
     def acked(self, each: Acked) -> bool:
         """Note an acknowledgement of a checkpoint of the master's; ``when_kept`` tells when it is on disk. False: the

@@ -1,5 +1,7 @@
 """The check loop: asks producers about open transactions (code 39), up to a limit of checks for each.
 
+A slave that acts for a RocketMQ master sends its halves to other groups' masters instead, as RocketMQ's slaves do.
+
 A master first puts the half back to the end of its queue with one more check counted, then asks. So the next master
 counts on. If no producer of the group is connected, nothing is written and no check counts. Source:
 ``TransactionalMessageServiceImpl`` and ``AbstractTransactionalMessageCheckListener`` of RocketMQ 5.5.0.
@@ -10,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 import attrs
@@ -36,6 +39,8 @@ from remoting.record import Message, encode, message_id
 logger = logging.getLogger("broker")
 
 NS_PER_MS: Final = 1_000_000
+RETRY_NS: Final = 1_000_000_000
+"""Pause after a half that no other group's master took."""
 TOGETHER_MAX: Final = 32
 """Puts of halves that may be in flight at once."""
 LOOKS_MAX: Final = 2_000
@@ -88,7 +93,7 @@ class Asking:
         self._feed, self._log, self._puts, self._author, self._ending = feed, log, puts, author, ending
         self._producers, self._progress, self._make_topic = producers, progress, make_topic
         self._started = False
-        self._round_at_ns = self._marks_at_ns = 0
+        self._round_at_ns = self._marks_at_ns = self._held_ns = 0
         self._round: deque[OpenTransaction] = deque()
         self._forward: deque[OpenTransaction] = deque()
         """Transactions whose halves stand in files that shall be deleted."""
@@ -99,7 +104,7 @@ class Asking:
         self._marking_at = -1
         self._turns: Counter[str] = Counter()
         self._reign = 0
-        self._in_place = False
+        self._in_place = self._sends_on = False
         self._asked: Counter[int] = Counter()
         """Checks of this acting slave, by first half's offset."""
 
@@ -107,10 +112,13 @@ class Asking:
     def started(self) -> bool:
         return self._started
 
-    def start(self, now_ns: int, *, in_place: bool = False) -> None:
+    def start(self, now_ns: int, *, in_place: bool = False, sends_on: bool = False) -> None:
         """Start the loop. ``in_place``: on an acting slave, which writes nothing. Halves stay where they are, and only
-        this process counts their checks."""
-        self._started, self._in_place = True, in_place
+        this process counts their checks; or they go to other groups' masters (``sends_on``)."""
+        self._started, self._in_place, self._sends_on = True, in_place, sends_on
+        place = self._progress.query(PROGRESS_GROUP, HALF, records.QUEUE)
+        if sends_on and place is not None:  # the ledger tells the next process, and other slaves
+            self._progress.commit(PROGRESS_GROUP, HALF, records.QUEUE, place)
         self._asked.clear()
         self._reign += 1
         self._round_at_ns = now_ns + self.config.transaction_check_interval * NS_PER_MS
@@ -121,6 +129,12 @@ class Asking:
         self._started = False
         self._round.clear()
         self._forward.clear()
+
+    def hold(self, until_ns: int) -> None:
+        """Send no half on before that time: the master that comes back is about to read how far that is."""
+        self._held_ns = until_ns
+        if self._sends_on:
+            self._round.clear()
 
     def cut(self, end: int) -> None:
         """The log was cut at ``end``: halves put after it are gone."""
@@ -147,6 +161,8 @@ class Asking:
         """Return when ``tick`` is due, unless more of the log is shown before."""
         if not self._started:
             return NEVER
+        if self._sends_on:
+            return NEVER if self._in_flight else 0 if self._round else max(self._round_at_ns, self._held_ns)
         if self._round or (self._forward and not self._in_place):
             return 0
         marks = self._feed.halves.unmarked and not self._in_place
@@ -156,9 +172,12 @@ class Asking:
         """Do what is due. ``shown``: the table has heard all below this offset."""
         if not self._started:
             return
-        if not self._round and now_ns >= self._round_at_ns:
+        if not self._round and now_ns >= max(self._round_at_ns, self._held_ns if self._sends_on else 0):
             self._round_at_ns = now_ns + self.config.transaction_check_interval * NS_PER_MS
             self._round.extend(self._feed.halves.waiting())
+        if self._sends_on:
+            self._send_on(now_ns)
+            return
         looks = LOOKS_MAX
         while self._round and self._in_flight < TOGETHER_MAX and looks:
             looks -= 1
@@ -246,6 +265,40 @@ class Asking:
             return
         self._asked[first] += 1
         self._ask(transaction, record.message, connection, half.queue_offset, half.offset)
+
+    def _send_on(self, now_ns: int) -> None:
+        """Send halves to other groups' masters, which ask from then on, in the order of the half queue.
+
+        One is in flight at a time, and what cannot be sent stops those behind it: all that a RocketMQ master reads when
+        it comes back is one place in that queue, and it asks for every half from there on."""
+        halves = self._feed.halves
+        while self._round and not self._in_flight:
+            transaction = self._round.popleft()
+            half = transaction.half
+            if half.queue_offset < (self._progress.query(PROGRESS_GROUP, HALF, records.QUEUE) or 0) or (
+                    halves.of(half.offset) is not transaction or self._ending.is_under_way(transaction.first)):
+                continue
+            try:
+                message = self._log.record(half.offset, half.size).message
+            except (OffsetGone, DamagedRecord) as error:
+                logger.error("the half at %d of the log cannot be read: %s", half.offset, error)
+                self._retry_at(now_ns)
+                return
+            self._in_flight += 1
+            self._puts.put([message], partial(self._sent_on, half.queue_offset, now_ns, self._reign))
+
+    def _sent_on(self, queue_offset: int, now_ns: int, reign: int, result: PutResult) -> None:
+        self._in_flight -= 1
+        if not self._started or reign != self._reign:
+            return
+        if result.status in STORED:
+            self._progress.commit(PROGRESS_GROUP, HALF, records.QUEUE, queue_offset + 1)
+        else:
+            self._retry_at(now_ns)
+
+    def _retry_at(self, now_ns: int) -> None:
+        self._round.clear()
+        self._round_at_ns = min(self._round_at_ns, now_ns + RETRY_NS)
 
     def _ask(self, transaction: OpenTransaction, moved: Message, connection: Connection, queue_offset: int,
              offset: int) -> None:

@@ -142,6 +142,10 @@ class DecisionLedger(Protocol):
         """Run ``call`` once all decisions so far are on disk."""
         ...
 
+    def sends_on(self) -> bool:
+        """Return whether it is noted that halves are sent to other groups' masters, as this group's is RocketMQ's."""
+        ...
+
 
 class Ending:
     """Handles decisions. Call ``opened`` when this broker knows all earlier decisions and may write, ``closed`` when it
@@ -153,6 +157,8 @@ class Ending:
         ``why_not`` returns why this broker may not decide, or "" if it may."""
         self.ledger: DecisionLedger | None = None
         """Set in groups where slaves may act."""
+        self.sends_on: Callable[[], bool] = lambda: False
+        """Returns whether an acting slave sends halves to other groups' masters, where they are decided."""
         self._outlet = outlet
         self.limits = CheckLimits()
         self.counters = EndCounters()
@@ -225,6 +231,8 @@ class Ending:
         asked = EndTransactionRequest.from_ext(request.ext)
         stands_in = self.ledger is not None and self._author.standing.role.acts
         if not stands_in and not self._author.standing.role.takes_puts and not self._puts.serving:
+            return _slave(request)
+        if stands_in and self.sends_on():
             return _slave(request)
         decision = _DECISIONS.get(asked.commit_or_rollback)
         if decision is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
@@ -44,6 +44,8 @@ logger = logging.getLogger("broker")
 METRICS_PATH: Final = "config/transactionMetrics"
 SAVED_EVERY_MS: Final = 10_000
 RETRY_NS: Final = 1_000_000_000
+HOLD_NS: Final = 10_000_000_000
+"""From when a master says that it comes back, pause in the sending of halves to other groups."""
 
 
 @attrs.frozen(kw_only=True)
@@ -130,6 +132,9 @@ class TransactionsPart(Part):
         self._metrics_file = shared.table_file(self._transaction_metrics, path=METRICS_PATH,
                                                pause_ms=pick(config, MetricsConfig).transaction_metric_flush_interval)
         self._right, self._now_ns = shared.right, shared.now_ns
+        self._offers: bool | None = None
+        """Whether the master offers codes of ours, as RocketMQ's does not; None: it has not said."""
+        self._ending.sends_on = self._sends_on
         self._writes_open = self._open = False
         self._feed_after_ns = self._end = 0
         """``feed`` is not tried again before this time; end of the log when this broker became master."""
@@ -138,6 +143,20 @@ class TransactionsPart(Part):
     def use(self, ledger: DecisionLedger) -> None:
         """Use this ledger for decisions of acting slaves."""
         self._ending.ledger = ledger
+
+    def offered(self, codes: Collection[int]) -> None:
+        """Note which codes of our own the master offers."""
+        self._offers = bool(codes)
+
+    def master_returns(self) -> None:
+        """The master is about to read how far this slave is."""
+        self._asking.hold(self._now_ns() + HOLD_NS)
+
+    def _sends_on(self) -> bool:
+        """Return whether this slave, if it acts, sends halves to other groups' masters. RocketMQ's master reads no
+        ledger, and would ask again for what was decided here."""
+        ledger = self._ending.ledger
+        return ledger is not None and (ledger.sends_on() if self._offers is None else not self._offers)
 
     @property
     def halves(self) -> Halves:
@@ -248,7 +267,7 @@ class TransactionsPart(Part):
         acts = self._acts
         asks = (self._open or acts) and may
         if asks and not self._asking.started:
-            self._asking.start(now_ns, in_place=acts)
+            self._asking.start(now_ns, in_place=acts, sends_on=acts and self._sends_on())
         elif not asks and self._asking.started:
             self._asking.stop()
         self._asking.tick(now_ns, self._visible.offset)

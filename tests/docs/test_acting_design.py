@@ -22,7 +22,7 @@ def differences() -> set[str]:
 def test_each_line_of_a_table_is_a_statement_of_its_own() -> None:
     lines = [line for line in STATEMENTS.splitlines() if line.startswith("| ") and not line.startswith("| statement ")]
     assert len(lines) == len(ROWS) == len({statement for statement, _, _ in ROWS})
-    assert len(ROWS) >= 62, "no statement is dropped"
+    assert len(ROWS) >= 63, "no statement is dropped"
 
 
 def test_each_statement_is_answered_by_what_is_there() -> None:

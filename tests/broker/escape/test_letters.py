@@ -40,6 +40,14 @@ def test_a_timer_that_would_wait_on_here_waits_there() -> None:
     assert values(parcel(due, "own").fields["i"]) == {}
 
 
+def test_a_half_escapes_as_a_half() -> None:
+    kept = {"UNIQ_KEY": "u1", "PGROUP": "P", "DELAY": "3", "TIMER_DELAY_SEC": "5", "TRANSACTION_CHECK_TIMES": "2"}
+    made = parcel(attrs.evolve(MESSAGE, topic=b"RMQ_SYS_TRANS_HALF_TOPIC", queue_id=0, properties=encode_properties({
+        **kept, "REAL_TOPIC": "T", "REAL_QID": "2", "TRAN_PREPARED_QUEUE_OFFSET": "7", "__QUORATE_HALF": "9"})), "own")
+    assert (made.topic, made.queue, made.fields["a"]) == ("T", 2, "P")
+    assert values(made.fields["i"]) == {**kept, "TRAN_MSG": "true"}
+
+
 def test_a_key_tells_messages_apart_and_is_the_same_for_one() -> None:
     keys = {parcel(each, "own").key for each in (
         MESSAGE, attrs.evolve(MESSAGE, topic=b"U"), attrs.evolve(MESSAGE, queue_id=4),
