@@ -80,7 +80,8 @@ def _installed(distribution: str) -> Iterator[tuple[str, Path, str]]:
         found = metadata.distribution(distribution)
     except metadata.PackageNotFoundError:
         return
-    for name, digest, *_ in csv.reader((found.read_text("RECORD") or "").splitlines()):
+    for row in csv.reader((found.read_text("RECORD") or "").splitlines()):
+        name, digest, *_ = [*row, "", ""]  # of a line that has no more, or nothing
         yield name, Path(str(found.locate_file(name))), digest
 
 

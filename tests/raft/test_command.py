@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from raft.command import in_the_way
 from remoting.daemon.child import child
 
 ROOT = Path(__file__).parents[2]
@@ -129,6 +130,62 @@ def test_an_editable_install_lists_no_packages(site: Path, tmp_path: Path) -> No
     installed(editable, "quorate", {"_quorate.pth": str(site)},
               entry_points="[quorate.commands]\nmqbroker = broker.cli:main\n")
     assert run(editable, site) == (0, "runs\n")
+
+
+# --- what pip's list says ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A distribution ``shop`` on this process's path, of which nothing is imported, and its list."""
+    installed(tmp_path / "site", "shop", {"shop_goods/__init__.py": "", "shop_goods/of/__init__.py": "", "one.py": ""})
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    return tmp_path / "site" / "shop-1.2.dist-info" / "RECORD"
+
+
+def found(*distributions: str) -> list[str]:
+    return list(in_the_way(distributions or ("shop",)))
+
+
+def test_a_distribution_that_is_whole_or_not_there_is_in_order(listed: Path) -> None:
+    assert found() == [] and found("no such distribution") == []
+    listed.unlink()
+    assert found() == [], "who installed it kept no list"
+
+
+@pytest.mark.parametrize("line", ["shop_goods/__init__.py,,", "shop_goods/__init__.py,,\n\n", "shop_goods/__init__.py"])
+def test_a_list_without_digests_vouches_for_the_place_alone(listed: Path, line: str) -> None:
+    listed.write_text(line)
+    listed.parents[1].joinpath("shop_goods/__init__.py").write_text("# changed\n")
+    assert found() == []
+
+
+def test_a_package_that_was_written_over_has_its_writer_named(listed: Path) -> None:
+    installed(listed.parents[1], "thief", {"shop_goods/__init__.py": "# of another program\n"})
+    (fault,) = found()
+    assert fault.startswith(f"{listed.parents[1]}/shop_goods/__init__.py was written over by thief 1.2, so shop_goods")
+    assert found("shop", "thief")[0].startswith(f"{listed.parents[1]}/shop_goods/__init__.py was written over, so")
+
+
+def test_a_folder_of_the_same_name_is_no_package(listed: Path) -> None:
+    listed.parents[1].joinpath("shop_goods/__init__.py").unlink()
+    (fault,) = found()
+    assert fault.startswith(f"{listed.parents[1]}/shop_goods/__init__.py is gone, so shop_goods is not that of shop")
+
+
+@pytest.mark.parametrize("project", ["", "raft"])
+@pytest.mark.parametrize("name", ["shop", "other"])
+def test_a_folder_in_front_is_meant_if_it_is_a_checkout_of_the_same(
+    listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: str, name: str,
+) -> None:
+    front = tmp_path / "front"
+    for folder in (front / "shop_goods", front / project):
+        folder.mkdir(parents=True, exist_ok=True)
+    (front / "shop_goods/__init__.py").write_text("")
+    (front / project / "pyproject.toml").write_text(f'[project]\nname = "{name}"\n')
+    monkeypatch.syspath_prepend(str(front))
+    said = [f"{front}/shop_goods/__init__.py stands before {listed.parents[1]}/shop_goods/__init__.py"]
+    assert [fault.partition(", so ")[0] for fault in found()] == ([] if name == "shop" else said)
 
 
 # --- children --------------------------------------------------------------------------------------------------------
