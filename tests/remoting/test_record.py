@@ -7,8 +7,9 @@ import json
 import zlib
 from pathlib import Path
 
+import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remoting import record as codec
@@ -97,6 +98,86 @@ def test_any_bytes_are_a_record_or_damage(data: st.DataObject) -> None:
     except DamagedRecord:
         return
     assert record.size == len(raw)
+
+
+plain = st.builds(Message, topic=st.binary(min_size=1, max_size=4), body=st.binary(max_size=4),
+                  properties=st.binary(max_size=4), sys_flag=int32s)
+damage = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 255)), max_size=3)
+
+
+def spoilt(raw: bytes, message: Message, changes: list[tuple[int, int]]) -> bytes:
+    """``raw`` with other bytes: mostly in the sizes, offset and flags of the first record, which is ``message``."""
+    topic_at = 80 + len(message.born_host + message.store_host) - 8 + len(message.body)
+    places = [*range(8), *range(28, 40), *range(84, 88), *range(topic_at, len(raw))]
+    found = bytearray(raw)
+    for place, byte in changes:
+        found[places[place % len(places)]] = byte
+    return bytes(found)
+
+
+@given(st.lists(messages | plain, min_size=1, max_size=3), damage, st.integers(0, 9), st.booleans(), st.integers(0, 4))
+def test_the_quick_scan_of_a_log_ends_where_the_slow_one_does(
+    several: list[Message], changes: list[tuple[int, int]], cut: int, check_crc: bool, most: int,
+) -> None:
+    """It reads fields of its own, so it could pass what ``outline`` refuses."""
+    base, raw = 1000, b""
+    for number, message in enumerate(several):
+        raw += codec.encode(message, number, base + len(raw), 5)
+    raw = spoilt(raw, several[0], changes)[: len(raw) - cut]
+    slow, at = list[codec.Outline](), 0
+    while len(slow) < most:
+        try:
+            found = codec.outline(raw, at, check_crc=check_crc)
+        except DamagedRecord:
+            break
+        if found[0] != base + at:
+            break
+        slow.append(found)
+        at += found[1]
+    assert codec.outlines(raw, base, 0, most, check_crc=check_crc) == (slow, at)
+
+
+@given(messages | plain, damage, st.integers(0, 9))
+@example(Message(b"t", b"", properties=b"abc"), [(24, 255)], 0)
+@example(Message(b"t", b"", properties=b"abc"), [(24, 2)], 0)
+def test_properties_read_alone_are_those_of_the_record(
+    message: Message, changes: list[tuple[int, int]], cut: int,
+) -> None:
+    raw = codec.encode(message, 0, 0, 5)
+    raw = spoilt(raw, message, changes)[: len(raw) - cut]
+    try:
+        wanted = codec.outline(raw, check_crc=False)[7]
+    except DamagedRecord:
+        with pytest.raises(DamagedRecord):
+            codec.stored_properties(raw)
+    else:
+        assert codec.stored_properties(raw) == wanted
+
+
+@given(messages, st.lists(st.tuples(int32s, st.binary(max_size=50), st.binary(max_size=50)), max_size=4), int64s)
+def test_messages_that_differ_in_parts_are_encoded_as_one_by_one(
+    common: Message, parts: list[codec.Part], store_time_ms: int,
+) -> None:
+    wanted, sizes = b"", []
+    for number, (flag, body, properties) in enumerate(parts):
+        one = attrs.evolve(common, flag=flag, body=body, properties=properties)
+        sizes.append(codec.size_of(one))
+        wanted += codec.encode(one, 7 + number, 100 + len(wanted), store_time_ms)
+    assert codec.encode_parts(common, parts, sizes, 7, 100, store_time_ms) == wanted
+
+
+def test_a_key_is_not_found_at_the_end_of_another() -> None:
+    raw = codec.encode_properties({"MYKEYS": "1", "KEYS2": "2", "KEYS": "3"})
+    assert codec.property_of(raw, b"KEYS") == b"3"
+    assert codec.property_of(codec.encode_properties({"MYKEYS": "1"}), b"KEYS") is None
+    assert codec.property_of(b"", b"KEYS") is None
+
+
+@pytest.mark.parametrize(("topic", "good"), [
+    (b"t", True), ("\u4e16".encode(), True), (b"", False), (b".", False), (b"..", False), (b"...", True),
+    (b"a/b", False), (b"a\\b", False), (b"a\0", False), (b"C:", False), (b"\xff", False)])
+def test_no_topic_leads_out_of_its_folder(topic: bytes, good: bool) -> None:
+    assert codec.is_folder_name(topic) is good
 
 
 def test_limits_are_errors_in_words() -> None:
