@@ -78,7 +78,7 @@ class Barriers:
                 raise Busy("too many reads wait")
             barrier = self._gathering[level] = Barrier(level)
             self._bell.ring()
-        elif len(barrier.tasks) >= self._max:
+        elif len(barrier.tasks) + len(barrier.patient) >= self._max:
             raise Busy("too many reads wait")
         task = current_task()
         task.custom_sleep_data = barrier

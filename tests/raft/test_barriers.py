@@ -8,7 +8,8 @@ import trio.testing
 from harness.simulation.worlds.nodes import network, three
 from raft.barriers import Barriers
 from raft.config import MS, Config, Read
-from raft.errors import Rejected, RejectReason
+from raft.errors import Busy, Rejected, RejectReason
+from raft.messages import ReadReady
 from raft.replica import Replica
 from raft.wakeup import Bell
 
@@ -66,3 +67,64 @@ async def test_the_deadline_of_a_read_that_was_cancelled_is_not_that_of_the_next
         with pytest.raises(Rejected) as refused:
             await barriers.wait(Read.INDEX, None)
     assert refused.value.reason is RejectReason.STOPPED
+
+
+@pytest.mark.parametrize("timeout_ms", [None, 60_000])
+async def test_whoever_brings_a_deadline_counts_as_a_read_that_waits(timeout_ms: int | None) -> None:
+    barriers = Barriers(Config(reads_pending_max=2), lambda: 0, Bell(), lambda deadline: None)
+    outcomes: list[str] = []
+
+    async def read() -> None:
+        try:
+            await barriers.wait(Read.INDEX, timeout_ms)
+        except (Busy, Rejected) as error:
+            outcomes.append(type(error).__name__)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(read)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (outcomes, len(barriers)) == (["Busy", "Busy"], 2)
+        barriers.close(lambda: Rejected(RejectReason.STOPPED))
+    assert outcomes == ["Busy", "Busy", "Rejected", "Rejected"] and len(barriers) == 0
+
+
+async def test_answers_that_nobody_waits_for_change_nothing() -> None:
+    """A ticket that is not asked, one whose callers were told that they are late, and a machine that is far behind."""
+    now = [0]
+    barriers = Barriers(Config(propose_timeout_ms=100), lambda: now[0], Bell(), lambda deadline: None)
+    outcomes: list[object] = []
+
+    async def read(timeout_ms: int | None) -> None:
+        try:
+            await barriers.wait(Read.INDEX, timeout_ms)
+        except Rejected as error:
+            outcomes.append(error.reason)
+        else:
+            outcomes.append(timeout_ms)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read, None)
+        nursery.start_soon(read, 500)
+        await trio.testing.wait_all_tasks_blocked()
+        barrier = barriers.take()
+        assert barrier is not None and barriers.take() is None and not barriers.waiting
+        barriers.ready(ReadReady(barrier.ticket + 7, 9))
+        barriers.release(9, lambda: True)
+        assert outcomes == []
+        now[0] = 100 * MS
+        barriers.expire(now[0])
+        await trio.testing.wait_all_tasks_blocked()
+        assert outcomes == [RejectReason.TIMED_OUT] and barriers.next_deadline() == 500 * MS
+        barriers.ready(ReadReady(barrier.ticket, 9))
+        barriers.release(8, lambda: True)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(barriers) == 1, "entry 9 is not applied yet"
+        barriers.release(9, lambda: True)
+        await trio.testing.wait_all_tasks_blocked()
+        assert outcomes == [RejectReason.TIMED_OUT, 500]
+        barriers.ready(ReadReady(barrier.ticket, 9))
+        barriers.refused(barrier, lambda: Rejected(RejectReason.STOPPED))
+    assert len(barriers) == 0
+    barriers.expire(500 * MS)
+    assert barriers.next_deadline() is None
