@@ -171,7 +171,10 @@ def to_json(servers: list[Planned]) -> list[dict[str, Any]]:
 def from_json(data: Any) -> list[Planned]:
     """Read what ``to_json`` wrote. Settings lie in the servers' own files. Raises ``ValueError``."""
     try:
-        return [Planned(item["name"], Kind[item["kind"]], item["address"], {}, item["group"], item.get("mode", ""))
-                for item in data]
+        found = [Planned(item["name"], Kind[item["kind"]], item["address"], {}, item["group"], item.get("mode", ""))
+                 for item in data]
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"it describes no cluster: {error!r}") from None
+    if not found:
+        raise ValueError("it describes no cluster: it has no servers")
+    return found

@@ -128,11 +128,11 @@ class Cluster:
             data = json.loads((root / FILE).read_text())
             planned = from_json(data["servers"])
             ran: dict[str, Any] = data["processes"]
+            return cls(root, {each.name: Server(each, root / each.name, **ran.get(each.name, {})) for each in planned})
         except FileNotFoundError:
             raise ClusterError(f"{root} holds no cluster: `mqcluster up` makes one, --dir names another") from None
-        except (ValueError, KeyError, TypeError) as error:
+        except (AttributeError, ValueError, KeyError, TypeError) as error:
             raise ClusterError(f"{root / FILE} cannot be read: {error}; `mqcluster up --dir` makes another") from None
-        return cls(root, {each.name: Server(each, root / each.name, **ran.get(each.name, {})) for each in planned})
 
     def save(self) -> None:
         """Write down which processes run."""

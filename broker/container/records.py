@@ -43,7 +43,7 @@ class Record:
         for name, kind in kinds.items():
             if not isinstance(data.get(name), kind) or isinstance(data.get(name), bool):
                 raise ValueError(f"{name} is missing, or of another kind")
-        if data["pid"] <= 1:
+        if not 1 < data["pid"] < 1 << 31:
             raise ValueError(f"pid = {data['pid']}: is no broker's")
         return cls(**{name: data[name] for name in kinds})
 

@@ -71,8 +71,12 @@ def test_another_cluster_in_its_place_is_refused(tmp_path: Path, capsys: pytest.
         assert cli.main(["up", *line, "--dir", str(tmp_path)]) == cli.FAILED
         return capsys.readouterr().err
 
-    (tmp_path / FILE).write_text('{"servers": [')
-    assert f"{tmp_path / FILE} cannot be read: " in up(), "and not that `mqcluster up` starts it again"
+    server = '{"name": "a", "kind": "BROKER", "address": "h:1", "group": ""}'
+    for damaged in ('{"servers": [', "[]", '{"servers": 7, "processes": {}}', '{"servers": [], "processes": 7}',
+                    f'{{"servers": [{server}], "processes": []}}',
+                    f'{{"servers": [{server}], "processes": {{"a": {{"pid": 5, "other": 6}}}}}}'):
+        (tmp_path / FILE).write_text(damaged)
+        assert f"{tmp_path / FILE} cannot be read: " in up(), "and not that `mqcluster up` starts it again"
     Cluster.create(tmp_path, cluster(tmp_path, Size(groups=1), 20_000, DEFAULT_MODE))
     assert "holds another cluster already: `mqcluster up` without other options starts that one" in up("--groups", "3")
     assert "holds another cluster already" in up("--groups", "1", "--port", "20001")
