@@ -164,14 +164,3 @@ def parse(data: bytes, offset: int = 0, *, end: int | None = None) -> Frame:
     """Check the frame at ``offset`` and return it. Raises as ``check`` does."""
     group, first, last, term, kind, wall_ms, chain, mark, stop = check(data, offset, len(data) if end is None else end)
     return Frame(data[offset:stop], kind, group, term, first, last - first + 1, wall_ms, chain, mark)
-
-
-def parse_all(data: bytes, offset: int = 0) -> list[Frame]:
-    """Return every frame from ``offset`` to the end of ``data``."""
-    frames, end = [], len(data)
-    while offset < end:
-        frame = parse(data, offset, end=end)
-        frames.append(frame)
-        offset += len(frame.data)
-    assert offset == end or not frames, "frames fill what they were given"
-    return frames

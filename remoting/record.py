@@ -52,7 +52,6 @@ ROLLBACK: Final = 12
 """The mask of the transaction's state as well."""
 BORN_HOST_V6: Final = 16
 STORE_HOST_V6: Final = 32
-NEED_UNWRAP: Final = 64
 INNER_BATCH: Final = 128
 COMPRESSION_SHIFT: Final = 8
 """Three bits: 0 and 3 zlib, 1 LZ4, 2 zstd."""

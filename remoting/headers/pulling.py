@@ -12,8 +12,6 @@ SUSPEND: Final = 2
 """Wait for a message, up to ``suspend_timeout_millis``."""
 SUBSCRIPTION: Final = 4
 """The filter comes with the request; without it the one of the heartbeat holds."""
-CLASS_FILTER: Final = 8
-LITE_PULL: Final = 16
 
 
 @header

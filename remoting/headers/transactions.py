@@ -9,11 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from remoting.header import Header, Int32, Int64, header
-from remoting.record import COMMIT, ROLLBACK
 
 UNDECIDED: Final = 0
-DECISIONS: Final = {COMMIT: "commit", ROLLBACK: "rollback", UNDECIDED: "undecided"}
-"""Values of ``commit_or_rollback`` in words."""
+"""``commit_or_rollback`` of a transaction that is neither committed nor rolled back."""
 
 
 @header

@@ -76,8 +76,8 @@ def test_sealed_bytes_pass_the_checksums() -> None:
     damaged = bytearray(one.data)
     damaged[50] ^= 1
     damaged[62] ^= 1
-    assert not accepts(frame.parse_all, bytes(damaged))
-    assert accepts(frame.parse_all, sealing.frames(bytes(damaged)))
+    assert not accepts(frame.parse, bytes(damaged))
+    assert accepts(frame.parse, sealing.frames(bytes(damaged)))
     vote = bytearray(b"".join(wire.encode(Vote(1, 2, 3, 4, 1))))
     vote[20] ^= 1
     assert not accepts(wire.Decoder(10).feed, bytes(vote))
@@ -106,7 +106,7 @@ def test_shaped_keeps_what_it_is_told_to_keep() -> None:
 @pytest.mark.parametrize(
     ("name", "module", "attribute", "broken"),
     [
-        ("frame", frame, "parse_all", crash),
+        ("frame", frame, "parse", crash),
         ("wire", wire.Decoder, "feed", lambda self, data: [Vote(1, 1, 1, 1, 1)]),
         ("greeting", hello, "decode_greeting", lambda data: (hello.Ping(), 0)),
         ("membership", Membership, "decode", crash),
