@@ -68,7 +68,10 @@ async def cold_info(admin: Admin, options: argparse.Namespace) -> Said:
         runtime = found.get("runtimeTable")
         for each in runtime.values() if isinstance(runtime, dict) else ():
             for key in ("lastColdReadTime", "createTime"):
-                each[f"{key}Format"] = local_time(int(each.pop(f"{key}Mills", None) or 0), millis=False)
+                try:
+                    each[f"{key}Format"] = local_time(int(each.pop(f"{key}Mills", None) or 0), millis=False)
+                except (AttributeError, OSError, OverflowError, TypeError, ValueError):
+                    raise BodyError(f"{address} answered with a {key}Mills that is no time") from None
         lines += [f" {title}", *json.dumps(found, indent="\t", separators=(",", ":"), sort_keys=True).splitlines()]
         data[address] = found
     return Said(lines, data)

@@ -65,11 +65,18 @@ def _metadata_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-s", "--specialTopic", action="store_true", help="topics of redelivery and dead letters too")
 
 
+_COUNTS: Final = ("perm", "writeQueueNums", "readQueueNums", "retryQueueNums")
+"""Fields of a topic or group that are numbers here."""
+
+
 async def _table(admin: Admin, address: str, code: int, name: str) -> dict[str, Any]:
     """The answer of 21 or 201, whose ``name`` is a table."""
     found = loads((await admin.ask(address, code)).body)
-    if not isinstance(found, dict) or not isinstance(found.get(name), dict):
+    if not isinstance(found, dict) or not isinstance(table := found.get(name), dict):
         raise BodyError(f"{address} answered without {name}")
+    for each, fields in table.items():
+        if not isinstance(fields, dict) or not all(isinstance(fields.get(key, 0), int) for key in _COUNTS):
+            raise BodyError(f"{address} answered with a {name} in which {each} is damaged")
     return found
 
 
@@ -80,7 +87,7 @@ async def topics_at(admin: Admin, address: str, *, special: bool = False) -> dic
     system = set(TopicList.from_json(answer.body).topic_list)
     found["topicConfigTable"] = {
         name: topic for name, topic in found["topicConfigTable"].items()
-        if name not in system and not name.startswith("rmq_sys_") and 0 <= int(topic.get("perm", 0)) <= PERM_MOST
+        if name not in system and not name.startswith("rmq_sys_") and 0 <= topic.get("perm", 0) <= PERM_MOST
         and (special or not name.startswith((RETRY_PREFIX, DEAD_PREFIX)))}
     return found
 
@@ -123,7 +130,7 @@ def _sum(whole: dict[str, Any], found: Mapping[str, Any], *counts: str) -> None:
     """Merge the entries of several brokers; their counts are added up."""
     for name, each in found.items():
         before = whole.get(name, {})
-        whole[name] = each | {key: int(each.get(key, 0)) + int(before.get(key, 0)) for key in counts}
+        whole[name] = each | {key: each.get(key, 0) + before.get(key, 0) for key in counts}
 
 
 # --- configurations ------------------------------------------------------------------------------------------
@@ -152,7 +159,10 @@ async def export_configs(admin: Admin, options: argparse.Namespace) -> Said:
 
 
 async def _config(admin: Admin, address: str) -> dict[str, str]:
-    return properties.parse((await admin.ask(address, RequestCode.GET_BROKER_CONFIG)).body.decode())
+    try:
+        return properties.parse((await admin.ask(address, RequestCode.GET_BROKER_CONFIG)).body.decode())
+    except ValueError as error:
+        raise BodyError(f"{address} answered with a configuration that is none: {error}") from None
 
 
 # --- rates ---------------------------------------------------------------------------------------------------
