@@ -203,6 +203,7 @@ class ActiveController:
         todo = Todo()
         if not self.active:
             return todo
+        self.liveness.attention.look(now)
         for gone in self.liveness.expire(now):
             self._lost(gone.key, gone.broker_id)
         for key in self.later.due(now):
@@ -239,6 +240,8 @@ class ActiveController:
         if not self.active:
             return None
         soonest = self.liveness.next_deadline()
+        if soonest is not None:
+            soonest = min(soonest, self.liveness.attention.next_look)
         others = self.notifications.next_deadline(), self.later.next_deadline()
         for due in others:
             if due is not None and (soonest is None or due < soonest):

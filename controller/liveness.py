@@ -2,9 +2,10 @@
 them.
 
 *The idea.* There are two signs of death. A connection that *closes* is a sign at once, for every controller, active or
-not. *Silence* is a sign only to a controller that listened, so it is judged one timeout after the later of the last
-heartbeat and the moment from which this controller is active. A process that stood still did not listen: it counts as
-active from when it goes on. All controllers keep this table, and the active one judges by it.
+not. *Silence* is a sign only to a controller that listened, so it is judged one timeout after the latest of these: the
+last heartbeat, the moment from which this controller is active, and the end of its last pause. A process that stood
+still did not listen, so it looks each ``LOOK_NS``, and notices by a late look that it was paused (``Attention``).
+All controllers keep this table, and the active one judges by it.
 
 *A wrong judgement is survived.* It costs an election, and loses no more than an election of this mode may: the
 replicated metadata says who may be elected, and the deposed master is stopped by its epoch and, where it has them, by
@@ -18,13 +19,15 @@ its gate or its lease. So the table may guess, and is not replicated.
   another controller listened, and depose them together.
 - A detector that learns how regular heartbeats are. A new active controller has learnt nothing, and a broker knows its
   own timeout: it announces it.
+- A deadline that is looked at late, as the only sign of a pause. A pause that ends just after a deadline shows none.
 - One scan every few seconds, as in ``DefaultBrokerHeartbeatManager``. It adds its period to each outage. A queue of
   deadlines costs one place for each broker, and a heartbeat does not move it.
 
 *Why it is right.*
 
-- *Nobody is judged silent unheard.* A deadline lies a whole timeout after ``active_since``. ``expire`` sets that anew
-  when it sees that it comes more than ``HELD_UP_NS`` late. So this controller read heartbeats for all of the timeout.
+- *Nobody is judged silent unheard.* A deadline lies a whole timeout after ``active_since``, and after each pause that
+  is longer than a quarter of this timeout, or than ``HELD_UP_NS``. So this controller read heartbeats for all of the
+  timeout but for shorter pauses.
 - *Nobody is forgotten.* While this controller is active, each broker that is neither closed nor silent stands in the
   queue, at its deadline or earlier. A heartbeat only makes the deadline later. ``expire`` puts a broker whose turn
   came too early in again, and a shorter timeout takes a second, earlier place.
@@ -58,10 +61,37 @@ RIVALS_MAX = 4
 """Rivals of one member."""
 SWEPT_FROM = 1_000
 """A shorter queue is not swept."""
+LOOK_NS = 100 * MS
+"""Interval at which a judge of silence looks, so that a pause of its own shows."""
 HELD_UP_NS = 1_000 * MS
-"""A deadline that is looked at so late means that this process stood still, and read nothing."""
+"""A look that comes so late means for every broker that this process stood still, and read nothing."""
 AHEAD_NS = 100 * MS
 """Brokers that went on beating move back in the queue so long before their turn: many in one turn of the loop."""
+
+
+class Attention:
+    """Remembers when this process last stood still, by looks that came late. What was said meanwhile waits unread."""
+
+    def __init__(self) -> None:
+        self._planned = 0
+        """Time of the next look."""
+        self._resumed = [0] * (HELD_UP_NS // LOOK_NS)
+        """When the last pause ended that made a look late by one interval or more, by two or more, and so on."""
+
+    def look(self, now: int) -> bool:
+        """Note that this process runs; returns whether it stood still for any time that counts."""
+        late = min(max(now - self._planned, 0) // LOOK_NS, len(self._resumed))
+        self._resumed[:late] = [now] * late
+        self._planned = now + LOOK_NS
+        return late > 0
+
+    def since(self, timeout_ns: int) -> int:
+        """Return when the last pause ended that counts for a silence of this length: a quarter of it, or a second."""
+        return self._resumed[min(timeout_ns // 4, HELD_UP_NS - 1) // LOOK_NS]
+
+    @property
+    def next_look(self) -> int:
+        return self._planned
 
 
 class Life(Enum):
@@ -148,6 +178,8 @@ class Liveness:
         """Brokers by deadline. Empty where this controller is not active."""
         self._pushes = 0
         self._count = 0
+        self.attention = Attention()
+        """To be asked for a look while there is a deadline, and right before each ``expire``."""
         self.active_since: int | None = None
         self.refused = 0
         """Heartbeats of strangers beyond ``brokers_max``, or ``STRANGERS_MAX`` in one group."""
@@ -229,6 +261,7 @@ class Liveness:
     def activate(self, now: int) -> None:
         """This controller is active from now on, and judges silence."""
         self.active_since = now
+        self.attention.look(now)
         for broker in self._brokers():
             broker.silent = False
             self._enqueue(broker)
@@ -248,8 +281,6 @@ class Liveness:
         """Judges silence: returns who is dead now. Nobody is where this controller is not active."""
         gone = []
         queue = self._queue
-        if queue and now - queue[0][0] > HELD_UP_NS:
-            self.active_since = now
         while queue and queue[0][0] <= now + AHEAD_NS:
             due, _, broker = queue[0]
             current = due == broker.due_ns and not broker.closed and not broker.silent
@@ -300,6 +331,10 @@ class Liveness:
     def next_deadline(self) -> int | None:
         """Return when to call ``expire``: perhaps too early, never too late."""
         return self._queue[0][0] if self._queue and self.active_since is not None else None
+
+    def listens_since(self, timeout_ns: int) -> int:
+        """Return since when this controller has listened without a pause that counts for a silence of this length."""
+        return max(self.active_since or 0, self.attention.since(timeout_ns))
 
     def life(self, now: int, key: GroupKey, broker_id: int) -> Life:
         broker = self._find(key, broker_id)
@@ -407,7 +442,7 @@ class Liveness:
             broker.connection = None
 
     def _deadline(self, broker: _Broker) -> int:
-        return max(broker.heard_ns, self.active_since or 0) + broker.timeout_ns + 1
+        return max(broker.heard_ns, self.listens_since(broker.timeout_ns)) + broker.timeout_ns + 1
 
     def _enqueue(self, broker: _Broker) -> None:
         """Puts a broker into the queue once; one that goes on beating moves only when its turn comes.

@@ -322,7 +322,7 @@ class Yielding:
     def _missed(self, key: GroupKey, leader: int, master: Heartbeat) -> int:
         """Return when this controller itself has not heard the master for long enough."""
         heard = self._liveness.heard_ns(key, leader) or 0
-        return max(heard, self._liveness.active_since or 0) + _missing(master) + 1
+        return max(heard, self._liveness.listens_since(_missing(master))) + _missing(master) + 1
 
     def _listens(self, now: int, key: GroupKey, epoch: int) -> tuple[bool, int]:
         """Return whether this controller has looked on time for long enough, and when to look next."""

@@ -20,7 +20,7 @@ from collections.abc import Hashable, Iterable, Mapping
 
 import attrs
 
-from controller.liveness import HELD_UP_NS, SWEPT_FROM
+from controller.liveness import SWEPT_FROM, Attention
 from controller.namesrv.config import NamesrvConfig
 from controller.namesrv.counters import Counters
 from controller.namesrv.effects import MinIdChanged
@@ -32,7 +32,7 @@ MS = 1_000_000
 DEFAULT_TIMEOUT_MS = 120_000
 """Time that a broker may be silent if it announces no timeout."""
 PARDON_NS = 5_000 * MS
-"""After that, silence is judged anew from here."""
+"""Time that a broker has to be heard once this process goes on after a pause, or its whole timeout if that is less."""
 TIMEOUT_MS_MAX = 1 << 40
 
 
@@ -84,6 +84,7 @@ class Registry:
         self.tables, self.config, self.counters = tables, config, counters
         self._silence: list[tuple[int, int, RegisteredBroker]] = []
         self._pushes = 0
+        self._attention = Attention()
 
     # --- coming ----------------------------------------------------------------------------------------------
 
@@ -228,9 +229,10 @@ class Registry:
     def expire(self, now: int) -> Departed:
         """Judge silence. Call it at ``next_deadline``; calling earlier or later does no harm."""
         queue = self._silence
-        if queue and now - queue[0][0] > HELD_UP_NS:
+        if self._attention.look(now):
             for replica in self.tables.live.values():
-                replica.heard_ns = max(replica.heard_ns, now - replica.timeout_ns + PARDON_NS)
+                if self._attention.since(replica.timeout_ns) == now:
+                    replica.heard_ns = max(replica.heard_ns, now - max(replica.timeout_ns - PARDON_NS, 0))
         silent = []
         while queue and queue[0][0] <= now:
             place = heapq.heappop(queue)
@@ -250,7 +252,7 @@ class Registry:
 
     def next_deadline(self) -> int | None:
         """Return when ``expire`` is to be called; perhaps too early. None: nobody is registered."""
-        return self._silence[0][0] if self._silence else None
+        return min(self._silence[0][0], self._attention.next_look) if self._silence else None
 
     def _await_silence(self, replica: RegisteredBroker) -> None:
         due = replica.heard_ns + replica.timeout_ns

@@ -9,6 +9,7 @@ import pytest
 from controller.liveness import MS, SWEPT_FROM, Gone, Heartbeat, Life, Liveness
 from controller.metadata.commands import LiveReplica
 from controller.metadata.groups import GroupKey
+from tests.controller.test_active import run
 
 KEY, OTHER = GroupKey("c", "a"), GroupKey("c", "b")
 
@@ -34,6 +35,13 @@ class Table:
         return self.liveness.life(at_ms * MS, key, broker_id)
 
     def expire(self, at_ms: int) -> list[Gone]:
+        """At this time, by a process that ran until then."""
+        run(self.liveness, at_ms * MS)
+        return self.liveness.expire(at_ms * MS)
+
+    def wake(self, at_ms: int) -> list[Gone]:
+        """After a pause that ends at this time."""
+        self.liveness.attention.look(at_ms * MS)
         return self.liveness.expire(at_ms * MS)
 
     def live(self, at_ms: int, master: int | None = None) -> set[int]:
@@ -156,6 +164,7 @@ def test_a_late_heartbeat_by_a_former_channel_deposes_nobody_where_this_process_
     table.hear(10, "new", opened=2)
     assert not table.hear(2_500, "old", opened=1)
     assert table.liveness.closed("old") == []
+    assert table.wake(2_500) == []
     assert table.life(2_500) is Life.UNKNOWN
     assert not table.live(2_500), "what came by the former channel is no sign of life"
     table.hear(2_501, "new", opened=2)
@@ -299,3 +308,35 @@ def test_BUG_A15_so_does_one_by_an_older_channel_that_was_never_heard() -> None:
     assert table.life(3 * MS, KEY, 1) is Life.ALIVE
     assert [gone.broker_id for gone in table.closed("newer")] == [1]
     assert table.heartbeat(4 * MS, beat(), "older", opened=1), "nothing else carries it"
+
+
+@pytest.mark.parametrize("late_ms", [1, 900, 5_000])
+def test_a_pause_of_the_judge_itself_is_nobodys_silence(late_ms: int) -> None:
+    """It wakes just after a deadline, before it reads the heartbeats that wait in its sockets."""
+    table = Table()
+    table.hear(0, timeout_ms=10_000)
+    table.expire(50)
+    assert table.wake(10_000 + late_ms) == []
+    assert table.life(19_999 + late_ms) is not Life.SILENT
+    assert table.expire(20_001 + late_ms) == [Gone(KEY, 1, Life.SILENT)], "silence began anew"
+
+
+@pytest.mark.parametrize(("timeout_ms", "pause_ms", "counts"), [
+    (10_000, 950, False), (10_000, 1_100, True), (1_000, 250, False), (1_000, 400, True), (60_000, 1_100, True)])
+def test_a_pause_counts_from_a_quarter_of_the_timeout_or_a_second(timeout_ms: int, pause_ms: int, counts: bool) -> None:
+    """Else a process that is held up now and then would never judge."""
+    table = Table()
+    table.hear(0, timeout_ms=timeout_ms)
+    table.expire(timeout_ms // 2)
+    table.wake(timeout_ms // 2 + pause_ms)
+    assert (table.expire(timeout_ms + 100) == []) is counts
+
+
+def test_a_short_pause_after_a_long_one_does_not_hide_it() -> None:
+    table = Table()
+    table.hear(0, timeout_ms=10_000)
+    table.wake(5_000)
+    table.expire(6_000)
+    table.wake(6_300)
+    assert table.expire(14_999) == []
+    assert table.expire(15_001) == [Gone(KEY, 1, Life.SILENT)]

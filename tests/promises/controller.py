@@ -37,7 +37,8 @@ PAGE = Page("docs/explanation/controller.md", (
     Promise("Since followers see it too", "C20",
             real=("interop master_and_active_controller_killed_together",)),
     Promise("**Silence** proves nothing", "C21", not_real=ORDERS),
-    Promise("The active controller judges it", "C20 C21", real=("interop a_master_falls_silent",)),
+    Promise("The active controller judges it", "C20 C21", real=("interop a_master_falls_silent",), tests=tests_of(
+        "controller", "liveness", "a_pause_of_the_judge_itself_is_nobodys_silence")),
     Promise("So losing the active controller", "C21", real=("interop a_new_active_controller_deposes_nobody",)),
     Promise("A deadline is a deadline", "C20", not_real=TIMING,
             tests=tests_of("controller", "liveness", "BUG_A5_silence_is_judged_at_its_deadline")),

@@ -49,6 +49,8 @@ class Hindered:
         """Times when living masters were replaced, by controller, its number of activation, and group."""
         self._paused: dict[ControllerProcess, int] = {}
         self._resumed: dict[ControllerProcess, int] = {}
+        self._pauses: dict[ControllerProcess, list[tuple[int, int]]] = {}
+        """Length and end of each pause of a controller."""
         self._commands: set[tuple[object, ...]] = set()
 
     def replaced(self, command: ElectMaster, epoch: int) -> bool:
@@ -70,8 +72,14 @@ class Hindered:
 
     def resumed(self, process: ControllerProcess) -> None:
         """Note that a controller goes on, before it takes anything that waited."""
-        if process.now - self._paused.pop(process, process.now) > PAUSE_NS:
+        span = process.now - self._paused.pop(process, process.now)
+        self._pauses.setdefault(process, []).append((span, process.now))
+        if span > PAUSE_NS:
             self._resumed[process] = process.now
+
+    def listens_since(self, process: ControllerProcess, timeout_ns: int) -> int:
+        """Return when the last pause of this controller ended that was as long as half of this timeout."""
+        return max((ended for span, ended in self._pauses.get(process, ()) if 2 * span >= timeout_ns), default=0)
 
     def elects(self, process: ControllerProcess, group: BrokerGroup, command: ElectMaster, ask: Command | None) -> None:
         """Check a command that replaces a living master; ``ask`` is the request that caused it, if any."""

@@ -98,8 +98,12 @@ class ControllerCluster(Cluster):
             self.scene.watch.hindered.paused(self.processes[name])
 
     def resume(self, name: str) -> None:
-        if name in self.processes:
-            self.scene.watch.hindered.resumed(self.processes[name])
+        process = self.processes.get(name)
+        if process is not None:
+            self.scene.watch.hindered.resumed(process)
+            waiting = process.life.paused
+            if waiting and self.tape.stream("late timers").chance(0.5):
+                waiting.sort(key=lambda each: each[0] != process._tick)  # before what waits in its sockets
         super().resume(name)
 
     def skew(self, name: str, *, rate_ppm: int | None = None, step_ms: int = 0) -> None:

@@ -159,7 +159,7 @@ class ControllerWatch:
         """Check INV_C21: an active controller replaces, unasked or for a broker, only a master that it lost.
 
         A master is lost if the channel of its latest heartbeat was seen to close, or if no heartbeat came for a whole
-        timeout while the controller was active.
+        timeout while the controller was active and was not paused for half a timeout or longer.
         """
         group = process.machine.groups.get(command.key)
         if group is None or group.leader is None or group.leader in command.observation.live:
@@ -173,11 +173,12 @@ class ControllerWatch:
         if heard is not None and not heard.channel.open_there:
             self.scene.counts["lost by a close"] += 1
             return
-        since = max(process.activated_ns, heard.at_ns if heard is not None else 0)
         timeout_ns = heard.timeout_ns if heard is not None else self.scene.plan.fleet.timeout_ms * MS
+        since = max(process.activated_ns, heard.at_ns if heard is not None else 0,
+                    self.hindered.listens_since(process, timeout_ns))
         self.scene.counts["lost by silence"] += 1
         require(process.now - since >= timeout_ns, "INV_C21", "an election although the master is not lost",
-                process.name, command.key, group.leader, f"heard {(process.now - since) / MS} ms ago")
+                process.name, command.key, group.leader, f"listens since {(process.now - since) / MS} ms")
 
     def read_begins(self, key: GroupKey) -> tuple[int, int]:
         """The epochs that a read which begins now must see at least."""
