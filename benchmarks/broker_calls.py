@@ -1,6 +1,6 @@
-"""What a transaction, and a timer that comes due, cost a broker: function calls and CPU time of each, in one process.
+"""What transactions, timers and delayed messages cost a broker: function calls and CPU time of each, in one process.
 
-    python -m benchmarks.broker_calls [--parts transactions,timers] [--count 20000] [--slaves 1] [--top 30]
+    python -m benchmarks.broker_calls [--parts timers,enqueued,levels] [--count 20000] [--slaves 1] [--top 30]
 
 A master with so many slaves runs in one thread, on real sockets and disks; who sends is another thread, and is not
 counted. Each part runs twice: for the CPU time, and under cProfile for the calls, which are nearly the same on any
@@ -29,6 +29,8 @@ import trio
 from benchmarks.measure import quantile
 from broker.config import from_properties
 from broker.parts import configuration
+from broker.schedule.levels import LEVELS_MAX
+from broker.schedule.part import DelaysPart
 from broker.server import RunningBroker, World, serve_broker
 from broker.store.directory import DirectoryFiles
 from broker.timer.part import TimersPart
@@ -47,6 +49,8 @@ BODY: Final = b"." * 128
 GROUP: Final = "shop"
 AHEAD_MS: Final = 3_600_000
 """As long before their time timers are stored; then all brokers' clocks are set to it."""
+FIRST_LEVEL: Final = 6
+"""The shortest delay level in use: the others come due while messages are stored."""
 
 
 @attrs.define(eq=False)
@@ -212,28 +216,21 @@ async def transactions(running: list[RunningBroker], count: int, counted: Counte
     return ""
 
 
-async def timers(running: list[RunningBroker], count: int, counted: Counted, clock: Clock) -> str:
-    """Timers that are all due in one second; once more, without cProfile, while ``SENDERS`` ordinary sends of another
-    process are under way at any time."""
-    sender, master = Sender(running[0].config.listen_port), running[0]
-    found: list[float] = []
-    passes, both = Passes(), Counted(None)
+def stored(sender: Sender, count: int, properties: Callable[[int], dict[str, str]]) -> None:
+    """Messages with these properties by their number, ``WINDOW`` at a time."""
+    for number in range(0, count, WINDOW):
+        sender.all_of([encode(sent("due", f"{unique:032X}", 0, **properties(unique)))
+                       for unique in range(number, number + WINDOW)])
 
-    async def stored() -> int:
-        """When they are due, ms."""
-        due_ms = (clock.now_ms() + AHEAD_MS) // 1_000 * 1_000
 
-        def store() -> None:
-            for number in range(0, count, WINDOW):
-                sender.all_of([
-                    encode(sent("due", f"{unique:032X}", TIMER_DELIVER_MS=str(due_ms + unique * 1_000 // count)))
-                    for unique in range(number, number + WINDOW)])
+async def burst(master: RunningBroker, counted: Counted, store: Callable[[Sender], None], begin: Callable[[], None],
+                left: Callable[[], int]) -> str:
+    """Work that waits begins at once; once more, without cProfile, while ``SENDERS`` ordinary sends of another process
+    are under way at any time."""
+    sender, found, passes, both = Sender(master.config.listen_port), list[float](), Passes(), Counted(None)
 
-        await trio.to_thread.run_sync(store)
-        return due_ms
-
-    async def delivered(wanted: int) -> None:
-        while sum(master.parts[TimersPart].counters.delivered.values()) < wanted:  # noqa: ASYNC110
+    async def ended() -> None:
+        while left():  # noqa: ASYNC110
             await trio.sleep(0.01)
 
     async def send(seconds: float, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -241,14 +238,14 @@ async def timers(running: list[RunningBroker], count: int, counted: Counted, clo
         while True:
             found.extend(await trio.to_thread.run_sync(pool.apply, latencies_ms, (sender.port, seconds)))
 
-    due_ms = await stored()
-    clock.ahead_ms += due_ms + 1_000 - clock.now_ms()
+    await trio.to_thread.run_sync(store, sender)
+    begin()
     with counted:
-        await delivered(count)
+        await ended()
     if counted.profile is not None:
         sender.close()
         return ""
-    due_ms = await stored()
+    await trio.to_thread.run_sync(store, sender)
     with get_context("spawn").Pool(1) as pool:
         with trio.move_on_after(3):
             await send(0.1)
@@ -256,10 +253,10 @@ async def timers(running: list[RunningBroker], count: int, counted: Counted, clo
         found.clear()
         async with trio.open_nursery() as nursery:
             await nursery.start(send, 0.1)
-            clock.ahead_ms += due_ms + 1_000 - clock.now_ms()
+            begin()
             trio.lowlevel.add_instrument(passes)
             with both:
-                await delivered(2 * count)
+                await ended()
             trio.lowlevel.remove_instrument(passes)
             nursery.cancel_scope.cancel()
     sender.close()
@@ -270,7 +267,58 @@ async def timers(running: list[RunningBroker], count: int, counted: Counted, clo
             f"({after / before:.1f} times), {len(found)} of them")
 
 
-PARTS: Final[dict[str, Measure]] = {"transactions": transactions, "timers": timers}
+async def timers(running: list[RunningBroker], count: int, counted: Counted, clock: Clock) -> str:
+    """Timers that are all due in one second."""
+    due_ms, part = 0, running[0].parts[TimersPart]
+    wanted = 0
+
+    def store(sender: Sender) -> None:
+        nonlocal due_ms, wanted
+        due_ms, wanted = (clock.now_ms() + AHEAD_MS) // 1_000 * 1_000, wanted + count
+        stored(sender, count, lambda unique: {"TIMER_DELIVER_MS": str(due_ms + unique * 1_000 // count)})
+
+    def begin() -> None:
+        clock.ahead_ms += due_ms + 1_000 - clock.now_ms()
+
+    return await burst(running[0], counted, store, begin, lambda: wanted - part.counters.delivered.total())
+
+
+async def enqueued(running: list[RunningBroker], count: int, counted: Counted, clock: Clock) -> str:
+    """Timers that all wait to be put into the wheel."""
+    master = running[0]
+    part = master.parts[TimersPart]
+    wanted = 0
+
+    def stop(value: str) -> None:
+        part.configure(from_properties({"timerStopEnqueue": value}, start=master.config))
+
+    def store(sender: Sender) -> None:
+        nonlocal wanted
+        wanted += count
+        trio.from_thread.run_sync(stop, "true")
+        stored(sender, count, lambda unique: {"TIMER_DELIVER_MS": str(clock.now_ms() + AHEAD_MS)})
+
+    return await burst(master, counted, store, lambda: stop("false"), lambda: wanted - part.places[0])
+
+
+async def levels(running: list[RunningBroker], count: int, counted: Counted, clock: Clock) -> str:
+    """Delayed messages of all levels that are all due at once."""
+    part = running[0].parts[DelaysPart]
+    wanted = 0
+
+    def store(sender: Sender) -> None:
+        nonlocal wanted
+        wanted += count
+        stored(sender, count, lambda unique: {"DELAY": str(FIRST_LEVEL + unique % (LEVELS_MAX + 1 - FIRST_LEVEL))})
+
+    def begin() -> None:
+        clock.ahead_ms += 2 * AHEAD_MS
+
+    return await burst(running[0], counted, store, begin, lambda: wanted - sum(part.delivered().values()))
+
+
+PARTS: Final[dict[str, Measure]] = {
+    "transactions": transactions, "timers": timers, "enqueued": enqueued, "levels": levels}
 
 
 async def measured(name: str, count: int, slaves: int, profile: cProfile.Profile | None) -> None:

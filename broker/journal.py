@@ -52,10 +52,49 @@ MENDED: Final = 5_000
 """Messages of the log that one tick looks at for a damaged queue."""
 NEVER: Final = 1 << 63
 """A time that does not come, ns."""
+PIECE_NS: Final = 1_000_000
+"""Time of the loop after which a piece of work begins nothing else. With the last thing that it began, and the
+journal's turn for all of them, whoever sends waits 2 to 3 ms."""
+PIECE_MAX: Final = 512
+"""Messages that one piece looks at, however fast."""
 
 
 Piece = Callable[[], None]
 """A part of some work that takes a millisecond or two, and asks for the next one itself."""
+
+
+class Pieces:
+    """Work that would hold up the loop as a whole, done in pieces: by ticks, and between turns of the journal."""
+
+    def __init__(self, journal: Journal, work: Callable[[int, int], bool]) -> None:
+        """``work`` does a piece: from the first time until the second or a little longer, ns of the loop's clock. It
+        returns whether there is work for another piece now."""
+        self._journal, self._work = journal, work
+        self._at_work = self._asked = False
+
+    def take(self, now_ns: int) -> None:
+        """Do a piece now, unless one is asked for."""
+        if not self._asked:
+            self._do(now_ns)
+
+    def ask(self) -> None:
+        """Have a piece done soon. The one at work, if there is one, says itself whether another one follows."""
+        if not self._asked and not self._at_work:
+            self._asked = True
+            self._journal.soon(self._piece)
+
+    def _piece(self) -> None:
+        self._asked = False
+        self._do(self._journal.now_ns())
+
+    def _do(self, now_ns: int) -> None:
+        self._at_work = True
+        try:
+            more = self._work(now_ns, now_ns + PIECE_NS)
+        finally:
+            self._at_work = False
+        if more:
+            self.ask()
 
 
 class FlushDiskType(enum.Enum):

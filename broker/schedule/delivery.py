@@ -1,7 +1,8 @@
 """Delivers delayed messages out of the store into the store, and answers code 45.
 
-It runs on the journal's ticks, without a task of its own. Unlike in Java, a delivered message waits for replicas as any
-message does: the position moves when it is acknowledged, so a master that is lost takes no message along.
+It runs on the journal's ticks and in pieces between its turns, without a task of its own. Unlike in Java, a delivered
+message waits for replicas as any message does: the position moves when it is acknowledged, so a master that is lost
+takes no message along.
 Source: ``ScheduleMessageService`` of RocketMQ 5.5.0.
 """
 
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from broker.ha.acks import PutStatus
+from broker.journal import NS_PER_MS, PIECE_MAX, Journal, Pieces
 from broker.puts import NotTaken, Outlet, PutResult
 from broker.schedule import levels
 from broker.schedule.machine import Delivery, Machine
@@ -29,7 +31,6 @@ from remoting.record import Message
 
 logger = logging.getLogger("broker")
 
-NS_PER_MS = 1_000_000
 ILLEGAL = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
 NOWHERE_BYTES = 0x7FFFFFFF
 """The size of an entry that stands for no message."""
@@ -69,11 +70,9 @@ class _StoreQueues:
 class DelayedDelivery:
     """Delivers delayed messages. ``tick`` is for ``Journal.ticks``; ``on_change``: ``offsets`` must be written."""
 
-    def __init__(self, config: ScheduleConfig, messages: StoredMessages, puts: Outlet,
-                 kept: DelayOffsets | None = None, *, now_ns: Callable[[], int], wall_ms: Callable[[], int],
-                 mends: Callable[[bytes, int], bool]) -> None:
-        """``mends`` returns whether a damaged queue is being built again. Raises ``ValueError`` for illegal levels."""
-        self._mends = mends
+    def __init__(self, config: ScheduleConfig, journal: Journal, puts: Outlet, kept: DelayOffsets | None = None, *,
+                 wall_ms: Callable[[], int]) -> None:
+        """Raises ``ValueError`` for illegal levels."""
         self.machine = Machine(levels.parse(config.message_delay_level), kept)
         self.on_change: Callable[[], None] = lambda: None
         self.expects: Callable[[str, int, int], None] = lambda topic, queue_id, stored_ms: None
@@ -81,12 +80,13 @@ class DelayedDelivery:
         self.delivered = 0
         self.dropped = 0
         """Messages that had nowhere to go, or could not be read."""
-        self._messages, self._log, self._puts, self._queues = messages, messages.log, puts, _StoreQueues(messages)
-        self._now_ns, self._wall_ms = now_ns, wall_ms
+        self._journal, self._log, self._messages, self._puts = journal, journal.log, journal.messages, puts
+        self._mends = journal.mender.begins
+        self._queues, self._pieces = _StoreQueues(journal.messages), Pieces(journal, self._poll)
+        self._wall_ms = wall_ms
         self._save_interval_ns = config.flush_delay_offset_interval_ms * NS_PER_MS
         self._save_at_ns = 0
         self._saved_moves = self.machine.moves
-        self._polling = False
 
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.GET_ALL_DELAY_OFFSET: self.get_all}
@@ -99,7 +99,7 @@ class DelayedDelivery:
     def start(self, *, in_place: bool = False) -> None:
         """Start: this broker is master, or acts ``in_place`` of it. Call it no later than in the turn in which ``Puts``
         begins to serve."""
-        now_ns = self._now_ns()
+        now_ns = self._journal.now_ns()
         self.machine.start(now_ns, self._wall_ms(), self._queues, in_place=in_place)
         self._save_at_ns = now_ns + self._save_interval_ns
 
@@ -140,13 +140,13 @@ class DelayedDelivery:
     def due_ns(self) -> int:
         """Return when ``tick`` is due if no more messages come."""
         machine = self.machine
-        due_ns = machine.due_ns(self._now_ns(), self._wall_ms(), self._queues)
+        due_ns = machine.due_ns(self._journal.now_ns(), self._wall_ms(), self._queues)
         return due_ns if machine.moves == self._saved_moves or not machine.started else min(due_ns, self._save_at_ns)
 
     def tick(self, now_ns: int) -> None:
         if not self.machine.started:
             return
-        self._poll(now_ns)
+        self._pieces.take(now_ns)
         if now_ns >= self._save_at_ns:
             self._save_at_ns = now_ns + self._save_interval_ns
             self._save()
@@ -156,16 +156,15 @@ class DelayedDelivery:
             self._saved_moves = self.machine.moves
             self.on_change()
 
-    def _poll(self, now_ns: int) -> None:
-        if self._polling:  # called by a put that ended at once: the outer call goes on
-            return
-        self._polling = True
-        try:
-            while deliveries := self.machine.poll(now_ns, self._wall_ms(), self._queues):
-                for delivery in deliveries:
-                    self._deliver(delivery, now_ns)
-        finally:
-            self._polling = False
+    def _poll(self, now_ns: int, until_ns: int) -> bool:
+        """Deliver what is due. True: there may be more."""
+        left = PIECE_MAX
+        while (delivery := self.machine.poll(now_ns, self._wall_ms(), self._queues)) is not None:
+            self._deliver(delivery, now_ns)
+            left -= delivery.end - delivery.begin
+            if left <= 0 or self._journal.now_ns() >= until_ns:
+                return True
+        return False
 
     def _deliver(self, delivery: Delivery, now_ns: int) -> None:
         try:
@@ -206,7 +205,7 @@ class DelayedDelivery:
         return messages
 
     def _done(self, delivery: Delivery, count: int, result: PutResult) -> None:
-        now_ns = self._now_ns()
+        now_ns = self._journal.now_ns()
         if result.status is PutStatus.PUT_OK:
             self.delivered += count
             self.machine.done(delivery, now_ns, self._wall_ms())
@@ -214,4 +213,4 @@ class DelayedDelivery:
             logger.warning("delayed messages %d to %d of level %d are not delivered, and will be tried again: %s %s",
                            delivery.begin, delivery.end - 1, delivery.level, result.status.name, result.remark)
             self.machine.failed(delivery, now_ns, fault=result.status in ILLEGAL)
-        self._poll(now_ns)
+        self._pieces.ask()

@@ -77,6 +77,8 @@ class Machine:
     def __init__(self, delays_ms: Sequence[int], kept: DelayOffsets | None = None) -> None:
         self._levels = {number: _Level(delay_ms) for number, delay_ms in enumerate(delays_ms, 1)}
         self._run = 0
+        self._last = 0
+        """The level that the last poll found, so that others come before it; 0: it found none."""
         self._moved = 0
         self._others: dict[int, int] = {}
         """Positions of levels that are not configured: they are kept."""
@@ -165,19 +167,22 @@ class Machine:
         """Stop delivering. Deliveries under way may end as they like; they count no more."""
         self.started = False
 
-    def poll(self, now_ns: int, wall_ms: int, queues: DelayQueues) -> list[Delivery]:
-        """Return the deliveries that are due by the wall clock. Each must be answered by ``done`` or ``failed``."""
+    def poll(self, now_ns: int, wall_ms: int, queues: DelayQueues) -> Delivery | None:
+        """Return the next delivery that is due by the wall clock, of one level after the other; None: there is none.
+
+        Each must be answered by ``done`` or ``failed``."""
         if not self.started:
-            return []
-        found = []
-        for number, level in self._levels.items():
+            return None
+        for number in sorted(self._levels, key=lambda level: level <= self._last):
+            level = self._levels[number]
             if not level.under_way and level.look_at_ns <= now_ns:
                 level.look_at_ns = now_ns + PAUSE_MS * NS_PER_MS
                 delivery = self._again(number, level, now_ns) or self._look(number, level, wall_ms, queues)
                 if delivery is not None:
-                    level.under_way = True
-                    found.append(delivery)
-        return found
+                    level.under_way, self._last = True, number
+                    return delivery
+        self._last = 0
+        return None
 
     def due_ns(self, now_ns: int, wall_ms: int, queues: DelayQueues) -> int:
         """Return when ``poll`` finds something, unless messages or answers come before."""

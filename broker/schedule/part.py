@@ -45,8 +45,7 @@ class DelaysPart(SpecialService):
         self._delivery = DelayedDelivery(
             ScheduleConfig(message_delay_level=config.message_delay_level,
                            flush_delay_offset_interval_ms=config.flush_delay_offset_interval),
-            shared.journal.messages, shared.outlet, load(shared.files, DelayOffsets), now_ns=shared.now_ns,
-            wall_ms=shared.wall_ms, mends=shared.journal.mender.begins)
+            shared.journal, shared.outlet, load(shared.files, DelayOffsets), wall_ms=shared.wall_ms)
         self._file = shared.table_file(self._delivery.offsets)
         self._delivery.on_change = self._file.changed
         self.saved = self._file.saved

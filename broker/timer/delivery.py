@@ -18,7 +18,7 @@ from typing import Final
 import attrs
 
 from broker.ha.acks import PutStatus
-from broker.journal import NEVER, NS_PER_MS, Journal
+from broker.journal import NEVER, NS_PER_MS, PIECE_MAX, Journal, Pieces
 from broker.properties import REAL_QID
 from broker.puts import Outlet, PutResult
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE
@@ -41,19 +41,12 @@ logger = logging.getLogger("broker")
 Takes = Callable[[Message, Callable[[], None]], bool]
 """Takes a due message instead of a put, and calls the given function when it is done with. False: not taken."""
 
-ENQUEUED_MAX: Final = 2_000
-"""Messages that one tick enqueues: some 50 ms of work."""
 TOGETHER_MAX: Final = 32
 """Messages of one put."""
 BYTES_MAX: Final = 1 << 20
 """Bytes of the bodies of one put; a single message may be larger."""
 PUTS_MAX: Final = 4
 """Puts in flight at once: few, so that clients' sends come in between."""
-PIECE_NS: Final = 1_000_000
-"""Time of the loop after which a piece begins no other put: with the last one, and the journal's turn for all of them,
-whoever sends waits 2 to 3 ms."""
-LOOKED_AT_MAX: Final = 512
-"""Timers that one piece looks at, however fast."""
 FAR_TIMES: Final = 4
 """Messages of a put are read at once where the log from the first to the last is at most so many times their size."""
 UNFINISHED_MAX: Final = 100_000
@@ -160,8 +153,9 @@ class TimerDelivery:
         self._under_way = 0
         self._why = ""
         """Why the last put was not stored, or not acknowledged in time."""
-        self._polling = self._asked = False
-        """A piece is at work; one was asked for."""
+        self._enqueueing, self._delivering = Pieces(journal, self._enqueue), Pieces(journal, self._deliver)
+        self.may_enqueue = True
+        """False: the wheel has units of messages that a cut of the log removed, or its files are closed."""
         self._told_ns = 0
         """When progress is updated at the latest."""
         self._caught_up = self._is_drained = False
@@ -258,14 +252,8 @@ class TimerDelivery:
         return self.queue_end if self._machine.started else min(self.queue_end, self.enqueue_below)
 
     def tick(self, now_ns: int) -> None:
-        try:
-            if not self.keys.timer_stop_enqueue:
-                self._enqueue()
-            self._look_at_rolled()
-            if not self._asked:
-                self._poll(now_ns)
-        except TimersDamaged as damage:
-            self._anew(str(damage))
+        self._enqueueing.take(now_ns)
+        self._delivering.take(now_ns)
         self._told_ns = now_ns + TOLD_MS * NS_PER_MS
 
     def _anew(self, why: str) -> None:
@@ -277,23 +265,38 @@ class TimerDelivery:
         if started:
             self.start()
 
-    def _enqueue(self) -> None:
-        """Put new messages of the queue into the wheel. A master opens no slot before all are there."""
+    def _enqueue(self, _: int, until_ns: int) -> bool:
+        """Put new messages of the queue into the wheel, then finish rolled timers. True: there is more to do."""
+        try:
+            return self._put_into_wheel(until_ns) or self._look_at_rolled(until_ns)
+        except TimersDamaged as damage:
+            self._anew(str(damage))
+            return False
+
+    def _put_into_wheel(self, until_ns: int) -> bool:
+        """Put new messages of the queue into the wheel. True: more may be put there. A master opens no slot before all
+        are there."""
+        if self.keys.timer_stop_enqueue or not self.may_enqueue:
+            return False
         queue = self._messages.queue(TOPIC, 0)
         if queue is None:
             self._caught_up = True
-            return
+            return False
         store = self._store
         if store.queue_offset < queue.min_offset:
             logger.warning("timers %d to %d are lost: the log no longer holds them", store.queue_offset,
                            queue.min_offset - 1)
             store.queue_offset = queue.min_offset
-        count = min(self._enqueue_end - store.queue_offset, ENQUEUED_MAX)
+        count, works = min(self._enqueue_end - store.queue_offset, PIECE_MAX), False
         if count > 0:
             for offset, size, _ in ENTRY.iter_unpack(queue.read(store.queue_offset, count)):
-                if not self._enqueue_one(offset, size):
+                works = self._enqueue_one(offset, size)
+                if not works or self._journal.now_ns() >= until_ns:
                     break
-        self._caught_up = store.queue_offset >= queue.max_offset
+        waited, self._caught_up = not self._caught_up, store.queue_offset >= queue.max_offset
+        if waited and self._caught_up:
+            self._delivering.ask()
+        return works and store.queue_offset < self._enqueue_end
 
     def _enqueue_one(self, offset: int, size: int) -> bool:
         """Put one message into the wheel. False: it cannot be read or kept now."""
@@ -376,29 +379,28 @@ class TimerDelivery:
 
         self._puts.put(messages, done)
 
-    def _poll(self, now_ns: int) -> None:
-        """Deliver for ``PIECE_NS``, and ask for another piece if more may be put then."""
-        if self._polling or not self._machine.started:  # called by a put that ended at once: the outer call goes on
-            return
-        self._polling = True
+    def _deliver(self, now_ns: int, until_ns: int) -> bool:
+        """Put due timers. True: more may be put."""
         try:
-            until_ns = now_ns + PIECE_NS
-            is_over = self._look_at_written(until_ns)
-            left, put, before, self._is_drained = LOOKED_AT_MAX, 0, self.counters.retries, False
-            while self._under_way < PUTS_MAX and not is_over:
-                dues, alone, pause_ms = self._next(now_ns, until_ns)
-                if not dues:
-                    break
-                left -= len(dues)
-                for part in [[due] for due in dues] if alone else [dues]:
-                    self._put(part, pause_ms, now_ns)
-                    put += 1
-                is_over = left <= 0 or self._journal.now_ns() >= until_ns
-        finally:
-            self._polling = False
+            return self._machine.started and self._poll(now_ns, until_ns)
+        except TimersDamaged as damage:
+            self._anew(str(damage))
+            return False
+
+    def _poll(self, now_ns: int, until_ns: int) -> bool:
+        is_over = self._look_at_written(until_ns)
+        left, put, before, self._is_drained = PIECE_MAX, 0, self.counters.retries, False
+        while self._under_way < PUTS_MAX and not is_over:
+            dues, alone, pause_ms = self._next(now_ns, until_ns)
+            if not dues:
+                break
+            left -= len(dues)
+            for part in [[due] for due in dues] if alone else [dues]:
+                self._put(part, pause_ms, now_ns)
+                put += 1
+            is_over = left <= 0 or self._journal.now_ns() >= until_ns
         refused = self.counters.retries - before
-        if self._under_way < PUTS_MAX and not self._is_drained and not 0 < put == refused:  # refusals wait for a tick
-            self._go_on_soon()
+        return self._under_way < PUTS_MAX and not self._is_drained and not 0 < put == refused  # they wait for a tick
 
     def _look_at_written(self, until_ns: int) -> bool:
         """Finish timers that were stored, but not acknowledged in time, once they are confirmed. True: it is time."""
@@ -410,11 +412,15 @@ class TimerDelivery:
                 return True
         return False
 
-    def _look_at_rolled(self) -> None:
-        """Finish rolled timers once the wheel has them again: a late roll may belong into a slot that is over."""
+    def _look_at_rolled(self, until_ns: int) -> bool:
+        """Finish rolled timers once the wheel has them again: a late roll may belong into a slot that is over. True: it
+        is time."""
         shown, rolled = 0 if self.behind else self._visible.offset, self._rolled
         while rolled and rolled[0][0] <= shown:
             self._finish(rolled.popleft()[1])
+            if self._journal.now_ns() >= until_ns:
+                return True
+        return False
 
     def _next(self, now_ns: int, until_ns: int) -> tuple[list[Due], bool, int]:
         """Timers of the next put, whether to put them one by one, and the pause; []: there are none now."""
@@ -426,7 +432,7 @@ class TimerDelivery:
             self._is_drained = True  # until the next tick
             return [], False, 0
         dues: list[Due] = []
-        for _ in range(LOOKED_AT_MAX):
+        for _ in range(PIECE_MAX):
             due = self._machine.late() or self._from_slot(until_ns)
             if due is None:
                 break
@@ -439,7 +445,7 @@ class TimerDelivery:
     def _from_slot(self, until_ns: int) -> Due | None:
         """The next timer of the open slot, else of the next slot that is over; None: there is none, or none was found
         by ``until_ns``."""
-        for _ in range(LOOKED_AT_MAX):
+        for _ in range(PIECE_MAX):
             try:
                 due = next(self._source)
             except StopIteration:
@@ -638,19 +644,7 @@ class TimerDelivery:
                 logger.warning("%d timers could not be stored, tried again: %s %s", len(dues), result.status.name,
                                result.remark)
             self._again(dues, pause_ms)
-        self._go_on_soon()
-
-    def _go_on_soon(self) -> None:
-        if not self._asked and not self._polling:
-            self._asked = True
-            self._journal.soon(self._go_on)
-
-    def _go_on(self) -> None:
-        self._asked = False
-        try:
-            self._poll(self._journal.now_ns())
-        except TimersDamaged as damage:
-            self._anew(str(damage))
+        self._delivering.ask()
 
     def _done(self, dues: list[Due], topics: Counter[bytes], log_end: int) -> None:
         """The messages that were put for these timers, to these topics, stand in the log below ``log_end``."""
@@ -739,4 +733,4 @@ class TimerDelivery:
             self._finish(due)
         else:
             self._again([due], PAUSE_MOST_MS)
-        self._go_on_soon()
+        self._delivering.ask()

@@ -316,9 +316,10 @@ class TimersPart(SpecialService):
         message at the same offset would be taken for the old one. Raises ``OSError``; it is tried again by ``tick``,
         even if the log is cut meanwhile."""
         self._cut_at = end if self._cut_at is None else min(end, self._cut_at)
+        self._delivery.may_enqueue = False
         with self._flushing:
             self._store.cut(self._cut_at, self._place_of)
-        self._cut_at = None
+        self._cut_at, self._delivery.may_enqueue = None, True
 
     def _ends(self, _: int) -> None:
         self._store.queue_ends(self._messages.max_offset(TOPIC, 0))
@@ -389,6 +390,7 @@ class TimersPart(SpecialService):
                         await self._flush()
                     self._drop()
         finally:
+            self._delivery.may_enqueue = False
             with self._flushing:
                 try:
                     self._store.flush()

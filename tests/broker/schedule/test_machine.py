@@ -49,18 +49,23 @@ def started(queues: Memory, kept: DelayOffsets | None = None) -> Machine:
     return machine
 
 
+def polled(machine: Machine, now_ns: int, wall_ms: int, queues: Memory) -> list[Delivery]:
+    """All that is due."""
+    return list(iter(lambda: machine.poll(now_ns, wall_ms, queues), None))
+
+
 def test_the_first_look_the_pause_and_the_order() -> None:
     queues = Memory({1: [500, 900, 2_000]})
     machine = started(queues)
-    assert machine.poll(ns(FIRST_MS - 1), FIRST_MS - 1, queues) == []
-    (first,) = machine.poll(ns(FIRST_MS), FIRST_MS, queues)
+    assert polled(machine, ns(FIRST_MS - 1), FIRST_MS - 1, queues) == []
+    (first,) = polled(machine, ns(FIRST_MS), FIRST_MS, queues)
     assert (first.level, first.begin, first.end) == (1, 0, 2)
-    assert machine.poll(ns(FIRST_MS), 9_000, queues) == []  # one at a time
+    assert polled(machine, ns(FIRST_MS), 9_000, queues) == []  # one at a time
     machine.done(first, ns(FIRST_MS), FIRST_MS)
     assert machine.offsets().offset_table == {1: 2}
-    assert machine.poll(ns(FIRST_MS), FIRST_MS, queues) == []  # at once, and nothing is due
-    assert machine.poll(ns(FIRST_MS + PAUSE_MS - 1), 2_000, queues) == []
-    (second,) = machine.poll(ns(2_000), 2_000, queues)
+    assert polled(machine, ns(FIRST_MS), FIRST_MS, queues) == []  # at once, and nothing is due
+    assert polled(machine, ns(FIRST_MS + PAUSE_MS - 1), 2_000, queues) == []
+    (second,) = polled(machine, ns(2_000), 2_000, queues)
     assert (second.begin, second.end) == (2, 3)
 
 
@@ -68,28 +73,28 @@ def test_a_failure_is_tried_again_one_message_at_a_time() -> None:
     queues = Memory({1: [0] * 5})
     machine = started(queues)
     now = FIRST_MS
-    (all_of_them,) = machine.poll(ns(now), now, queues)
+    (all_of_them,) = polled(machine, ns(now), now, queues)
     assert all_of_them.end == 5
     machine.failed(all_of_them, ns(now))
-    assert machine.poll(ns(now + PAUSE_MS - 1), now, queues) == []
+    assert polled(machine, ns(now + PAUSE_MS - 1), now, queues) == []
     now += PAUSE_MS
-    (alone,) = machine.poll(ns(now), now, queues)
+    (alone,) = polled(machine, ns(now), now, queues)
     assert (alone.begin, alone.end) == (0, 1)
     machine.failed(alone, ns(now), fault=True)
-    assert machine.poll(ns(now + PAUSE_AFTER_FAULT_MS - 1), now, queues) == []
+    assert polled(machine, ns(now + PAUSE_AFTER_FAULT_MS - 1), now, queues) == []
     now += PAUSE_AFTER_FAULT_MS
-    (alone,) = machine.poll(ns(now), now, queues)
+    (alone,) = polled(machine, ns(now), now, queues)
     machine.done(alone, ns(now), now)
-    (rest,) = machine.poll(ns(now), now, queues)
+    (rest,) = polled(machine, ns(now), now, queues)
     assert (rest.begin, rest.end) == (1, 5)
 
 
 def test_a_fault_of_many_is_looked_for_one_by_one() -> None:
     queues = Memory({1: [0] * 3})
     machine = started(queues)
-    (three,) = machine.poll(ns(FIRST_MS), FIRST_MS, queues)
+    (three,) = polled(machine, ns(FIRST_MS), FIRST_MS, queues)
     machine.failed(three, ns(FIRST_MS), fault=True)
-    (alone,) = machine.poll(ns(FIRST_MS + PAUSE_MS), FIRST_MS, queues)
+    (alone,) = polled(machine, ns(FIRST_MS + PAUSE_MS), FIRST_MS, queues)
     assert (alone.begin, alone.end) == (0, 1)
 
 
@@ -97,25 +102,25 @@ def test_a_slave_that_lacks_the_first_messages_does_not_say_that_they_are_delive
     queues, now = Memory({1: [0] * 4}, gone=2), FIRST_MS
     machine = Machine(DELAYS, DelayOffsets({1: 1}))
     machine.start(0, 0, queues, in_place=True)
-    (held,) = machine.poll(ns(now), now, queues)
+    (held,) = polled(machine, ns(now), now, queues)
     assert (held.begin, held.end) == (2, 4)
     machine.done(held, ns(now), now)
-    assert machine.poll(ns(now), now, queues) == []
+    assert polled(machine, ns(now), now, queues) == []
     assert machine.offsets().offset_table == {1: 1}, "its master has another one there"
     machine.stop()
     machine.start(ns(now), now, queues, in_place=True)
     queues.due[1].append(0)
     now += FIRST_MS
-    (more,) = machine.poll(ns(now), now, queues)
+    (more,) = polled(machine, ns(now), now, queues)
     assert (more.begin, more.end) == (4, 5), "what it delivered in this life it does not deliver again"
     machine.stop()
     machine.replace(DelayOffsets({1: 2}, DataVersion(counter=1)))
     machine.start(ns(now), now, queues, in_place=True)
-    (all_of_them,) = machine.poll(ns(now + FIRST_MS), now + FIRST_MS, queues)
+    (all_of_them,) = polled(machine, ns(now + FIRST_MS), now + FIRST_MS, queues)
     machine.done(all_of_them, ns(now + FIRST_MS), now + FIRST_MS)
     assert machine.offsets().offset_table == {1: 5}
     master = started(queues, DelayOffsets({1: 1}))
-    (kept,) = master.poll(ns(FIRST_MS), FIRST_MS, queues)
+    (kept,) = polled(master, ns(FIRST_MS), FIRST_MS, queues)
     master.done(kept, ns(FIRST_MS), FIRST_MS)
     assert master.offsets().offset_table == {1: 5}, "at a master they were deleted as old"
 
@@ -123,30 +128,30 @@ def test_a_slave_that_lacks_the_first_messages_does_not_say_that_they_are_delive
 def test_what_nobody_takes_is_passed_by_and_the_position_stays() -> None:
     queues, now = Memory({1: [0] * 4}), FIRST_MS
     machine = started(queues)
-    (many,) = machine.poll(ns(now), now, queues)
+    (many,) = polled(machine, ns(now), now, queues)
     assert not machine.pass_by(many, ns(now), now), "one of them is it"
     machine.failed(many, ns(now))
     now += PAUSE_MS
-    (one,) = machine.poll(ns(now), now, queues)
+    (one,) = polled(machine, ns(now), now, queues)
     assert machine.pass_by(one, ns(now), now)
-    (next_one,) = machine.poll(ns(now), now, queues)
+    (next_one,) = polled(machine, ns(now), now, queues)
     assert (next_one.begin, next_one.end) == (1, 2)
     machine.done(next_one, ns(now), now)
     assert machine.offsets().offset_table == {1: 0}
-    (rest,) = machine.poll(ns(now), now, queues)
+    (rest,) = polled(machine, ns(now), now, queues)
     assert (rest.begin, rest.end) == (2, 4)
     machine.done(rest, ns(now), now)
-    assert machine.poll(ns(now), now, queues) == []
+    assert polled(machine, ns(now), now, queues) == []
     now += PAUSE_AFTER_FAULT_MS
-    (again,) = machine.poll(ns(now), now, queues)
+    (again,) = polled(machine, ns(now), now, queues)
     assert (again.begin, again.end) == (0, 1)
     machine.pass_by(again, ns(now), now)
     assert machine.offsets().offset_table == {1: 0}
     queues.due[1].append(0)
-    (new,) = machine.poll(ns(now), now, queues)
+    (new,) = polled(machine, ns(now), now, queues)
     machine.done(new, ns(now), now)
     now += PAUSE_AFTER_FAULT_MS
-    (again,) = machine.poll(ns(now), now, queues)
+    (again,) = polled(machine, ns(now), now, queues)
     machine.done(again, ns(now), now)
     assert machine.offsets().offset_table == {1: 5}
 
@@ -154,17 +159,17 @@ def test_what_nobody_takes_is_passed_by_and_the_position_stays() -> None:
 def test_one_that_was_passed_by_goes_with_its_queue_and_a_new_run_begins_at_it() -> None:
     queues, now = Memory({1: [0] * 3}), FIRST_MS
     machine = started(queues)
-    (many,) = machine.poll(ns(now), now, queues)
+    (many,) = polled(machine, ns(now), now, queues)
     machine.failed(many, ns(now))
     now += PAUSE_MS
-    (one,) = machine.poll(ns(now), now, queues)
+    (one,) = polled(machine, ns(now), now, queues)
     machine.pass_by(one, ns(now), now)
-    (next_one,) = machine.poll(ns(now), now, queues)
+    (next_one,) = polled(machine, ns(now), now, queues)
     machine.done(next_one, ns(now), now)
     again = started(queues, machine.offsets())
-    assert [each.begin for each in again.poll(ns(now), now, queues)] == [0]
+    assert [each.begin for each in polled(again, ns(now), now, queues)] == [0]
     queues.gone = 2
-    (last,) = machine.poll(ns(now), now, queues)
+    (last,) = polled(machine, ns(now), now, queues)
     assert (last.begin, last.end) == (2, 3)
     machine.done(last, ns(now), now)
     assert machine.offsets().offset_table == {1: 3}
@@ -185,14 +190,14 @@ def test_a_position_beyond_its_queue_goes_back_before_anything_new_comes(late: b
 def test_what_a_former_run_ordered_counts_no_more() -> None:
     queues = Memory({1: [0]})
     machine = started(queues)
-    (old,) = machine.poll(ns(FIRST_MS), FIRST_MS, queues)
+    (old,) = polled(machine, ns(FIRST_MS), FIRST_MS, queues)
     machine.stop()
     machine.done(old, ns(FIRST_MS), FIRST_MS)
     assert machine.offsets().offset_table == {1: 0}
     machine.start(ns(FIRST_MS), FIRST_MS, queues)
     machine.done(old, ns(FIRST_MS), FIRST_MS)
     assert machine.offsets().offset_table == {1: 0}
-    (new,) = machine.poll(ns(2 * FIRST_MS), 2 * FIRST_MS, queues)
+    (new,) = polled(machine, ns(2 * FIRST_MS), 2 * FIRST_MS, queues)
     assert (new.begin, new.end) == (0, 1)
 
 
@@ -202,8 +207,20 @@ def test_positions_outside_the_queue() -> None:
     machine = started(queues, DelayOffsets({1: 2, 2: 7, 9: 1}))
     assert machine.offsets().offset_table == {1: 2, 2: 3, 9: 1}  # before anything new is written
     queues.due[2] += [0]
-    found = machine.poll(ns(FIRST_MS), FIRST_MS, queues)
+    found = polled(machine, ns(FIRST_MS), FIRST_MS, queues)
     assert [(delivery.level, delivery.begin, delivery.end) for delivery in found] == [(1, 4, 10), (2, 3, 4)]
+
+
+def test_levels_take_turns_while_more_is_due_than_is_asked_for() -> None:
+    queues = Memory({1: [0] * 200, 2: [0] * 200})
+    machine = started(queues)
+    found = []
+    for _ in range(4):
+        delivery = machine.poll(ns(FIRST_MS), FIRST_MS, queues)
+        assert delivery is not None
+        machine.done(delivery, ns(FIRST_MS), FIRST_MS)
+        found.append((delivery.level, delivery.begin))
+    assert found == [(1, 0), (2, 0), (1, TOGETHER_MAX), (2, TOGETHER_MAX)]
 
 
 def test_a_slave_follows_and_a_master_does_not() -> None:
@@ -225,7 +242,7 @@ def test_the_version_steps_now_and_then(step: int) -> None:
     machine = started(queues)
     machine.version_step = step
     machine.state_version = 7
-    while found := machine.poll(ns(FIRST_MS), FIRST_MS, queues):
+    while found := polled(machine, ns(FIRST_MS), FIRST_MS, queues):
         machine.done(found[0], ns(FIRST_MS), FIRST_MS)
     assert machine.offsets().data_version == DataVersion(7, FIRST_MS, 2)
 
@@ -264,7 +281,7 @@ def test_at_least_once_and_in_order_whatever_happens(seed: int) -> None:
         wall = 1_000_000_000 + now + skew
         for level, delay in enumerate(DELAYS, 1):
             queues.due[level] += [wall + delay] * chance.randrange(40)
-        for delivery in machine.poll(ns(now), wall, queues):
+        for delivery in polled(machine, ns(now), wall, queues):
             assert 0 < delivery.end - delivery.begin <= TOGETHER_MAX
             delay = DELAYS[delivery.level - 1]
             assert all(is_due(due, wall, delay) for due in queues.due[delivery.level][delivery.begin : delivery.end])
@@ -287,7 +304,7 @@ def test_at_least_once_and_in_order_whatever_happens(seed: int) -> None:
     for _ in range(20_000):
         now += PAUSE_MS
         wall += PAUSE_MS
-        for delivery in machine.poll(ns(now), wall, queues):
+        for delivery in polled(machine, ns(now), wall, queues):
             answer(delivery, True)
         if all(machine.offsets().offset_table.get(level, 0) == len(queues.due[level]) for level in queues.due):
             break
@@ -324,7 +341,7 @@ def test_it_says_when_it_is_to_be_polled() -> None:
     assert machine.due_ns(ns(5_000), 500, queues) == ns(5_000), "the clock was set back: it is due"
     queues.due[1] = [500]
     assert machine.due_ns(ns(600), 600, queues) == ns(FIRST_MS)
-    (delivery,) = machine.poll(ns(FIRST_MS), FIRST_MS, queues)
+    (delivery,) = polled(machine, ns(FIRST_MS), FIRST_MS, queues)
     assert machine.due_ns(ns(5_000), 5_000, queues) == ns(6_000), "an answer is awaited"
     machine.failed(delivery, ns(FIRST_MS))
     assert machine.due_ns(ns(5_000), 5_000, queues) == ns(5_000)

@@ -86,8 +86,8 @@ class World:
         self.sendback = SendBack(self.sending, self.topics, self.topics_file, self.groups, self.puts,
                                  self.journal.log.record, STORE_HOST, Random(2), of_parts=[self.halves.rule, delays])
         self.delayed = DelayedDelivery(
-            schedule or ScheduleConfig(), self.journal.messages, self.puts, load(self.files, DelayOffsets),
-            now_ns=self.journal.now_ns, wall_ms=self.wall_ms, mends=self.journal.mender.begins)
+            schedule or ScheduleConfig(), self.journal, self.puts, load(self.files, DelayOffsets),
+            wall_ms=self.wall_ms)
         self.delayed_file = TableFile(self.files, self.delayed.offsets, inline)
         self.delayed.on_change = self.delayed_file.changed
         self.journal.ticks.join("parts", self.delayed.tick)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.store.files import MemoryFiles
 from broker.timer.checkpoint import PATH
@@ -142,6 +142,10 @@ async def test_a_log_is_cut_when_its_timers_are_forgotten_and_not_before(
         with pytest.raises(OSError, match="No space"):
             journal.truncate(records[1][0])
         assert journal.end == records[2][0] + records[2][1], "it is as it was"
+        left = part._store.queue_offset
+        part._delivery._enqueueing.ask()
+        await wait_all_tasks_blocked()
+        assert part._store.queue_offset == left < 3, "nothing comes into a wheel that could not be cut"
         await until(lambda: "cannot be removed yet" in caplog.text)
         file.fault = None
         await until(lambda: part._store.pending == 3 and part._store.queue_offset == 3)

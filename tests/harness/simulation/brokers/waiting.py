@@ -13,7 +13,7 @@ LEVELS: Final = "broker/schedule/levels.py"
 TIMERS: Final = "broker/timer/machine.py"
 TIMER_DELIVERY: Final = "broker/timer/delivery.py"
 LETTERS: Final = "broker/timer/letters.py"
-PIECES: Final = "tests/broker/timer/test_pieces.py::"
+PIECES: Final = "tests/broker/test_pieces.py::"
 
 PLANTED: Final = (
     # --- delay levels
@@ -51,7 +51,7 @@ PLANTED: Final = (
             "if unit.rolls:\n            return letter.rolled(", "if False:\n            return letter.rolled(",
             ("INV_B37",), "timers"),
     Planted("a timer that was not stored is dropped", TIMER_DELIVERY,
-            "            self._again(dues, pause_ms)\n        self._go_on_soon()\n", "        self._go_on_soon()\n",
+            "            self._again(dues, pause_ms)\n        self._deliv", "        self._deliv",
             ("INV_B36",), "timers"),
     Planted("slots are done as they are opened", TIMERS,
             "        self.store.done_before(begun[0] if begun else self._open_ms)\n",
@@ -72,10 +72,25 @@ PLANTED: Final = (
              "test_what_slaves_know_to_be_delivered_no_new_master_delivers_again",)),
     # --- pieces
     Planted("a piece of due timers has no end", TIMER_DELIVERY,
-            "                is_over = left <= 0 or self._journal.now_ns() >= until_ns\n", "                pass\n",
+            "            is_over = left <= 0 or self._journal.now_ns() >= until_ns\n", "            pass\n",
             (PIECES + "test_others_have_the_loop_while_many_timers_are_due",)),
-    Planted("timers that are due go on at the next tick", TIMER_DELIVERY,
-            "            self._journal.soon(self._go_on)\n", "            self._asked = False\n",
+    Planted("timers come into the wheel however long that takes", TIMER_DELIVERY,
+            "                if not works or self._journal.now_ns() >= until_ns:\n", "                if not works:\n",
+            (PIECES + "test_others_have_the_loop_while_many_timers_come_into_the_wheel",)),
+    Planted("timers that came into the wheel are delivered at the next tick", TIMER_DELIVERY,
+            "        if waited and self._caught_up:\n            self._delivering.ask()\n", "",
+            (PIECES + "test_timers_that_were_due_as_they_came_into_the_wheel_wait_for_no_tick",)),
+    Planted("timers come into the wheel while it has units of a log that was cut", TIMER_DELIVERY,
+            "if self.keys.timer_stop_enqueue or not self.may_enqueue:\n", "if self.keys.timer_stop_enqueue:\n",
+            ("tests/broker/timer/test_orders.py::test_a_log_is_cut_when_its_timers_are_forgotten_and_not_before",)),
+    Planted("a piece of delayed messages has no end", DELIVERY,
+            "            if left <= 0 or self._journal.now_ns() >= until_ns:\n", "            if False:\n",
+            (PIECES + "test_others_have_the_loop_while_messages_of_all_levels_are_due",)),
+    Planted("the first level comes before all others", MACHINE, ", key=lambda level: level <= self._last", "",
+            ("tests/broker/schedule/test_machine.py::"
+             "test_levels_take_turns_while_more_is_due_than_is_asked_for",)),
+    Planted("what is left of work in pieces waits for a tick", "broker/journal.py",
+            "            self._journal.soon(self._piece)\n", "            self._asked = False\n",
             (PIECES + "test_no_time_passes_between_two_pieces",)),
     Planted("work in pieces goes on whoever appends", "broker/journal.py",
             "        if self.log.max_offset == self.end or began_ns >= self._others_until_ns:\n", "        if True:\n",
