@@ -27,10 +27,11 @@ _RWF_DONTCACHE: Final = 0x80
 class DirectoryFile:
     """Implements ``File`` on a descriptor."""
 
-    __slots__ = ("_fd", "_passes", "_syncing", "_writing")
+    __slots__ = ("_fd", "_has_name", "_passes", "_path", "_syncing", "_writing")
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
+    def __init__(self, fd: int, path: Path) -> None:
+        self._fd, self._path = fd, path
+        self._has_name = os.fstat(fd).st_nlink > 0  # some file systems count no names
         self._passes = True  # until the system says that it cannot
         # Another thread may sync, or write the index. ``close`` waits for it, or the system might give the descriptor
         # to another file meanwhile. There are two locks, since a write must not wait for a sync.
@@ -100,12 +101,18 @@ class DirectoryFile:
         with self._syncing:
             if self._fd >= 0:
                 os.fdatasync(self._fd)
+                if self._has_name and not os.fstat(self._fd).st_nlink:
+                    raise _deleted(self._path)  # the system forgets it with this process
 
     def close(self) -> None:
         with self._syncing, self._writing:
             if self._fd >= 0:
                 os.close(self._fd)
                 self._fd = -1
+
+
+def _deleted(path: Path) -> OSError:
+    return OSError(errno.ENOENT, "deleted while its broker runs; leave the store alone", str(path))
 
 
 class DirectoryFiles:
@@ -117,13 +124,16 @@ class DirectoryFiles:
 
     def open(self, path: str, *, create: bool = False) -> DirectoryFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        where = self.root / path
         try:
-            return DirectoryFile(os.open(self.root / path, flags, _MODE))
+            return DirectoryFile(os.open(where, flags, _MODE), where)
         except FileNotFoundError:
             if not create:
                 raise
-        os.makedirs((self.root / path).parent, exist_ok=True)
-        return DirectoryFile(os.open(self.root / path, flags, _MODE))
+        if self._lock_fd >= 0 and not (self.root / _LOCK).exists():
+            raise _deleted(self.root)  # a folder that is made anew would hide that
+        os.makedirs(where.parent, exist_ok=True)
+        return DirectoryFile(os.open(where, flags, _MODE), where)
 
     def exists(self, path: str) -> bool:
         return (self.root / path).is_file()
@@ -188,7 +198,7 @@ class LogDirectory(DirectoryFiles):
     def open(self, path: str, *, create: bool = False) -> DirectoryFile:
         if create and path == TRIAL:
             with contextlib.suppress(OSError):  # some file systems know no files without names
-                return DirectoryFile(os.open(self.root, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600))
+                return DirectoryFile(os.open(self.root, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600), self.root)
         return super().open(path, create=create)
 
     def lock(self) -> None:

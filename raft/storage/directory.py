@@ -33,10 +33,21 @@ def _sync_fd(fd: int) -> None:
 class DirectoryFile:
     """Implements ``File`` on a descriptor."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_fd", "_has_name")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._has_name = os.fstat(fd).st_nlink > 0  # some file systems count no names
+
+    def _check_name(self) -> None:
+        """Raise ``OSError`` if this file was deleted since it was opened: the system takes what is written to it, and
+        forgets it with this process."""
+        if self._has_name and not os.fstat(self._fd).st_nlink:
+            where = "a file of the data directory"
+            with contextlib.suppress(OSError):
+                where = os.readlink(f"/proc/self/fd/{self._fd}").removesuffix(" (deleted)")
+            raise OSError(errno.ENOENT, f"{where} was deleted while its node runs: leave a data directory alone, and "
+                                        "take this node in again as one that lost its disk")
 
     def pread(self, size: int, offset: int) -> bytes:
         data = os.pread(self._fd, size, offset)
@@ -65,6 +76,7 @@ class DirectoryFile:
 
     def sync(self) -> None:
         _sync_fd(self._fd)
+        self._check_name()
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -177,6 +178,33 @@ async def test_nothing_acknowledged_is_lost_to_kill_9(tmp_path: Path) -> None:
     async with alone(tmp_path) as node:
         await node.read_barrier()
         assert n(node) >= highest
+
+
+async def test_a_process_whose_data_directory_is_deleted_ends_instead_of_acknowledging(tmp_path: Path) -> None:
+    """It would go on with files that have no name, and the next process would find nothing."""
+    process = await trio.lowlevel.open_process(
+        [sys.executable, "-c", CHILD, str(tmp_path / "n0")], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        cwd=Path(__file__).parents[2])
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        with trio.fail_after(60):
+            received = b""
+            while received.count(b"\n") < 100:
+                received += await process.stdout.receive_some()
+            await trio.to_thread.run_sync(shutil.rmtree, tmp_path / "n0")
+            while await process.stdout.receive_some():
+                pass
+            said = b""
+            while more := await process.stderr.receive_some():
+                said += more
+            assert await process.wait() != 0
+    finally:
+        process.kill()
+        await process.wait()
+        await process.stdout.aclose()
+        await process.stderr.aclose()
+    assert b"was deleted while its node runs" in said, said.decode()
+    assert not (tmp_path / "n0").exists()
 
 
 async def test_a_snapshot_survives_and_spares_the_log(tmp_path: Path) -> None:

@@ -15,12 +15,17 @@ from broker.ha.acks import PutStatus, QuorumConfig
 from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.puts import PutResult, Puts
 from broker.store.directory import DirectoryFiles
+from broker.store.errors import StoreFailed
 from broker.store.store import MessageStore, StoreConfig
 from remoting.record import Message, encode_properties
 from remoting.wakeup import Bell
 
 CONFIG = StoreConfig(log_file_bytes=1 << 18, queue_file_bytes=20 * 512, index_slots=1_009, index_entries=4_096)
 IN_FLIGHT = 16
+
+
+async def end(error: StoreFailed) -> None:
+    raise error
 
 
 async def main(directory: str, flush: str) -> None:
@@ -42,6 +47,7 @@ async def main(directory: str, flush: str) -> None:
         puts.put([Message(b"t", b"m%d" % number, number % 3, encode_properties({"KEYS": f"k{number}"}))], done)
 
     async with trio.open_nursery() as nursery:
+        journal.on_failure.join("server", lambda error: nursery.start_soon(end, error))
         await nursery.start(journal.run)
         puts.serve(Alone(journal))
         number = journal.end  # grows from life to life
@@ -51,7 +57,6 @@ async def main(directory: str, flush: str) -> None:
                 put(number)
                 number += 1
             await answered.wait()
-
 
 if __name__ == "__main__":
     trio.run(main, sys.argv[1], sys.argv[2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -67,3 +68,22 @@ def test_messages_are_for_the_broker_s_user_and_group_alone(tmp_path: Path) -> N
     files = [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
     assert len(files) > 5
     assert {path.name: oct(path.stat().st_mode & 0o777) for path in files if path.stat().st_mode & 0o037} == {}
+
+
+def test_a_file_that_is_deleted_is_not_synced_any_more(tmp_path: Path) -> None:
+    """The system takes what is written to it, and forgets it with the process."""
+    files = DirectoryFiles(tmp_path / "store")
+    files.lock()
+    file = files.open("commitlog/0", create=True)
+    file.pwrite(b"kept", 0)
+    file.sync()
+    shutil.rmtree(files.root)
+    file.pwrite(b"lost", 4)
+    with pytest.raises(FileNotFoundError, match=r"deleted while its broker runs.*store/commitlog/0"):
+        file.sync()
+    file.close()
+    file.sync()
+    with pytest.raises(FileNotFoundError, match="deleted while its broker runs"):
+        files.open("commitlog/1", create=True)
+    assert not files.root.exists(), "what is made anew would look like a store"
+    files.unlock()

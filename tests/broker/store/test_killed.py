@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -56,3 +57,21 @@ def test_what_a_killed_process_acknowledged_is_there(flush: str, tmp_path: Path)
             assert at == store.messages.max_offset(b"t", queue_id)
         store.abandon()
     assert len(acknowledged) >= 2_400
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_a_process_whose_store_is_deleted_ends_instead_of_acknowledging(flush: str, tmp_path: Path) -> None:
+    """It would go on with files that have no name, and the next process would find nothing."""
+    store, told = tmp_path / "store", tmp_path / "told"
+    with told.open("wb") as errors, subprocess.Popen(
+            [sys.executable, "-m", "tests.broker.store.killed", str(store), flush], cwd=ROOT,
+            stdout=subprocess.PIPE, stderr=errors) as process:
+        assert process.stdout is not None
+        for _ in range(400):
+            process.stdout.readline()
+        while store.exists():
+            shutil.rmtree(store, ignore_errors=True)  # again, where it made a file meanwhile
+        while process.stdout.readline():
+            pass
+    assert process.returncode != 0
+    assert "deleted while its broker runs; leave the store alone" in told.read_text(encoding="utf-8")

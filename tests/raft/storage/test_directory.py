@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -159,3 +160,16 @@ def test_folders_of_a_killed_process_are_on_disk_after_the_next_one(
         return lock
 
     assert names.lost_after_a_kill_at_every_step(fresh) == []
+
+
+def test_a_file_that_is_deleted_is_not_synced_any_more(tmp_path: Path) -> None:
+    """The system takes what is written to it, and forgets it with the process."""
+    files = DirectoryFiles(tmp_path / "n0")
+    files.lock()
+    file = files.open("log", create=True)
+    file.pwrite([b"kept"], 0)
+    file.sync()
+    shutil.rmtree(files.root)
+    file.pwrite([b"lost"], 4)
+    with pytest.raises(FileNotFoundError, match=r"n0/log was deleted while its node runs: leave a data dir"):
+        file.sync()
