@@ -360,7 +360,7 @@ def number(event: Event, name: str) -> int:
 def members(event: Event) -> frozenset[int]:
     """The set in the value. Raises ``HistoryError``."""
     found = fields(event).get("set")
-    if not isinstance(found, list | tuple) or not all(isinstance(each, int) for each in found):
+    if not isinstance(found, list | tuple) or not all(type(each) is int for each in found):
         raise HistoryError(event.line, f"set of {event.f} is {short(found)}; a list of ids is wanted")
     return frozenset(found)
 

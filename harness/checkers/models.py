@@ -215,8 +215,8 @@ class Log(Base):
     def step(self, state: State, asked: Call) -> State:
         assert isinstance(state, int)
         if self.known(asked) == "append":
-            placed = asked.result is not UNKNOWN and asked.result != asked.value and isinstance(asked.result, int)
-            return ILLEGAL if placed and asked.result != self._length[state] else self._next(state, asked.value)
+            placed = _is_place(asked) and asked.result != self._length[state]
+            return ILLEGAL if placed else self._next(state, asked.value)
         if asked.result is UNKNOWN:
             return state
         found = 0
@@ -233,11 +233,15 @@ class Log(Base):
         return repr(found[::-1])
 
     def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
-        if any(self.known(each) == "append" and isinstance(each.result, int) and each.result != each.value
-               for each in known):
+        if any(self.known(each) == "append" and _is_place(each) for each in known):
             return ()  # any append may explain the place that another one got
         seen = {frozen(element) for each in known if self.known(each) == "read" for element in each.result or ()}
         return [place for place, each in enumerate(unknown) if frozen(each.value) not in seen]
+
+
+def _is_place(append: Call) -> bool:
+    """Return whether the answer to an append tells a place: a number that is not the element itself."""
+    return type(append.result) is int and frozen(append.result) != frozen(append.value)
 
 
 class KeyValue(Base):
@@ -343,7 +347,10 @@ MODELS: Final[Mapping[str, type[Base]]] = {
 
 
 def frozen(value: Any) -> State:
-    """A hashable value that is equal where ``value`` is. Numbers stay apart from truth values."""
+    """A hashable value that is equal where ``value`` is. Numbers stay apart from truth values, on which Python does not
+    insist; 1 and 1.0 are one number, as in JSON."""
+    if type(value) is str or type(value) is int:
+        return value
     if isinstance(value, bool):
         return ("bool", value)
     if isinstance(value, list | tuple):

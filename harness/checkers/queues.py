@@ -133,7 +133,7 @@ class QueueCheck:
             self._received(asked, event)
 
     def _number(self, body: Any) -> int:
-        name = body if isinstance(body, str | int) else frozen(body)
+        name = frozen(body)
         found = self._numbers.get(name)
         if found is None:
             found = self._numbers[name] = len(self._bodies)
@@ -147,8 +147,7 @@ class QueueCheck:
         return found
 
     def _key(self, key: Any) -> int:
-        name = key if isinstance(key, str | int) or key is None else frozen(key)
-        found = self._key_numbers.setdefault(name, len(self._key_names))
+        found = self._key_numbers.setdefault(frozen(key), len(self._key_names))
         if found == len(self._key_names):
             self._key_names.append(key)
         return found
@@ -187,8 +186,7 @@ class QueueCheck:
             self._due_ms[number] = due_ms, due_ms
         elif (delay_ms := _delay_ms(asked.value)) is not None and number in self._due_ms:
             self._due_ms[number] = self._due_ms[number][0], event.time_ns // NS_PER_MS + delay_ms
-        if offset is not None and (body is None or self._numbers.get(body if isinstance(body, str | int) else frozen(
-                body)) == number):
+        if offset is not None and (body is None or self._numbers.get(frozen(body)) == number):
             at = self._key(event.key if event.key is not None else asked.key), offset
             self._acked_places[number] = at
             self._at(at, number, event, "acknowledged")

@@ -48,10 +48,10 @@ def _event(number: int, form: tuple[int, Any]) -> Event:
     kind, process, error = str(found["type"]), found["process"], found.get("error", found.get("exception"))
     if kind not in TYPES:
         raise HistoryError(line, f":type is :invoke, :ok, :fail or :info, not {short(kind)}")
-    if not isinstance(process, int | str):
+    if isinstance(process, bool) or not isinstance(process, int | str):
         raise HistoryError(line, f":process is a number or :nemesis, not {short(process)}")
     value, index, time_ns = found.get("value"), found.get("index", number), found.get("time", number)
-    if not isinstance(index, int) or not isinstance(time_ns, int):
+    if type(index) is not int or type(time_ns) is not int:
         raise HistoryError(line, f":index and :time are whole numbers; here {short(index)} and {short(time_ns)}")
     return _plain(Event(index, kind, process, str(found["f"]), found.get("key"), value, time_ns, error, line))
 

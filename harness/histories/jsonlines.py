@@ -44,10 +44,10 @@ def event_of(found: Any, line: int, number: int) -> Event:
         raise HistoryError(line, f"an event has {', '.join(missing)}; this is {short(found)}") from None
     if kind not in TYPES:
         raise HistoryError(line, f"type is invoke, ok, fail or info, not {short(kind)}")
-    if not isinstance(process, int | str) or not isinstance(f, str):
+    if type(process) not in (int, str) or not isinstance(f, str):
         raise HistoryError(line, f"process is a number or a name, f a name; here {short(process)} and {short(f)}")
     index, time_ns = found.get("index", number), found.get("time_ns", number)
-    if not isinstance(index, int) or not isinstance(time_ns, int):
+    if type(index) is not int or type(time_ns) is not int:
         raise HistoryError(line, f"index and time_ns are whole numbers; here {short(index)} and {short(time_ns)}")
     if unknown := found.keys() - _KNOWN:
         raise HistoryError(line, f"no event has {', '.join(sorted(map(str, unknown)))}; put it into value")

@@ -151,7 +151,8 @@ def test_what_was_not_asked_is_unknown(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("value", "words"), [
-    ("much", "an object is wanted"), ({"set": 3}, "a list of ids is wanted"), ({"set": [1]}, "has no set_epoch"),
+    ("much", "an object is wanted"), ({"set": 3}, "a list of ids is wanted"),
+    ({"set": [True], "set_epoch": 1}, "a list of ids is wanted"), ({"set": [1]}, "has no set_epoch"),
     ({"set": [1], "set_epoch": True}, "a whole number is wanted")])
 def test_values_of_others_are_refused_in_words(value: Any, words: str) -> None:
     with pytest.raises(HistoryError, match=words):

@@ -108,6 +108,15 @@ def test_what_is_allowed_is_counted_at_most(run: Run, rules: dict[str, Any]) -> 
     assert run.verdict(**rules).valid is Valid.TRUE
 
 
+@pytest.mark.parametrize("key", [False, True])
+def test_true_is_not_1(key: bool) -> None:
+    """Python takes them for equal, a client does not."""
+    run = Run().send(True).receive(1).receive(f="drain")
+    assert set(promises(run.verdict())) == {"lost", "phantom"}
+    run = Run().send("a", {"offset": 0}, key=True).send("b", {"offset": 0}, key=1 if key else 2)
+    assert not promises(run.verdict()), "places of two queues"
+
+
 def test_two_receivers_at_once_have_no_order() -> None:
     run = Run().send("a").send("b")
     for process in (1, 2):

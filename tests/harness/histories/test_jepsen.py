@@ -54,6 +54,7 @@ def test_text_with_a_loggers_words() -> None:
 @pytest.mark.parametrize(("text", "words"), [
     ("3", "is a map"), ("{:type :ok, :process 0}", ":f"), ("{:type :maybe, :process 0, :f :x}", "invoke, :ok"),
     ("{:type :ok, :process [], :f :x}", "a number or :nemesis"),
+    ("{:type :ok, :process true, :f :x}", "a number or :nemesis"),
     ("{:type :ok :process 0 :f :x :time 1.5}", "whole numbers"),
 ])
 def test_a_form_that_is_no_operation(text: str, words: str) -> None:

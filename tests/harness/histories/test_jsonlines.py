@@ -39,6 +39,8 @@ def test_what_json_has_not_becomes_a_list_or_words() -> None:
     (b'{"type": "ok", "process": 0}\n', "has f"),
     (b'{"type": "done", "process": 0, "f": "x"}\n', "invoke, ok, fail or info"),
     (b'{"type": "ok", "process": [], "f": "x"}\n', "a number or a name"),
+    (b'{"type": "ok", "process": true, "f": "x"}\n', "a number or a name"),
+    (b'{"type": "ok", "process": 0, "f": "x", "index": true}\n', "whole numbers"),
     (b'{"type": "ok", "process": 0, "f": "x", "time_ns": 1.5}\n', "whole numbers"),
     (b'{"type": "ok", "process": 0, "f": "x", "topic": 1}\n', "put it into value"),
 ])
