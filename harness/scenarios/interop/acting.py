@@ -9,14 +9,15 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 import attrs
+import trio
 
 from harness.processes import java, ours
 from harness.processes.broker import Broker
 from harness.processes.java.settings import Value
 from harness.scenarios.interop.ha import FILES, topic_everywhere
 from harness.scenarios.interop.scenario import Stage, scenario
-from harness.scenarios.interop.waiting import FAR_MS, LATER, Clients, followed
-from harness.scenarios.interop.watch import create_topic
+from harness.scenarios.interop.waiting import FAR_MS, LATER, PAIRS, Clients, followed, transacting
+from harness.scenarios.interop.watch import create_topic, tool
 
 ACTING: dict[str, Value] = {"enableSlaveActingMaster": True, "enableRemoteEscape": True, "totalReplicas": 2}
 SHOWS: dict[str, Value] = {"supportActingMaster": True}
@@ -34,12 +35,13 @@ class Groups:
 
 
 @asynccontextmanager
-async def groups(stage: Stage, *, with_java: bool = False, javas: int | None = None) -> AsyncIterator[Groups]:
-    """Start the groups, with a topic made by Java's tool at both masters and at the slave.
+async def groups(stage: Stage, *, with_java: bool = False, javas: int | None = None, topic: str = LATER,
+                 **more: Value) -> AsyncIterator[Groups]:
+    """Start the groups, with a topic made by Java's tool at both masters and at the slave. ``more``: settings of all.
 
     ``with_java``: with a Java name server beside ours; ``javas``: the id of the member of group a that is Java's."""
     def member(number: int) -> AbstractAsyncContextManager[Broker]:
-        extra = {**ACTING, "brokerId": number, "brokerRole": "SLAVE" if number else "ASYNC_MASTER"}
+        extra = {**ACTING, **more, "brokerId": number, "brokerRole": "SLAVE" if number else "ASYNC_MASTER"}
         if number == javas:
             return java.broker(stage.release, stage.here / f"a{number}", group="a", namesrv=at, start=not number,
                                extra={**FILES, **extra, "timerWheelEnable": True})
@@ -52,14 +54,14 @@ async def groups(stage: Stage, *, with_java: bool = False, javas: int | None = N
             at.append((await stack.enter_async_context(java.namesrv(
                 stage.release, stage.here / "java-namesrv", extra=SHOWS))).address)
         async with (
-            ours.broker(stage.here / "b0", "b", namesrv=at) as other,
+            ours.broker(stage.here / "b0", "b", namesrv=at, extra=more) as other,
             member(0) as master,
             member(1) as slave,
         ):
-            await create_topic(stage, at[0], LATER)
-            await topic_everywhere((master, other), LATER)
+            await create_topic(stage, at[0], topic)
+            await topic_everywhere((master, other), topic)
             await slave.start()
-            await topic_everywhere((slave,), LATER)
+            await topic_everywhere((slave,), topic)
             yield Groups(master, slave, other, ";".join(at))
 
 
@@ -109,3 +111,23 @@ async def a_java_slave_acts_for_our_master(stage: Stage) -> None:
     """Our master is killed -9: a Java slave delivers its timers at another group's master; then it comes back."""
     async with groups(stage, javas=1) as up:
         await _away(stage, up)
+
+
+@scenario("5.5.0", timeout_s=300)
+async def our_slave_sends_the_halves_of_a_java_master_on(stage: Stage) -> None:
+    """A Java master is killed -9 with open halves: another group's asks for them; each is decided once."""
+    undecided = "/".join(["UNKNOW"] * 10 + ["COMMIT"])
+    async with (
+        groups(stage, javas=0, topic=PAIRS, transactionTimeOut=1_000, transactionCheckInterval=2_000) as up,
+        java.receiver(stage.release, stage.here / "pairs", namesrv=[up.namesrv], topic=PAIRS) as pairs,
+    ):
+        made = Clients(stage, up.namesrv, pairs, pairs)
+        async with transacting(made, "open", (undecided,), 2 * FAR) as halves:
+            await trio.sleep(5)  # the slave has them
+            await up.master.kill()
+            await made.decided("while the master was away", halves)
+            await up.master.start()
+            while up.master.address not in (await tool(stage, "topicRoute", "-n", up.namesrv, "-t", PAIRS)).stdout:
+                await trio.sleep(0.5)
+            await trio.sleep(45)  # the producer finds it again, and it would ask
+            await made.decided("with the master", halves)
