@@ -26,6 +26,7 @@ from tests.harness.simulation.brokers import (
     silences,
     standingin,
     stores,
+    takenover,
     timers,
     transacted,
     waiting,
@@ -52,5 +53,6 @@ PLANTED: Final = (
     *handedover.PLANTED,
     *standingin.PLANTED,
     *clientside.PLANTED,
+    *takenover.PLANTED,
     *resetting.PLANTED,
 )
