@@ -73,8 +73,8 @@ class Attention:
     """Remembers when this process last stood still, by looks that came late. What was said meanwhile waits unread."""
 
     def __init__(self) -> None:
-        self._planned = 0
-        """Time of the next look."""
+        self._planned = self._looked = 0
+        """Times of the next look and of the last."""
         self._resumed = [0] * (HELD_UP_NS // LOOK_NS)
         """When the last pause ended that made a look late by one interval or more, by two or more, and so on."""
 
@@ -82,8 +82,14 @@ class Attention:
         """Note that this process runs; returns whether it stood still for any time that counts."""
         late = min(max(now - self._planned, 0) // LOOK_NS, len(self._resumed))
         self._resumed[:late] = [now] * late
-        self._planned = now + LOOK_NS
+        self._planned, self._looked = now + LOOK_NS, now
         return late > 0
+
+    def plan(self, deadline: int) -> int:
+        """Return when to look next if no silence is judged before ``deadline``. A pause that ends earlier than the
+        looks begin leaves a second for what waits unread."""
+        self._planned = max(self._looked + LOOK_NS, deadline - 2 * HELD_UP_NS)
+        return min(self._planned, deadline)
 
     def since(self, timeout_ns: int) -> int:
         """Return when the last pause ended that counts for a silence of this length: a quarter of it, or a second."""

@@ -252,7 +252,7 @@ class Registry:
 
     def next_deadline(self) -> int | None:
         """Return when ``expire`` is to be called; perhaps too early. None: nobody is registered."""
-        return min(self._silence[0][0], self._attention.next_look) if self._silence else None
+        return self._attention.plan(self._silence[0][0]) if self._silence else None
 
     def _await_silence(self, replica: RegisteredBroker) -> None:
         due = replica.heard_ns + replica.timeout_ns

@@ -19,8 +19,9 @@ MINUTES = 3
 LOOKS_MOST = 125
 """In a minute: each second one for the room on the disk and the rates, one for the wheel of timers; and some for what
 comes every ten seconds or more. A broker that is busy looks 600 times."""
-TURNS_MOST = 1_300
-"""Of the loop, in a minute, with those of the name server, which hears and answers each broker twice a second."""
+TURNS_MOST = 1_400
+"""Of the loop, in a minute, with those of the name server: it hears and answers each broker twice a second, and looks
+for pauses of its own before a deadline."""
 
 
 @attrs.define(eq=False)

@@ -183,8 +183,18 @@ def test_who_was_not_listening_does_not_judge() -> None:
     assert set(fleet.addresses()) == {"a"}
 
 
-@pytest.mark.parametrize("late_ms", [0, 900])
-def test_a_pause_that_ends_just_after_a_deadline_is_nobodys_silence(late_ms: int) -> None:
+def test_it_looks_for_pauses_of_its_own_only_before_a_deadline() -> None:
+    fleet = Fleet()
+    fleet.register("a", 0, timeout_ms=10_000)
+    looks = []
+    while (due := fleet.core.next_deadline()) is not None:
+        looks.append(due // MS)
+        fleet.pass_to(due // MS)
+    assert looks == [*range(8_000, 10_001, 100)]
+
+
+@pytest.mark.parametrize("late_ms", [-900, 0, 900])
+def test_a_pause_that_ends_close_to_a_deadline_is_nobodys_silence(late_ms: int) -> None:
     fleet = Fleet()
     fleet.register("a", 0, timeout_ms=10_000)
     fleet.pass_to(500)
