@@ -33,6 +33,7 @@ class OffsetsPart(Part):
             self.table, groups=groups.table, topics=topics.table, messages=self._messages,
             queue_end=shared.journal.queue_end, standing=shared.standing, subscribers=before[ClientsPart].calls,
             veil=shared.journal.veil, memory=shared.memory_bytes)
+        self._queue_end = shared.journal.queue_end
         self.table.on_change = self._file.changed
         self.saved = self._file.saved
         """Returns when the table is on disk. Raises ``OSError``."""
@@ -105,6 +106,9 @@ class OffsetsPart(Part):
 
     def configure(self, config: BrokerConfig) -> None:
         self.table.config = pick(config, OffsetsConfig)
+
+    def writes_opened(self) -> None:
+        self.table.end_at(self._queue_end)
 
     def role_changed(self, role: Role) -> None:
         self.table.state_version = role.epoch

@@ -129,6 +129,18 @@ class OffsetTable:
         self._offsets.setdefault(f"{topic}@{group}", {})[queue_id] = offset
         self.on_change()
 
+    def end_at(self, end_of: Callable[[bytes, int], int | None]) -> None:
+        """This broker is to store messages: no group is behind the next one, whatever was deleted or lost before it.
+
+        ``end_of`` returns where a queue ends, None: unknown. A position behind it would pass over what comes there."""
+        for key, queues in self._offsets.items():
+            topic = key.partition("@")[0].encode(errors="replace")
+            for queue_id, offset in queues.items():
+                end = end_of(topic, queue_id)
+                if end is not None and offset > end:
+                    queues[queue_id] = end
+                    self.on_change()
+
     def pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
         """The group was given what is in front of ``next_offset``."""
         key = f"{topic}@{group}"

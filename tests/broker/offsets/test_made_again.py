@@ -161,3 +161,21 @@ def test_a_copy_that_was_on_its_way_brings_nothing_back_for_good() -> None:
     table.take("G", "T", 0, 4)
     table.merge(ConsumerOffsets())
     assert table.query("G", "T", 0) == 4, "as ever: what a master does not know stays"
+
+
+async def test_a_master_lowers_positions_behind_the_end_of_their_queues(
+    autojump_clock: MockClock,
+) -> None:
+    """What lay there was deleted here while another master knew nothing of it, or was lost with the power.
+
+    A group that stayed there would pass over the next messages of the queue."""
+    async with cluster() as made:
+        node = await made.node(flushDiskType="SYNC_FLUSH")
+        await read_by_group(made, node)
+        node.offsets.commit("G", "T", 1, 0)
+        await until(lambda: load(node.store, ConsumerOffsets).offset_table)
+        disk = {**disk_of(node), "config/consumerOffset.json": b'{"offsetTable":{"T@G":{0:5,1:0},"Gone@G":{3:9}}}'}
+        await killed_at(node, disk)
+        await send_all(made, node.address, b"third")
+        assert position(node) == 2 and node.offsets.query("G", "T", 1) == 0 and node.offsets.query("G", "Gone", 3) == 0
+        await until(lambda: load(node.store, ConsumerOffsets).offset_table["T@G"] == {0: 2, 1: 0})

@@ -55,7 +55,7 @@ async def pulled(made: Cluster, node: Node, offset: int) -> tuple[int, str]:
 @pytest.mark.parametrize("to", [END, 0])
 async def test_a_reset_is_on_disk_when_it_is_answered(autojump_clock: MockClock, to: int) -> None:
     async with cluster() as made:
-        node = await made.node()
+        node = await made.node(flushDiskType="SYNC_FLUSH")
         await prepared(made, node, [])
         await reset(made, node, 3)  # the next writing of the file is 5 s away
         await reset(made, node, to)
