@@ -248,6 +248,11 @@ class ConsumeQueue:
             raise OffsetGone(queue_offset, self.min_offset, self.max_offset)
         return ENTRY.unpack(data)
 
+    @property
+    def last_offset(self) -> int:
+        """Offset in the log of the last entry's message; -1: there is no entry."""
+        return self.entry(self.max_offset - 1)[0] if self.min_offset < self.max_offset else -1
+
     def truncate(self, log_end: int) -> None:
         """Forget entries of messages that do not end at or below ``log_end``. Raises ``OSError``."""
         if self.max_offset == self.min_offset or not self._is_behind(self.max_offset - 1, log_end):

@@ -45,11 +45,17 @@ class Queues:
         """Hears what an operator should know."""
         self.on_damage: Listener[[bytes, int]] = Listener()
         """Hears topic and queue id of a queue that has entries which are none."""
+        self._taken = self._told = -1
+        """Offsets in the log of the last message that was ever taken, and of the last that was told. Up to the former
+        messages are told again."""
+        self._grown: set[ConsumeQueue] = set()
+        """Queues that took a message since others were first told again: what follows in the log is newer."""
         self.damaged = False
         """Entries of messages that were flushed are gone: all must be told again."""
 
     def open(self, log_min: int, log_end: int, sure: int) -> None:
         """Entries of messages below ``sure`` were all flushed. Raises ``WrongStore``."""
+        self._taken = log_end
         for topic in self._files.list(FOLDER):
             for number in self._files.list(f"{FOLDER}/{topic}"):
                 if number.isdecimal():
@@ -91,7 +97,8 @@ class Queues:
         return {key: queue.max_offset for key, queue in self._queues.items()}
 
     def take(self, run: Sequence[Outline]) -> None:
-        """Make entries for messages of the log, in its order. Messages that are told again change nothing.
+        """Make entries for messages of the log, in its order. Messages that are told again change nothing, also where
+        their topic was deleted since, and has other messages in their places or in front of them.
 
         Raises:
             OSError: the disk is full. Tell them again.
@@ -99,6 +106,7 @@ class Queues:
         queues, arrived, tags_code, pack = self._queues, self.arrived.call, self._code, ENTRY.pack
         changed, gathered, marked, noted = self._changed, GATHERED - 1, _MARKED, self.noted.call
         heard = self.arrived.is_heard
+        again, grown = self._is_told_again(run), self._grown
         for found in run:
             offset, size, queue_id, queue_offset, sys_flag, time_ms, topic, properties = found
             if sys_flag & marked:
@@ -114,7 +122,9 @@ class Queues:
                 self.on_new.call(topic)
             code = tags_code(topic, properties, time_ms)
             changed[queue] = None
-            if queue_offset == queue.max_offset:
+            if again and queue not in grown and queue.min_offset <= queue_offset and not self._grows(queue, offset):
+                pass  # it is there, or its topic was deleted and this queue is of the topic that was made again
+            elif queue_offset == queue.max_offset:
                 queue.tail += pack(offset, size, code)
                 queue.max_offset = queue_offset + 1
                 if not queue_offset & gathered:
@@ -126,6 +136,23 @@ class Queues:
                 continue
             if heard:
                 arrived(topic, queue_id, queue_offset, code, found)
+
+    def _is_told_again(self, run: Sequence[Outline]) -> bool:
+        if not run:
+            return False
+        first, last = run[0][0], run[-1][0]
+        if first <= self._told:
+            self._grown.clear()
+        again = first <= self._taken
+        self._told, self._taken = last, max(self._taken, last)
+        return again
+
+    def _grows(self, queue: ConsumeQueue, offset: int) -> bool:
+        """Return whether a message at that offset of the log is newer than all of the queue."""
+        if offset <= queue.last_offset:
+            return False
+        self._grown.add(queue)
+        return True
 
     def _in_no_queue(self, offset: int, topic: bytes, queue_id: int, queue_offset: int, end: int) -> None:
         self.say(f"the message at offset {offset} of the log is in no queue: it says place {queue_offset} of queue "
@@ -201,6 +228,7 @@ class Queues:
         self._new_folders.update(folders)
 
     def truncate(self, log_end: int) -> None:
+        self._taken = min(self._taken, log_end - 1)
         for queue in self._queues.values():
             queue.truncate(log_end)
             self._changed[queue] = None

@@ -151,3 +151,38 @@ def test_queues_without_messages_here_go_on_where_others_have_them() -> None:
     store.visible.advance()
     assert seen(store, "t", 2) == ["next"]
     store.close()
+
+
+@pytest.mark.parametrize("is_master", [True, False])
+def test_older_messages_of_a_topic_that_was_made_again_do_not_come_back_as_they_are_told_again(is_master: bool) -> None:
+    """A killed process tells those again that came since its last flush. Their places are free again: the queue was
+    deleted, or, on a slave, begun anew by the first message of the new topic."""
+    disks = MemoryFiles(), MemoryFiles()
+    master, slave = map(opened, disks)
+    store, disk = (master, disks[0]) if is_master else (slave, disks[1])
+
+    def put(*bodies: str) -> None:
+        for body in bodies:
+            master.writer.put(message("t", 0, body), 1)
+        slave.writer.append_raw(master.log.read(slave.log.max_offset, 1 << 20), slave.log.max_offset)
+        master.visible.advance()
+        slave.visible.advance()
+
+    put("old0")
+    store.flush()
+    put("old1", "old2", "old3")
+    master.delete_topics([b"t"])
+    master.take_over()
+    put("new0", "new1")
+    queue = store.messages.queue(b"t", 0)
+    assert queue is not None and seen(store) == ["new0", "new1"]
+    queue.write()
+    store.log.write()
+    store.abandon()
+    again = opened(disk)
+    again.visible.advance()
+    assert seen(again) == ["new0", "new1"]
+    assert again.writer.put(message("t", 0, "new2"), 3).queue_offset == 2
+    again.visible.advance()
+    assert seen(again) == ["new0", "new1", "new2"]
+    again.close()
