@@ -124,6 +124,9 @@ class Puts:
         self._journal = journal
         self.configure(config, sync_flush_timeout_ms=sync_flush_timeout_ms)
         self._replication: Replication | None = None
+        self.first: Callable[[bool], PutResult | None] | None = None
+        """Puts what must stand in front of the next message, with its ``wait_store_ok``; returns the refusal of both.
+        None: there is nothing."""
         self._reason = NOT_SERVING
         self._may: Callable[[int], bool] = _always
         self._young_until_ns = 0
@@ -185,6 +188,8 @@ class Puts:
         now_ns = journal.now_ns()  # at each put, since the process may be stopped between two puts of a turn
         if not self._may(now_ns):
             return done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=LEASE_OVER))
+        if self.first is not None and (refusal := self.first(wait_store_ok)) is not None:
+            return done(refusal)
         need = needed_acks(replication.mode, self._config, replication.replicas(), wait_store_ok)
         if isinstance(need, Deny):
             if now_ns < self._young_until_ns and len(self._held) < HELD_MAX and self._held_bytes + (

@@ -1,7 +1,8 @@
 """Resets and deletions: a master says them in the log, every replica follows them, and a reset is answered then.
 
 A slave copies positions seconds later, so one that becomes master in between would know nothing of either. Records that
-are refused are said again while this broker may write. Which records to follow: ``broker.pop.gone``.
+are refused are said again while this broker may write, in order, and in front of any other message: the first one of a
+topic made again stands behind the record that the former is gone. Which records to follow: ``broker.pop.gone``.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ class Changes:
         if not shared.files.exists(PATH):
             self.file.changed()  # the next process must not follow records of an earlier version
         self._writes_open = False
-        self._unsaid: list[Message] = []
-        """Records that are not in the log yet."""
+        self._unsaid = dict[int, Message]()
+        """Records that are not in the log yet, by their number in the order in which they were said."""
+        self._said, self._refusal = 0, PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
         self._under_way, self._unsure, self._waiting = 0, 0, dict[Callable[[], None], None]()
         """Puts of them in flight, how many were not stored as the mode demands, and the callers of ``when_said``."""
         heard.gone, heard.reset = self._hears_gone, self._hears_reset
@@ -58,13 +60,15 @@ class Changes:
         return bool(self._unsaid) and self._writes_open
 
     def opened(self) -> None:
-        """Writes are open. Call ``say_all`` then, or at the next tick."""
+        """Writes are about to open. Call ``say_all`` then, or at the next tick."""
         self._writes_open = True
+        self._demand()
 
     def closed(self) -> None:
         """Writes are closed: what was not said stays unsaid."""
         self._writes_open = False
         self._unsaid.clear()
+        self._demand()
         self._gone.follows()
 
     def say_gone(self, topic: str, group: str) -> None:
@@ -79,28 +83,39 @@ class Changes:
     def _say(self, name: Name, message: Message) -> None:
         self._gone.say(name)
         self._stir()
-        self._unsaid.append(message)
+        self._unsaid[self._said] = message
+        self._said += 1
         self.say_all()
 
-    def say_all(self) -> None:
+    def say_all(self, *, wait_store_ok: bool = True) -> None:
         """Put what is not in the log yet, if this broker may write."""
         if not self.is_due:
             return
-        said, self._unsaid = self._unsaid, []
+        said, self._unsaid = self._unsaid, {}
 
         def done(result: PutResult) -> None:
             self._under_way -= 1
             if not result.puts and self._writes_open:
-                self._unsaid = said + self._unsaid
-            elif result.status is not PutStatus.PUT_OK:
+                self._unsaid, self._refusal = dict(sorted((said | self._unsaid).items())), result
+            elif result.status is not PutStatus.PUT_OK or not wait_store_ok:
                 self._unsure += 1
+            self._demand()
             if not self._unsaid and not self._under_way:
                 calls, self._waiting = self._waiting, {}
                 for call in calls:
                     call()
 
         self._under_way += 1
-        self._puts.put(said, done)
+        self._puts.put(list(said.values()), done, wait_store_ok=wait_store_ok)
+
+    def _demand(self) -> None:
+        self._puts.first = self._say_first if self.is_due else None
+
+    def _say_first(self, wait_store_ok: bool) -> PutResult | None:
+        """Put what was refused before a message is stored, as the message is put. Returns why that is refused: this is
+        refused still."""
+        self.say_all(wait_store_ok=wait_store_ok)
+        return self._refusal if self.is_due else None
 
     def when_said(self, call: Callable[[], None]) -> None:
         """Call back, perhaps at once, when no record for the replicas is on its way."""
