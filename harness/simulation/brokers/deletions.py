@@ -49,6 +49,8 @@ class Followed:
     body: bytes
     since: int
     """How many deletions had been answered."""
+    topics_begun: int = 0
+    """How many deletions of the topic a broker had begun."""
     status: PutStatus | None = None
 
 
@@ -83,7 +85,7 @@ class DeletionClient(FeatureClient):
 
     def _do_send(self, queue: int) -> None:
         judge = self._scene.watch.deletions
-        sent = Followed(b"%d." % len(judge.sent), judge.answered_count)
+        sent = Followed(b"%d." % len(judge.sent), judge.answered_count, judge.topics_begun)
         judge.sent[sent.body] = sent
         self._send(sent, Draft(TOPIC, queue % self._scene.plan.queues, {}))
 
@@ -141,8 +143,7 @@ class DeletionClient(FeatureClient):
 
         def asked(process: BrokerProcess) -> None:
             assert process.features is not None
-            judge.begun += 1
-            begun = judge.begun
+            begun = judge.begins_deletion(of_topic=not group)
             answer = process.features.handlers[what.code](NOBODY, what)
             assert answer is not None and not isinstance(answer, Command), "it waits for the disk"
 
@@ -185,8 +186,9 @@ class Deletions(Judge):
         self.sent: dict[bytes, Followed] = {}
         self.begun = self.answered_count = 0
         """Deletions that a broker began, and that were answered."""
+        self.topics_begun = 0
         self._places: dict[tuple[int, int], Followed] = {}
-        """(queue, offset) -> what was acknowledged there since the topic was deleted."""
+        """(queue, offset) -> what was acknowledged there, sent since a deletion of the topic was begun last."""
         self._given: dict[bytes, int] = {}
         """What the group was led to -> how many deletions had begun when it was last."""
         self._last = 0
@@ -195,6 +197,14 @@ class Deletions(Judge):
         """The run that answered it, and the opening of its writes."""
         self._sealed = False
         """A message behind that deletion's record was acknowledged, so every later master knows of it."""
+
+    def begins_deletion(self, *, of_topic: bool) -> int:
+        """Return its number. What the topic holds may be gone from now on, answered or not."""
+        self.begun += 1
+        if of_topic:
+            self.topics_begun += 1
+            self._places.clear()
+        return self.begun
 
     def was_replaced(self, process: BrokerProcess) -> bool:
         return process.features is None or process.features.standing.role.epoch < self._watch.latest
@@ -219,7 +229,7 @@ class Deletions(Judge):
             return
         for message, put in zip(messages, result.puts, strict=True):
             sent = self.sent[message.body]
-            if sent.since == self.answered_count:
+            if sent.since == self.answered_count and sent.topics_begun == self.topics_begun:
                 self._places[message.queue_id, put.queue_offset] = sent
                 self._sealed |= self._by == self._who(process)
 

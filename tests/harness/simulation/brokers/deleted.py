@@ -23,6 +23,13 @@ PLANTED: Final = (
             (AGAIN + "a_record_is_followed_again_while_the_file_cannot_be_written",)),
     Planted("positions in a topic outlive it", OFFSETS,
             "        self.table.forget_topic(topic)\n", "        pass\n", ("INV_B62",), "deletions"),
+    Planted("positions stay behind the end of their queues", OFFSETS,
+            "        self.table.end_at(self._queue_end)\n", "        pass\n", ("INV_B62",), "deletions"),
+    Planted("older messages of a topic that was made again take its places as they are told again",
+            "broker/store/queues.py", "            if again and queue not in grown and ",
+            "            if False and queue not in grown and ",
+            ("tests/broker/store/test_store.py::test_"
+             "older_messages_of_a_topic_that_was_made_again_do_not_come_back_as_they_are_told_again",)),
     Planted("a master's own record is followed by nobody after a kill", "broker/pop/gone.py",
             "        return not is_own\n", "        return False\n", ("INV_B62",), "deletions"),
 )

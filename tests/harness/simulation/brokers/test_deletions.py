@@ -28,14 +28,13 @@ def led() -> tuple[BrokerProcess, Deletions]:
 
 def stored(process: BrokerProcess, judge: Deletions, body: bytes, queue_offset: int) -> None:
     """A message is sent to queue 0, and acknowledged at that place."""
-    judge.sent[body] = Followed(body, judge.answered_count)
+    judge.sent[body] = Followed(body, judge.answered_count, judge.topics_begun)
     message = Message(TOPIC.encode(), body)
     judge.answered(process, [message], PutResult(PutStatus.PUT_OK, (Put(0, 0, queue_offset),)))
 
 
 def deleted(process: BrokerProcess, judge: Deletions) -> None:
-    judge.begun += 1
-    judge.deleted(process, judge.begun, of_topic=True)
+    judge.deleted(process, judge.begins_deletion(of_topic=True), of_topic=True)
 
 
 def test_a_group_that_begins_behind_a_message_of_the_new_topic_passed_it_over() -> None:
@@ -78,3 +77,18 @@ def test_a_deletion_without_a_message_behind_it_binds_no_later_master() -> None:
     judge.begun += 1
     judge.deleted(process, judge.begun, of_topic=False)
     judge.settled(process)
+
+
+def test_what_was_sent_before_a_deletion_that_nobody_answered_may_be_gone() -> None:
+    """The broker has begun it, and died perhaps."""
+    process, judge = led()
+    deleted(process, judge)
+    stored(process, judge, b"kept", 0)
+    on_its_way = Followed(b"late", judge.answered_count, judge.topics_begun)
+    judge.begins_deletion(of_topic=True)
+    judge.sent[b"late"] = on_its_way
+    judge.answered(process, [Message(TOPIC.encode(), b"late")], PutResult(PutStatus.PUT_OK, (Put(0, 0, 1),)))
+    judge.begins(process, 0, 2)
+    stored(process, judge, b"new", 0)
+    with pytest.raises(InvariantViolation, match="INV_B62"):
+        judge.begins(process, 0, 2)
