@@ -43,7 +43,7 @@ demo-raft: $(VENV)/.demo ## three real processes, a leader killed again and agai
 	$(RUN) docs/examples/demo.py $(ARGS)
 
 test: $(VENV)/.dev ## all tests, on half as many processes again as WORKERS: some only wait for servers
-	$(RUN) -m pytest -n $(TEST_WORKERS) $(ARGS) || $(AGAIN)
+	$(RUN) -m pytest -n $(TEST_WORKERS) --dist worksteal $(ARGS) || $(AGAIN)
 
 check: $(VENV)/.dev ## lint, types, layers, figures; writes nothing
 	$(BIN)/ruff check .
