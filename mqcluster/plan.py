@@ -19,6 +19,9 @@ HOST: Final = "127.0.0.1"
 GROUPS_MAX: Final = 26
 PORTS_PER_BROKER: Final = 10
 """A broker listens at its port, at the next one for slaves, and two below it for old clients."""
+ROOM: Final[Mapping[str, int]] = {
+    "diskMaxUsedSpaceRatio": 95, "diskSpaceCleanForciblyRatio": 99, "diskSpaceWarningLevelRatio": 99}
+"""Percents of the disk: a cluster that is tried out needs little, and serves on a host whose disk is nearly full."""
 _CONTROLLERS_AT: Final = 10
 _BROKERS_AT: Final = 50
 
@@ -157,7 +160,8 @@ def _brokers(root: Path, size: Size, first_port: int, durability: Durability,
                 "controllerAddr": controllers,
                 "enableGuardian": False,  # a signal must reach the broker, not a guardian
                 "storePathRootDir": root / name / "store", "configStorePath": root / name / "broker.properties",
-                "totalReplicas": size.replicas, "mappedFileSizeCommitLog": 64 << 20, **durability.settings, **extra,
+                "totalReplicas": size.replicas, "mappedFileSizeCommitLog": 64 << 20, **ROOM,
+                **durability.settings, **extra,
             }, group=f"broker-{letter}", mode=str(durability))
             port += PORTS_PER_BROKER
 

@@ -30,6 +30,7 @@ from harness.processes.ports import reserved
 from harness.scenarios import traffic
 from harness.scenarios.traffic import Ledger
 from mqcluster.looking import look
+from mqcluster.plan import ROOM
 from remoting import properties
 from remoting.bodies.namesrv import ClusterInfo
 from remoting.client import Client, open_client
@@ -157,7 +158,7 @@ async def deployed(here: Path, kind: Deployment) -> AsyncIterator[Deployed]:
             made.brokers.append(await _planned(
                 stack, here, "broker.cli", sample, own, listenPort=own, haListenPort=own + HA_PORT, brokerIP1=HOST,
                 namesrvAddr=made.namesrv, storePathRootDir=here / "store" / sample, maxHashSlotNum=1000,
-                maxIndexNum=4000, **keys))
+                maxIndexNum=4000, **ROOM, **keys))
             made.names.append(properties.parse((SAMPLES / sample).read_text())["brokerName"])
         await start_all(made.brokers)
         await made.until_all_are_known()

@@ -21,6 +21,7 @@ import trio
 
 from harness.processes import ours
 from harness.processes.handle import Handle, running
+from mqcluster.plan import ROOM
 from remoting.bodies.controller import BrokerReplicasInfo
 from remoting.client import Client
 from remoting.codes import RequestCode
@@ -116,6 +117,7 @@ async def balanced(here: Path) -> AsyncIterator[Balanced]:
             for key, value in (("namesrvAddr", namesrv.address), ("storePathRootDir", str(here / f"store{number}")),
                                ("controllerAddr", ";".join(ours.addresses(controllers)))):
                 text = re.sub(rf"^{key} = .*$", f"{key} = {value}", text, flags=re.MULTILINE)
+            text += "".join(f"\n{key} = {value}" for key, value in ROOM.items())
             [line] = commands("mqbroker")
             broker = Handle(
                 f"broker {number}", _folder(here / f"b{number}", "broker.conf", text.replace(_NETWORK, network)),

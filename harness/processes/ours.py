@@ -12,6 +12,7 @@ from pathlib import Path
 from harness.processes.broker import FAST_PORT, HA_PORT, Broker
 from harness.processes.handle import Handle, running, start_all
 from harness.processes.ports import reserved
+from mqcluster.plan import ROOM
 from remoting.daemon.child import child
 
 HOST = "127.0.0.1"
@@ -81,8 +82,7 @@ async def broker(
         settings: dict[str, object] = {
             "brokerName": group, "brokerIP1": HOST, "bindAddress": HOST, "listenPort": port,
             "haListenPort": port + HA_PORT, "namesrvAddr": ";".join(namesrv), "storePathRootDir": directory / "store",
-            "configStorePath": directory / "broker.properties", "mappedFileSizeCommitLog": 64 << 20,
-            "diskMaxUsedSpaceRatio": 95, "diskSpaceCleanForciblyRatio": 99, "diskSpaceWarningLevelRatio": 99}
+            "configStorePath": directory / "broker.properties", "mappedFileSizeCommitLog": 64 << 20, **ROOM}
         if controllers:
             settings |= {"enableControllerMode": True, "controllerAddr": ";".join(controllers),
                          "enableGuardian": False}  # the handle must be the broker's own process

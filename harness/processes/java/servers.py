@@ -22,6 +22,7 @@ from harness.processes.ports import reserved
 
 HOST: Final = "127.0.0.1"
 SMALL: Final = JVM(heap_mb=128)
+CONTROLLER: Final = JVM(heap_mb=128, system={"dledger.disk.ratio.clean": "0.99"})
 BROKER: Final = JVM(heap_mb=512, heap_first_mb=256, system={
     "rocketmq.broker.diskSpaceWarningLevelRatio": "0.99", "rocketmq.broker.diskSpaceCleanForciblyRatio": "0.99",
 })
@@ -56,7 +57,7 @@ async def namesrv(
 async def controller(
     release: Release, directory: Path, *, index: int, peers: Sequence[str], raft_peers: Sequence[str] = (),
     type: ControllerType = "DLedger", host: str = HOST, extra: Mapping[str, Value] | None = None,  # noqa: A002 - RocketMQ's word
-    jvm: JVM = SMALL, start: bool = True,
+    jvm: JVM = CONTROLLER, start: bool = True,
 ) -> AsyncIterator[Handle]:
     """Node ``index`` of the group at ``peers``, all ``host:port``. ``raft_peers`` are for the jRaft type alone."""
     directory = directory.absolute()

@@ -75,7 +75,7 @@ class Recording:
         for index in range(len(peers)):
             process = await self.stack.enter_async_context(servers.controller(
                 self.release, self.directory / f"n{index}", index=index, peers=peers,
-                jvm=self.jvm(servers.SMALL), start=False,
+                jvm=self.jvm(servers.CONTROLLER), start=False,
             ))
             await self.relay(process.name, process)
             group.append(process)

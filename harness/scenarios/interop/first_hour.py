@@ -22,6 +22,7 @@ from harness.processes.handle import Handle, running
 from harness.processes.ports import reserved
 from harness.scenarios.interop.scenario import Stage, expect, scenario
 from harness.scenarios.interop.watch import tool
+from mqcluster.plan import ROOM
 from remoting.daemon.child import child
 
 # apache/rocketmq, distribution/conf/broker.conf: the release's file for its quick start.
@@ -173,7 +174,8 @@ async def broker_of(stack: AsyncExitStack, text: str, here: Path, namesrv: str, 
     port = stack.enter_context(reserved(FAST_PORT, HA_PORT))
     here.mkdir()
     file = here / "broker.conf"
-    file.write_text(text.format(root=here, controller=controller, namesrv=namesrv) + f"listenPort={port}\n")
+    file.write_text(text.format(root=here, controller=controller, namesrv=namesrv)
+                    + f"listenPort={port}\ndiskSpaceWarningLevelRatio={ROOM['diskSpaceWarningLevelRatio']}\n")
     command = [*child("broker.cli"), "-n", namesrv, "-c", str(file)]
     broker = await stack.enter_async_context(running(Handle(
         "broker", here, command, f"127.0.0.1:{port}", "boot success", variables={"HOME": str(here)})))

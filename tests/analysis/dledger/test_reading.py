@@ -244,8 +244,9 @@ def test_a_directory_that_java_has_written(tmp_path: Path, spark: SparkSession) 
                    check=True, timeout=120)
     with reserved() as port:
         done = subprocess.run(
-            [release.java, "-Xmx128m", "-cp", f"{classes}:{release.jars}/*", "WriteLog", str(store), str(port),
-             str(count)], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+            [release.java, "-Xmx128m", "-Ddledger.disk.ratio.clean=0.99", "-cp", f"{classes}:{release.jars}/*",
+             "WriteLog", str(store), str(port), str(count)],
+            capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
     assert "term 0" in done.stdout, (done.stdout + done.stderr)[-3000:]
     expected = [(at, 0, f"entry {at} ".encode() + b"x" * (at % 97)) for at in range(count)]
     rows = read(store, payload="full")

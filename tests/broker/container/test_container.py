@@ -24,6 +24,7 @@ from harness.processes.handle import Handle
 from harness.processes.ours import HOST
 from harness.processes.ports import reserved
 from harness.simulation.worlds.sending import SendMessageRequest
+from mqcluster.plan import ROOM
 from remoting import properties
 from remoting.bodies.namesrv import KVTable
 from remoting.client import Client, open_client
@@ -59,7 +60,7 @@ class Place:
         path.write_text(properties.encode({
             "brokerName": name, "listenPort": str(self.ports[name]), "brokerIP1": HOST, "bindAddress": HOST,
             "storePathRootDir": str(self.here / "stores" / name), "maxHashSlotNum": "1000", "maxIndexNum": "4000",
-            **{key: str(value) for key, value in keys.items()}}))
+            **{key: str(value) for key, value in {**ROOM, **keys}.items()}}))
         return path
 
     def record(self, name: str, broker_id: int = 0) -> Path:

@@ -13,22 +13,24 @@ from broker.ha.autoswitch import AutoSwitch
 from broker.ha.config import HaConfig
 from broker.ha.epochfile import EpochFile
 from broker.ha.taking import BecomeMaster, BecomeSlave
-from broker.journal import Journal
+from broker.journal import Journal, JournalConfig
 from broker.moments import WATCH
 from broker.plain.roles import PlainMaster, PlainSlave
 from broker.store.directory import DirectoryFiles
+from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore, StoreConfig
 from remoting.record import Message
 from tests.broker.ha.group import log_of
 
 STORE = StoreConfig(log_file_bytes=3 << 20, index=False)
+ROOM = RetentionConfig(disk_space_warning_level_ratio=100)
 CONFIG = HaConfig(all_ack_in_sync_state_set=True)
 MEGABYTES = 8
 
 
 def opened(root: Path) -> tuple[Journal, DirectoryFiles]:
     files = DirectoryFiles(root)
-    journal = Journal(MessageStore(files, STORE))
+    journal = Journal(MessageStore(files, STORE), JournalConfig(retention=ROOM))
     journal.open()
     return journal, files
 

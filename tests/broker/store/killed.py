@@ -16,6 +16,7 @@ from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.puts import PutResult, Puts
 from broker.store.directory import DirectoryFiles
 from broker.store.errors import StoreFailed
+from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore, StoreConfig
 from remoting.record import Message, encode_properties
 from remoting.wakeup import Bell
@@ -30,7 +31,8 @@ async def end(error: StoreFailed) -> None:
 
 async def main(directory: str, flush: str) -> None:
     journal = Journal(MessageStore(DirectoryFiles(directory), CONFIG),
-                      JournalConfig(FlushDiskType(flush), checkpoint_interval_ms=20, tick_interval_ms=5))
+                      JournalConfig(FlushDiskType(flush), checkpoint_interval_ms=20, tick_interval_ms=5,
+                                    retention=RetentionConfig(disk_space_warning_level_ratio=100)))
     journal.open()
     puts = Puts(journal, QuorumConfig())
     answered = Bell()
