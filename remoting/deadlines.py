@@ -1,7 +1,8 @@
 """Deadlines of many calls in one queue with one task, which forgets those that were met in time.
 
 A cancel scope around each call would cost several times the call. Times are trio's, in seconds, so a virtual clock
-drives them; what is to happen at a deadline is the business of whoever set it.
+drives them; what is to happen at a deadline is the business of whoever set it. A process that stood still, stopped or
+busy, judges nothing before it has had time to read what came meanwhile: answers, and words of peers that seem idle.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from typing import Final, Protocol
 import trio
 
 _SWEEP_MIN: Final = 1_024
+_LATE_S: Final = 0.1
+"""A deadline that is judged so late shows that this process stood still."""
+_READ_S: Final = 1.0
+"""Time to read what came meanwhile: as long as the deadline is late, and no longer than this."""
 
 
 class Timed(Protocol):
@@ -49,7 +54,7 @@ class Deadlines:
         heappush(self._heap, (deadline, self._serial, timed))
         if deadline < self._wakes_at:
             assert self._scope is not None
-            self._scope.deadline = self._wakes_at = deadline
+            self._scope.deadline = self._wakes_at = max(deadline, trio.current_time())
 
     async def run(self) -> None:
         """Let them expire, until cancelled."""
@@ -59,7 +64,9 @@ class Deadlines:
                 try:
                     await trio.sleep_forever()
                 finally:
-                    self._wakes_at = -math.inf
+                    late_s, self._wakes_at = trio.current_time() - self._wakes_at, -math.inf
+            if late_s > _LATE_S:
+                await trio.sleep(min(late_s, _READ_S))
             now = trio.current_time()
             while self._heap and (self._heap[0][0] <= now or not self._heap[0][2].waiting):
                 _, _, timed = heappop(self._heap)

@@ -296,6 +296,16 @@ async def test_an_idle_connection_is_closed_and_a_busy_one_is_not(autojump_clock
         assert reasons == ["idle for 1000 ms"] and server.counters.idle == 1
 
 
+async def test_a_pause_of_this_process_makes_no_connection_idle(autojump_clock: MockClock) -> None:
+    """What the other end said meanwhile waits unread."""
+    server = Server({ECHO: echo}, config=ServerConfig(idle_timeout_ms=1_000))
+    async with wire_to(server) as wire:
+        await wire.ask(ask())
+        autojump_clock.jump(60)
+        await trio.sleep(0.5)
+        assert await wire.ask(ask()) is not None and not server.counters.idle
+
+
 # --- ends ----------------------------------------------------------------------------------------------------
 
 

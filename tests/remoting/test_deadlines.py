@@ -88,6 +88,37 @@ async def test_an_earlier_deadline_wakes_it_earlier(mock_clock: MockClock) -> No
         nursery.cancel_scope.cancel()
 
 
+async def test_what_came_in_a_pause_of_ours_is_read_before_anything_is_judged(autojump_clock: MockClock) -> None:
+    """The process stands still: nothing of it runs, while the time goes on."""
+    queue, start = Deadlines(), trio.current_time()
+    answered, silent, later = Timer(start + 10), Timer(start + 10), Timer(start + 50)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(queue.run)
+        for timer in (answered, silent, later):
+            queue.set(timer.due, timer)
+        await trio.sleep(5)
+        autojump_clock.jump(20)
+        await trio.sleep(0.5)  # others read
+        answered.waiting = False
+        await trio.sleep(30)
+        nursery.cancel_scope.cancel()
+    assert not answered.expired
+    assert silent.expired == [pytest.approx(start + 26)], "a second after the pause"
+    assert later.expired == [pytest.approx(start + 50)]
+
+
+async def test_a_deadline_that_is_over_when_it_is_set_is_no_pause(autojump_clock: MockClock) -> None:
+    queue, start = Deadlines(), trio.current_time()
+    past = Timer(start - 5)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(queue.run)
+        await wait_all_tasks_blocked()
+        queue.set(past.due, past)
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    assert past.expired == [pytest.approx(start)]
+
+
 async def test_those_that_were_met_are_forgotten() -> None:
     queue = Deadlines()
     kept = [Timer(1e9) for _ in range(100)]
