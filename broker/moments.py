@@ -81,14 +81,18 @@ ORDERS: Final[Mapping[str, Order]] = {
             "queues": "its queues go",
             "parts": "what parts keep of it goes, such as its groups' offsets",
         }, "what a group has read of a queue is known as long as the queue is there"),
-    "TopicTable.gone": Order(
-        "topics are deleted, or the master's table has them no more", {
+    "TopicTable.narrowed": Order(
+        "topics are gone, here or from the master's table, have fewer queues to read, or may not be read any more", {
             "waiting": "pulls and POPs that wait for their messages are tried again",
-        }, "they find that the topic does not exist"),
+        }, "they find why they cannot read"),
     "GroupTable.gone": Order(
         "a group is deleted", {
             "waiting": "its pulls and POPs that wait are refused",
         }, "tried again, they would make the group anew"),
+    "GroupTable.barred": Order(
+        "groups were changed that may not read, or not every topic", {
+            "waiting": "their pulls and POPs that wait are tried again",
+        }, "they find why they may not read"),
     "TopicTable.on_change": Order(
         "a topic is another, or its version", {
             "file": "the file is to be written",

@@ -6,7 +6,7 @@ Source: ``SubscriptionGroupManager`` of RocketMQ 5.5.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -53,6 +53,8 @@ class GroupTable:
         """Called after each change: the version has moved."""
         self.gone: Moment[[str]] = Moment("GroupTable.gone")
         """Called with the name of a group that was deleted here."""
+        self.barred: Moment[[Collection[str]]] = Moment("GroupTable.barred")
+        """Called after ``on_change`` with names of groups that may not read all topics, among them those that might."""
         kept = kept or SubscriptionGroups()
         self._version = kept.data_version
         self._groups = {name: SubscriptionGroup(name) for name in SYSTEM} | kept.subscription_group_table
@@ -108,8 +110,10 @@ class GroupTable:
 
     def update(self, groups: Iterable[SubscriptionGroup]) -> None:
         """Make or change groups; their attributes are final ones."""
-        self._groups |= {group.group_name: group for group in groups}
+        changed = {group.group_name: group for group in groups}
+        self._groups |= changed
         self._step()
+        self._tell_barred(changed)
 
     def delete(self, name: str) -> bool:
         """Forget the group. False: it was not there."""
@@ -130,6 +134,7 @@ class GroupTable:
         if not topics:
             del self._forbidden[group]
         self._step()
+        self._tell_barred((group,))
 
     def replace(self, table: SubscriptionGroups) -> None:
         """Take over another broker's table, with its version: a slave follows its master."""
@@ -137,6 +142,7 @@ class GroupTable:
         self._forbidden = {group: dict(topics) for group, topics in table.forbidden_table.items()}
         self._version = table.data_version
         self.on_change()
+        self._tell_barred(self._groups)
 
     def copy(self, answer: bytes) -> None:
         """Take over a master's answer to 201. Raises ``BodyError``."""
@@ -159,6 +165,14 @@ class GroupTable:
             self._forbidden |= forbidden
             self._version = max(self._version, told.data_version, key=lambda version: version.counter)
             self._step()
+            self._tell_barred({**taken, **forbidden})
+
+    def _tell_barred(self, names: Iterable[str]) -> None:
+        """Of these groups, tell which may not read, or not all topics."""
+        groups, forbidden = self._groups, self._forbidden
+        barred = {name for name in names if name in forbidden or (name in groups and not groups[name].consume_enable)}
+        if barred:
+            self.barred(barred)
 
     def _step(self) -> None:
         self._version = DataVersion(self.state_version, self._now_ms(), self._version.counter + 1)

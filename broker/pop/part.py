@@ -106,8 +106,10 @@ class PopPart(Part):
         self._end = 0
         """End of the log when this broker became master or began to act for it."""
         topics.on_delete.join("parts", self._topic_is_gone)
-        topics.gone.join("waiting", self.room.wake_topics)
-        before[GroupsPart].table.gone.join("waiting", lambda name: self.room.refuse(name, no_group(name)))
+        table = before[GroupsPart].table
+        topics.narrowed.join("waiting", self.room.wake_topics)
+        table.gone.join("waiting", lambda name: self.room.refuse(name, no_group(name)))
+        table.barred.join("waiting", self.room.wake_groups)
         groups = before[GroupsPart].admin
         self._clean, groups.on_clean = groups.on_clean, self._group_is_gone
         self._others, self._offsets.on_reset = self._offsets.on_reset, self._is_reset

@@ -231,6 +231,10 @@ class WaitingRoom:
         """Wake all requests for messages of these topics."""
         self._wake_those(lambda group: group.topic in names)
 
+    def wake_groups(self, names: Collection[str]) -> None:
+        """Wake all requests of these groups."""
+        self._wake_those(lambda group: group.name in names)
+
     def refuse(self, name: str, refusal: Refusal) -> None:
         """Answer all requests of a group with ``refusal``, instead of another try."""
         self._wake_those(lambda group: group.name == name, lambda connection, request: connection.reply(

@@ -107,11 +107,11 @@ class Holding:
         for key in [key for key in self._held if key[0] in names]:
             self.wake_queue(*key)
 
-    def refuse(self, group: str, refuse: Try) -> None:
-        """Call ``refuse`` for each of the group's, instead of another try."""
+    def wake_groups(self, names: Collection[str], attempt: Try | None = None) -> None:
+        """Try all again of these groups, or call ``attempt`` for each."""
         for waiting in list(self._held.values()):
-            for held in [held for held in waiting if held.group == group]:
-                self.wake(held, refuse)
+            for held in [held for held in waiting if held.group in names]:
+                self.wake(held, attempt)
 
     def wake_all(self) -> None:
         """Try everything again, as after a change of the role."""

@@ -99,8 +99,9 @@ class Pulling:
         self._filters, self._standing, self._now_ns = filters, standing, now_ns
         self._finishing = False
         journal.arrived.call = self.holding.arrived
-        topics.gone.join("waiting", self.holding.wake_topics)
+        topics.narrowed.join("waiting", self.holding.wake_topics)
         groups.gone.join("waiting", self._group_gone)
+        groups.barred.join("waiting", self.holding.wake_groups)
         offsets.on_reset = lambda group, topic, queue_id: self.holding.wake_queue(topic, queue_id)
 
     def handlers(self) -> dict[int, Handler]:
@@ -129,7 +130,7 @@ class Pulling:
             refusal = no_group(name)
             connection.reply(request, response(request, refusal.code, PullMessageResponse(), remark=refusal.remark))
 
-        self.holding.refuse(name, refuse)
+        self.holding.wake_groups((name,), refuse)
 
     def pull(self, connection: Connection, request: Command) -> Command | None:
         """Answer a pull; None: it is held."""

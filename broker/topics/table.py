@@ -64,8 +64,8 @@ class TopicTable:
         topic."""
         self.on_delete: Moment[[str]] = Moment("TopicTable.on_delete")
         """Called with the topic's name before ``on_change``: its queues and offsets are to go."""
-        self.gone: Moment[[Collection[str]]] = Moment("TopicTable.gone")
-        """Called with names of topics that are no more, after ``on_change``."""
+        self.narrowed: Moment[[Collection[str]]] = Moment("TopicTable.narrowed")
+        """Called after ``on_change`` with names of topics that are no more, or of which less can be read."""
         kept = kept or Topics()
         self._version = kept.data_version
         self._topics = made | kept.topic_config_table
@@ -121,7 +121,7 @@ class TopicTable:
         self.on_delete(name)
         if found:
             self._step()
-            self.gone((name,))
+            self.narrowed((name,))
         return found
 
     def create_for_send(self, name: str, default: str, queues: int, sys_flag: int = 0) -> TopicConfig | None:
@@ -161,11 +161,12 @@ class TopicTable:
 
     def replace(self, table: Topics) -> None:
         """Take over another broker's table, with its version: a slave follows its master."""
-        gone = self._topics.keys() - table.topic_config_table.keys()
+        gone = [name for name, before in self._topics.items()
+                if _is_narrower(table.topic_config_table.get(name), before)]
         self._topics = dict(table.topic_config_table)
         self._version = table.data_version
         self.on_change()
-        self.gone(gone)
+        self.narrowed(gone)
 
     def copy(self, answer: bytes) -> None:
         """Take over a master's answer to 21. Raises ``BodyError``.
@@ -192,13 +193,22 @@ class TopicTable:
         self._step()
 
     def _put(self, *topics: TopicConfig) -> TopicConfig:
+        narrowed = [topic.topic_name for topic in topics if _is_narrower(topic, self._topics.get(topic.topic_name))]
         self._topics |= {topic.topic_name: topic for topic in topics}
         self._step()
+        if narrowed:
+            self.narrowed(narrowed)
         return topics[0]
 
     def _step(self) -> None:
         self._version = DataVersion(self.state_version, self._now_ms(), self._version.counter + 1)
         self.on_change()
+
+
+def _is_narrower(topic: TopicConfig | None, before: TopicConfig | None) -> bool:
+    """Return whether something could be read ``before`` that cannot be read now."""
+    return before is not None and (topic is None or topic.read_queue_nums < before.read_queue_nums
+                                   or bool(before.perm & ~topic.perm & READ))
 
 
 def system_topics(config: TopicsConfig) -> list[TopicConfig]:

@@ -9,7 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from broker.store.tables import SubscriptionGroup
 from harness.simulation.worlds.brokers import CLUSTER, Cluster, Node, cluster, three, until, wall_ms
+from remoting.body import Body
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.header import Header
@@ -18,6 +20,7 @@ from remoting.headers.controller import ElectMasterRequest
 from remoting.headers.popping import NotificationRequest, PopMessageRequest
 from remoting.headers.pulling import SUBSCRIPTION, SUSPEND, PullMessageRequest
 from remoting.headers.queries import TopicRequest
+from remoting.headers.topics import CreateTopicRequest
 from tests.broker.escape.test_part import two_groups
 from tests.broker.standin.test_part import may_deliver
 
@@ -92,6 +95,7 @@ async def test_the_topic_or_group_of_others_is_deleted(autojump_clock: MockClock
         await ready(made, node)
         await made.send(node.address, b"x", topic="U")
         node.groups.find("H")
+        node.groups.update([SubscriptionGroup("H", consume_enable=False), SubscriptionGroup("G", retry_max_times=3)])
         async with waiting(made, node) as answers:
             await made.ask(node.address, RequestCode.DELETE_TOPIC_IN_BROKER, TopicRequest("U"))
             await made.ask(node.address, RequestCode.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptionGroupRequest("H"))
@@ -99,6 +103,27 @@ async def test_the_topic_or_group_of_others_is_deleted(autojump_clock: MockClock
             assert not answers
             await node.stop()
         assert codes(answers) == ENDED
+
+
+@pytest.mark.parametrize(("code", "change", "answered"), [
+    (RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicRequest("W", 0, 4, 6), ResponseCode.INVALID_PARAMETER),
+    (RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicRequest("W", 4, 4, 2), ResponseCode.NO_PERMISSION),
+    (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, SubscriptionGroup("G", consume_enable=False),
+     ResponseCode.NO_PERMISSION),
+], ids=["fewer queues", "not to be read", "may not consume"])
+async def test_they_may_not_read_any_more(
+    autojump_clock: MockClock, code: RequestCode, change: Header | Body, answered: ResponseCode,
+) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        await ready(made, node)
+        async with waiting(made, node) as answers:
+            if isinstance(change, Body):
+                answer = await made.ask(node.address, code, body=change.to_json())
+            else:
+                answer = await made.ask(node.address, code, change)
+            assert answer.code == ResponseCode.SUCCESS
+        assert set(codes(answers).values()) == {answered}
 
 
 async def test_the_configuration_forbids_them(autojump_clock: MockClock) -> None:

@@ -35,8 +35,9 @@ def test_the_orders() -> None:
         "Journal.on_failure": ["role", "server"],
         "Group.changed": ["role", "parts"],
         "TopicTable.on_delete": ["queues", "parts"],
-        "TopicTable.gone": ["waiting"],
+        "TopicTable.narrowed": ["waiting"],
         "GroupTable.gone": ["waiting"],
+        "GroupTable.barred": ["waiting"],
         "TopicTable.on_change": ["file", "sends", "name servers"],
     }
 

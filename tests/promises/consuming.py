@@ -88,6 +88,8 @@ PAGE = Page("docs/reference/consuming.md", (
         "messages_that_are_not_wanted_do_not_wake_but_the_sweep_leads_behind_them")),
     pull("It is answered once", tests_of("broker/pulling", "requests",
                                      "many_wait_for_one_queue_and_each_is_answered_once")),
+    pull("What forbids it", tests_of("broker", "left_waiting", "they_may_not_read_any_more",
+                                     "the_configuration_forbids_them")),
     Promise("**A new master**, with", "B24", real=("failovers UNSEEN",)),
     answer("Until all that it held", tests_of("broker", "young_master",
                                               "a_pull_behind_what_a_young_master_shows_is_sent_nowhere_else")),

@@ -55,6 +55,19 @@ def test_each_change_moves_the_version_and_a_replaced_table_brings_its_own() -> 
     assert groups.is_forbidden("b", "t")
 
 
+def test_who_may_not_read_all_is_told_when_it_may_have_changed() -> None:
+    groups, told = table(), list[set[str]]()
+    groups.barred.join("waiting", lambda names: told.append(set(names)))
+    groups.update([SubscriptionGroup("a"), SubscriptionGroup("b", consume_enable=False)])
+    groups.forbid("a", "t", True)
+    groups.update([SubscriptionGroup("c")])
+    groups.replace(groups.snapshot())
+    groups.forbid("a", "t", False)
+    groups.join(SubscriptionGroups({"d": SubscriptionGroup("d", consume_enable=False)}, {"c": {"t": 4}}, DataVersion(
+        1, 2, 30)).to_json())
+    assert told == [{"b"}, {"a"}, {"a", "b"}, {"c", "d"}]
+
+
 def test_bits_are_forbidden_one_by_one() -> None:
     groups = table()
     groups.forbid("g", "t", True)
