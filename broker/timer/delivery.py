@@ -148,12 +148,16 @@ class TimerDelivery:
         """Reads the markers of slots before ``_spent_from``."""
         self._moving: set[int] = set()
         """Offsets of messages that ``make_way`` put again, and that are not enqueued from there yet."""
+        self._way_below = self._way_left = 0
+        self._way_at: int | None = None
+        """Position of the timer log from which ``make_way`` goes on; None: it is done."""
         self._near = NOTHING
         """The part of the log that was read for the put under way."""
         self._under_way = 0
         self._why = ""
         """Why the last put was not stored, or not acknowledged in time."""
         self._enqueueing, self._delivering = Pieces(journal, self._enqueue), Pieces(journal, self._deliver)
+        self._making_way = Pieces(journal, self._make_way)
         self.may_enqueue = True
         """False: the wheel has units of messages that a cut of the log removed, or its files are closed."""
         self._told_ns = 0
@@ -178,6 +182,7 @@ class TimerDelivery:
         self._rolled.clear()
         self._source, self._under_way, self._taken = iter(()), 0, 0
         self._moving.clear()
+        self._way_at = None
         self._spent.clear()
         self._search, self._is_drained = iter(()), False
 
@@ -342,20 +347,27 @@ class TimerDelivery:
     def make_way(self, below: int) -> None:
         """Put timers again whose messages stand below that offset, so that the log may be deleted; some at each call.
         """
-        if not self._machine.started or not self.hears_all:
-            return
-        soon_ms, found = self._wall_ms() + SOON_MS, 0
-        together: list[Unit] = []
-        for unit in self._store.pending_below(below):
-            if unit.slot_ms >= soon_ms and unit.offset not in self._moving:
-                together.append(unit)
-                found += 1
-            if len(together) == TOGETHER_MAX or found == MOVED_MAX:
-                self._move(together)
-                together = []
-            if found == MOVED_MAX:
-                return
-        self._move(together)
+        if self._machine.started and self.hears_all:
+            self._way_below, self._way_at, self._way_left = below, 0, MOVED_MAX
+            self._making_way.ask()
+
+    def _make_way(self, _: int, until_ns: int) -> bool:
+        """Put some of them again. True: there may be more."""
+        if self._way_at is None:
+            return False
+        soon_ms = self._wall_ms() + SOON_MS
+        units, self._way_at = self._store.pending_below(self._way_below, self._way_at, PIECE_MAX)
+        far = [unit for unit in units if unit.slot_ms >= soon_ms and unit.offset not in self._moving][:self._way_left]
+        for begin in range(0, len(far), TOGETHER_MAX):
+            if begin and self._journal.now_ns() >= until_ns:
+                self._way_at = far[begin].at
+                return True
+            together = far[begin:begin + TOGETHER_MAX]
+            self._way_left -= len(together)
+            self._move(together)
+        if not self._way_left:
+            self._way_at = None
+        return self._way_at is not None
 
     def _move(self, units: list[Unit]) -> None:
         messages, moving = [], []

@@ -456,13 +456,18 @@ class TimerStore:
     def _waits(self, fields: units.Fields) -> bool:
         return not fields[2] & MOVED and (fields[3] + fields[4]) // self.precision_ms >= self._wheel.begin
 
-    def pending_below(self, log_offset: int) -> Iterator[Unit]:
-        """Waiting units of messages below that offset of the commit log, in its order."""
-        for at, fields in self._log.scan(self._oldest):
+    def pending_below(self, log_offset: int, begin: int, most: int) -> tuple[list[Unit], int | None]:
+        """Waiting units of messages below that offset of the commit log, in its order: those among ``most`` units from
+        position ``begin`` of the timer log on. And the position of the next unit; None: there are no more."""
+        found: list[Unit] = []
+        for number, (at, fields) in enumerate(self._log.scan(max(begin, self._oldest))):
             if fields[5] >= log_offset:
-                return
+                break
+            if number == most:
+                return found, at
             if self._waits(fields):
-                yield units.unit_of(fields, at)
+                found.append(units.unit_of(fields, at))
+        return found, None
 
     def find(self, offset: int) -> Unit | None:
         """The unit of the message at that offset of the commit log; None: there is none."""

@@ -11,10 +11,13 @@ from broker.journal import PIECE_MAX, PIECE_NS, JournalConfig
 from broker.schedule.levels import LEVELS_MAX
 from broker.schedule.part import DelaysPart
 from broker.timer.delivery import TOGETHER_MAX
+from broker.timer.letters import Letter
 from broker.timer.part import TimersPart
+from broker.timer.units import Unit
 from harness.simulation.worlds import brokers
 from harness.simulation.worlds.brokers import EPOCH_MS, Cluster, Node, cluster, until
 from remoting.codes import RequestCode
+from remoting.record import Message
 from tests.broker.timer.test_timers import bodies, good
 
 COUNT = 600
@@ -118,6 +121,27 @@ async def test_timers_that_were_due_as_they_came_into_the_wheel_wait_for_no_tick
         began = trio.current_time()
         await until(lambda: len(bodies(node)) == COUNT)
         assert trio.current_time() - began < TICK_S
+
+
+async def test_others_have_the_loop_while_timers_make_way_for_the_log(
+        autojump_clock: MockClock, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        for number in range(COUNT):
+            await good(made, node, b"%d" % number, f"U{number}", TIMER_DELIVER_MS=EPOCH_MS + 600_000)
+        part = node.broker.parts[TimersPart]
+        await until(lambda: part.places[0] == COUNT)
+        trio.lowlevel.add_instrument(work)
+        rolled = Letter.rolled
+
+        def roll(letter: Letter, unit: Unit, now_ms: int, *, moved: bool) -> Message:
+            work.look()
+            return rolled(letter, unit, now_ms, moved=moved)
+
+        monkeypatch.setattr(Letter, "rolled", roll)
+        part.make_way(node.broker.journal.end)
+        await until(lambda: part.counters.moved == COUNT)
+    work.check(TOGETHER_MAX)
 
 
 @pytest.mark.parametrize("took_ns", [TOOK_NS, 0])

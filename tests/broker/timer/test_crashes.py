@@ -169,7 +169,7 @@ class Replica:
         """Files of the commit log go: what waits in them moves forward before."""
         self.enqueue()
         below = self.end - self.rng.randrange(1, 3_000)
-        for unit in self.store.pending_below(below):
+        for unit in self.store.pending_below(below, 0, 1_000_000)[0]:
             place = self.place_of(unit.offset)
             assert place is not None
             self.queue.append(Message(self.end, self.queue[place].slot))

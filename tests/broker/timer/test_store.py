@@ -153,9 +153,12 @@ def test_the_log_is_needed_from_the_oldest_on_that_waits() -> None:
         put(store, number % 4 * 7, number * 100)
     assert store.oldest_offset() == 0
     store.done_before(at(10))
-    assert [unit.offset for unit in store.pending_below(1_000)] == [200, 300, 600, 700]
+    assert store.pending_below(1_000, 0, 40)[1] is None
+    first, following = store.pending_below(1_000, 0, 3)
+    assert [unit.offset for unit in first] == [200] and following is not None
+    assert [unit.offset for unit in store.pending_below(1_000, following, 40)[0]] == [300, 600, 700]
     assert store.oldest_offset() == 200
-    for unit in list(store.pending_below(1_000)):
+    for unit in store.pending_below(1_000, 0, 40)[0]:
         assert store.find(unit.offset) == unit
         store.moved(unit)
     assert store.find(150) is store.find(4_000) is None
