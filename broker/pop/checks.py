@@ -13,6 +13,7 @@ from broker.consumers.subscriptions import Subscribed, SubscriptionIllegal, pars
 from broker.filters.errors import FilterIllegal
 from broker.filters.expressions import compiled
 from broker.groups import GroupTable
+from broker.pulling.checks import illegal_queue, no_group, no_topic
 from broker.rules import Refusal
 from broker.store.tables import SubscriptionGroup
 from broker.topics import TopicTable
@@ -54,7 +55,7 @@ class Checks:
         """Group and topic, if the group may read this queue; a negative ``queue_id`` means any queue."""
         found = self.topics.get(topic)
         if found is None:
-            return unknown(topic)
+            return no_topic(topic)
         if not found.perm & READ:
             return Refusal(ResponseCode.NO_PERMISSION, f"the topic[{topic}] peeking message is forbidden")
         if queue_id >= found.read_queue_nums:
@@ -70,24 +71,10 @@ class Checks:
         """Refuse an acknowledgement for a queue that does not exist."""
         found = self.topics.get(topic)
         if found is None:
-            return unknown(topic)
+            return no_topic(topic)
         if not 0 <= queue_id < found.read_queue_nums:
             return Refusal(ResponseCode.MESSAGE_ILLEGAL, illegal_queue(queue_id, found))
         return None
-
-
-def unknown(topic: str) -> Refusal:
-    return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
-
-
-def no_group(name: str) -> Refusal:
-    return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{name}] does not exist")
-
-
-def illegal_queue(queue_id: int, topic: TopicConfig) -> str:
-    """The remark for a queue that the topic does not have."""
-    return (f"queueId[{queue_id}] is illegal, topic:[{topic.topic_name}] "
-            f"topicConfig.readQueueNums:[{topic.read_queue_nums}]")
 
 
 def wanted_of(topic: str, expression: str | None, kind: str | None) -> Refusal | Subscribed:

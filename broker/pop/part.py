@@ -18,7 +18,7 @@ from broker.pop import progress
 from broker.pop.acking import Acking
 from broker.pop.chain import Checkpoints
 from broker.pop.changes import Changes
-from broker.pop.checks import Checks, PopConfig, no_group
+from broker.pop.checks import Checks, PopConfig
 from broker.pop.keys import PopKeys
 from broker.pop.lending import Lending
 from broker.pop.notify import Notifying
@@ -28,6 +28,7 @@ from broker.pop.progress import KeptProgress, Key, PopProgress
 from broker.pop.records import Records
 from broker.pop.requests import Popping, TakingConfig
 from broker.pop.waiting import WaitingConfig, WaitingRoom
+from broker.pulling.checks import no_group
 from broker.pulling.part import PullingPart
 from broker.pulling.reading import ReadConfig
 from broker.rules import Chain

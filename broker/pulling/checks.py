@@ -16,6 +16,7 @@ from broker.filters.expressions import compiled
 from broker.filters.table import Filters
 from broker.groups import GroupTable
 from broker.pulling.filtering import RetryFilter
+from broker.rules import Refusal
 from broker.store.tables import SubscriptionGroup
 from broker.topics import TopicTable
 from broker.topics.names import RETRY_PREFIX
@@ -48,16 +49,24 @@ class PullConfig:
 
 
 @attrs.frozen
-class PullRefusal:
+class PullRefusal(Refusal):
     """The refusal of a pull. ``forbidden_type``: with NO_PERMISSION, what forbids it."""
 
-    code: ResponseCode
-    remark: str
     forbidden_type: int | None = None
 
 
 def no_group(name: str) -> PullRefusal:
     return PullRefusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{name}] does not exist")
+
+
+def no_topic(name: str) -> PullRefusal:
+    return PullRefusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
+
+
+def illegal_queue(queue_id: int, topic: TopicConfig) -> str:
+    """The remark for a queue that the topic does not have."""
+    return (f"queueId[{queue_id}] is illegal, topic:[{topic.topic_name}] "
+            f"topicConfig.readQueueNums:[{topic.read_queue_nums}]")
 
 
 def check(asked: PullMessageRequest, *, lite: bool, leads: bool, config: PullConfig, groups: GroupTable,
@@ -78,14 +87,12 @@ def check(asked: PullMessageRequest, *, lite: bool, leads: bool, config: PullCon
             ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}", GROUP_FORBIDDEN)
     topic = topics.get(asked.topic)
     if topic is None:
-        return PullRefusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{asked.topic}] not exist, apply first please!")
+        return no_topic(asked.topic)
     if not topic.perm & READABLE:
         return PullRefusal(
             ResponseCode.NO_PERMISSION, f"the topic[{asked.topic}] pulling message is forbidden", TOPIC_FORBIDDEN)
     if not 0 <= asked.queue_id < topic.read_queue_nums:
-        return PullRefusal(ResponseCode.INVALID_PARAMETER, (
-            f"queueId[{asked.queue_id}] is illegal, topic:[{asked.topic}] "
-            f"topicConfig.readQueueNums:[{topic.read_queue_nums}]"))
+        return PullRefusal(ResponseCode.INVALID_PARAMETER, illegal_queue(asked.queue_id, topic))
     if asked.sys_flag & SUBSCRIPTION:
         try:
             wanted = parse(asked.topic, asked.subscription, asked.expression_type)
