@@ -30,7 +30,7 @@ from broker.config import BrokerConfig, pick
 from broker.groups.part import GroupsPart
 from broker.groups.table import GroupTable
 from broker.ha.acks import PutStatus
-from broker.journal import NEVER, NS_PER_MS, Journal
+from broker.journal import NEVER, NS_PER_MS, PIECE_MAX, Journal
 from broker.noted import Noted, shows_all
 from broker.offsets.part import OffsetsPart
 from broker.offsets.table import OffsetTable
@@ -71,8 +71,6 @@ BYTES_MAX: Final = 1 << 20
 """Bytes of the bodies of one put; a single message may be larger."""
 PUTS_MAX: Final = 16
 """Puts that may be in flight at once."""
-LOOKED_AT_MAX: Final = 512
-"""Checkpoints that one turn looks at."""
 PAUSE_MS: Final = 100
 """First pause before another attempt; it doubles."""
 PAUSE_MOST_MS: Final = 2_000
@@ -424,7 +422,7 @@ class Reviving:
             self._working = False
 
     def _bring_some_back(self, now_ns: int) -> None:
-        attempts, left = self._attempts, LOOKED_AT_MAX
+        attempts, left = self._attempts, PIECE_MAX
         self._fetch()
         while attempts and attempts[0].at_ns <= now_ns and self._under_way < PUTS_MAX:
             again = heappop(attempts)
