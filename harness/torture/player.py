@@ -430,9 +430,7 @@ class Player:
                 await trio.sleep(WATCH_S)
             return True
         self.say(f"not well after {self.target.well_s:g} s")
-        self.played.unwell = self.played.unwell or ["[well] did not end in time"]
-        if all([await node.is_up() for node in self.bed.nodes.values()]):
-            self.played.unwell[-1] += "".join(f"\n{node.name}:{_last(node)}" for node in self.bed.nodes.values())
+        self.played.unwell = self.played.unwell or [f"[well] did not end in time{self._ends_of_logs()}"]
         for words in self.played.unwell:
             self.say(words)
         return False
@@ -451,7 +449,11 @@ class Player:
         except OSError as error:
             raise RunFailed(f"[well] {command[0]}: {error.strerror}") from None
         said = (asked.stdout + asked.stderr).decode(errors="replace").strip()
-        return [f"all nodes are up, but [well] ends with {asked.returncode}\n{said}"] if asked.returncode else []
+        return [f"all nodes are up, but [well] ends with {asked.returncode}\n{said}{self._ends_of_logs()}"] if (
+            asked.returncode) else []
+
+    def _ends_of_logs(self) -> str:
+        return "".join(f"\n{node.name}:{_last(node)}" for node in self.bed.nodes.values())
 
     async def _look(self) -> None:
         """Notes each node that ended by itself, once."""
