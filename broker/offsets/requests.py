@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol
 
+import attrs
+
 from broker.groups import GroupTable
 from broker.offsets.table import OffsetTable
 from broker.standing import COMES_BACK, Standing
@@ -120,7 +122,7 @@ class OffsetRequests:
 
     def get_all(self, _: Connection, request: Command) -> Command:
         """Code 43: the offsets of all groups."""
-        return response(request, body=self._offsets.snapshot().to_json())
+        return response(request, body=attrs.evolve(self._offsets.snapshot(), reset_table=None).to_json())
 
     # --- administrators --------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from remoting.bodies.namesrv import DataVersion
 COPIES_OLDER: Final = 2
 """Copies of the master's table that may be older than what its log says: one that is on its way, and what it delays."""
 _NONE: Final[Mapping[int, int]] = {}
+_NO_RESETS: Final[Mapping[str, Mapping[int, int]]] = {}
 
 
 @attrs.frozen
@@ -53,9 +54,11 @@ class OffsetTable:
         """Offsets by ``topic@group`` and queue id; the other tables have the same keys."""
         self._pulled: dict[str, dict[int, int]] = {}
         self._resets: dict[str, dict[int, int]] = {}
-        self._told: dict[tuple[str, int], tuple[int, int]] = {}
-        """Resets of the master's, by ``topic@group`` and queue id, that perhaps no pull has seen: where the group goes
-        on, and how many copies of the master's table may be older."""
+        self._told: dict[tuple[str, int], tuple[int, int]] = {
+            (key, queue_id): (offset, 0) for key, queues in (kept.reset_table or _NO_RESETS).items()
+            for queue_id, offset in queues.items()}
+        """Resets of the master's, or of a process before, by ``topic@group`` and queue id, that perhaps no pull has
+        seen: where the group goes on, and how many copies of the master's table may be older."""
         self._commits = 0
         self._gone: dict[tuple[str, str], int] = {}
         """Topics and groups that are gone at the master, and how many more copies of its table are checked for them."""
@@ -105,7 +108,11 @@ class OffsetTable:
 
     def snapshot(self) -> ConsumerOffsets:
         """The content of ``consumerOffset.json``, as it is now."""
-        return ConsumerOffsets({key: dict(queues) for key, queues in self._offsets.items()}, data_version=self._version)
+        resets = {key: dict(queues) for key, queues in self._resets.items()}
+        for (key, queue_id), (offset, _) in self._told.items():
+            resets.setdefault(key, {})[queue_id] = offset
+        return ConsumerOffsets({key: dict(queues) for key, queues in self._offsets.items()},
+                               data_version=self._version, reset_table=resets or None)
 
     # --- changing --------------------------------------------------------------------------------------------
 
@@ -186,6 +193,8 @@ class OffsetTable:
         offset = queues.pop(queue_id, None)
         if not queues:
             del self._resets[key]
+        if offset is not None:
+            self.on_change()
         return offset
 
     def clone(self, source: str, target: str, topic: str) -> None:

@@ -66,6 +66,8 @@ class ConsumerOffsets(Body):
     pull_offset_table: dict[str, dict[Int32, Int64]] = attrs.field(factory=dict)
     group_topic_map: dict[str, list[str]] = attrs.field(factory=dict)
     data_version: DataVersion = DataVersion()
+    reset_table: dict[str, dict[Int32, Int64]] | None = None
+    """Ours: resets that perhaps no pull has seen; None: there is none. Java passes over it."""
 
 
 @body

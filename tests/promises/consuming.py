@@ -20,6 +20,7 @@ FOUND = tests_of("broker/pulling", "requests", "codes_of_what_was_found")
 RANGE = tests_of("broker/pulling", "reading", "offsets_in_and_out_of_range")
 RESET = tests_of("broker/offsets", "requests", "a_reset_holds_against_late_commits_until_the_next_pull")
 
+STARTED_AGAIN = tests_of("broker/offsets", "resets", "a_reset_holds_on_a_master_that_was_started_again")
 KEPT = tests_of("broker/offsets", "resets",
                 "a_reset_holds_on_the_next_master_against_late_commits_until_the_next_pull",
                 "a_reset_holds_where_a_slave_acts_and_when_its_master_is_back")
@@ -106,6 +107,7 @@ PAGE = Page("docs/reference/consuming.md", (
     answer("A master also says 0", EMPTY, SINGLE),
     answer("A reset (222) holds", RESET),
     Promise("Every replica hears of it in the log", not_simulated=CONSUMERS, tests=KEPT, not_real=IN_PROCESS),
+    answer("A broker that is started again", STARTED_AGAIN),
     answer("It is answered when those know", tests_of(
         "broker/offsets", "resets", "a_reset_is_on_disk_when_it_is_answered",
         "a_reset_that_replicas_cannot_hear_of_is_answered_so")),
@@ -149,6 +151,7 @@ PAGE = Page("docs/reference/consuming.md", (
     answer("resets that no pull has seen", KEPT),
     answer("a reset, and its broker is killed", tests_of(
         "broker/offsets", "resets", "a_reset_is_on_disk_when_it_is_answered")),
+    answer("a reset that no pull has seen", STARTED_AGAIN),
     answer("what wakes a held pull", tests_of("broker/pulling", "requests",
                                           "a_pull_waits_for_a_message_and_gets_all_of_that_turn")),
     answer("messages 40", both(TOLD, LATER)),

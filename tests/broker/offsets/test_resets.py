@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from broker.offsets.table import OffsetsConfig, OffsetTable
 from broker.pop.part import PopPart
-from broker.store.tables import ConsumerOffsets
+from broker.store.tables import ConsumerOffsets, load
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, new_master, three, until
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.consumers import ResetOffsetRequest
@@ -65,6 +65,29 @@ async def test_a_reset_is_on_disk_when_it_is_answered(autojump_clock: MockClock,
             node.store.content[path].data[:] = data
         await node.start()
         assert position(node) == to
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+async def test_a_reset_holds_on_a_master_that_was_started_again(autojump_clock: MockClock, is_killed: bool) -> None:
+    """Its members, which have not pulled since, may commit what they had; each is sent back once."""
+    async with cluster() as made:
+        node = await made.node(flushDiskType="SYNC_FLUSH")
+        await prepared(made, node, [])
+        await reset(made, node, 0)
+        for _ in range(2):  # what was told of once is told of again
+            await trio.sleep(20)
+            await (node.kill() if is_killed else node.stop())
+            await node.start()
+        await commit(made, node, 5)
+        assert position(node) == 0
+        assert await pulled(made, node, 5) == (ResponseCode.PULL_OFFSET_MOVED, "0")
+        await trio.sleep(6)
+        assert load(node.store, ConsumerOffsets).reset_table is None
+        assert await commit(made, node, 4) == ResponseCode.SUCCESS and position(node) == 4
+        await trio.sleep(6)
+        await node.kill()
+        await node.start()
+        assert position(node) == 4 and (await pulled(made, node, 4))[0] == ResponseCode.SUCCESS
 
 
 @pytest.mark.parametrize("to", [END, 0])
