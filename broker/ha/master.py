@@ -91,6 +91,9 @@ class HaMaster:
         self._began = in_sync.log_end
         self._met: set[int] = set()
         """Slaves that have acknowledged to this run of the master: their bytes after ``_began`` come from it."""
+        self._offered: dict[int, int] = {}
+        """Slave without a log -> the file that it was offered. It may leave to ask where queues end before that file,
+        and finds the same one when it is back: the last file may be another by then, each time."""
 
     # --- what happens ----------------------------------------------------------------------------------------
 
@@ -246,6 +249,8 @@ class HaMaster:
             self._repeated(here, now_ns)
         assert (here.ack or 0) <= offset <= self.in_sync.log_end
         here.ack = offset
+        if offset:
+            self._offered.pop(slave.broker_id, None)
         self._met.add(slave.broker_id)
         self.in_sync.acked(slave.broker_id, offset, now_ns)
         return []
@@ -259,7 +264,12 @@ class HaMaster:
         if here.ack:
             return here.ack
         assert here.handshake is not None
-        return log.last_file if here.handshake.sync_from_last_file else log.begin
+        if not here.handshake.sync_from_last_file:
+            return log.begin
+        broker_id = here.handshake.broker_id
+        offered = self._offered.get(broker_id, log.last_file)
+        begin = self._offered[broker_id] = offered if offered >= log.begin else log.last_file
+        return begin
 
     def _span(self, begin: int) -> tuple[Epoch, int] | None:
         """The epoch of the byte at ``begin``, and where that epoch's bytes end.

@@ -519,6 +519,23 @@ def test_where_a_copy_begins() -> None:
     assert "the log holds 20 to 45" in close.reason
 
 
+def test_a_slave_that_comes_again_without_a_log_is_offered_the_same_file() -> None:
+    """It left to ask where queues end before that file, and another file has begun meanwhile."""
+    master = HaMaster(CONFIG, in_sync({1}, end=95), EpochList([(1, 0)]))
+
+    def first(begin: int, end: int, last_file: int, *, then: int = 0) -> int:
+        log = LogView(begin, end, last_file)
+        link_with(master, log, 0, sync_from_last_file=True)
+        offset = sends(master, log)[0][0]
+        assert master.received(1, Ack(then), 0) == []
+        master.closed(1)
+        return offset
+
+    assert [first(0, 45, 40), first(0, 55, 50), first(0, 75, 70, then=75)] == [40, 40, 40]
+    assert first(0, 85, 80) == 80, "it had a log, and its store was removed"
+    assert first(90, 95, 90) == 90, "the file that it was offered is deleted"
+
+
 def test_heartbeats_and_silence() -> None:
     master = HaMaster(CONFIG, in_sync({1}), EpochList([(1, 0)]))
     link_with(master, LogView(0, 0), 0)

@@ -62,6 +62,10 @@ PLANTED: Final = (
             "        self._away_ns = None  # this slave left its master, so the master is not silent\n", "",
             ("tests/broker/ha/test_replication.py::"
              "test_an_empty_log_waits_without_a_connection_until_it_may_begin",)),
+    Planted("an empty slave that comes again is offered the newest file", "broker/ha/master.py",
+            "offered = self._offered.get(broker_id, log.last_file)", "offered = log.last_file",
+            ("tests/broker/ha/test_replication.py::"
+             "test_a_slave_that_comes_again_without_a_log_is_offered_the_same_file",)),
     Planted("an older message of that place replaces the entry", MENDING,
             "        return (found.message.topic, found.message.queue_id, found.queue_offset, found.size) == (\n"
             "            *self._key, place, size)\n", "        return False\n", (ANEW,)),
