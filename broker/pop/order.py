@@ -271,6 +271,12 @@ class Orders:
         kept = self.kept.get(change.key)
         return kept is not None and kept.state is change.state
 
+    def is_out(self, change: Change) -> bool:
+        """Return whether the queue still has the batch of this delivery: it was neither given again nor removed."""
+        now, then = self.state(change.key), change.state
+        return now is not None and then is not None and (
+            now.pop_time_ms, now.attempt_id) == (then.pop_time_ms, then.attempt_id)
+
     def refused(self, change: Change) -> None:
         """The change was not written. Later changes of its queue contain it, so it may still be stored with them."""
         self._settle(change.key, [each for each in self._pending.get(change.key, []) if each is not change])

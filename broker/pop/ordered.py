@@ -26,8 +26,11 @@ from remoting.codes import ResponseCode
 
 NOT_READY: Final = Refusal(
     ResponseCode.SYSTEM_ERROR, "this master is young: it does not know yet which messages are out in order")
+OVERTAKEN: Final = "replicas acknowledged it late: its messages were given to another request, or its group was reset"
 Answer = Callable[[str], None]
 """Called once, with "" when the records are stored, or with the reason why not."""
+Give = Callable[[Sequence[Haul], str, str], None]
+"""Called once, with what is given, its ``orderCountInfo``, and the reason why nothing is."""
 
 
 class InOrder:
@@ -57,14 +60,22 @@ class InOrder:
         return haul if not done else _without(haul, done)
 
     def deliver(self, group: str, hauls: Sequence[Haul], pop_time_ms: int, invisible_ms: int, attempt_id: str | None,
-                answer: Answer) -> str:
-        """Store that batches are given, then call ``answer``. Returns ``orderCountInfo``."""
+                give: Give) -> None:
+        """Store that batches are given, then call ``give``. It leaves out batches that another request was given since:
+        a put may wait for replicas longer than its batch blocks."""
         changes = [self._log.orders.deliver(OrderKey(haul.visit.topic, group, haul.visit.queue_id), pop_time_ms,
                                             invisible_ms, haul.offsets, attempt_id) for haul in hauls]
-        counts = receipts.order_counts((haul.place, change.counts, change.least)
-                                       for haul, change in zip(hauls, changes, strict=True))
-        self._store(changes, answer)
-        return counts
+
+        def stored(why_not: str) -> None:
+            if why_not:
+                give([], "", f"its order is not stored: {why_not}")
+                return
+            out = [each for each in zip(hauls, changes, strict=True) if self._log.orders.is_out(each[1])]
+            give([haul for haul, _ in out],
+                 receipts.order_counts((haul.place, change.counts, change.least) for haul, change in out),
+                 "" if out else OVERTAKEN)
+
+        self._store(changes, stored)
 
     def ack(self, key: Key, offsets: Sequence[int], pop_time_ms: int, answer: Answer) -> Refusal | None:
         """Acknowledge messages of one batch. An offset outside the batch is refused if it is the only one, else

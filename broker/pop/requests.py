@@ -346,28 +346,25 @@ class Popping:
                                              f"no checkpoint: {outcome}"))
             return
         self.counters.checkpoints += len(taken.hauls)
-        self._count(asked.consumer_group, taken)
+        self._count(asked.consumer_group, taken.hauls)
         connection.reply(request, self._answer(request, asked, taken, now_ms, outcome))
 
     def _give_in_order(self, connection: Connection, request: Command, asked: PopMessageRequest, taken: _Taken,
                        now_ms: int) -> None:
-        def stored(why_not: str) -> None:
+        def give(hauls: Sequence[Haul], counts: str, why_not: str) -> None:
             if why_not:
                 self.counters.refused += 1
-                answer = _empty(request, asked, self._wall_ms(), ResponseCode.POLLING_TIMEOUT, taken.rest,
-                                f"its order is not stored: {why_not}")
+                answer = _empty(request, asked, self._wall_ms(), ResponseCode.POLLING_TIMEOUT, taken.rest, why_not)
             else:
-                self._count(asked.consumer_group, taken)
-                starts, offsets = told(taken.hauls)
-                header = PopMessageResponse(now_ms, asked.invisible_time, ORDERED, taken.rest, starts, offsets,
-                                            counts[0])
-                answer = response(request, ResponseCode.SUCCESS, header,
-                                  b"".join([haul.data for haul in taken.hauls]), Status.FOUND.value)
+                self._count(asked.consumer_group, hauls)
+                starts, offsets = told(hauls)
+                header = PopMessageResponse(now_ms, asked.invisible_time, ORDERED, taken.rest, starts, offsets, counts)
+                answer = response(request, ResponseCode.SUCCESS, header, b"".join([haul.data for haul in hauls]),
+                                  Status.FOUND.value)
             connection.reply(request, answer)
 
-        counts = [""]
-        counts[0] = self._in_order.deliver(
-            asked.consumer_group, taken.hauls, now_ms, asked.invisible_time, asked.attempt_id, stored)
+        self._in_order.deliver(
+            asked.consumer_group, taken.hauls, now_ms, asked.invisible_time, asked.attempt_id, give)
 
     def _next_revive_queue(self) -> int:
         """The revive queues in turn: as many as are configured and exist."""
@@ -391,14 +388,14 @@ class Popping:
             connection.reply(request, _empty(
                 request, asked, self._wall_ms(), ResponseCode.POLLING_TIMEOUT, taken.rest, words))
             return
-        self._count(asked.consumer_group, taken)
+        self._count(asked.consumer_group, taken.hauls)
         for haul in taken.hauls:
             self.counters.out.gave(asked.consumer_group, haul.visit.topic, len(haul.offsets))
         connection.reply(request, answer)
 
-    def _count(self, group: str, taken: _Taken) -> None:
+    def _count(self, group: str, hauls: Sequence[Haul]) -> None:
         self.counters.pops += 1
-        for haul in taken.hauls:
+        for haul in hauls:
             self.counters.messages += len(haul.offsets)
             self._gave(group, haul.visit.topic, len(haul.offsets), len(haul.data))
 

@@ -173,6 +173,8 @@ PAGE = Page("docs/reference/popping.md", (
     answer("`CHANGE_MESSAGE_INVISIBLETIME` | the", ordered(
         "another_time_blocks_for_that_time", "of_what_another_master_gave_only_who_leads_answers")),
     answer("what is given again | is counted", ordered("what_is_not_done_with_in_time_comes_again_and_is_counted")),
+    kept("210, with words | replicas acknowledged", "B47",
+         ordered("of_what_was_given_to_another_one_before_its_answer_nothing_is_given")),
     answer("1 | the state cannot", ordered("what_cannot_be_stored_is_neither_given_nor_done_with")),
     answer("Its fields are those of Java's", JSON),
     kept("Each change is a message", "B47", STATES),

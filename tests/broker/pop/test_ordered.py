@@ -17,10 +17,11 @@ from broker.puts import Done, Outlet
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, new_master, three, until
 from remoting.bodies.popping import BatchAck, BatchAckRequest, bits_of
 from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
 from remoting.headers.popping import ChangeInvisibleTimeResponse
 from remoting.receipts import ORDERED
 from remoting.record import Message
-from tests.broker.pop.world import ALL_ACK, Popped, Popper, offset, pop_records
+from tests.broker.pop.world import ALL_ACK, Popped, Popper, offset, pop_records, popped
 
 OK = ResponseCode.SUCCESS
 
@@ -214,6 +215,39 @@ async def test_an_answer_that_comes_late_takes_nobody_back(
             answer()
         assert offset(node) == 2
         assert bodies(await take(popper, node, "A3", count=1)) == [b"2"]
+
+
+async def test_of_what_was_given_to_another_one_before_its_answer_nothing_is_given(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replicas acknowledge both batches after their time: other requests have all of the first, half of the second."""
+    async with cluster() as made, trio.open_nursery() as nursery:
+        node = await made.node()
+        popper = await filled(made, node, 2)
+        for _ in range(2):
+            assert (await made.send(node.address, b"other", queue=1)).code == OK
+        log, answers = node.broker.parts[OrderPart].log, list[Command]()
+        late = LatePuts(log._puts, keeps=True)
+        monkeypatch.setattr(log, "_puts", late)
+
+        async def ask(attempt: str) -> None:
+            answers.append(await popper.ask(node, order=True, attempt_id=attempt, invisible_ms=1_000))
+
+        nursery.start_soon(ask, "A1")
+        await until(lambda: len(late.kept) == 1)
+        await trio.sleep(1.1)
+        nursery.start_soon(ask, "A2")
+        await until(lambda: len(late.kept) == 2)
+        await trio.sleep(1.1)
+        late.keeps = False
+        assert bodies(await take(popper, node, "A3", count=1)) == [b"0"]
+        for answer in late.kept:
+            answer()
+        await until(lambda: len(answers) == 2)
+        overtaken, other = sorted(answers, key=lambda each: each.code, reverse=True)
+        assert (overtaken.code, overtaken.body) == (ResponseCode.POLLING_TIMEOUT, b"")
+        assert "given to another request" in (overtaken.remark or "")
+        assert bodies(popped(other, "T", "G")) == [b"other", b"other"]
+        assert other.ext["orderCountInfo"] == "0 qo1%0 1;0 qo1%1 1;0 1 1"
 
 
 async def test_a_batch_begins_behind_what_is_on_its_way(

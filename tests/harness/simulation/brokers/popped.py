@@ -60,6 +60,10 @@ PLANTED: Final = (
     Planted("a change of order that is answered late takes its group back", POP + "ordered.py",
             "if offset is not None and self._log.orders.is_last(change) and not", "if offset is not None and not",
             (LATE,)),
+    Planted("a POP that waited long for replicas is given what another one has", POP + "ordered.py",
+            "if self._log.orders.is_out(each[1])]", "if True]",
+            ("tests/broker/pop/test_ordered.py::"
+             "test_of_what_was_given_to_another_one_before_its_answer_nothing_is_given",)),
     Planted("who was replaced answers for batches of the next master", POP + "ordered.py",
             "if late and not changes:", "if False:",
             ("tests/broker/pop/test_ordered.py::test_of_what_another_master_gave_only_who_leads_answers",)),
