@@ -190,6 +190,8 @@ class Orders:
         """Place in the order topic of each key's last record, even if that removes the state."""
         self._pending: dict[OrderKey, list[Change]] = {}
         """Changes in flight, in the order of their puts."""
+        self._passed = 0
+        """All records before this place are read."""
 
     def state(self, key: OrderKey) -> OrderInfo | None:
         """The newest state of the queue, stored or in flight."""
@@ -293,7 +295,7 @@ class Orders:
 
     def heard(self, key: OrderKey, state: OrderInfo | None, place: int, epoch: int) -> None:
         """Take a record of the order topic, unless a later record of this queue was taken."""
-        if place < self._places.get(key, -1):
+        if place < self._places.get(key, self._passed):
             return
         self._places[key] = place
         if state is None:
@@ -307,6 +309,7 @@ class Orders:
 
     def passed(self, place: int) -> None:
         """All records before ``place`` are read: places of removed states before it are not needed any more."""
+        self._passed = place
         for key in [key for key, at in self._places.items() if at < place and key not in self.kept]:
             del self._places[key]
 

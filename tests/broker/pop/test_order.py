@@ -114,6 +114,19 @@ def test_what_was_stored_is_not_undone_by_what_is_heard_later() -> None:
     assert orders.least_place() is None
 
 
+def test_what_was_removed_does_not_come_back_by_a_late_answer() -> None:
+    """The record of the removal is read before the put of the batch is answered."""
+    orders = Orders()
+    batch, removal = orders.deliver(KEY, T0, HOLD_MS, [1, 2], None), orders.clear(KEY)
+    assert removal is not None
+    for place, change in enumerate((batch, removal)):
+        orders.heard(KEY, change.state, place, 1)
+    orders.stored(removal, 1, 1)
+    orders.passed(2)
+    orders.stored(batch, 0, 1)
+    assert orders.state(KEY) is None
+
+
 def test_states_from_before_a_reign_that_left_no_word_are_void() -> None:
     orders = Orders()
     state = given([1], T0, HOLD_MS, None)

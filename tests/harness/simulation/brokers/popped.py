@@ -64,6 +64,9 @@ PLANTED: Final = (
             "if self._log.orders.is_out(each[1])]", "if True]",
             ("tests/broker/pop/test_ordered.py::"
              "test_of_what_was_given_to_another_one_before_its_answer_nothing_is_given",)),
+    Planted("a state of order that was removed comes back by a late answer", ORDER,
+            "self._places.get(key, self._passed)", "self._places.get(key, -1)",
+            ("tests/broker/pop/test_order.py::test_what_was_removed_does_not_come_back_by_a_late_answer",)),
     Planted("who was replaced answers for batches of the next master", POP + "ordered.py",
             "if late and not changes:", "if False:",
             ("tests/broker/pop/test_ordered.py::test_of_what_another_master_gave_only_who_leads_answers",)),
