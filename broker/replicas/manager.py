@@ -155,6 +155,9 @@ class ReplicasManager:
         """Members to ask for as successors, one by one, at a controller that does not know how to resign."""
         self._heard = False
         self._seen = 0
+        self._noticed, self._noticed_at = 0, 0
+        """The greatest epoch of a notice that came while this broker had no role, and the number of the last request
+        before it: what that is answered may be older news."""
         self._under_way = UnderWay(config.request_timeout_ms)
         self._times = self._under_way.times
         self._registering = Registering(config, found, check_code, life, self.machine, self.gate, self._under_way,
@@ -208,6 +211,8 @@ class ReplicasManager:
         times, machine = self._times, self.machine
         if machine.role is None and machine.target is None:
             times.put(Kind.POLL if self._config.learner or machine.resigning else Kind.ELECT)
+            if known and (header.master_epoch or 0) > self._noticed:
+                self._noticed, self._noticed_at = header.master_epoch or 0, self._under_way.number
             return self.tick(now_ns)
         if not known:
             if header.master_epoch is not None and header.master_epoch > self.epoch:
@@ -429,24 +434,24 @@ class ReplicasManager:
             self._times.put(Kind.ELECT)
         return outputs
 
-    def _elected(self, answer: Command | None, _: int) -> list[Output]:
+    def _elected(self, answer: Command | None, number: int) -> list[Output]:
         if answer is not None and answer.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
             return [self._registering.unknown()]
         if answer is None or answer.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
             return []
         header, body = ElectMasterResponse.from_ext(answer.ext), ElectMasterResponseBody.from_json(answer.body)
         return self._hear_of(header.master_broker_id, header.master_address, header.master_epoch, header.master_life,
-                             body.sync_state_set, header.sync_state_set_epoch or 0)
+                             body.sync_state_set, header.sync_state_set_epoch or 0, number)
 
-    def _registered(self, answer: Command | None, _: int) -> list[Output]:
+    def _registered(self, answer: Command | None, number: int) -> list[Output]:
         """Learn what a registration tells of the master."""
         if answer is None or answer.code != ResponseCode.SUCCESS:
             return []
         header, members = RegisterBrokerToControllerResponse.from_ext(answer.ext), SyncStateSet.from_json(answer.body)
         return self._hear_of(header.master_broker_id, header.master_address, header.master_epoch, header.master_life,
-                             members.sync_state_set, members.sync_state_set_epoch)
+                             members.sync_state_set, members.sync_state_set_epoch, number)
 
-    def _polled(self, answer: Command | None, _: int) -> list[Output]:
+    def _polled(self, answer: Command | None, number: int) -> list[Output]:
         if answer is None:
             return []
         if answer.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
@@ -460,7 +465,7 @@ class ReplicasManager:
                 actions += self.machine.replaced()
             return self._act(actions)
         return self._hear_of(header.master_broker_id, header.master_address, header.master_epoch, header.master_life,
-                             members.sync_state_set, members.sync_state_set_epoch)
+                             members.sync_state_set, members.sync_state_set_epoch, number)
 
     # --- another process of this id --------------------------------------------------------------------------
 
@@ -471,8 +476,10 @@ class ReplicasManager:
         return address != self._config.address if life is None or self._life is None else life != self._life
 
     def _hear_of(self, master: int | None, address: str | None, epoch: int | None, life: int | None,
-                 members: frozenset[int], members_epoch: int) -> list[Output]:
-        """Learn who is master by the active controller's answer to a request of this broker."""
+                 members: frozenset[int], members_epoch: int, number: int) -> list[Output]:
+        """Learn who is master by the active controller's answer to the request of that number."""
+        if (epoch or 0) < self._noticed and number <= self._noticed_at:
+            return []  # it asks again
         if self._another(master, address, life):
             return self._give_way(epoch or 0)
         return self._master_is(master, address, epoch, members, members_epoch)

@@ -498,6 +498,22 @@ def test_what_is_told_to_a_broker_without_a_role_may_be_old(epoch: int, register
     assert broker.manager.machine.state in SEASONED and broker.manager.serving
 
 
+def test_an_answer_that_was_asked_for_before_a_later_epoch_was_told_of_gives_no_role() -> None:
+    """A broker that came back led an epoch that was over, though a controller had told it of the next one."""
+    broker = booted()
+    broker.start()
+    broker.lose = {RequestCode.CONTROLLER_REGISTER_BROKER}
+    broker.run(100)
+    (asked,) = broker.held
+    answer = broker.controller.answer(asked.address, asked.command)
+    broker.controller.master, broker.controller.epoch, broker.controller.addresses[2] = 2, 2, "m2:1"
+    broker.notify(2, "m2:1", 2)
+    broker.do(broker.manager.answered(asked.request, answer, broker.now))
+    assert not any(isinstance(role, BecomeMaster) for role in broker.roles)
+    broker.run(100)
+    assert broker.roles == [BecomeSlave(2, 2, "m2:1")] and broker.manager.serving
+
+
 def test_an_epoch_from_where_no_controller_runs_makes_the_broker_ask() -> None:
     """One forged notification with a huge epoch deposed a master until the controllers had come so far."""
     broker = booted()

@@ -31,6 +31,9 @@ PLANTED: Final = (
     Planted("the lease does not end", "broker/replicas/lease.py",
             "        return now_ns < until_ns\n", "        return True\n",
             ("INV_C16",)),
+    Planted("an answer of before a later epoch was told of gives a role", MANAGER,
+            "        if (epoch or 0) < self._noticed and number <= self._noticed_at:\n", "        if False:\n",
+            (MANAGERS + "test_an_answer_that_was_asked_for_before_a_later_epoch_was_told_of_gives_no_role",)),
     Planted("a lease that was never granted holds", "broker/replicas/lease.py",
             "return not self.granted or not self.length_ns or self.until_ns is not None", "return True",
             ("tests/broker/replicas/test_manager.py::"
