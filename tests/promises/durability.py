@@ -159,7 +159,7 @@ PAGE = Page("docs/explanation/durability.md", (
                  "a_half_that_nobody_answers_for_is_given_up_and_323_brings_it_back"))),
     Promise("the same, with `SYNC_FLUSH` | kept", not_simulated=PLAIN, not_real=POWERLESS, tests=tests_of(
         "broker/store", "trust", "of_a_synced_log_nothing_was_acknowledged_before")),
-    Promise("a slave acts meanwhile", "B55 B56 B57 B58 B59", not_real=IN_PROCESS, tests=both(
+    Promise("a slave acts meanwhile", "B55 B56 B57 B58 B59 B63", not_real=IN_PROCESS, tests=both(
         tests_of("broker/transactions", "standing_in", "decisions_at_a_slave_are_the_masters",
                  "a_decision_stays_in_the_masters_ledger_until_its_mark_is_on_disk"),
         tests_of("broker/standin", "part", "the_smallest_slave_acts_until_the_master_is_back"))),

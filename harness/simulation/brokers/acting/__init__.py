@@ -12,6 +12,7 @@ and store as in ``harness.simulation.brokers``. Shells that await nothing but re
     clients      who sends, decides, commits and locks   rights       one deliverer, within the table's bounds
     decisions    one end of each transaction
     watch        what is asked of messages and offsets   holders      one holder of a lock
+    answers      what slaves answered is in their ledgers
     nemesis      what befalls all of them                scene        faults, then healing and what must follow
-    statements   INV_B55 to INV_B61
+    statements   INV_B55 to INV_B61, INV_B63
 """

@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 PRODUCERS: Final = "p"
 CONSUMERS: Final = "G"
 TIMER_LEVEL: Final = 0
+LATEST: Final = 30
+"""Transactions that a client may decide again."""
+HURRY_NS: Final = 2 * MS
+"""Interval of commits of offsets while a master reads its slaves' ledgers."""
 
 
 @attrs.define
@@ -65,6 +69,8 @@ class Decided:
     body: bytes
     end: int
     status: PutStatus | None = None
+    half: Put | None = None
+    """Where its half is; None: nobody was told."""
     said: set[int] = attrs.field(factory=set)
     done: set[int] = attrs.field(factory=set)
     """The decisions that brokers report, as system flags."""
@@ -152,7 +158,22 @@ class DelayedSender(Client):
         self._town.counts["delayed acknowledged"] += sent.status is PutStatus.PUT_OK
 
 
-class TransactionDecider(Client):
+class Decider(Client):
+    """Tells brokers how transactions end."""
+
+    def _say(self, begun: Decided, end: int, half: Put) -> None:
+        begun.said.add(end)
+        command = request(RequestCode.END_TRANSACTION, EndTransactionRequest(
+            PRODUCERS, half.queue_offset, half.offset, end, transaction_id=f"t{begun.number}"))
+
+        def answered(result: Any) -> None:
+            if isinstance(result, Command) and result.code == ResponseCode.SUCCESS:
+                self._town.judge.decided(begun, end)
+
+        self._town.ask(self._town.groups[0], command, answered)
+
+
+class TransactionDecider(Decider):
     """Begins transactions, and decides them soon, or when the master may be away."""
 
     def _an_act(self, chance: Chance) -> list[Value] | None:
@@ -172,7 +193,7 @@ class TransactionDecider(Client):
             begun.status = None if result is None else result.status
             if result is None or begun.status is not PutStatus.PUT_OK or not result.puts:
                 return
-            half = result.puts[0]
+            half = begun.half = result.puts[0]
             if says_ms >= 0:
                 town.after(says_ms * MS, lambda: self._say(begun, end, half))
                 if contrary_ms:
@@ -182,16 +203,23 @@ class TransactionDecider(Client):
         self._put(Draft("X", 0, {TRAN_MSG: "true", records.GROUP: PRODUCERS, UNIQ_KEY: f"t{number}"},
                         sys_flag=PREPARED), begun.body, sent)
 
-    def _say(self, begun: Decided, end: int, half: Put) -> None:
-        begun.said.add(end)
-        command = request(RequestCode.END_TRANSACTION, EndTransactionRequest(
-            PRODUCERS, half.queue_offset, half.offset, end, transaction_id=f"t{begun.number}"))
 
-        def answered(result: Any) -> None:
-            if isinstance(result, Command) and result.code == ResponseCode.SUCCESS:
-                self._town.judge.decided(begun, end)
+class Contradicter(Decider):
+    """Says both ends of a transaction within a moment, whether it is decided already or not."""
 
-        self._town.ask(self._town.groups[0], command, answered)
+    def _an_act(self, chance: Chance) -> list[Value] | None:
+        if chance() >= 0.1:
+            return None
+        return [int(chance() * LATEST), (COMMIT, ROLLBACK)[int(chance() * 2)], int(chance() ** 2 * 20_000)]
+
+    def _do(self, act: list[Value]) -> None:
+        back, end, apart_us = act
+        stored = [(begun, half) for begun in self._town.decided[-LATEST:] if (half := begun.half) is not None]
+        if stored:
+            begun, half = stored[-1 - back % len(stored)]
+            self._say(begun, end, half)
+            self._town.after(apart_us * MS // 1_000, lambda: self._say(
+                begun, ROLLBACK if end == COMMIT else COMMIT, half))
 
 
 class CheckedProducer(Requester):
@@ -228,10 +256,20 @@ class CheckedProducer(Requester):
 class OffsetClient(Client):
     """Commits where a group is in a queue, mostly further on, one after the other."""
 
-    def __init__(self, town: ActingScene, acts: Stream, offsets: Offsets) -> None:
+    def __init__(self, town: ActingScene, acts: Stream, hurried: Stream, offsets: Offsets) -> None:
         super().__init__(town, acts)
-        self._offsets = offsets
+        self._hurried, self._offsets = hurried, offsets
         self._under_way: set[int] = set()
+
+    def hurry(self) -> None:
+        """Commit while a master reads its slaves' ledgers."""
+        for place in range(10):
+            self._town.after(place * HURRY_NS, self._hurry)
+
+    def _hurry(self) -> None:
+        act = None if self._town.over else self._hurried.draw(None, self._an_act)
+        if act is not None:
+            self._do(act)
 
     def _an_act(self, chance: Chance) -> list[Value] | None:
         return [int(chance() * 12), chance()] if chance() < 0.5 else None
@@ -246,7 +284,7 @@ class OffsetClient(Client):
         end = process.journal.messages.max_offset(b"T", queue)
         offset = max(0, min(end, self._offsets.last(queue) + 1)) if share < 0.8 else int(share * end)
         self._under_way.add(queue)
-        self._offsets.asks(queue, offset)
+        self._offsets.asks(process, queue, offset)
         alone = town.groups[0].leader is None
         done = [False]
 

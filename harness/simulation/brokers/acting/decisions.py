@@ -65,6 +65,9 @@ class Decisions:
         """Note that the process's log shows the end of a transaction."""
         self._shown.add((process.host, begun.number))
 
+    def is_shown(self, process: MemberProcess, begun: Decided) -> bool:
+        return (process.host, begun.number) in self._shown
+
     # --- decisions ---------------------------------------------------------------------------------------------
 
     def begins(self, process: MemberProcess, begun: Decided) -> None:

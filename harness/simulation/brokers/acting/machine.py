@@ -204,6 +204,8 @@ class MemberProcess(BrokerProcess):
             if part is not None:
                 self.parts.add(part)
         self._serve()
+        if not self.is_master and not self.host.scene.place:
+            self.town.answers.begins(self)
         self._begin()
 
     def _config(self) -> BrokerConfig:

@@ -11,6 +11,7 @@ from controller.namesrv.kvconfig import KVConfig
 from controller.namesrv.requests import NameServer
 from harness.simulation.brokers.acting.wire import E_LOST, ServerLink
 from raft.sim.world import Clock
+from remoting.codes import RequestCode
 from remoting.command import Command
 
 if TYPE_CHECKING:
@@ -86,40 +87,41 @@ class ServerHost:
         assert self.core is not None, "only a running server is asked"
         if channel not in self.channels:
             self.channels.append(channel)
+        if command.code == RequestCode.REGISTER_BROKER:
+            self.town.nemesis.registers(channel.process)
         answer = self.core.handle(self.now, channel, command)
         self._carry_out()
         return answer
 
-    def closed(self, channel: ServerLink) -> None:
+    def closed(self, channel: ServerLink, *, silent: bool = False) -> None:
         """Tell the server that a connection ended."""
         if self.core is not None and channel in self.channels and channel.life == self.life:
             self.channels.remove(channel)
             channel.open_there = False
-            self.town.rights.dropped(channel)
+            if not silent:
+                self.town.rights.dropped(channel)
             self.core.closed(channel, "closed")
             self._carry_out()
 
-    def close(self, channel: ServerLink) -> None:
+    def close(self, channel: ServerLink, *, silent: bool = False) -> None:
         """End a connection for both ends, as the server or the network does."""
-        self.closed(channel)
+        self.closed(channel, silent=silent)
         self._tell_of_the_end(channel)
 
     def _tell_of_the_end(self, channel: ServerLink) -> None:
-        def ended() -> None:
-            channel.open_here = False
-
         process, town = channel.process, self.town
         town.network.link(self.name, process.host.name, "rpc").send(
-            lambda: process.host.do(process, E_LOST, ended))
+            lambda: process.host.do(process, E_LOST, channel.ends))
 
-    def _carry_out(self) -> None:
+    def _carry_out(self, *, silent: bool = False) -> None:
+        """``silent``: brokers were silent for too long, so that their rights ended, too."""
         core = self.core
         assert core is not None, "it runs"
         while core.outbox:
             effect = core.outbox.pop(0)
             if isinstance(effect, Close):
                 assert isinstance(effect.connection, ServerLink)
-                self.close(effect.connection)
+                self.close(effect.connection, silent=silent)
             elif isinstance(effect, MinIdChanged):
                 for address in effect.recipients:
                     self._notify(address)
@@ -132,7 +134,7 @@ class ServerHost:
         if due == self._due and self.core is not None:
             self._due = -1
             self.core.expire(self.now)
-            self._carry_out()
+            self._carry_out(silent=True)
 
     def _notify(self, address: str) -> None:
         """Tells a broker of another smallest id (905)."""

@@ -13,7 +13,8 @@ from raft.config import MS
 from raft.sim.tape import Chance, Stream, Value
 
 if TYPE_CHECKING:
-    from harness.simulation.brokers.acting.machine import MemberHost
+    from harness.simulation.brokers.acting.group import ActingGroup
+    from harness.simulation.brokers.acting.machine import MemberHost, MemberProcess
     from harness.simulation.brokers.acting.scene import ActingScene
 
 
@@ -22,6 +23,10 @@ class MemberNemesis:
 
     def __init__(self, town: ActingScene, draws: Stream) -> None:
         self._town, self._draws, self._counts = town, draws, town.counts
+        self._swaps: set[ActingGroup] = set()
+        """Groups whose slaves are cut off as the master registers."""
+        self._alone_until_ns = 0
+        """Until when no other fault begins."""
         town.after(town.plan.harm_ns, self._act)
 
     def _act(self) -> None:
@@ -29,6 +34,8 @@ class MemberNemesis:
         if town.over:
             return
         town.after(town.plan.harm_ns, self._act)
+        if town.world.now < self._alone_until_ns:
+            return
         harm = self._draws.draw(None, self._a_harm)
         if harm is not None:
             what, place, who, span_ms, number = harm
@@ -68,6 +75,17 @@ class MemberNemesis:
         self._crash(group.members[0], 3 * TIMEOUT_MS + span_ms, power=False)
         self._town.after(wait_ms * MS, lambda: None if self._town.healed else self._crash(
             group.members[-1 if number % 3 == 0 else 1 % len(group.members)], span_ms, power=False))
+
+    def _do_relieved(self, host: MemberHost, span_ms: int, number: int) -> None:
+        """Crash the master; as it comes back cut the slaves off, which may act."""
+        master, *slaves = host.scene.members
+        self._crash(master, 2 * TIMEOUT_MS, power=False)
+
+        def cut_off() -> None:
+            for slave in () if self._town.healed else slaves:
+                self._do_lonely(slave, 2 * TIMEOUT_MS + span_ms, number)
+
+        self._town.after((2 * TIMEOUT_MS - number) * MS, cut_off)
 
     def _do_pause(self, host: MemberHost, span_ms: int, number: int) -> None:
         if host.process is not None and host.paused is None:
@@ -120,14 +138,43 @@ class MemberNemesis:
                 self._apart(host.name, server.name, span_ms)
 
     def _do_split(self, host: MemberHost, span_ms: int, number: int) -> None:
-        """Give master and slaves different name servers beyond the timeout; sometimes cut them from each other, too."""
+        """Give master and slaves different name servers beyond the timeout, sometimes one to the master; sometimes cut
+        them from each other, too."""
         master, *slaves = host.scene.members
         lasts_ms = 2 * TIMEOUT_MS + span_ms
+        self._leave_alone(lasts_ms, number)
+        alone = number // 2 % len(self._town.servers) if number % 2 else -1
         for place, server in enumerate(self._town.servers):
-            for member in [master] if (number >> place) % 2 else slaves:
+            keeps = place == alone if number % 2 else (number >> place) % 2 == 0
+            for member in slaves if keeps else [master]:
                 self._apart(member.name, server.name, lasts_ms)
         for slave in slaves if number % 3 else ():
             self._apart(master.name, slave.name, lasts_ms)
+
+    def _leave_alone(self, span_ms: int, number: int) -> None:
+        """Let no other fault begin for a while, sometimes."""
+        if number // 16 % 2:
+            self._alone_until_ns = self._town.world.now + span_ms * MS
+
+    def _do_swapped(self, host: MemberHost, span_ms: int, number: int) -> None:
+        """Cut the master off from all name servers until a slave acts; as it registers again cut the slaves off."""
+        master, *slaves = host.scene.members
+        lasts_ms = 2 * TIMEOUT_MS + span_ms
+        self._leave_alone(lasts_ms + 2 * TIMEOUT_MS, number)
+        for server in self._town.servers:
+            self._apart(master.name, server.name, lasts_ms)
+        for slave in slaves if number % 3 else ():
+            self._apart(master.name, slave.name, lasts_ms + TIMEOUT_MS)
+        self._town.after(lasts_ms * MS, lambda: self._swaps.add(host.scene))
+
+    def registers(self, process: MemberProcess) -> None:
+        """A name server is about to list a member."""
+        group = process.host.scene
+        if process.is_master and group in self._swaps:
+            self._swaps.discard(group)
+            for slave in () if self._town.healed else group.members[1:]:
+                for server in self._town.servers:
+                    self._apart(slave.name, server.name, TIMEOUT_MS)
 
     def _do_one_way_apart(self, host: MemberHost, span_ms: int, number: int) -> None:
         server = self._town.servers[number % len(self._town.servers)]

@@ -28,11 +28,13 @@ DRIFT_PPM: Final = 20_000
 """Clocks run up to so much too slowly or too fast."""
 ACTING_HARMS: Final = (
     "kill", "power cut", "away", "pause", "cut", "apart", "one way apart", "lonely", "server kill", "server pause",
-    "closed", "both", "split", "split",
+    "closed", "both", "split", "split", "relieved", "swapped", "swapped",
 )
 """``away``: the master is killed and stays away for longer than the timeout; ``apart``: a member from name servers;
 ``closed``: a connection of a member to a name server; ``both``: the master and the slave that acts for it;
-``split``: the master reaches some name servers, its slaves the others."""
+``split``: the master reaches some name servers, its slaves the others; ``relieved``: the slaves are cut off from all as
+their master comes back; ``swapped``: first the master is cut off from all name servers, and as it registers again its
+slaves are."""
 
 
 @attrs.define(kw_only=True)

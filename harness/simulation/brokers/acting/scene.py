@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
+from harness.simulation.brokers.acting.answers import COPIED_MS, Answers
 from harness.simulation.brokers.acting.clients import (
+    Contradicter,
     Decided,
     Delayed,
     DelayedSender,
@@ -62,6 +64,7 @@ class ActingScene(WholeScene):
         self.offsets = Offsets(self.judge.counts)
         self.offsets.begin(lambda: self.world.now)
         self.decisions = Decisions(self, self.judge.counts)
+        self.answers = Answers(self, self.judge.counts)
         self.groups: list[ActingGroup] = []
         self.servers = [ServerHost(self, number) for number in range(plan.servers)]
         self.rights = Rights(self, self.judge.counts)
@@ -81,13 +84,15 @@ class ActingScene(WholeScene):
             self.after(number * 7 * MS, host.start)
         self._clients()
         self.after(LOOK_NS, self._look)
-        MemberNemesis(self, tape.stream("acting nemesis"))
+        self.nemesis = MemberNemesis(self, tape.stream("acting nemesis"))
 
     def _clients(self) -> None:
         tape = self.tape
         DelayedSender(self, tape.stream("acting delays"))
         TransactionDecider(self, tape.stream("acting transactions"))
-        OffsetClient(self, tape.stream("acting offsets"), self.offsets)
+        Contradicter(self, tape.stream("acting contradictions"))
+        self.committer = OffsetClient(
+            self, tape.stream("acting offsets"), tape.stream("acting hurried offsets"), self.offsets)
         LockClients(self, tape.stream("acting locks"), self.judge.counts)
 
     @property
@@ -145,6 +150,9 @@ class ActingScene(WholeScene):
     def _look(self) -> None:
         self.after(LOOK_NS, self._look)
         self.rights.look()
+        for host in self.groups[0].members[1:]:
+            if host.member is not None and host.member.opened:
+                self.answers.look(host.member)
 
     # --- the network ---------------------------------------------------------------------------------------------
 
@@ -211,18 +219,28 @@ class ActingScene(WholeScene):
         """Check INV_B55: the slave that acts delivers what comes due."""
         self.counts["healed without a master"] += 1
         group = self.groups[0]
-        end = self.world.now + ACT_MS * MS
+        since_ms, end = self.wall_ms, self.world.now + ACT_MS * MS
         while self.world.now < end and (group.actor is None or self._waiting(group)):
             self.world.run(self.world.now + 200 * MS)
         actor = group.actor
         require(actor is not None, "INV_B55", "nobody acts", [_words(host.member) for host in group.members[1:]])
         assert actor is not None
         left = self._waiting(group)
+        self._copied(group, since_ms)
         if self.lost:
             return
         self.judge.counts["INV_B55"] += bool(self.delayed)
         require(not left, "INV_B55", "the slave that acts did not deliver", actor.host.name,
                 actor.acting.waits_for, actor.runtime().get("escapeWaitsFor"), left[:3])
+
+    def _copied(self, group: ActingGroup, since_ms: int) -> None:
+        """Check INV_B63: each slave has what the others noted without a master."""
+        if len(group.members) < 3:
+            return
+        self.world.run(self.world.now + 2 * COPIED_MS * MS)
+        uncopied = self.answers.uncopied(group, since_ms)
+        self.judge.counts["INV_B63"] += 1
+        require(not uncopied, "INV_B63", "a slave does not copy what another one notes", uncopied[:3])
 
     def _waiting(self, group: ActingGroup) -> list[Delayed]:
         actor = group.actor

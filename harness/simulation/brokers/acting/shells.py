@@ -5,13 +5,13 @@ All that a shell decides, asks and answers is the shipped code: these are its lo
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker.escape.letters import Parcel
 from broker.escape.part import EscapePart
 from broker.ledger.codes import ReadLedgerRequest
-from broker.ledger.entries import Entry, Mark, Subject
+from broker.ledger.entries import Entry, Mark, Subject, Thing
 from broker.ledger.file import LedgerFile
 from broker.ledger.part import LedgerPart
 from broker.locks.part import LocksPart, Vote
@@ -27,10 +27,12 @@ from raft.config import MS
 from remoting.client import checked
 from remoting.codes import ResponseCode
 from remoting.command import Command, request
+from remoting.connection import Connection
 from remoting.errors import BodyError, RemotingError
 from remoting.record import COMMIT, ROLLBACK
 
 if TYPE_CHECKING:
+    from harness.simulation.brokers.acting.answers import Answers
     from harness.simulation.brokers.acting.machine import MemberProcess, MemberShared
     from remoting.bodies.consumers import LockBatchRequestBody
 
@@ -88,9 +90,11 @@ class SimulatedLedger(LedgerPart):
     def _forget(self, upto: Mark, but: Collection[int] = ()) -> None:
         before = list(self.ledger.of(Subject.TIMERS))
         super()._forget(upto, but)
-        for entry in before:
-            if self.ledger.get(entry.thing) is None:
-                self.process.town.watch_of(self.process).gives_up_timers(entry.thing, entry.value)
+        gone = [entry for entry in before if self.ledger.get(entry.thing) is None]
+        for entry in gone:
+            self.process.town.watch_of(self.process).gives_up_timers(entry.thing, entry.value)
+        if self._answers is not None:
+            self._answers.forgets(self.process, timers=bool(gone))
 
     async def _who_is_listed(self) -> Mapping[int, str] | None:
         asked_ns = self._now_ns()
@@ -105,6 +109,24 @@ class SimulatedLedger(LedgerPart):
         if whole:
             self.process.town.decisions.read(self.process, address)
 
+    def note(self, thing: Thing, value: int) -> None:
+        answers = self._answers
+        if answers is not None:
+            answers.notes(self.process, thing)
+        super().note(thing, value)
+        if answers is not None:
+            answers.has(self.process, thing)
+
+    def _take(self, entry: Entry) -> None:
+        super()._take(entry)
+        if self._answers is not None:
+            self._answers.has(self.process, entry.thing)
+
+    @property
+    def _answers(self) -> Answers | None:
+        """Who judges the answers of this slave; None: nobody does."""
+        return None if self.process.is_master or self.process.host.scene.place else self.process.town.answers
+
     def decide(self, offset: int, *, committed: bool) -> None:
         self.process.town.judge.decides(self.process, offset, COMMIT if committed else ROLLBACK)
         super().decide(offset, committed=committed)
@@ -112,9 +134,15 @@ class SimulatedLedger(LedgerPart):
     async def _all_decided(self) -> None:
         await self.process.tasks.later(self._transactions.when_all_decided)
 
+    def _read(self, connection: Connection, command: Command) -> Command | Coroutine[Any, Any, Command]:
+        if not self.is_handed_over:
+            self.process.town.answers.is_asked(self.process)
+        return super()._read(connection, command)
+
     def _page(self, command: Command, asked: ReadLedgerRequest) -> Any:
         if self.is_handed_over and asked.hand_over:
             self.process.town.watch_of(self.process).hands_over(self.process)
+            self.process.town.answers.handed_over(self.process)
         return super()._page(command, asked)
 
 

@@ -6,7 +6,7 @@ It reads what brokers hold from journals and disks, and what clients were told f
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 import attrs
@@ -28,6 +28,7 @@ from harness.simulation.brokers.runs import Runs
 from harness.simulation.brokers.watch import BrokerWatch
 from raft.config import MS
 from raft.invariants import require
+from remoting.bodies.namesrv import DataVersion
 from remoting.record import COMMIT, ROLLBACK, Message, Outline, Record, decode_properties
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class Offsets:
         leads, a slave's word is given up, as the page says."""
         self._asked: dict[int, list[tuple[int, int]]] = {}
         """Queue -> offsets that were asked for and not answered, and when."""
+        self._at: dict[tuple[MemberProcess, int], set[int]] = {}
+        """Offsets that clients said to a run, by queue."""
         self._now: Callable[[], int] = lambda: 0
 
     def begin(self, now: Callable[[], int]) -> None:
@@ -77,8 +80,13 @@ class Offsets:
     def last(self, queue: int) -> int:
         return self._told[queue][0] if queue in self._told else 0
 
-    def asks(self, queue: int, offset: int) -> None:
+    def asks(self, process: MemberProcess, queue: int, offset: int) -> None:
         self._asked.setdefault(queue, []).append((offset, self._now()))
+        self._at.setdefault((process, queue), set()).add(offset)
+
+    def said_to(self, process: MemberProcess, queue: int) -> set[int]:
+        """Return what clients said to this run, such as a master that is still isolated and listed as before."""
+        return self._at.get((process, queue), set())
 
     def committed(self, queue: int, offset: int, process: MemberProcess, *, alone: bool) -> None:
         self._told[queue] = offset, process, alone
@@ -106,6 +114,9 @@ class _Known:
     """Contents of a slave's ledger when it was handed over."""
 
     things: dict[Thing, tuple[Mark, int]]
+    version: DataVersion
+    offsets: dict[int, int]
+    """Of the table, by queue."""
 
 
 class ActingWatch(BrokerWatch):
@@ -164,8 +175,12 @@ class ActingWatch(BrokerWatch):
 
     def hands_over(self, process: MemberProcess) -> None:
         """Note what a slave's ledger says when it is read: its master has to be as far."""
+        table = process.parts[OffsetsPart].table
         self._handed[process.host] = _Known({
-            entry.thing: (entry.mark, entry.value) for entry in process.ledger.ledger.after()})
+            entry.thing: (entry.mark, entry.value) for entry in process.ledger.ledger.after()},
+            table.version, dict(table.of(CONSUMERS, "T")))
+        if self.scene.place == 0:
+            self.scene.town.committer.hurry()
         for entry in process.ledger.ledger.of(Subject.TIMERS):
             self._timers_read[entry.thing] = max(entry.value, self._timers_read.get(entry.thing, 0))
 
@@ -198,7 +213,8 @@ class ActingWatch(BrokerWatch):
                 if value > messages.max_offset(topic.encode(), thing.queue):
                     continue
                 found = master.parts[OffsetsPart].table.query(group, topic, thing.queue)
-                self._asks(master, found == value, "another offset", thing, value, found)
+                self._asks(master, found == value or found in self.scene.town.offsets.said_to(master, thing.queue),
+                           "another offset", thing, value, found)
             elif thing.kind == Subject.LEVEL:
                 text, end = runtime.get(f"scheduleMessageOffset_{thing.queue}", "0,0").split(",")
                 self._asks(master, int(text) >= min(value, int(end)), "a level behind", thing, value, text, end)
@@ -207,6 +223,19 @@ class ActingWatch(BrokerWatch):
             elif thing.kind == Subject.DECIDED:
                 found = master.ledger.ledger.get(thing)
                 self._asks(master, found == value, "a decision is not known", thing, value, found)
+        for known in self._handed.values():
+            self._goes_not_back(master, known, latest)
+
+    def _goes_not_back(self, master: MemberProcess, known: _Known, noted: Collection[Thing]) -> None:
+        """Check offsets of a member's table of which no ledger says anything."""
+        table = master.parts[OffsetsPart].table
+        for queue, offset in known.offsets.items() if known.version == table.version else ():
+            thing = Thing(Subject.OFFSET, f"T@{CONSUMERS}", queue)
+            if thing not in noted and offset <= master.journal.messages.max_offset(b"T", queue):
+                found = table.query(CONSUMERS, "T", queue)
+                said = self.scene.town.offsets.said_to(master, queue)
+                self._asks(master, found is not None and (found >= offset or found in said), "an offset behind", queue,
+                           offset, found)
 
     @staticmethod
     def _passes(master: MemberProcess, thing: Thing, value: int) -> bool:
@@ -322,6 +351,14 @@ class MessageJudge:
         self.counts["INV_B59"] += begun.in_place
         require(len(begun.done) < 2 or begun.apart or not self.lossless, "INV_B59", "brokers answer both ends as done",
                 begun)
+
+    def kept_as(self, process: MemberProcess, offset: int) -> int | None:
+        """Return the offset under which a slave's ledger must have the decision of that half; None: its log has it."""
+        begun = self._halves_at.get(offset)
+        if begun is None or self._town.decisions.is_shown(process, begun):
+            return None
+        return next((at for entry in process.ledger.ledger.of(Subject.DECIDED)
+                     if self._halves_at.get(at := int(entry.thing.name)) is begun), offset)
 
     def _ends(self, message: Message) -> list[tuple[Decided, int]]:
         """Return the transactions that a mark decides, each with its end."""

@@ -34,6 +34,15 @@ class ServerLink:
     """Number of the name server's life; 0: nothing has reached it yet."""
     open_here: bool = True
     open_there: bool = True
+    waiting: dict[Resume, None] = attrs.field(factory=dict)
+    """Requests under way, in the order in which they were sent."""
+
+    def ends(self) -> None:
+        """Fail all requests under way, as this end hears that the other one closed the connection."""
+        self.open_here = False
+        waiting, self.waiting = self.waiting, {}
+        for resume in waiting:
+            resume(ConnectionClosed(self.server.address, "closed by the other end"))
 
     @property
     def peer(self) -> str:
@@ -91,7 +100,7 @@ class SimulatedClient:
 
         server = town.server_at(address)
         if server is not None:
-            self._ask_server(server, command, hears)
+            self._ask_server(server, command, once)
         else:
             other = town.machine_at(address)
             back = town.network.link(other.name, host.name, "rpc")
@@ -101,13 +110,21 @@ class SimulatedClient:
             process.later(round(timeout_ms * MS), E_TIMEOUT, lambda: once(
                 RequestTimeout(address, command.code, timeout_ms)))
 
-    def _ask_server(self, server: ServerHost, command: Command, hears: Callable[[Any], None]) -> None:
+    def _ask_server(self, server: ServerHost, command: Command, resume: Resume) -> None:
         process, town = self._process, self._process.town
         host, address = process.host, server.address
         channel = process.servers.get(address)
         if channel is None or not channel.open_here:
             channel = process.servers[address] = ServerLink(process, server)
+        channel.waiting[resume] = None
         back = town.network.link(server.name, host.name, "rpc")
+
+        def hears(result: Any) -> None:
+            host.do(process, E_ANSWER, lambda: answers(result))
+
+        def answers(result: Any) -> None:
+            channel.waiting.pop(resume, None)
+            resume(result)
 
         def arrived() -> None:
             if server.core is None:
@@ -116,17 +133,13 @@ class SimulatedClient:
             if not channel.life:
                 channel.life = server.life
             if channel.life != server.life or not channel.open_there:
-                back.send(lambda: host.do(process, E_LOST, lost))
+                back.send(lambda: host.do(process, E_LOST, channel.ends))
                 return
             server.do(answered)
 
         def answered() -> None:
             answer = server.handle(channel, command)
             back.send(lambda: hears(answer))
-
-        def lost() -> None:
-            channel.open_here = False
-            hears(ConnectionClosed(address, "closed by the other end"))
 
         town.network.link(host.name, server.name, "rpc").send(arrived)
 
@@ -137,7 +150,13 @@ def ask_broker(other: MemberHost, peer: str, command: Command, answered: Callabl
     if there is None or not there.opened:
         answered(ConnectFailed(other.address, "refused"))
     else:
-        other.do(there, E_ASKED, lambda: there.handle(Requester(peer, answered), command))
+        asked_ns = there.town.world.now
+
+        def replied(answer: Command) -> None:
+            there.town.answers.answered(there, command, answer, asked_ns)
+            answered(answer)
+
+        other.do(there, E_ASKED, lambda: there.handle(Requester(peer, replied), command))
 
 
 def _nothing(result: Any) -> None:

@@ -21,10 +21,10 @@ def play(seed: int, profile: str = "acting") -> Result:
 
 
 @pytest.mark.parametrize(("profile", "seed", "asked"), [
-    ("acting", 1, ("INV_B56", "INV_B57", "INV_B58", "INV_B59", "INV_B60")),
+    ("acting", 1, ("INV_B56", "INV_B57", "INV_B58", "INV_B59", "INV_B60", "INV_B63")),
     ("acting", 3, ("INV_B56", "INV_B60")),
     ("acting", 88, ("INV_B58",)),
-    ("locks", 3, ("INV_B61",)),
+    ("locks", 1, ("INV_B61",)),
     ("swarm", 70110, ("INV_B59",)),
 ])
 def test_seeds_pass(profile: str, seed: int, asked: tuple[str, ...]) -> None:
@@ -65,6 +65,11 @@ def test_a_failure_repeats_from_its_tape(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_two_deliverers_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ActingRight, "_enough", lambda self, now_ns: True)
     assert any(play(seed).failure == "INV_B56" for seed in range(1, 10))
+
+
+def test_an_answer_that_no_disk_keeps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LedgerPart, "_when_kept", lambda self, answer: answer)
+    assert any(play(seed).failure == "INV_B63" for seed in range(1, 5))
 
 
 def test_two_holders_of_a_queue_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
