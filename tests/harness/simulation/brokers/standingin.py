@@ -15,7 +15,7 @@ PLANTED: Final = (
             "if members.least == now.broker_id and listed:", "if False:", ("INV_B55",), ACTING),
     Planted("what is committed in the master's place is not noted", LEDGER,
             "        if self._notes:\n            self.note(Thing(Subject.OFFSET",
-            "        if False:\n            self.note(Thing(Subject.OFFSET", ("INV_B58",), ACTING),
+            "        if False:\n            self.note(Thing(Subject.OFFSET", ("INV_B58", "INV_B63"), ACTING),
     Planted("a master takes no offset of a ledger", LEDGER,
             "                self._offsets.table.take(group, topic, thing.queue, entry.value)\n",
             "                pass\n", ("INV_B57", "INV_B58"), ACTING),
