@@ -266,6 +266,40 @@ def unbounded(source: Source) -> Iterator[str]:
                 yield f"{source.path}:{node.lineno}: a task outside any nursery"
 
 
+@functools.cache
+def named_outside() -> frozenset[str]:
+    """``module.name`` of what code outside of the tests imports, or may take from a module that it imports; and of what
+    a text names so."""
+    found: set[str] = set()
+    for source in sources():
+        if source.path.startswith("tests/"):
+            continue
+        if not source.python:
+            found.update(f"{module}.{name}" for module, name in re.findall(r"([\w.]+)[.:](\w+)", source.text))
+            found.update(f"{module}.{name}" for module, names in re.findall(r"from ([\w.]+) import (.+)", source.text)
+                         for name in re.findall(r"\w+", names))
+            continue
+        imported = {f"{module}.{name}" for _, module, names in source.imports for name in names}
+        modules = (imported | {module for _, module, names in source.imports if not names}) & MODULES
+        found |= imported | {f"{module}.{word}" for module in modules for word in re.findall(r"\w+", source.text)}
+    return frozenset(found)
+
+
+def unused(source: Source) -> Iterator[str]:
+    """What a decorator takes is registered; worlds of simulated machines are made for tests."""
+    if not source.python or source.path.partition("/")[0] not in PACKAGES or source.path.startswith(WORLDS):
+        return
+    module = source.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    by_name = next((names for path, names in BY_NAME.items() if source.path.startswith(path)), re.compile("__.*__"))
+    for node in source.tree.body:
+        match node:
+            case (ast.FunctionDef(name=name, decorator_list=[]) | ast.AsyncFunctionDef(name=name, decorator_list=[])
+                  | ast.ClassDef(name=name) | ast.Assign(targets=[ast.Name(id=name)])
+                  | ast.AnnAssign(target=ast.Name(id=name))) if not by_name.fullmatch(name):
+                if len(re.findall(rf"\b{name}\b", source.text)) == 1 and f"{module}.{name}" not in named_outside():
+                    yield f"{source.path}:{node.lineno}: nothing but tests names {name}"
+
+
 def argued_ignores(source: Source) -> Iterator[str]:
     if source.path != "pyproject.toml":
         return
@@ -298,6 +332,13 @@ def error_tree(source: Source) -> Iterator[str]:
         yield f"{source.path}: {name}({parent}) stands only in {where}"
 
 
+WORLDS = "harness/simulation/worlds/"
+BY_NAME = {
+    "harness/chaos/": re.compile("__.*__|NAME|ABOUT|arguments|run"),  # by the command, of each of its parts
+    "raft/pytest_plugin.py": re.compile("pytest_.*"),
+}
+"""Names that are looked up by other programs, by path."""
+MODULES = frozenset(each.name for each in TREE.modules)
 REACH = re.compile(r"\.(?:_?journal|_?store)\.(log|messages|visible|trust|veil|writer|flusher|cleaner)\.\w+$")
 LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
 TEST_ID = re.compile(r"\b(tests/[\w/]+\.py)::([\w.:]+)")
@@ -355,6 +396,9 @@ CHECKS: list[tuple[Check, str, str]] = [
     (reach, "broker/a.py", "end = self._journal.log.max_offset\n"),
     (unbounded, "raft/a.py", "import math, trio\ntrio.open_memory_channel(math.inf)\n"),
     (unbounded, "raft/a.py", "import trio\ntrio.lowlevel.spawn_system_task(f)\n"),
+    (unused, "raft/a.py", "LEFT = 1\n"),
+    (unused, "raft/a.py", "def left(): ...\n"),
+    (unused, "raft/node.py", "class Left: ...\n"),
     (argued_ignores, "pyproject.toml", 'ignore = [\n  "E501",\n]\n'),
     (error_tree, "raft/errors.py", '"""E.\n\n    RaftError\n    └── Gone   a\n"""\nclass RaftError(Exception): ...'),
     (error_tree, "raft/errors.py", '"""E.\n\n    RaftError\n"""\nclass RaftError(Exception): ...\nclass B(A): ...'),

@@ -6,7 +6,6 @@ record with an unknown outcome is handed over again, or sent elsewhere, and coun
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -45,8 +44,6 @@ from remoting.server import Server
 
 if TYPE_CHECKING:
     from remoting.daemon.page import Metric, Page
-
-logger = logging.getLogger("broker.siblings")
 
 TIMEOUT_MS: Final = 3_000
 _STORED: Final = frozenset(STORED.values())

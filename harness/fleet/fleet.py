@@ -60,7 +60,6 @@ RETRY_S: Final = 0.2
 FIND_S: Final = 0.02
 DOWN_S: Final = 0.5
 """A server that refused a connection is left alone by all for so long."""
-LEADER_ADDRESS: Final = "controllerLeaderAddress"
 
 Roles = (ElectMasterResponse | RegisterBrokerToControllerResponse | GetReplicaInfoResponse
          | NotifyBrokerRoleChangedRequest)

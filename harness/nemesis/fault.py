@@ -186,9 +186,6 @@ class FaultKind:
                 for name, each in self.arguments.items()}
 
 
-NOTHING: Final[Mapping[str, Any]] = {}
-
-
 def named(names: Sequence[str]) -> str:
     """The names of nodes, in words."""
     return ", ".join(names) or "nobody"

@@ -5,10 +5,7 @@ They are texts: it compiles none, and asks no broker.
 
 from __future__ import annotations
 
-from remoting.record import encode_properties
-
 PROPERTIES = {"a": "5", "s": "abc", "b": "true", "f": "1.5", "big": "12345678901", "sp": " 5", "e": "", "TAGS": "T1"}
-RAW = encode_properties(PROPERTIES)
 
 TRUE = """
 a > 3|a = 5|a = '5'|a = 5.0|a > 4.9|x IS NULL|a IS NOT NULL|x > 3 OR a = 5|b = TRUE|b = true|a > 0|a IN ('5','6')

@@ -8,8 +8,10 @@ import time
 import pytest
 
 from broker.filters.expressions import LENGTH_MAX, Expression, FilterIllegal, compiled
-from harness.scenarios.interop.vectors import RAW
+from harness.scenarios.interop.vectors import PROPERTIES
 from remoting.record import PROPERTIES_BYTES_MAX, encode_properties
+
+RAW = encode_properties(PROPERTIES)
 
 
 @pytest.mark.parametrize(("text", "kind", "words"), [

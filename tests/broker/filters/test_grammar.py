@@ -9,7 +9,10 @@ import pytest
 
 from broker.filters.expressions import FilterIllegal, compiled
 from broker.filters.grammar import DEPTH_MAX
-from harness.scenarios.interop.vectors import ILLEGAL, RAW, each
+from harness.scenarios.interop.vectors import ILLEGAL, PROPERTIES, each
+from remoting.record import encode_properties
+
+RAW = encode_properties(PROPERTIES)
 
 
 def test_what_java_does_not_compile_is_refused_with_the_place_and_words() -> None:

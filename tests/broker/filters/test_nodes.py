@@ -6,8 +6,10 @@ import pytest
 
 from broker.filters.expressions import compiled
 from broker.filters.nodes import Unreadable
-from harness.scenarios.interop.vectors import FALSE, PROPERTIES, RAW, TRUE, UNKNOWN, UNREADABLE, each
-from remoting.record import decode_properties
+from harness.scenarios.interop.vectors import FALSE, PROPERTIES, TRUE, UNKNOWN, UNREADABLE, each
+from remoting.record import decode_properties, encode_properties
+
+RAW = encode_properties(PROPERTIES)
 
 
 @pytest.mark.parametrize(("texts", "value"), [(TRUE, True), (FALSE, False), (UNKNOWN, None)])
