@@ -216,6 +216,22 @@ async def test_a_full_disk_refuses_and_recovers(autojump_clock: MockClock, monke
         assert journal.append([message("d" * 65_000)])[0].offset == 1 << 16
 
 
+async def test_a_slaves_log_that_began_without_room_is_durable_up_to_where_it_ends(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has nothing to sync. The slave never acknowledged where its log ends, and its master waited for that."""
+    async with running(config=SYNC) as slave:
+        def full(self: MemoryFile, offset: int, size: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(MemoryFile, "reserve", full)
+            with pytest.raises(StoreFull, match="No space left"):
+                slave.append_raw(b"x" * 100, 1 << 16)
+        await wait_all_tasks_blocked()
+        assert slave.durable_end == slave.end == 1 << 16
+
+
 async def test_queues_that_cannot_be_written_are_told_later(autojump_clock: MockClock) -> None:
     files = MemoryFiles()
     async with running(files) as journal:

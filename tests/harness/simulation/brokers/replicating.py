@@ -20,6 +20,10 @@ WHOLE: Final = "tests/broker/ha/test_whole.py::"
 
 PLANTED: Final = (
     # --- replication
+    Planted("a log that began without room is never durable", "broker/journal.py",
+            "log.flushed_offset), log.min_offset)", "log.flushed_offset), 0)",
+            ("tests/broker/test_journal.py::"
+             "test_a_slaves_log_that_began_without_room_is_durable_up_to_where_it_ends",)),
     Planted("received is acknowledged", HA + "slave.py",
             "        return Send(Ack(self.log_end).to_bytes())",
             "        return Send(Ack(self._received_end).to_bytes())",
