@@ -11,6 +11,8 @@ consumers is held by all three, and the accepted set alone has as many members a
 - To count the accepted set alone. Between the controllers' decision and its answer the set has a new member, which may
   be elected and lack what was acknowledged meanwhile (the union rule of apache/rocketmq#5663).
 - To count the asked set instead of the accepted one. The request may be lost, and then the old set still elects.
+- To forget what was asked for with the process that asked. Controllers that know no lives, as Java's, let the next one
+  go on with the epoch, and carry the request out later. So it is kept on disk before it leaves (``may_ask``).
 - To forget a request without an answer after a while. It may only be on its way. What voids it is a set of a newer
   epoch, its own refusal, or that of a later one, which shows that it was not carried out in all that time.
 - To ask only for slaves that hold everything. On a busy master none ever does. So one that is nearly there is waited
@@ -20,9 +22,10 @@ consumers is held by all three, and the accepted set alone has as many members a
 
 *Why it is right*, in the mode that waits for all.
 
-- *The set of the controllers is always counted.* Only this master adds members, by what it asks for. So it is within
-  the accepted set, or within one that was asked for since and is not void. Or this epoch is over: then the successor
-  was in such a set, or is eligible beside it (``controller.metadata.eligible``), and follows this master no more.
+- *The set of the controllers is always counted.* Only this master adds members, by what it asks for, in this run or in
+  an earlier one of its epoch (``before``). So it is within the accepted set, or within one that was asked for since and
+  is not void. Or this epoch is over: then the successor was in such a set, or is eligible beside it
+  (``controller.metadata.eligible``), and follows this master no more.
 - *Each member holds what was confirmed before it counted.* It is asked for only once it holds the confirm offset
   (``_ready``), and from its admission on nothing is confirmed without it, first as joining, then as asked, then as
   accepted.
@@ -36,7 +39,7 @@ This module knows offsets and time, and neither frames nor requests. Source: ``A
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import attrs
@@ -47,6 +50,8 @@ from broker.ha.silence import Ear
 _RESTS: Final = 4
 """After a slave was waited for in vain it rests so many times ``admission_ms``; twice as long each further time."""
 _DOUBLINGS_MAX: Final = 4
+_BEFORE: Final = 0
+"""Number of the request of an earlier run; its own begin at 1."""
 
 
 @attrs.define
@@ -88,6 +93,11 @@ class InSync:
     started_ns: int
     least: int = 1
     """``minInSyncReplicas`` as it is in force."""
+    before: frozenset[int] = frozenset()
+    """Members that an earlier run of this epoch asked for, without an answer."""
+    keep: Callable[[int, frozenset[int]], bool] = lambda epoch, members: True
+    """Keep members for the next run of this master epoch: they are asked for beside the set of that epoch. Returns
+    whether they are kept."""
     asked: dict[int, frozenset[int]] = attrs.field(factory=dict, init=False)
     """Sets whose request got no answer, by the latest request for each: there may be one each second for hours."""
     _asked_ns: dict[int, int] = attrs.field(factory=dict, init=False)
@@ -95,12 +105,16 @@ class InSync:
     """For each set that was asked for in vain before: the last time."""
     _was_enough: bool = attrs.field(default=False, init=False)
     _slaves: dict[int, _Slave] = attrs.field(factory=dict, init=False)
+    _kept: frozenset[int] = attrs.field(default=frozenset(), init=False)
     _counted: list[_Slave] | None = attrs.field(default=None, init=False)
     """The other members, kept until the sets change: each put and each acknowledgement asks for them."""
 
     def __attrs_post_init__(self) -> None:
         assert 0 <= self.confirm <= self.log_end, "only what is in the log is confirmed"
         assert self.epoch_start <= self.log_end, "an epoch begins where the log ended, and the log has grown since"
+        if self.before:
+            self.asked[_BEFORE], self._asked_ns[_BEFORE] = self.accepted | self.before, self.started_ns
+            self._kept = self.before
         self._confirm()
 
     # --- what happens ----------------------------------------------------------------------------------------
@@ -190,6 +204,15 @@ class InSync:
         # An unanswered request keeps its members counted. Ask again until the epoch moves or a refusal is certain.
         return next(iter(self.asked.values()), None)
 
+    def may_ask(self, members: frozenset[int]) -> bool:
+        """Have members kept that a request for these may add; False: it must not leave."""
+        new = members.union(*self.asked.values()) - self.accepted
+        if not new <= self._kept:
+            if not self.keep(self.accepted_epoch, new):
+                return False
+            self._kept = new
+        return True
+
     def ask(self, request: int, members: frozenset[int], now_ns: int) -> None:
         """A request leaves. Until it is answered its members count, too."""
         assert self.self_id in members, "no master asks for a set without itself"
@@ -218,6 +241,8 @@ class InSync:
                 del self.asked[asked], self._asked_ns[asked]
         assert self.asked.keys() == self._asked_ns.keys()
         assert self._before_ns.keys() <= {*self.asked.values()}, "of sets that are asked for"
+        if self._kept and not self.asked and self.keep(self.accepted_epoch, frozenset()):
+            self._kept = frozenset()
         self._counted = None
         self._confirm()
 
@@ -229,6 +254,7 @@ class InSync:
         if epoch <= self.accepted_epoch:
             return False
         self.accepted, self.accepted_epoch = frozenset(members), epoch
+        self._kept = frozenset()
         self.asked.clear()
         self._asked_ns.clear()
         self._before_ns.clear()

@@ -13,6 +13,7 @@ import enum
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -23,7 +24,7 @@ from broker.ha.copying import Copying
 from broker.ha.epochfile import EpochFile
 from broker.ha.epochs import EpochError, EpochList
 from broker.ha.insync import InSync
-from broker.ha.mark import ConfirmMark
+from broker.ha.mark import ConfirmMark, MembersAsked
 from broker.ha.master import Close, HaMaster, Idle, LogView, SendLog
 from broker.ha.places import Stage
 from broker.ha.port import Frame, Port
@@ -297,7 +298,17 @@ class Switching(ABC):
         assert start is not None
         self._young = InSync(
             self.broker_id, self._config, role.sync_state_set, role.sync_state_set_epoch, start,
-            min(journal.confirm_offset, journal.end), journal.end, journal.durable_end, journal.now_ns(), self._least)
+            min(journal.confirm_offset, journal.end), journal.end, journal.durable_end, journal.now_ns(), self._least,
+            self._asked_before(role), partial(self._keep_asked, role.epoch))
+
+    def _asked_before(self, role: BecomeMaster) -> frozenset[int]:
+        """Return members that a killed run of this epoch asked for, and that controllers may accept yet."""
+        asked = MembersAsked() if self._mark is None else self._mark.asked
+        counts = asked.epoch == role.epoch and asked.set_epoch >= role.sync_state_set_epoch
+        return asked.members - role.sync_state_set if counts else frozenset()
+
+    def _keep_asked(self, epoch: int, set_epoch: int, members: frozenset[int]) -> bool:
+        return self._mark is None or self._mark.note(MembersAsked(epoch, set_epoch, members))
 
     def _record(self, epochs: EpochList, failures: list[Exception]) -> None:
         """Write the epochs of a new master. Others follow this log from now on, so nothing is left to doubt."""

@@ -610,6 +610,8 @@ class ReplicasManager:
             return []
         assert self.broker_id in members, "a master is in its own set"
         self._times.put(Kind.ALTER, now_ns + self._config.retry_ms * NS_PER_MS)
+        if not held.may_ask(members):
+            return []
         least = self.gate.announced if self._config.all_ack_in_sync_state_set and self.gate.announced > 1 else None
         header = AlterSyncStateSetRequest(self._config.broker_name, held.self_id, self.role.epoch,
                                           cluster_name=self._config.cluster_name, min_in_sync_replicas=least)

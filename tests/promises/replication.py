@@ -89,6 +89,8 @@ PAGE = Page("docs/reference/replication.md", (
     Promise("So an epoch is led once per boot", "B2 C15", tests=DOUBT, real=POWER),
     Promise("After a kill or a crash of the process alone", "B21 C17", not_real=ONE_RULE,
             tests=tests_of(HA, "autoswitch", "a_master_that_restarts_within_its_epoch_keeps_the_entry")),
+    ha("Members that it had asked controllers to take in", "B3 B13", "asked",
+       "a_member_that_was_asked_for_counts_after_a_kill", why=ORDERS),
     Promise("After a crash of the machine", "B1 C17", tests=(*DOUBT, *RESIGNS), real=POWER),
     Promise("Our controllers hold it at once", "C17", real=POWER, tests=tests_of(
         "broker/replicas", "manager", "a_controller_that_knows_no_resigning_is_asked_for_the_others",

@@ -18,6 +18,7 @@ from broker.ha.config import HaConfig
 from broker.ha.epochfile import EpochFile
 from broker.ha.epochs import EpochList
 from broker.ha.insync import InSync
+from broker.ha.mark import ConfirmMark
 from broker.ha.taking import BecomeMaster, BecomeSlave
 from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.puts import PutResult, Puts
@@ -151,7 +152,7 @@ class Broker:
         self.journal.open()
         self.switch = AutoSwitch(
             self.journal, EpochFile(self.files, boot=self.boot), self.config, ha_address=self.address,
-            connector=self.net.connect)
+            connector=self.net.connect, mark=ConfirmMark(self.files))
         self.switch.broker_id = self.id
         self.puts = Puts(self.journal, QuorumConfig(
             all_ack_in_sync_state_set=self.config.all_ack_in_sync_state_set))

@@ -582,6 +582,17 @@ def test_a_slave_that_caught_up_is_reported_and_accepted() -> None:
     assert not held.asked
 
 
+def test_a_member_that_cannot_be_written_down_is_asked_for_later() -> None:
+    broker = booted()
+    held, written = slave_caught_up(broker), [False]
+    held.keep = lambda epoch, members: written[0]
+    broker.run(5_000)
+    assert broker.controller.members == {1} and not held.asked
+    written[0] = True
+    broker.run(2_000)
+    assert broker.controller.members == {1, 2}
+
+
 @pytest.mark.parametrize(("code", "counted"), [
     (ResponseCode.CONTROLLER_BROKER_NOT_ALIVE, False), (ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED, False),
     (ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH, True), (ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, True),
