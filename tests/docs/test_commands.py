@@ -86,7 +86,7 @@ def choose_tests(run: str) -> None:
     """Fails if pytest would not take these arguments, or a file among them is not there."""
     name, *arguments = shlex.split(run)
     assert name == "pytest"
-    options = {"-n": None, "-k": None, "-m": None, "--hypothesis-profile": ("deep", "steady")}
+    options = {"-n": None, "--dist": ("worksteal",), "-k": None, "-m": None, "--hypothesis-profile": ("deep", "steady")}
     for before, word in zip(["", *arguments], arguments, strict=False):
         option, _, value = word.partition("=")
         if word.startswith("-"):
