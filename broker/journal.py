@@ -519,8 +519,8 @@ class Journal:
             self.end = log.written_offset
             # A master's first append cuts off the part of a message, so the log may be shorter now. One that has begun
             # and found no room has nothing to sync: its begin is its end.
-            self.durable_end = max(
-                min(self.durable_end, log.flushed_offset), log.min_offset) if self.sync_flush else self.end
+            durable = max(min(self.durable_end, log.flushed_offset), log.min_offset)
+            self.durable_end = durable if self.sync_flush else self.end
             self.confirm_offset = min(self.confirm_offset, self.end)
             self._grew = True
             self._alarm.stir()

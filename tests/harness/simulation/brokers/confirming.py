@@ -80,7 +80,8 @@ PLANTED: Final = (
             "        self.asked[request] = members\n", "        self.asked[request] = self.accepted = members\n",
             ("INV_B16",)),
     Planted("written is durable", "broker/journal.py",
-            "min(self.durable_end, log.flushed_offset) if self.sync_flush else self.end\n", "self.end\n", ("INV_B12",)),
+            "self.durable_end = durable if self.sync_flush else self.end\n", "self.durable_end = self.end\n",
+            ("INV_B12",)),
     Planted("puts do not wait for their flush", "broker/puts.py",
             "        if journal.sync_flush and wait_store_ok:\n", "        if False:\n", ("INV_B12",), "weak"),
     # --- what an operator demands of a running broker

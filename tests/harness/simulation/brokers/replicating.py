@@ -21,7 +21,8 @@ WHOLE: Final = "tests/broker/ha/test_whole.py::"
 PLANTED: Final = (
     # --- replication
     Planted("a log that began without room is never durable", "broker/journal.py",
-            "log.flushed_offset), log.min_offset)", "log.flushed_offset), 0)",
+            "max(min(self.durable_end, log.flushed_offset), log.min_offset)",
+            "min(self.durable_end, log.flushed_offset)",
             ("tests/broker/test_journal.py::"
              "test_a_slaves_log_that_began_without_room_is_durable_up_to_where_it_ends",)),
     Planted("received is acknowledged", HA + "slave.py",
