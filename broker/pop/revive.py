@@ -8,8 +8,10 @@ would come back although it is acknowledged. So the caller reports with ``stands
 records due before some time below some place of the queue; once this core has read up to that place, it has seen them.
 
 ``processed`` is RocketMQ's offset of the revive group: the last record that is done with. It stays before each
-checkpoint with an open message, and before each acknowledgement whose checkpoint may still come. So a new master that
-reads on from a copy of it, however old, finds every open checkpoint together with its acknowledgements.
+checkpoint with an open message, and before each acknowledgement whose checkpoint may still come. Where a checkpoint is
+done with and has acknowledgements in front of it, it stays before the first of these, or has passed the checkpoint: it
+never stands in between. So a new master that reads on from a copy of it, however old, finds every checkpoint that it
+reads together with its acknowledgements.
 
 On an acting slave records are ``Loose``: its log takes none, so they stand in no queue, and wait in their timers until
 ``let_go`` returns them.
@@ -18,6 +20,7 @@ Source: ``PopReviveService`` of RocketMQ 5.5.0, which reads the queue again each
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
@@ -101,6 +104,8 @@ class ReviveQueue:
         self._pins: list[tuple[int, int, Outstanding | _Early]] = []
         """Heap: a place that ``processed`` must stay below, a unique number, and the object that needs it."""
         self._pinned = 0
+        self._spans: list[tuple[int, int]] = []
+        """Places of a first acknowledgement and of its checkpoint behind it, which is done with; sorted."""
         self._marks: deque[tuple[int, int]] = deque()
         """Pairs of ``stands_below``, at most two: the first is being read up to, the last is the newest."""
         self._sure_ms = 0
@@ -191,6 +196,8 @@ class ReviveQueue:
         """Release the loose records of a checkpoint. If it stands in the queue, a later master may read it again, and
         needs them until ``processed`` has passed it."""
         self._waiting.pop(waiting.key, None)
+        if waiting.pin is not None and waiting.pin < waiting.place:
+            insort(self._spans, (waiting.pin, waiting.place))
         loose, waiting.loose = waiting.loose, []
         if waiting.place < 0:
             self._over += loose
@@ -264,11 +271,17 @@ class ReviveQueue:
 
     @property
     def processed(self) -> int:
-        """The last record such that it and all before it are done with."""
+        """The last record such that it and all before it are done with, and no record behind it needs one of these."""
         pins = self._pins
         while pins and self._is_over(pins[0][2]):
             heappop(pins)
-        return (pins[0][0] if pins else self.at) - 1
+        last = (pins[0][0] if pins else self.at) - 1
+        if self._spans:
+            for first, place in reversed(self._spans):
+                if first <= last < place:
+                    last = first - 1
+            self._spans = [span for span in self._spans if span[1] > last]
+        return last
 
     @staticmethod
     def _is_over(needs: Outstanding | _Early) -> bool:

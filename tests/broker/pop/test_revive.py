@@ -81,6 +81,29 @@ def test_an_acknowledgement_in_front_of_its_checkpoint_counts_and_is_not_passed(
     assert ripe(queue, T0 + 22_000) == [] and queue.processed == 12 and queue.late == 1
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_progress_never_stands_between_an_acknowledgement_and_its_checkpoint_behind_it(late: bool) -> None:
+    """A master that began there would read the checkpoint without the acknowledgement, and bring its message back."""
+    one, other, third = checkpoint(0), checkpoint(3), checkpoint(6)
+
+    def reads(queue: ReviveQueue, begin: int) -> None:
+        for ck, acked in [(one, [0]), (other, None), (third, None), (one, None)][begin:]:
+            if acked is None:
+                queue.checkpoint(ck, 0)
+            else:
+                queue.acked(ck.key, acked if late else [0, 1, 2], T0 + 10_000)
+
+    queue = ReviveQueue(-1)
+    reads(queue, 0)
+    if late:
+        queue.acked(one.key, [1, 2], T0 + 10_000)
+    assert queue.processed == -1, "the others are open"
+    queue.acked(other.key, [3, 4, 5], T0 + 10_000)
+    assert queue.processed == -1, "it would be 1, between both"
+    queue.acked(third.key, [6, 7, 8], T0 + 10_000)
+    assert queue.processed == queue.at - 1 and not queue.waiting
+
+
 def test_one_that_comes_when_its_messages_are_on_their_way_is_late() -> None:
     queue, ck = ReviveQueue(-1), checkpoint()
     queue.checkpoint(ck, 0)
@@ -259,6 +282,12 @@ class World(RuleBasedStateMachine):
                 left = set(timer.given.found.offsets) - timer.given.acked - set(self.back)
                 late = {offset for other in self.records for offset in other.acks if other.given is timer.given}
                 assert not left - late, f"record {place} is passed, and {left} never came back"
+
+    @invariant()
+    def the_offset_never_parts_an_acknowledgement_from_its_checkpoint(self) -> None:
+        places = {id(timer.given): place for place, timer in enumerate(self.records) if not timer.acks}
+        for place, timer in enumerate(self.records[:self.queue.processed + 1]):
+            assert places.get(id(timer.given), place) <= self.queue.processed, f"record {place} is passed alone"
 
     def teardown(self) -> None:
         """At last everything that was not acknowledged has come back."""

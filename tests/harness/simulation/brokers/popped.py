@@ -24,6 +24,10 @@ ACTING: Final = "tests/broker/pop/test_acting.py::"
 
 PLANTED: Final = (
     # --- what is given
+    Planted("progress stands between an acknowledgement and its checkpoint", "broker/pop/revive.py",
+            "                if first <= last < place:\n", "                if False:\n",
+            ("tests/broker/pop/test_revive.py::"
+             "test_progress_never_stands_between_an_acknowledgement_and_its_checkpoint_behind_it",)),
     Planted("messages leave before their checkpoint is held", REQUESTS,
             "        if result.status is not PutStatus.PUT_OK:\n            self.counters.refused += 1\n",
             "        if not result.puts:\n            self.counters.refused += 1\n", ("INV_B49",), "pops"),
