@@ -18,8 +18,8 @@ from remoting.bodies.namesrv import DataVersion
 
 NS_PER_MS: Final = 1_000_000
 NEVER: Final = 1 << 63
-FIRST_MS: Final = 1_000
-"""Time from the begin of mastership to the first look."""
+FIRST_MS: Final = 100
+"""Time from the begin of delivering to the first look; RocketMQ waits a second."""
 PAUSE_MS: Final = 100
 """Pause between two looks, and after a delivery that failed."""
 PAUSE_AFTER_FAULT_MS: Final = 10_000
