@@ -116,7 +116,7 @@ PLANTED: Final = (
     Planted("a checkpoint is ripe when it comes", REVIVE,
             "by_time and by_time[0][0] < upto_ms:", "by_time:", ("INV_B51",), "pops"),
     Planted("a revive queue is processed as far as it was read", REVIVE,
-            "        return (pins[0][0] if pins else self.at) - 1\n", "        return self.at - 1\n", ("INV_B45",),
+            "        last = (pins[0][0] if pins else self.at) - 1\n", "        return self.at - 1\n", ("INV_B45",),
             "pops"),
     Planted("nobody waits for acknowledgements that timers hold", REVIVE,
             "        upto_ms = min(self._sure_ms - ACKS_BEHIND_MS, now_ms - HYSTERESIS_MS)\n",
