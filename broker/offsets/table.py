@@ -18,7 +18,6 @@ from remoting.bodies.namesrv import DataVersion
 COPIES_OLDER: Final = 2
 """Copies of the master's table that may be older than what its log says: one that is on its way, and what it delays."""
 _NONE: Final[Mapping[int, int]] = {}
-_NO_RESETS: Final[Mapping[str, Mapping[int, int]]] = {}
 
 
 @attrs.frozen
@@ -55,7 +54,7 @@ class OffsetTable:
         self._pulled: dict[str, dict[int, int]] = {}
         self._resets: dict[str, dict[int, int]] = {}
         self._told: dict[tuple[str, int], tuple[int, int]] = {
-            (key, queue_id): (offset, 0) for key, queues in (kept.reset_table or _NO_RESETS).items()
+            (key, queue_id): (offset, 0) for key, queues in (kept.reset_table or {}).items()
             for queue_id, offset in queues.items()}
         """Resets of the master's, or of a process before, by ``topic@group`` and queue id, that perhaps no pull has
         seen: where the group goes on, and how many copies of the master's table may be older."""
