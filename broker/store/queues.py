@@ -141,9 +141,9 @@ class Queues:
         if not run:
             return False
         first, last = run[0][0], run[-1][0]
-        if first <= self._told:
-            self._grown.clear()
         again = first <= self._taken
+        if first <= self._told or not again:
+            self._grown.clear()
         self._told, self._taken = last, max(self._taken, last)
         return again
 

@@ -166,7 +166,8 @@ class TopicTable:
         self._topics = dict(table.topic_config_table)
         self._version = table.data_version
         self.on_change()
-        self.narrowed(gone)
+        if gone:
+            self.narrowed(gone)
 
     def copy(self, answer: bytes) -> None:
         """Take over a master's answer to 21. Raises ``BodyError``.
