@@ -46,7 +46,7 @@ class Heartbeats:
         self._now_ns = now_ns
         self._notices = Notices()
         self._bell = Bell()
-        consumers.on_change = self._note
+        consumers.on_change, consumers.on_balance = self._note, self._bell.ring
 
     def handlers(self) -> dict[int, Handler]:
         return {

@@ -54,6 +54,11 @@ class Member:
     language: int
     version: int
     seen_ns: int
+    sub_version: int = 0
+    """The newest version of a subscription that its heartbeats brought."""
+    balances: bool = False
+    """Since its last heartbeat, or with it, it said that it takes or gives up queues: it is between its rounds of
+    heartbeats, or the round is a part of that."""
 
 
 class ConsumerGroup:
@@ -99,6 +104,8 @@ class Consumers:
         self.groups: dict[str, ConsumerGroup] = {}
         self.on_change: Callable[[ConsumerGroup], None] = lambda group: None
         """Called when members or topics of a group changed, also when no member is left."""
+        self.on_balance: Callable[[], None] = lambda: None
+        """Called when a member is known to divide queues, not to be in the middle of its heartbeats."""
         self._of: dict[Connection, set[str]] = {}
         self._pulled: dict[tuple[str, str], tuple[Subscribed, int]] = {}
         """Subscriptions that pulls brought, by group and topic, and when they last did."""
@@ -121,12 +128,28 @@ class Consumers:
         known, changed = True, present is None or present.client_id != member.client_id
         if without_subscriptions:
             known = group.fingerprint == fingerprint
+            member.sub_version = 0 if present is None else present.sub_version
         else:
             changed |= group.subscribe(data.subscription_data_set)
             group.fingerprint = fingerprint or None
+            member.sub_version = max((each.sub_version for each in data.subscription_data_set), default=0)
         if changed:
             self.on_change(group)
+        if present is not None and member.sub_version > present.sub_version:
+            self._balances(member)  # a Java client sends this one as its queues change, another round is over
         return known
+
+    def balances(self, name: str, connection: Connection) -> None:
+        """The member of that connection, if there is one, asks who the others are: it divides the queues."""
+        group = self.groups.get(name)
+        member = None if group is None else group.members.get(connection)
+        if member is not None:
+            self._balances(member)
+
+    def _balances(self, member: Member) -> None:
+        if not member.balances:
+            member.balances = True
+            self.on_balance()
 
     def unregister(self, name: str, connection: Connection) -> None:
         group = self.groups.get(name)

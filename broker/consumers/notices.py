@@ -2,7 +2,9 @@
 
 A Java client that is told in the middle of its heartbeats to all brokers raises its subscription's version, has no
 heartbeat free to say so, and is refused every pull for 30 s. So a member hears of a change, its own ones too, when its
-last heartbeat is half a second old. It does no I/O. Times are monotonic, in nanoseconds.
+last heartbeat is half a second old; at once, where it is known to divide queues already: that comes behind a round, in
+one thread with what it does when it is told. Else consumers that start together read the same messages, each as long
+as it does not know of the others. It does no I/O. Times are monotonic, in nanoseconds.
 """
 
 from __future__ import annotations
@@ -55,4 +57,5 @@ class Notices:
         for group, waiting in self._since.items():
             for connection, since_ns in waiting.items():
                 member = group.members[connection]
-                yield group, member, max(since_ns, min(member.seen_ns + QUIET_NS, since_ns + PATIENCE_NS))
+                quiet_ns = since_ns if member.balances else min(member.seen_ns + QUIET_NS, since_ns + PATIENCE_NS)
+                yield group, member, max(since_ns, quiet_ns)

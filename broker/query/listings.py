@@ -55,9 +55,10 @@ class Listings:
 
     # --- members ---------------------------------------------------------------------------------------------
 
-    def consumer_ids(self, _: Connection, request: Command) -> Command:
+    def consumer_ids(self, connection: Connection, request: Command) -> Command:
         """Answer 38 with a group's members. None is an error, since for an empty list clients give up their queues."""
         name = ConsumerGroupRequest.from_ext(request.ext).consumer_group
+        self._consumers.balances(name, connection)
         group = self._consumers.groups.get(name)
         if group is None:
             return response(request, ResponseCode.SYSTEM_ERROR, remark=f"no consumer for this group, {name}")

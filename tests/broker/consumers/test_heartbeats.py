@@ -118,6 +118,49 @@ async def test_nobody_is_told_while_it_sends_heartbeats(autojump_clock: MockCloc
         assert (await told(world, one), await told(world, two)) == ([], ["g"])
 
 
+async def test_consumers_that_start_together_hear_of_each_other_at_once(autojump_clock: MockClock) -> None:
+    """Else the first one reads what is sent meanwhile, and the others read it again.
+
+    A Java client asks who is in its group (38) behind its heartbeats. As its queues change it sends a newer version."""
+    async with running() as world:
+        one, two, three, four = [await world.dial() for _ in range(4)]
+        await world.heartbeat("g", "t", client="a", version=1, wire=one)
+        await world.heartbeat("g", "t", client="b", version=9, wire=two)
+        assert (await told(world, one), await told(world, two)) == ([], []), "they may be in the middle of heartbeats"
+        await world.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "g"}, wire=one)
+        assert (await told(world, one), await told(world, two)) == (["g"], [])
+        await world.heartbeat("g", "t", client="a", version=2, wire=one)
+        await world.heartbeat("g", "t", client="c", version=11, wire=three)
+        assert (await told(world, one), await told(world, two)) == (["g"], []), "newer than its last"
+        await world.heartbeat("g", "t", client="b", version=10, wire=two)
+        assert await told(world, two) == ["g"], "what waited"
+        await world.heartbeat("g", "t", client="b", version=10, wire=two)
+        await world.heartbeat("g", "t", client="d", version=12, wire=four)
+        assert (await told(world, one), await told(world, two)) == (["g"], []), "a round that says nothing new"
+        await trio.sleep(60)
+        assert [await told(world, wire) for wire in (one, two, three, four)] == [[], ["g"], ["g"], ["g"]]
+
+
+async def test_heartbeats_without_subscriptions_say_nothing_of_queues(autojump_clock: MockClock) -> None:
+    async with running() as world:
+        one, two = [await world.dial() for _ in range(2)]
+        await world.heartbeat("g", "t", client="a", version=5, fingerprint=7, wire=one)
+        await trio.sleep(60)
+        assert await told(world, one) == ["g"]
+        await world.heartbeat("g", client="a", fingerprint=7, without=True, wire=one)
+        await world.heartbeat("g", "t", client="a", version=5, fingerprint=7, wire=one)
+        await world.heartbeat("g", "t", client="b", version=5, fingerprint=7, wire=two)
+        assert await told(world, one) == [], "its version is the one that it had"
+
+
+async def test_who_asks_for_a_group_that_it_is_not_in_hears_nothing(autojump_clock: MockClock) -> None:
+    async with running() as world:
+        await world.heartbeat("g", "t", client="a", wire=await world.dial())
+        for name in ("g", "nobody"):
+            await world.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": name})
+        assert await told(world, world.wire) == []
+
+
 async def test_a_client_that_never_stops_sending_heartbeats_is_told_after_two_seconds(
     autojump_clock: MockClock
 ) -> None:

@@ -46,6 +46,17 @@ def test_heartbeats_put_it_off_for_a_time_that_ends() -> None:
     assert notices.take(PATIENCE_NS) == [(g, member)]
 
 
+def test_who_divides_queues_is_told_at_once() -> None:
+    g, (divides, beats) = group("g", 0, 0)
+    divides.balances = True
+    notices = Notices()
+    notices.changed(g, 1)
+    assert (notices.due_ns, notices.take(1)) == (1, [(g, divides)])
+    assert notices.due_ns == QUIET_NS
+    beats.balances = True
+    assert notices.take(2) == [(g, beats)]
+
+
 def test_who_left_is_not_told() -> None:
     g, (stays, leaves) = group("g", 0, 0)
     notices = Notices()

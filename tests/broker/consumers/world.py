@@ -18,6 +18,7 @@ from broker.offsets import OffsetsConfig, OffsetTable
 from broker.pulling.checks import PullConfig
 from broker.pulling.reading import ReadConfig
 from broker.pulling.requests import Pulling
+from broker.query.listings import Listings
 from broker.standing import Standing
 from broker.store.disk import InlineDisk
 from broker.store.files import MemoryFiles
@@ -138,7 +139,9 @@ async def running(
                       offsets=offset_table, consumers=consumers, filters=filter_table, standing=standing,
                       now_ns=now_ns, memory=memory)
     journal.veil.lifted = pulling.all_seen
-    served = {**pulling.handlers(), **heartbeats.handlers()}
+    listings = Listings(consumers, producers, offset_table, standing, now_ns=now_ns,
+                        wall_ms=lambda: 1_000_000 + now_ms())
+    served = {**pulling.handlers(), **heartbeats.handlers(), **listings.handlers()}
 
     def handle(connection: Connection, command: Command) -> Any:
         return served[command.code](connection, command)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
-from broker.query.listings import Listings
 from remoting.bodies.consumers import (
     ConsumerConnection,
     ConsumerIdList,
@@ -16,19 +15,11 @@ from remoting.bodies.consumers import (
 )
 from remoting.bodies.namesrv import TopicList
 from remoting.codes import RequestCode, ResponseCode
-from tests.broker.consumers.world import World, running
-
-
-def serve(world: World) -> None:
-    world.handlers |= Listings(
-        world.consumers, world.producers, world.offsets, world.standing,
-        now_ns=lambda: int(trio.current_time() * 1e9), wall_ms=lambda: 1_000_000 + int(trio.current_time() * 1e3),
-    ).handlers()
+from tests.broker.consumers.world import running
 
 
 async def test_members_of_groups(autojump_clock: MockClock) -> None:
     async with running() as world:
-        serve(world)
         for code, ext, failure in (
             (RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "g"}, ResponseCode.SYSTEM_ERROR),
             (RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "g"}, ResponseCode.CONSUMER_NOT_ONLINE),
@@ -56,7 +47,6 @@ async def test_members_of_groups(autojump_clock: MockClock) -> None:
 
 async def test_topics_groups_and_subscriptions(autojump_clock: MockClock) -> None:
     async with running() as world:
-        serve(world)
         await world.heartbeat("online", "t", expression="x")
         world.offsets.commit("offline", "t", 0, 1)
         world.offsets.commit("offline", "u", 0, 1)
