@@ -59,6 +59,8 @@ class Member:
     balances: bool = False
     """Since its last heartbeat, or with it, it said that it takes or gives up queues: it is between its rounds of
     heartbeats, or the round is a part of that."""
+    settled: bool = False
+    """It did so before its last heartbeat, so it is connected to the brokers by now: its rounds are short."""
 
 
 class ConsumerGroup:
@@ -135,8 +137,10 @@ class Consumers:
             member.sub_version = max((each.sub_version for each in data.subscription_data_set), default=0)
         if changed:
             self.on_change(group)
-        if present is not None and member.sub_version > present.sub_version:
-            self._balances(member)  # a Java client sends this one as its queues change, another round is over
+        if present is not None:
+            member.settled = present.settled or present.balances
+            if member.sub_version > present.sub_version:
+                self._balances(member)  # a Java client sends this one as its queues change, another round is over
         return known
 
     def balances(self, name: str, connection: Connection) -> None:

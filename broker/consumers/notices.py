@@ -2,9 +2,10 @@
 
 A Java client that is told in the middle of its heartbeats to all brokers raises its subscription's version, has no
 heartbeat free to say so, and is refused every pull for 30 s. So a member hears of a change, its own ones too, when its
-last heartbeat is half a second old; at once, where it is known to divide queues already: that comes behind a round, in
-one thread with what it does when it is told. Else consumers that start together read the same messages, each as long
-as it does not know of the others. It does no I/O. Times are monotonic, in nanoseconds.
+last heartbeat is half a second old, or 50 ms where its connections are there by now; at once, where it is known to
+divide queues: that comes behind a round, in one thread with what it does when it is told. Else consumers that start or
+end together read the same messages, each as long as it does not know of the others. It does no I/O. Times are
+monotonic, in nanoseconds.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from remoting.connection import Connection
 
 QUIET_NS: Final = 500_000_000
-"""A member's heartbeats to all brokers are over so long after the one that came here."""
+"""A member's first heartbeats to all brokers, which it connects to, are over so long after the one that came here."""
+SETTLED_QUIET_NS: Final = 50_000_000
+"""The same of later ones."""
 PATIENCE_NS: Final = 2_000_000_000
 """A member that never stops sending heartbeats is told so long after the change."""
 
@@ -57,5 +60,8 @@ class Notices:
         for group, waiting in self._since.items():
             for connection, since_ns in waiting.items():
                 member = group.members[connection]
-                quiet_ns = since_ns if member.balances else min(member.seen_ns + QUIET_NS, since_ns + PATIENCE_NS)
-                yield group, member, max(since_ns, quiet_ns)
+                if member.balances:
+                    yield group, member, since_ns
+                    continue
+                over_ns = member.seen_ns + (SETTLED_QUIET_NS if member.settled else QUIET_NS)
+                yield group, member, max(since_ns, min(over_ns, since_ns + PATIENCE_NS))

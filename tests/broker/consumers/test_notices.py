@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from broker.consumers.members import ConsumerGroup, Member
-from broker.consumers.notices import PATIENCE_NS, QUIET_NS, Notices
+from broker.consumers.notices import PATIENCE_NS, QUIET_NS, SETTLED_QUIET_NS, Notices
 from remoting.connection import Connection
 
 S = 1_000_000_000
@@ -53,6 +53,8 @@ def test_who_divides_queues_is_told_at_once() -> None:
     notices.changed(g, 1)
     assert (notices.due_ns, notices.take(1)) == (1, [(g, divides)])
     assert notices.due_ns == QUIET_NS
+    beats.settled = True
+    assert notices.due_ns == SETTLED_QUIET_NS
     beats.balances = True
     assert notices.take(2) == [(g, beats)]
 
