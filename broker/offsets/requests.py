@@ -1,8 +1,8 @@
 """Answers requests of consumers, slaves and administrators for offsets: codes 14, 15, 43, 222, 314 and 308.
 
-Codes and words are Java's. Differences: a group that never said where it is begins at 0 in a queue without messages; a
-queue id that no queue of the topic can have is refused; 314 clones what it was asked to clone also where no topic is
-named, and 308 neither fails for a group that is alone with its offsets nor deletes those it is not to look at.
+Codes and words are Java's. Differences: a group that never said where it is begins at 0 in a queue that shows no
+message; a queue id that no queue of the topic can have is refused; 314 clones what it was asked to clone also where no
+topic is named, and 308 neither fails for a group that is alone with its offsets nor deletes those it is not to look at.
 Source: ``ConsumerManageProcessor``, ``AdminBrokerProcessor``, ``Broker2Client`` of RocketMQ 5.5.0.
 """
 
@@ -77,8 +77,8 @@ class OffsetRequests:
     def query(self, _: Connection, request: Command) -> Command:
         """Answer 14. A group without an offset begins at 0 in a young queue, else where its client wants.
 
-        A queue without messages is young: else a client that asks for its end next would pass over messages that are
-        sent meanwhile."""
+        A queue that shows no message is young: else a client that asks for its end next would pass over messages that
+        are seen meanwhile."""
         asked = QueryConsumerOffsetRequest.from_ext(request.ext)
         offset = self._offsets.query(asked.consumer_group, asked.topic, asked.queue_id)
         if offset is not None:
@@ -91,9 +91,12 @@ class OffsetRequests:
         return response(request, ResponseCode.QUERY_NOT_FOUND, remark="Not found, maybe this group consumer boot first")
 
     def _is_young(self, name: str, queue_id: int) -> bool:
-        """Return whether the queue has its first message in memory, or, as a master knows, is to get it."""
+        """Return whether the queue has its first message in memory, or, as a master knows, is yet to show it.
+
+        A message that is in the log alone is seen before its client's next question."""
         topic = name.encode(errors="replace")
-        if self._standing.role.leads and self._topics.get(name) is not None and self._queue_end(topic, queue_id) == 0:
+        if self._standing.role.leads and self._topics.get(name) is not None and (
+                self._queue_end(topic, queue_id) is not None and self._messages.max_offset(topic, queue_id) == 0):
             return True
         return self._messages.min_offset(topic, queue_id) <= 0 and self._messages.is_recent(
             topic, queue_id, 0, self._memory)

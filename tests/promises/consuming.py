@@ -156,7 +156,7 @@ PAGE = Page("docs/reference/consuming.md", (
                                           "a_pull_waits_for_a_message_and_gets_all_of_that_turn")),
     answer("messages 40", both(TOLD, LATER)),
     answer("a pull by tags that is ahead", AHEAD),
-    answer("14 for a queue without messages", EMPTY, SINGLE),
+    answer("14 for a queue that shows no message", EMPTY, SINGLE),
     answer("a member that fell silent", tests_of("broker/consumers", "heartbeats",
                                              "silence_ends_a_membership_and_an_idle_connection")),
     answer("V2 heartbeat that nobody", tests_of("broker/consumers", "heartbeats",

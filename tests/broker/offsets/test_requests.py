@@ -94,8 +94,8 @@ async def test_an_empty_queue_is_begun_at_0_where_a_master_knows_that_it_is_empt
         assert (await world.ask(QUERY, at() | {"topic": "none"})).code == ResponseCode.QUERY_NOT_FOUND
         world.journal.append([Message(b"t", b"unseen", 0)])
         await trio.testing.wait_all_tasks_blocked()
-        assert (await world.ask(QUERY, at())).code == ResponseCode.QUERY_NOT_FOUND, "there is one, unseen"
-        assert (await world.ask(QUERY, at(1))).ext == {"offset": "0"}
+        for queue_id in (0, 1):
+            assert (await world.ask(QUERY, at(queue_id))).ext == {"offset": "0"}, "the one there is may be seen next"
         world.store.writer.forget_numbers()
         for queue_id in (0, 1):
             assert (await world.ask(QUERY, at(queue_id))).code == ResponseCode.QUERY_NOT_FOUND, "nobody knows yet"
