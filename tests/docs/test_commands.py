@@ -42,7 +42,8 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "mqcluster": cluster_cli.parser, "raft-report": report_cli.parser,
     "raft-monitor": monitor.parser, "mqshutdown": shutdown.parser, "chaos": chaos_cli.parser}
 OWN = ("raft", "benchmarks", "tests", "fuzz", "harness")
-NO_ARGUMENTS = {"tests.raft.bugs.registry", "tests.controller.defects", "tests.broker.defects", "tests.promises.page"}
+NO_ARGUMENTS = {"tests.raft.bugs.registry", "tests.controller.defects", "tests.broker.defects", "tests.promises.page",
+                "tests.broker.acting.overlaps"}
 """Modules that take none: only that they exist is checked."""
 
 

@@ -53,7 +53,7 @@ class Scene:
         self.brokers += [Broker(number, ActingRight(number, f"b{number}:1", timeout_ns=TIMEOUT_MS * MS,
                                                     right_ns=RIGHT_MS * MS)) for number in range(1, slaves + 1)]
         self.cut: set[tuple[int, str]] = set()
-        self.overlaps_ms = 0.0
+        self.overlaps_ms = self.longest_ms = self._overlap_ms = 0.0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         for broker in self.brokers:
@@ -116,6 +116,8 @@ class Scene:
             self.now_ms = step_ms
             may = [broker for broker in self.brokers if self.holds(broker.number)]
             self.overlaps_ms += 50 * (len(may) > 1)
+            self._overlap_ms = self._overlap_ms + 50 if len(may) > 1 else 0.0
+            self.longest_ms = max(self.longest_ms, self._overlap_ms)
             for broker in may:
                 broker.held_ms += 50
 
