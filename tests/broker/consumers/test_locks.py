@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from broker.consumers import locks as module
 from broker.consumers.locks import HELD_MS, Locks
 from remoting.bodies.consumers import MessageQueue
 
@@ -55,6 +57,29 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
+
+
+def test_a_lock_lasts_a_minute_and_as_long_as_its_holder_asks() -> None:
+    now_ms = 0
+    locks = Locks(lambda: now_ms * 1_000_000)
+    assert locks.lock("g", QUEUES[:2], "c1") == QUEUES[:2]
+    for asked_ms in range(20_000, 100_000, 20_000):
+        now_ms = asked_ms
+        assert locks.lock("g", QUEUES[:1], "c1") == QUEUES[:1]
+    now_ms = 80_000 + 60_000
+    assert locks.lock("g", QUEUES[:2], "c2") == [QUEUES[1]], "that one was not asked for again"
+    now_ms += 1
+    assert locks.lock("g", QUEUES[:2], "c2") == QUEUES[:2]
+
+
+def test_no_more_are_held_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert module.HELD_MAX == 200_000
+    monkeypatch.setattr(module, "HELD_MAX", 2)
+    locks = Locks(lambda: 0)
+    assert locks.lock("g", QUEUES, "c1") == QUEUES[:2]
+    assert locks.lock("h", QUEUES, "c2") == []
+    locks.unlock("g", QUEUES[:1], "c1")
+    assert locks.lock("h", QUEUES, "c2") == QUEUES[:1]
 
 
 def test_a_copied_grant_is_believed_but_not_against_a_grant_of_this_broker() -> None:

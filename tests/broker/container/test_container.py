@@ -205,6 +205,42 @@ async def test_brokers_come_and_go_and_outlive_their_container(
         await w.process.stop(timeout_s=60)
 
 
+async def test_its_keys_change_while_it_runs_and_its_list_at_its_next_start(tmp_path: Path) -> None:
+    async with place(tmp_path, "ab") as w:
+        await w.until_serving("a", "b")
+
+        async def told(code: int, body: bytes = b"", at: str = "") -> Command:
+            return await w.client.call(at or w.address, request(code, None, body), 30_000)
+
+        async def changed(body: bytes, at: str = "") -> int:
+            return (await told(RequestCode.UPDATE_BROKER_CONFIG, body, at)).code
+
+        assert await changed(b"namesrvAddr=10.0.0.9:9876") == ResponseCode.SUCCESS
+        assert properties.parse((await told(RequestCode.GET_BROKER_CONFIG)).body.decode())[
+            "namesrvAddr"] == "10.0.0.9:9876"
+        assert await changed(b"brokerConfigPaths=/nowhere.conf") == ResponseCode.NO_PERMISSION
+        assert await changed(b"brokerNames=x") == ResponseCode.SYSTEM_ERROR
+        assert (await told(RequestCode.SEND_MESSAGE_V2)).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert await changed(b"flushIntervalCommitLog=700", f"{HOST}:{w.ports['a']}") == ResponseCode.SUCCESS
+        assert properties.parse((tmp_path / "a.conf").read_text())["flushIntervalCommitLog"] == "700"
+
+        # At the next start one is listed no more, and one cannot be read.
+        before = {name: w.pid(name) for name in "ab"}
+        await w.process.kill()
+        file = tmp_path / "container.conf"
+        keys = properties.parse(file.read_text())
+        assert keys["namesrvAddr"] == "10.0.0.9:9876"
+        file.write_text(properties.encode({**keys, "brokerConfigPaths": f"{tmp_path}/nothing.conf:{tmp_path}/a.conf"}))
+        await w.process.start()
+        await w.until_serving("a")
+        assert w.pid("a") == before["a"]
+        with trio.fail_after(60):
+            while born(before["b"]):  # it ends in order, which takes its time
+                await trio.sleep(0.1)
+        assert "a broker cannot be started; the others are" in w.process.printed()
+        await w.process.stop(timeout_s=60)
+
+
 async def test_one_that_cannot_run_is_said_and_takes_nobody_along(tmp_path: Path) -> None:
     async with place(tmp_path, "ab") as w:
         await w.until_serving("a", "b")

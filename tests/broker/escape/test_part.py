@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+import pytest
 import trio
 
+from broker.escape import part as escape_part
+from broker.escape.part import EscapePart
+from broker.ha.acks import PutStatus
+from broker.puts import PutResult
 from harness.simulation.worlds.brokers import Cluster, Node, until, wall_ms
 from remoting.bodies.namesrv import TopicConfig
-from remoting.codes import ResponseCode
-from remoting.record import decode_all, decode_properties
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
+from remoting.errors import ConnectionClosed
+from remoting.record import Message, decode_all, decode_properties, encode_properties
 from tests.broker.standin.test_part import group, info, may_deliver
 
 
@@ -79,3 +86,87 @@ async def test_what_nobody_takes_is_kept(autojump_clock: trio.abc.Clock) -> None
         assert await bodies(made, other) == [b"before", b"behind"]
         assert await bodies(made, other, "U") == [b"late"]
         assert info(slave)["escapeWaitsFor"] == ""
+
+
+@asynccontextmanager
+async def one_is_due(monkeypatch: pytest.MonkeyPatch, first: int | None) -> AsyncGenerator[
+        tuple[Cluster, EscapePart, Node], None]:
+    """A message of a level is due at the slave that acts. The first answer that this gets is ``first``, or is lost,
+    though the other master has stored it."""
+    async with two_groups() as (made, master, slave, other):
+        part = slave.broker.parts[EscapePart]
+        call, answered = part._client.call, list[int]()
+
+        async def once(address: str, command: Command, timeout_ms: float | None = None) -> Command:
+            answer = await call(address, command, timeout_ms)
+            if command.code == RequestCode.SEND_MESSAGE_V2 and not answered:
+                answered.append(answer.code)
+                if first is None:
+                    raise ConnectionClosed(address, "lost")
+                answer.code = first
+            return answer
+
+        monkeypatch.setattr(part._client, "call", once)
+        await made.send(master.address, b"due", properties="DELAY\x013\x02UNIQ_KEY\x01u\x02")
+        await until(lambda: slave.broker.journal.confirm_offset == master.broker.journal.end)
+        await master.kill()
+        await until(lambda: part.counters.sent, within_s=60)
+        await trio.sleep(30)
+        yield made, part, other
+
+
+async def test_an_answer_that_is_lost_is_asked_for_again_and_counted(
+        autojump_clock: trio.abc.Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with one_is_due(monkeypatch, None) as (made, part, other):
+        assert await bodies(made, other) == [b"before", b"due", b"due"]
+        assert (part.counters.sent, part.counters.again, part.counters.unsure) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("code", [
+    ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.FLUSH_SLAVE_TIMEOUT])
+async def test_what_is_stored_and_not_held_as_its_group_is_to_is_counted(
+        code: int, autojump_clock: trio.abc.Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with one_is_due(monkeypatch, code) as (made, part, other):
+        assert await bodies(made, other) == [b"before", b"due"], "it is not sent again"
+        assert (part.counters.sent, part.counters.again, part.counters.unsure) == (1, 0, 1)
+
+
+def due(body: bytes, topic: bytes = b"T", queue: int = 0) -> Message:
+    return Message(topic, body, queue, encode_properties({"UNIQ_KEY": body.decode()}))
+
+
+async def test_what_was_stored_of_a_put_is_not_sent_again_with_the_rest(autojump_clock: trio.abc.Clock) -> None:
+    async with two_groups() as (made, master, slave, other):
+        await master.kill()
+        await until(lambda: may_deliver(slave))
+        part, ended = slave.broker.parts[EscapePart], list[PutResult]()
+        put = [due(b"one"), due(b"two", b"U"), due(b"three", queue=1)]
+        part.put(put, ended.append)
+        await until(lambda: ended)
+        assert ended[0].status is PutStatus.SERVICE_NOT_AVAILABLE and part.counters.kept == 1
+        other.topics.update([TopicConfig("U")])
+        await trio.sleep(5)
+        part.put(put, ended.append)
+        await until(lambda: len(ended) == 2)
+        assert ended[1].status is PutStatus.PUT_OK
+        assert await bodies(made, other) == [b"before", b"one", b"three"]
+        assert await bodies(made, other, "U") == [b"two"]
+
+
+@pytest.mark.parametrize("bound", ["UNDER_WAY_MAX", "BYTES_MAX"])
+async def test_only_so_much_is_under_way(
+        bound: str, autojump_clock: trio.abc.Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with two_groups() as (made, master, slave, other):
+        await master.kill()
+        await until(lambda: may_deliver(slave))
+        monkeypatch.setattr(escape_part, bound, 2)
+        part, ended = slave.broker.parts[EscapePart], list[PutResult]()
+        for body in (b"a", b"b", b"c"):
+            part.put([due(body)], ended.append)
+        (refused,) = ended
+        assert refused.remark == "2 puts to other masters are in flight"
+        await until(lambda: len(ended) == 3)
+        assert sorted(await bodies(made, other)) == [b"a", b"b", b"before"]
+        part.put([due(b"c")], ended.append)
+        await until(lambda: len(ended) == 4)
+        assert (await bodies(made, other))[3:] == [b"c"]

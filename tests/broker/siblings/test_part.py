@@ -9,6 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from broker.ha.acks import PutStatus
 from broker.puts import PutResult
 from broker.siblings.part import SiblingsPart
 from harness.simulation.worlds.brokers import Cluster, Node, until, wall_ms
@@ -18,7 +19,7 @@ from tests.broker.escape.test_part import bodies
 from tests.broker.pop.poppers import bodies as brought_back
 from tests.broker.pop.test_acting import popped, sent
 from tests.broker.pop.world import Popper
-from tests.broker.standin.test_part import group, info, may_deliver
+from tests.broker.standin.test_part import group, info, may_deliver, metrics
 from tests.broker.transactions.world import FAST, place_of, producer
 
 
@@ -71,7 +72,10 @@ async def test_without_remote_escape_a_sibling_stores_the_record_as_it_is(autoju
         assert timer.message.born_host != timer.message.store_host == other.config.store_host
         assert slave.broker.journal.end == end
         assert (siblings(slave).counters.sent, siblings(other).counters.taken) == (2, 2)
-        assert siblings(slave).counters.again == 0
+        assert {name: count for name, count in metrics(slave).items() if "_siblings_" in name} == {
+            "broker_siblings_sent": 2, "broker_siblings_unsure": 0, "broker_siblings_again": 0,
+            "broker_siblings_taken": 0}
+        assert metrics(other)["broker_siblings_taken"] == 2
         assert info(slave)["escapeWaitsFor"] == ""
 
 
@@ -131,6 +135,24 @@ async def test_an_unknown_outcome_is_counted_and_handed_over_again(
         await until(lambda: siblings(slave).counters.sent)
         assert siblings(slave).counters.again == 1
         assert await bodies(made, other) == [b"twice", b"twice"]
+
+
+async def test_what_is_stored_and_not_held_is_counted_as_unsure(
+    autojump_clock: trio.abc.Clock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with container() as (made, (master, slave, other)):
+        await made.send(master.address, b"once", properties="DELAY\x013\x02UNIQ_KEY\x01u\x02")
+        await dies(master, slave)
+        part, real = siblings(other), siblings(other)._put
+
+        async def is_late(message: Message) -> PutResult:
+            return (await real(message))._replace(status=PutStatus.FLUSH_SLAVE_TIMEOUT)
+
+        monkeypatch.setattr(part, "_put", is_late)
+        await until(lambda: siblings(slave).counters.sent)
+        await trio.sleep(20)
+        assert (siblings(slave).counters.unsure, siblings(slave).counters.again) == (1, 0)
+        assert await bodies(made, other) == [b"once"]
 
 
 async def test_a_commit_at_the_acting_slave_goes_to_the_sibling(autojump_clock: MockClock) -> None:

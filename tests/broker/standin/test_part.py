@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import trio
 
 from broker.config import from_properties
+from broker.metrics import BrokerMetrics
 from broker.settings import acting_remarks
 from controller.namesrv.config import NamesrvConfig
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, until
@@ -97,6 +100,37 @@ async def test_positions_of_queues_are_answered_in_the_masters_place(autojump_cl
         for each, by_master in zip(asked, told, strict=True):
             answer = await made.ask(slave.address, *each)
             assert (answer.code, answer.ext) == (ResponseCode.SUCCESS, by_master), each
+
+
+PAGE = Path(__file__).parents[3] / "docs/reference/acting.md"
+
+
+def metrics(node: Node) -> dict[str, float]:
+    """By name, without what the page of metrics puts behind counters."""
+    page = BrokerMetrics(node.broker).exposition().decode()
+    return {name.removesuffix("_total"): float(value) for name, value in re.findall(
+        r"^(broker_\w+)(?:\{.*\})? (\S+)$", page, re.MULTILINE)}
+
+
+async def test_each_number_of_the_manual_is_on_the_page_of_metrics(autojump_clock: trio.abc.Clock) -> None:
+    """But for those of a container, which other brokers do not have."""
+    said = {name for name in re.findall(r"`(broker_\w+)`", PAGE.read_text(encoding="utf-8"))
+            if not name.startswith("broker_siblings_")}
+    async with group() as (made, (master, first, second)):
+        assert said <= metrics(first).keys()
+        notice = NotifyMinBrokerIdChangeRequest(min_broker_id=1, min_broker_addr=first.address)
+        await made.ask(first.address, RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, notice)
+
+        def told(node: Node) -> tuple[float, ...]:
+            found = metrics(node)
+            return tuple(found[f"broker_{name}"] for name in ("group_members", "acts", "may_deliver"))
+
+        assert [told(node) for node in (master, first, second)] == [(3, 0, 1), (3, 0, 0), (3, 0, 0)]
+        assert metrics(first)["broker_min_id_notices"] == 1
+        await master.kill()
+        await until(lambda: may_deliver(first) and told(second)[0] == 2)
+        assert [told(node) for node in (first, second)] == [(2, 1, 1), (2, 0, 0)]
+        assert (info(first)["actsForMaster"], info(second)["actsForMaster"]) == ("true", "false")
 
 
 async def test_a_notice_has_the_name_servers_asked_at_once(autojump_clock: trio.abc.Clock) -> None:
