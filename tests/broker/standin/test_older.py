@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from broker.acting.members import Group
-from broker.acting.right import MasterRight
+from broker.acting.right import ActingRight, MasterRight, Right
 from broker.registration import Registration, RegistrationConfig
 from broker.standin.part import ActingConfig, ActingPart
 from harness.simulation.worlds.brokers import now_ns, until
@@ -63,8 +63,9 @@ class Older(Answering):
 
 
 @asynccontextmanager
-async def acting(*, compatible: bool = True) -> AsyncGenerator[
-        tuple[Answering, Older, Group, MasterRight, Registration], None]:
+async def acting(*, compatible: bool = True, slave: int = 0) -> AsyncGenerator[
+        tuple[Answering, Older, Group, Right, Registration], None]:
+    """One that acts as master, or is that slave."""
     config = RegistrationConfig(enable_slave_acting_master=True, compatible_with_old_name_srv=compatible)
     async with net() as made, open_client(connector=made.connect) as client:
         new, old = Answering(members={0: OWN}), Older(members={0: OWN})
@@ -74,7 +75,9 @@ async def acting(*, compatible: bool = True) -> AsyncGenerator[
         registration = Registration(
             config, ["n:1", "o:1"], client, here.standing, ha_address="10.0.0.1:10912", topics=lambda: here.wrapper,
             now_ns=now_ns)
-        group, right = Group(), MasterRight(OWN, timeout_ns=10_000 * MS, right_ns=3_000 * MS)
+        group, right = Group(), (
+            ActingRight(slave, OWN, timeout_ns=10_000 * MS, right_ns=3_000 * MS) if slave
+            else MasterRight(OWN, timeout_ns=10_000 * MS, right_ns=3_000 * MS))
         part = ActingPart(ActingConfig(), group, right, registration, client, here.standing, lambda: None, now_ns)
         await made.nursery.start(registration.run)
         await made.nursery.start(part.run)
@@ -108,3 +111,19 @@ async def test_without_compatibility_older_ones_count_as_lost(
         assert [server.beaten_ns is None for server in registration.name_servers] == [False, True]
         assert any("no sign of life sent" in getattr(each, "why", "") for each in caplog.records)
         assert right.why_not(now_ns()) == "", "the other one is half of them"
+
+
+async def test_older_ones_say_that_a_master_is_away(autojump_clock: trio.abc.Clock) -> None:
+    """They show clients no slave in its place, and what is due is delivered all the same."""
+    async with acting(slave=1) as (new, old, _, right, _):
+        new.members = old.members = {0: "10.0.0.9:10911", 1: OWN}
+        await trio.sleep(20)
+        assert right.why_not(now_ns())
+        old.members = {1: OWN}
+        await trio.sleep(20)
+        assert right.why_not(now_ns()), "half of them are too few"
+        new.members = {1: OWN}
+        await until(lambda: not right.why_not(now_ns()), within_s=5)
+        assert old.codes[RequestCode.GET_ROUTEINFO_BY_TOPIC] >= 18
+        old.members = {0: "10.0.0.9:10911", 1: OWN}
+        await until(lambda: right.why_not(now_ns()), within_s=2)
