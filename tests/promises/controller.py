@@ -51,6 +51,17 @@ PAGE = Page("docs/explanation/controller.md", (
             tests=tests_of("controller/metadata", "bugs", "BUG_K14_learners_are_never_master")),
     Promise("Nobody electable: the group is recorded", "C3 C22",
             real=("failovers LOST",)),
+    Promise("A master that lives is left in its place", "C8", not_real=ONE_RULE, tests=tests_of(
+        "controller/metadata", "elect", "5_a_living_master_stays", "6_a_designated_one_replaces_a_living_master")),
+    Promise("Only replicas of the group are in the set", "C4", not_real=ONE_RULE, tests=tests_of(
+        "controller/metadata", "scenarios", "all_replicas_go_and_the_one_in_sync_returns")),
+    Promise("A master goes by a set only when", "B14 B16", real=("failovers LOST",)),
+    Promise("The format rises by one", "C27", not_real=ORDERS, tests=tests_of(
+        "controller", "formats", "a_raise_to_any_other_format_is_refused_by_all_alike")),
+    Promise("`mqadmin cleanBrokerMetadata` makes controllers forget", "C19",
+            real=("interop both_tools_say_the_same_of_our_controllers",), tests=both(
+                tests_of("controller/metadata", "scenarios", "cleaning"),
+                tests_of("controller/metadata", "clean", "living_brokers_are_refused_unless_forced"))),
     Promise("The new master is alone in its SyncStateSet", "C2 C6", real=("failovers LOST",)),
     Promise("Each report is checked", "C5", not_real=ORDERS),
     Promise("Where the master announces that it acknowledges", "ELIGIBLE B1", real=("failovers LOST",)),
@@ -133,7 +144,7 @@ PAGE = Page("docs/explanation/controller.md", (
     Promise("In other modes the former master's lease", "C28 LEASE", not_real=ORDERS, tests=tests_of(
         "controller", YIELDING, "in_other_modes_its_lease_ends_as_it_asks_and_is_over_before_the_election",
         "without_a_lease_other_modes_wait_for_its_timeout")),
-    Promise("Of one group an active controller", "C29", not_real=ORDERS, tests=tests_of(
+    Promise("Of one group an active controller", "B35 C29", not_real=ORDERS, tests=tests_of(
         "controller", YIELDING, "elections_per_minute_are_bounded_when_nobody_can_do_better",
         "what_was_long_ago_is_forgotten")),
     Promise("So members that hear each other", "C29", not_real=ORDERS, tests=tests_of(

@@ -45,7 +45,7 @@ PAGE = Page("docs/explanation/durability.md", (
     Promise("and `minInSyncReplicas = 2` | yes", "B1 B15 B17", real=both(MASTERS_KILLED, DEMO, ("failovers LOST",))),
     Promise("and `SYNC_FLUSH` | yes", "B1 B12 B15 B21", real=("failovers LOST",)),
     Promise("That is the choice between", "B17", tests=ALONE, real=("failovers LOST",)),
-    Promise("It is asked as a message comes", "B17 B23", real=("failovers LOST",), tests=tests_of(
+    Promise("It is asked as a message comes", "B17 B23 B54", real=("failovers LOST",), tests=tests_of(
         "broker", "acknowledged", "a_send_that_the_master_alone_holds_is_not_answered_as_held",
         "a_send_waits_for_members_that_come_back_in_time")),
     Promise("Consumers do not see it before", "B3 B23", real=("failovers UNSEEN",)),
@@ -133,9 +133,12 @@ PAGE = Page("docs/explanation/durability.md", (
             tests=both(tests_of("broker/store", "directory", "every_new_folder_of_a_store_is_on_disk"),
                        tests_of("raft/storage", "directory", "every_new_folder_above_a_data_directory_is_on_disk"))),
     Promise("Our client raises `SendUnknown`", not_simulated=SHELL, tests=SENDING, real=("failovers DENIED",)),
+    Promise("What one producer sends to a queue", "B18 B19", not_real=ORDERS),
     Promise("A delayed message or a timer is a message from", "B36", real=WAITING_KILLED, tests=tests_of(
         "broker/schedule", "delivery", "killed_and_started_again", "the_position_waits_for_replicas")),
     Promise("It is never delivered before", "B37", real=both(WAITING_KILLED, TIMERS_KILLED),
+            tests=tests_of("broker/schedule", "delivery", "a_message_comes_when_it_is_due")),
+    Promise("It comes as it was sent", "B38", not_real=IN_PROCESS,
             tests=tests_of("broker/schedule", "delivery", "a_message_comes_when_it_is_due")),
     Promise("A master whose delivery was stored", "B39", not_real=IN_PROCESS),
     Promise("After a failover it may come once more", "B39", real=both(WAITING_KILLED, TIMERS_KILLED),
@@ -147,7 +150,7 @@ PAGE = Page("docs/explanation/durability.md", (
                        tests_of("broker/timer", "markers", "who_rolls_behind_its_marker_is_taken_back"))),
     Promise("A half that is acknowledged ends as", "B44", real=WAITING_KILLED),
     Promise("A transaction has one final message", "B42", real=WAITING_KILLED),
-    Promise("It is decided once", "B43", not_real=IN_PROCESS),
+    Promise("It is decided once", "B43 B53", not_real=IN_PROCESS),
     Promise("default mode | gone", not_simulated=MODES, not_real=ORDERS, tests=MODE_BY_MODE),
     Promise("`allAckInSyncStateSet` | kept, while", "B36 B39 B44", not_real=ORDERS, tests=MODE_BY_MODE),
     Promise("and `minInSyncReplicas = 2` | kept", "B36 B39 B44", real=WAITING_KILLED, tests=MODE_BY_MODE),

@@ -10,13 +10,14 @@ from functools import cache
 from tests.harness.planting import Planted
 from tests.harness.simulation.brokers import mutants as of_brokers
 from tests.harness.simulation.controllers import mutants as of_controllers
-from tests.promises import consuming, controller, durability, guarantees, popping, replication
+from tests.promises import acting, consuming, controller, durability, guarantees, hosting, popping, replication
 from tests.promises.pages import ROOT, Unit, units
 from tests.promises.table import SIMULATORS, Page, Promise
 from tests.raft.bugs.run_mutants import collect, labelled
 
 PAGE = ROOT / "docs/reference/promises.md"
-PAGES = (guarantees.PAGE, durability.PAGE, controller.PAGE, consuming.PAGE, popping.PAGE, replication.PAGE)
+PAGES = (guarantees.PAGE, durability.PAGE, controller.PAGE, consuming.PAGE, popping.PAGE, replication.PAGE,
+         hosting.MASTERS, acting.PAGE, hosting.CONTAINER, hosting.LOCKS)
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 """Links lead from another folder: their words alone are shown."""
 MOST_NAMED = 3
@@ -30,7 +31,8 @@ asked there* says why; then the tests ask. A test compares this page with the ot
 row. It is written by `python -m tests.promises.page`.
 
 `failovers` is `python -m harness.scenarios.failovers`, with the promise that it asks; `interop` is a scenario of
-`python -m harness.scenarios.interop`; `powercut` is `python -m tests.powercut`.
+`python -m harness.scenarios.interop`; `powercut` is `python -m tests.powercut`. [RocketMQ's design of acting
+masters](acting-design.md) has its tests beside each statement.
 """
 
 

@@ -40,7 +40,7 @@ def units(page: str) -> Iterator[Unit]:
             header = _cells(lines[0])
             yield from (_row(section, header, line) for line in lines[2:])
         else:
-            for item in re.split(r"^(?:-|\d+\.) ", "\n".join(lines), flags=re.MULTILINE):
+            for item in re.split(r"^(?:[-*]|\d+\.) ", "\n".join(lines), flags=re.MULTILINE):
                 yield from (Unit(section, text) for text in _END.split(" ".join(item.split())) if text)
 
 

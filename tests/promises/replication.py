@@ -33,8 +33,8 @@ def probe(start: str, *names: str) -> Promise:
     return Promise(start, "C17", tests=tests_of("broker/replicas", "probing", *names), not_real=IN_PROCESS)
 
 
-def yielded(start: str, *names: str, why: str = IN_PROCESS) -> Promise:
-    return Promise(start, "C17", tests=tests_of("broker/replicas", "yielding", *names), not_real=why)
+def yielded(start: str, *names: str, why: str = IN_PROCESS, asks: str = "C17") -> Promise:
+    return Promise(start, asks, tests=tests_of("broker/replicas", "yielding", *names), not_real=why)
 
 
 PAGE = Page("docs/reference/replication.md", (
@@ -91,6 +91,8 @@ PAGE = Page("docs/reference/replication.md", (
             tests=tests_of(HA, "autoswitch", "a_master_that_restarts_within_its_epoch_keeps_the_entry")),
     ha("Members that it had asked controllers to take in", "B3 B13", "asked",
        "a_member_that_was_asked_for_counts_after_a_kill", why=ORDERS),
+    ha("While controllers stand still it keeps", "B54", "insync",
+        "a_set_that_is_asked_for_in_vain_for_hours_is_kept_once"),
     Promise("After a crash of the machine", "B1 C17", tests=(*DOUBT, *RESIGNS), real=POWER),
     Promise("Our controllers hold it at once", "C17", real=POWER, tests=tests_of(
         "broker/replicas", "manager", "a_controller_that_knows_no_resigning_is_asked_for_the_others",
@@ -111,7 +113,7 @@ PAGE = Page("docs/reference/replication.md", (
           "the_silence_is_told_before_anybody_answers"),
     yielded("a full or stalled disk", "the_disk_is_told_by_the_next_heartbeat_which_leaves_at_once"),
     yielded("a SyncStateSet is about to shrink", "where_nobody_follows_the_set_shrinks_at_once",
-            "members_have_their_time_to_say_whom_they_reach", "before_each_shrink_members_are_asked"),
+            "members_have_their_time_to_say_whom_they_reach", "before_each_shrink_members_are_asked", asks="B34 C17"),
     yielded("the set stays too small", "a_master_that_is_left_alone_asks_again_ever_more_seldom",
             "the_rest_doubles_and_is_forgotten_after_a_quiet_time"),
     yielded("a master's disk is full or stalled", "a_master_with_a_bad_disk_asks_for_one_that_has_room",
@@ -149,7 +151,8 @@ PAGE = Page("docs/reference/replication.md", (
     ha("a log without epochs is trusted", "B22", "replication", "h8_a_log_without_epochs_is_copied_anew"),
     ha("a slave that does not join in an instant", "B22", "insync",
        "a_busy_master_waits_a_moment_for_who_is_about_to_join", real=("failovers LOST",)),
-    ha("connections are counted", "B15", "replication", "h7_two_connections_of_one_slave_are_one_holder", why=ORDERS),
+    ha("connections are counted", "B15 B54", "replication", "h7_two_connections_of_one_slave_are_one_holder",
+        why=ORDERS),
     ha("an offset beyond the master's end", "B2", "replication", "what_a_slave_may_not_do", why=ORDERS),
     Promise("who connects and says nothing stays", not_simulated="simulated peers are brokers", not_real=IN_PROCESS,
             tests=tests_of(HA, "bad_peers", "only_so_many_connections")),
