@@ -40,6 +40,24 @@ def test_what_was_not_acknowledged_comes_back_two_seconds_behind_its_time() -> N
     assert queue.done(found[0], 2) and queue.processed == 1 and queue.waiting == 0
 
 
+def test_what_a_ledger_says_was_acknowledged_counts_until_it_comes_back() -> None:
+    queue, ck, other = ReviveQueue(-1), checkpoint(), checkpoint(10)
+    queue.acked_elsewhere(ck.key, [0])
+    assert (queue.waiting, queue.processed) == (0, -1), "of a checkpoint that is not known nothing is kept"
+    queue.checkpoint(ck, 500)
+    queue.checkpoint(other, 900)
+    queue.acked_elsewhere(ck.key, [0, 2])
+    assert (queue.waiting, queue.processed) == (2, -1)
+    queue.acked_elsewhere(other.key, [10, 11, 12])
+    assert queue.waiting == 1
+    queue.stands_below(T0 + 20_000, 2)
+    found = queue.ripe(T0 + 20_000)
+    assert offsets(found) == [[1]]
+    queue.acked_elsewhere(ck.key, [1])
+    assert offsets(found) == [[1]], "it is on its way"
+    assert queue.done(found[0], 1) and queue.processed == 1
+
+
 def test_it_waits_until_the_timers_say_that_all_acknowledgements_are_there_and_they_are_read() -> None:
     queue, ck = ReviveQueue(-1), checkpoint()
     queue.checkpoint(ck, 0)
