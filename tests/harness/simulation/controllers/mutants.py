@@ -242,8 +242,12 @@ PLANTED = (
             "        if owed is not None:\n            del",
             (NOTIFICATIONS + "test_a_newer_epoch_takes_the_place_of_an_older",)),
     # --- two processes of one id
+    Planted("whoever has the id is the process on record", METADATA + "groups.py",
+            "        return address == self.address if self.life is None else life == self.life\n",
+            "        return True\n", ("INV_B27", "INV_C23", "INV_C24"), "copies"),
     Planted("a second life comes in beside the first", METADATA + "identity.py",
-            "    if lives and displaces(known, command):\n", "    if False:\n", ("INV_C24", "INV_B27"), "copies"),
+            "    if lives and displaces(known, command):\n", "    if False:\n",
+            (LIVES + "test_a_second_life_is_refused_while_the_first_is_not_known_to_be_dead",)),
     Planted("who is dead is judged before the barrier", "controller/handlers.py",
             "        await self._may_read()\n        if not self.active.active:\n"
             "            return self.not_leader(connection, request)\n"
