@@ -286,7 +286,7 @@ class Scene:
     def _put(self, life: Life, number: int = 1, size: int = 8) -> None:
         self._serial += 1
         self._open.append(life.propose(
-            [f"{self._serial}.{part}".encode().ljust(size, b".") for part in range(number)]))
+            [(b"%d.%d" % (self._serial, part)).ljust(size, b".") for part in range(number)]))
 
     def put(self, name: str) -> None:
         """Try one small write at a running node."""

@@ -384,8 +384,8 @@ class Life:
             return
         if self.shared is not None:
             self.shared.wrote(writes)
-        if self._is_damaged():
-            return
+            if self._is_damaged(self.shared):
+                return
         self.in_flight = writes[-1].token
         took = node.syncs.seldom(node.slow, self._slow_sync_ns)
         if took is None:
@@ -429,7 +429,7 @@ class Life:
             self._disk_failed()
             return
         self.storage.sync()
-        if self._is_damaged():
+        if self.shared is not None and self._is_damaged(self.shared):
             return
         token, self.in_flight = self.in_flight, 0
         self.checker.durable(self.name, token)
@@ -443,7 +443,8 @@ class Life:
             if self.queue:
                 self._flush()
             return
-        self._note_durable()
+        if self.unheard:
+            self._note_durable()
         self._durable(token)
         self.settle(E_DURABLE)
 
@@ -459,7 +460,8 @@ class Life:
             self._durable(token)
 
     def _durable(self, token: int) -> None:
-        self.durable = max(self.durable, token)
+        assert token > self.durable, "tokens rise"
+        self.durable = token
         for send in self.held.due(token):
             self._leave(send.peer, send.message)
         self.replica.durable(self.clock.local(self.world.now), token)
@@ -471,10 +473,10 @@ class Life:
         self.checker.disk_failed(self.name)
         self.abandon("the disk failed")
 
-    def _is_damaged(self) -> bool:
-        """Return whether the storage found damage in this group's entries, and so wrote nothing of this group."""
-        if self.shared is not None:
-            self.shared.note_damage()
+    def _is_damaged(self, shared: SharedLog) -> bool:
+        """Return whether the storage found damage in this group's entries, and so wrote nothing of this group. Only
+        segment logs are damaged."""
+        shared.note_damage()
         damage = self.storage.damaged.get(GROUP)
         if damage is not None:
             self.cluster.counts["damage met by upkeep"] += 1
