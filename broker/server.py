@@ -266,9 +266,7 @@ class Broker:
             made.add(part)
         handlers = offering({**made.handlers(), **more})
         if self.levelling is not None and config.role is not BrokerRole.SLAVE:
-            gate = self.levelling.gate
-            copied = {*made.all_joins(), *made.copies()}
-            handlers = {code: gate(handler) if code in copied else handler for code, handler in handlers.items()}
+            handlers = self.levelling.gated(handlers, {*made.all_joins(), *made.copies()})
         if self.ledger is not None:
             handlers |= {code: self.ledger.gate(handlers[code]) for code in HANDED_OVER}
         self.handlers = self.forwarder.handlers(handlers)

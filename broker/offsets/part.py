@@ -12,7 +12,7 @@ from broker.offsets.inflight import Inflight
 from broker.offsets.requests import OffsetRequests
 from broker.offsets.table import OffsetsConfig, OffsetTable
 from broker.part import Part, Parts, Shared, Table
-from broker.standing import Role
+from broker.standing import MASTER_ID, Role
 from broker.store.tables import ConsumerOffsets, load
 from broker.topics.part import TopicsPart
 from remoting.codes import RequestCode
@@ -28,6 +28,7 @@ class OffsetsPart(Part):
         self._groups, self._messages = groups.table, shared.journal.messages
         self.table = OffsetTable(
             pick(config, OffsetsConfig), shared.wall_ms, load(shared.files, ConsumerOffsets))
+        self.table.frozen = config.is_isolated_first and shared.standing.role.broker_id == MASTER_ID
         self._file = shared.table_file(self.table.snapshot, pause_ms=config.flush_consumer_offset_interval)
         self.requests = OffsetRequests(
             self.table, groups=groups.table, topics=topics.table, messages=self._messages,
@@ -112,6 +113,8 @@ class OffsetsPart(Part):
 
     def role_changed(self, role: Role) -> None:
         self.table.state_version = role.epoch
+        if role.leads:
+            self.table.frozen = False
         self._serves = role.serves_pulls
         if self._serves:
             self.table.serves()

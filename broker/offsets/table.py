@@ -46,7 +46,8 @@ class OffsetTable:
         self.on_commit: Callable[[str, str, int, int], None] = lambda group, topic, queue_id, offset: None
         """Called with what a client committed, or an administrator reset."""
         self.frozen = False
-        """True: commits are ignored, since another broker takes this table over."""
+        """True: commits are ignored, since another broker takes this table over, or this one is to take over others'.
+        """
         kept = kept or ConsumerOffsets()
         self._version = kept.data_version
         self._offsets = {key: dict(queues) for key, queues in kept.offset_table.items()}

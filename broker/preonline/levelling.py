@@ -10,7 +10,7 @@ with the members of that time. Codes and headers are RocketMQ's: 901, 28, 26, 90
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 import trio
@@ -53,6 +53,10 @@ SILENCE_S: Final = 20.0
 LOOK_S: Final = 0.05
 NEEDED: Final = (RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.GET_ALL_DELAY_OFFSET)
 """Every member must answer these; a member that refuses others, such as timers that it lacks, is not asked again."""
+REFUSED: Final = frozenset({RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.CLONE_GROUP_OFFSET})
+"""Requests of clients that a master refuses until it is online, beside those of who would copy its tables."""
+ANSWER_S: Final = 5.0
+"""Time in which a question for a position (14) may be answered. RocketMQ's consumers wait so long, and ask again."""
 
 Collect = Callable[[Collection[str]], Awaitable[None]]
 AskMembers = Callable[[], Awaitable[Mapping[int, str] | None]]
@@ -97,8 +101,31 @@ class Levelling(Part):
     def runtime_info(self) -> Mapping[str, str]:
         return {"preOnline": self.phase.name.lower(), "preOnlineWaitsFor": self.problem}
 
-    def gate(self, handler: Handler) -> Handler:
-        """Wrap a handler: its requests are refused before this master knows what its group did without it."""
+    def gated(self, handlers: Mapping[int, Handler], copied: Iterable[int]) -> dict[int, Handler]:
+        """Return the handlers of a master: before it knows what its group did without it, it refuses to have its tables
+        copied (``copied``: their codes) and to take positions of groups, and tells none.
+
+        A question for a position waits, and then gets no answer: by any error an older RocketMQ consumer takes its
+        group for a new one, which may begin at the end of the queue."""
+        codes = REFUSED.union(copied)
+        made = {code: self._gate(handler) if code in codes else handler for code, handler in handlers.items()}
+        return made | {code: self._waits(made[code]) for code in (RequestCode.QUERY_CONSUMER_OFFSET,) if code in made}
+
+    def _waits(self, handler: Handler) -> Handler:
+        async def later(connection: Connection, command: Command) -> Command | None:
+            left = round(ANSWER_S / LOOK_S)
+            while self.phase is not Phase.ONLINE and left:
+                left -= 1
+                await self._sleep(LOOK_S)
+            answer = handler(connection, command) if self.phase is Phase.ONLINE else None
+            return await answer if isinstance(answer, Coroutine) else answer
+
+        def ask(connection: Connection, command: Command) -> Command | Coroutine[Any, Any, Command | None] | None:
+            return handler(connection, command) if self.phase is Phase.ONLINE else later(connection, command)
+
+        return ask
+
+    def _gate(self, handler: Handler) -> Handler:
         def answer(connection: Connection, command: Command) -> Command | Coroutine[Any, Any, Command | None] | None:
             if self.phase is Phase.ONLINE:
                 return handler(connection, command)

@@ -23,6 +23,15 @@ from remoting.client import open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.connection import Connection
+from remoting.errors import RequestTimeout
+from remoting.headers.consumers import CloneGroupOffsetRequest
+from remoting.headers.pulling import (
+    COMMIT_OFFSET,
+    SUBSCRIPTION,
+    PullMessageRequest,
+    QueryConsumerOffsetRequest,
+    UpdateConsumerOffsetRequest,
+)
 from remoting.server import Server
 from tests.broker.ha.group import log_of
 
@@ -134,6 +143,42 @@ async def test_a_member_that_cannot_connect_keeps_the_master_away_in_words(autoj
         await hindered(master, "no connection of member 1 at 10.0.0.2:10911 to 10.0.0.1:19999")
         await slave.stop()
         await until(lambda: master.serves)
+
+
+async def test_positions_of_groups_are_neither_taken_nor_told_until_the_members_are_read(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Clients that still take it for the master said an older offset, and a member's table undid what was answered. Who
+    asks gets no error: by that, an older RocketMQ consumer takes its group for a new one."""
+    async with cluster() as made:
+        master, slave = await pair(made)
+        master.offsets.commit("G", "T", 0, 5)
+        await trio.sleep(20)
+        await master.kill()
+        master.settings["haListenPort"] = "19999"  # where nobody listens in this world
+        await master.start()
+        await hindered(master, "no connection of member 1")
+        for code, header in (
+                (RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequest("G", "T", 0, 2)),
+                (RequestCode.CLONE_GROUP_OFFSET, CloneGroupOffsetRequest("G", "H", "T", offline=True))):
+            answer = await made.ask(master.address, code, header)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert str(answer.remark).startswith("this master is not back yet: ")
+        pulled = await made.ask(master.address, RequestCode.PULL_MESSAGE, PullMessageRequest(
+            "G", "T", 0, 2, 1, COMMIT_OFFSET | SUBSCRIPTION, 2, 0, "*"))
+        assert pulled.code == ResponseCode.SUCCESS, "slaveReadEnable"
+        assert master.offsets.query("G", "T", 0) == 5 and master.offsets.query("H", "T", 0) is None
+        with pytest.raises(RequestTimeout):
+            await made.ask(master.address, RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequest("G", "T", 0))
+        monkeypatch.setattr("broker.preonline.levelling.ANSWER_S", 25.0)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(slave.stop)
+            answer = await made.ask(
+                master.address, RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequest("G", "T", 0))
+        assert (answer.code, answer.ext["offset"]) == (ResponseCode.SUCCESS, "5") and master.serves
+        answer = await made.ask(master.address, RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequest(
+            "G", "T", 0, 2))
+        assert answer.code == ResponseCode.SUCCESS and master.offsets.query("G", "T", 0) == 2
 
 
 async def test_who_is_alone_waits_for_nobody(autojump_clock: MockClock) -> None:

@@ -284,7 +284,7 @@ class OffsetClient(Client):
         end = process.journal.messages.max_offset(b"T", queue)
         offset = max(0, min(end, self._offsets.last(queue) + 1)) if share < 0.8 else int(share * end)
         self._under_way.add(queue)
-        self._offsets.asks(process, queue, offset)
+        self._offsets.asks(queue, offset)
         alone = town.groups[0].leader is None
         done = [False]
 

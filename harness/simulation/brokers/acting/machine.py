@@ -248,8 +248,7 @@ class MemberProcess(BrokerProcess):
             RequestCode.GET_BROKER_CONFIG: self._told_config}
         handlers = offering(handlers)
         if self.is_master:
-            gate, copied = self.levelling.gate, {*self.parts.all_joins(), *self.parts.copies()}
-            handlers = {code: gate(handler) if code in copied else handler for code, handler in handlers.items()}
+            handlers = self.levelling.gated(handlers, {*self.parts.all_joins(), *self.parts.copies()})
         self.handlers = handlers | {
             code: self.ledger.gate(handlers[code]) for code in HANDED_OVER}
 

@@ -70,8 +70,6 @@ class Offsets:
         leads, a slave's word is given up, as the page says."""
         self._asked: dict[int, list[tuple[int, int]]] = {}
         """Queue -> offsets that were asked for and not answered, and when."""
-        self._at: dict[tuple[MemberProcess, int], set[int]] = {}
-        """Offsets that clients said to a run, by queue."""
         self._now: Callable[[], int] = lambda: 0
 
     def begin(self, now: Callable[[], int]) -> None:
@@ -80,13 +78,8 @@ class Offsets:
     def last(self, queue: int) -> int:
         return self._told[queue][0] if queue in self._told else 0
 
-    def asks(self, process: MemberProcess, queue: int, offset: int) -> None:
+    def asks(self, queue: int, offset: int) -> None:
         self._asked.setdefault(queue, []).append((offset, self._now()))
-        self._at.setdefault((process, queue), set()).add(offset)
-
-    def said_to(self, process: MemberProcess, queue: int) -> set[int]:
-        """Return what clients said to this run, such as a master that is still isolated and listed as before."""
-        return self._at.get((process, queue), set())
 
     def committed(self, queue: int, offset: int, process: MemberProcess, *, alone: bool) -> None:
         self._told[queue] = offset, process, alone
@@ -213,8 +206,7 @@ class ActingWatch(BrokerWatch):
                 if value > messages.max_offset(topic.encode(), thing.queue):
                     continue
                 found = master.parts[OffsetsPart].table.query(group, topic, thing.queue)
-                self._asks(master, found == value or found in self.scene.town.offsets.said_to(master, thing.queue),
-                           "another offset", thing, value, found)
+                self._asks(master, found == value, "another offset", thing, value, found)
             elif thing.kind == Subject.LEVEL:
                 text, end = runtime.get(f"scheduleMessageOffset_{thing.queue}", "0,0").split(",")
                 self._asks(master, int(text) >= min(value, int(end)), "a level behind", thing, value, text, end)
@@ -233,9 +225,7 @@ class ActingWatch(BrokerWatch):
             thing = Thing(Subject.OFFSET, f"T@{CONSUMERS}", queue)
             if thing not in noted and offset <= master.journal.messages.max_offset(b"T", queue):
                 found = table.query(CONSUMERS, "T", queue)
-                said = self.scene.town.offsets.said_to(master, queue)
-                self._asks(master, found is not None and (found >= offset or found in said), "an offset behind", queue,
-                           offset, found)
+                self._asks(master, found is not None and found >= offset, "an offset behind", queue, offset, found)
 
     @staticmethod
     def _passes(master: MemberProcess, thing: Thing, value: int) -> bool:

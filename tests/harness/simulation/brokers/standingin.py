@@ -9,8 +9,16 @@ from tests.harness.planting import Planted
 LEDGER: Final = "broker/ledger/part.py"
 ENDING: Final = "broker/transactions/ending.py"
 ACTING: Final = "acting"
+ONLINE: Final = ("tests/broker/preonline/test_levelling.py::"
+                 "test_positions_of_groups_are_neither_taken_nor_told_until_the_members_are_read",)
 
 PLANTED: Final = (
+    Planted("an isolated master takes positions", "broker/preonline/levelling.py",
+            "        codes = REFUSED.union(copied)\n", "        codes = frozenset(copied)\n", ONLINE),
+    Planted("an isolated master takes positions that come with pulls", "broker/offsets/part.py",
+            "config.is_isolated_first and shared", "False and shared", ONLINE),
+    Planted("an isolated master tells positions", "broker/preonline/levelling.py",
+            "        return made | {", "        return made or {", ONLINE),
     Planted("no slave acts", "broker/roles.py",
             "if members.least == now.broker_id and listed:", "if False:", ("INV_B55",), ACTING),
     Planted("what is committed in the master's place is not noted", LEDGER,

@@ -26,6 +26,7 @@ def play(seed: int, profile: str = "acting") -> Result:
     ("acting", 88, ("INV_B58",)),
     ("locks", 1, ("INV_B61",)),
     ("swarm", 70110, ("INV_B59",)),
+    ("swarm", 700074, ("INV_B57",)),
 ])
 def test_seeds_pass(profile: str, seed: int, asked: tuple[str, ...]) -> None:
     result = play(seed, profile)
