@@ -178,8 +178,11 @@ class Puts:
 
     # --- one put ---------------------------------------------------------------------------------------------
 
-    def put(self, messages: Sequence[Message], done: Done, *, wait_store_ok: bool = True) -> None:
-        """Put all of ``messages`` (one at least) or none; ``done`` is called once, perhaps before this returns."""
+    def put(self, messages: Sequence[Message], done: Done, *, wait_store_ok: bool = True, hold: bool = True) -> None:
+        """Put all of ``messages`` (one at least) or none; ``done`` is called once, perhaps before this returns.
+
+        ``hold``: a young master may hold them. One that does not wait for its storing goes before those that are held.
+        """
         if not messages:
             return done(PutResult(PutStatus.MESSAGE_ILLEGAL, remark="a batch without a message"))
         replication, journal = self._replication, self._journal
@@ -188,11 +191,9 @@ class Puts:
         now_ns = journal.now_ns()  # at each put, since the process may be stopped between two puts of a turn
         if not self._may(now_ns):
             return done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=LEASE_OVER))
-        if self.first is not None and (refusal := self.first(wait_store_ok)) is not None:
-            return done(refusal)
         need = needed_acks(replication.mode, self._config, replication.replicas(), wait_store_ok)
         if isinstance(need, Deny):
-            if now_ns < self._young_until_ns and len(self._held) < HELD_MAX and self._held_bytes + (
+            if hold and now_ns < self._young_until_ns and len(self._held) < HELD_MAX and self._held_bytes + (
                     size := sum(len(each.body) + len(each.properties) for each in messages)) <= HELD_BYTES_MAX:
                 self._held.append((messages, done))
                 self._held_bytes += size
@@ -201,6 +202,8 @@ class Puts:
             return done(PutResult(
                 PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH,
                 remark=f"{need.have} replicas are in sync, {need.need} are needed: nothing was written"))
+        if self.first is not None and (refusal := self.first(wait_store_ok)) is not None:
+            return done(refusal)
         if self._held and wait_store_ok:
             self._release()  # held puts came first
         if wait_store_ok and (busy := self._disk_is_busy()):

@@ -106,7 +106,8 @@ class Changes:
                     call()
 
         self._under_way += 1
-        self._puts.put(list(said.values()), done, wait_store_ok=wait_store_ok)
+        # held, it would stand behind messages that do not wait for their storing
+        self._puts.put(list(said.values()), done, wait_store_ok=wait_store_ok, hold=False)
 
     def _demand(self) -> None:
         self._puts.first = self._say_first if self.is_due else None

@@ -104,14 +104,15 @@ class WatchedPuts(Puts):
 
     process: BrokerProcess
 
-    def put(self, messages: Sequence[Message], done: Done, *, wait_store_ok: bool = True) -> None:
+    def put(self, messages: Sequence[Message], done: Done, *, wait_store_ok: bool = True, hold: bool = True) -> None:
         """Put messages under the watch. A held put is repeated by a caller that catches exceptions."""
         process, scene = self.process, self.process.scene
         try:
             if not isinstance(done, _Watched):
                 scene.watch.puts(process, messages)
                 done = _Watched(process, messages, done)
-            scene.watch.put(process, lambda: super(WatchedPuts, self).put(messages, done, wait_store_ok=wait_store_ok))
+            scene.watch.put(process, lambda: super(WatchedPuts, self).put(
+                messages, done, wait_store_ok=wait_store_ok, hold=hold))
             if self.waiting and process.behind_a_put is not None:
                 stop, process.behind_a_put = process.behind_a_put, None
                 stop()

@@ -8,7 +8,7 @@ import attrs
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from broker.ha.acks import PutStatus
+from broker.ha.acks import Holders, Mode, PutStatus, QuorumConfig, Replicas
 from broker.pop.changes import Changes
 from broker.pop.part import PopPart
 from broker.puts import Done, PutResult
@@ -28,7 +28,7 @@ class Later:
     under_way: list[tuple[list[str], Done]] = attrs.field(factory=list)
     first: Callable[[bool], PutResult | None] | None = None
 
-    def put(self, messages: Sequence[Message], done: Done, *, wait_store_ok: bool = True) -> None:
+    def put(self, messages: Sequence[Message], done: Done, *, wait_store_ok: bool = True, hold: bool = True) -> None:
         self.under_way.append(([message.body.decode() for message in messages], done))
 
     def end(self, *results: PutResult) -> list[list[str]]:
@@ -83,6 +83,64 @@ async def test_a_refused_record_stands_before_the_next_message(autojump_clock: M
         assert [decode(journal.read(at, size)).message.body for at, size, *_ in journal.log.scan(0)][-2:] == [
             b"gone  T", b"new"]
         assert puts.first is None
+
+
+@attrs.define
+class Young:
+    """A new master's group, of which ``accepted`` replicas are in sync. Each of them holds the whole log."""
+
+    accepted: int = 1
+    mode: Mode = Mode(controller=True)
+
+    @property
+    def holders(self) -> Holders:
+        return Whole(self)
+
+    def replicas(self) -> Replicas:
+        return Replicas(self.accepted)
+
+
+@attrs.frozen
+class Whole:
+    group: Young
+
+    def holds_all(self, end: int) -> bool:
+        return True
+
+    def holders(self, end: int) -> int:
+        return self.group.accepted
+
+    def enough(self, least: int) -> bool:
+        return self.group.accepted >= least
+
+
+async def test_a_young_master_says_what_is_gone_before_a_message_that_does_not_wait(autojump_clock: MockClock) -> None:
+    """The record was held with messages that wait for replicas. A master that was made meanwhile never heard of it,
+    kept positions in the former topic, and passed that message over."""
+    async with cluster() as made:
+        node = await made.node()
+        puts, journal, results, young = node.broker.puts, node.broker.journal, list[PutResult](), Young()
+
+        def bodies() -> list[bytes]:
+            return [decode(journal.read(at, size)).message.body for at, size, *_ in journal.log.scan(0)]
+
+        puts.configure(QuorumConfig(total_replicas=3, min_in_sync_replicas=2, young_master_hold_ms=2_000),
+                       sync_flush_timeout_ms=5_000)
+        puts.serve(young)
+        before = len(bodies())
+        puts.put([Message(b"T", b"held", 0)], results.append)
+        node.topics.delete("T")
+        node.topics.create_if_absent("T", 1)
+        puts.put([Message(b"T", b"does not wait", 0)], results.append, wait_store_ok=False)
+        await until(lambda: results)
+        assert bodies()[before:] == [b"gone  T", b"does not wait"]
+        node.topics.delete("T")
+        puts.put([Message(b"T", b"held too", 0)], results.append)
+        young.accepted = 2
+        puts.advanced()
+        await until(lambda: len(results) == 3 and puts.first is None)
+        assert bodies()[before + 2:] == [b"gone  T", b"held", b"held too"]
+        assert {result.status for result in results} == {PutStatus.PUT_OK}
 
 
 async def test_a_reset_that_was_said_in_haste_is_not_sure_to_be_known(autojump_clock: MockClock) -> None:

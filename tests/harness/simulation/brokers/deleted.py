@@ -10,6 +10,8 @@ CHANGES: Final = "broker/pop/changes.py"
 PART: Final = "broker/pop/part.py"
 OFFSETS: Final = "broker/offsets/part.py"
 AGAIN: Final = "tests/broker/offsets/test_made_again.py::test_"
+YOUNG: Final = ("tests/broker/pop/test_changes.py::"
+                "test_a_young_master_says_what_is_gone_before_a_message_that_does_not_wait",)
 
 PLANTED: Final = (
     Planted("a slave follows no record of a deletion", CHANGES,
@@ -18,6 +20,13 @@ PLANTED: Final = (
             '            self.changes.say_gone(topic, "")\n', "            pass\n", ("INV_B62",), "deletions"),
     Planted("the log says of no group that it is gone", PART,
             '            self.changes.say_gone("", group)\n', "            pass\n", ("INV_B62",), "deletions"),
+    Planted("a young master holds the record that a topic is gone", CHANGES,
+            ", hold=False)", ")", YOUNG),
+    Planted("a message is refused for a record that a young master does not hold", "broker/puts.py",
+            "        need = needed_acks(replication.mode, self._config, replication.replicas(), wait_store_ok)\n",
+            "        need = needed_acks(replication.mode, self._config, replication.replicas(), wait_store_ok)\n"
+            "        if self.first is not None and (refusal := self.first(wait_store_ok)) is not None:\n"
+            "            return done(refusal)\n", YOUNG),
     Planted("a record counts as followed when positions are gone in memory alone", CHANGES,
             "        self._positions.when_written(saved)\n", "        saved()\n",
             (AGAIN + "a_record_is_followed_again_while_the_file_cannot_be_written",)),
