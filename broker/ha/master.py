@@ -92,8 +92,10 @@ class HaMaster:
         self._met: set[int] = set()
         """Slaves that have acknowledged to this run of the master: their bytes after ``_began`` come from it."""
         self._offered: dict[int, int] = {}
-        """Slave without a log -> the file that it was offered. It may leave to ask where queues end before that file,
+        """Slave without a log -> where it was offered to begin. It may leave to ask where queues end before that place,
         and finds the same one when it is back: the last file may be another by then, each time."""
+        self._missed: dict[int, int] = {}
+        """Slave without a log -> number of offers whose file was deleted before it was back."""
 
     # --- what happens ----------------------------------------------------------------------------------------
 
@@ -251,6 +253,7 @@ class HaMaster:
         here.ack = offset
         if offset:
             self._offered.pop(slave.broker_id, None)
+            self._missed.pop(slave.broker_id, None)
         self._met.add(slave.broker_id)
         self.in_sync.acked(slave.broker_id, offset, now_ns)
         return []
@@ -264,11 +267,14 @@ class HaMaster:
         if here.ack:
             return here.ack
         assert here.handshake is not None
-        if not here.handshake.sync_from_last_file:
-            return log.begin
-        broker_id = here.handshake.broker_id
-        offered = self._offered.get(broker_id, log.last_file)
-        begin = self._offered[broker_id] = offered if offered >= log.begin else log.last_file
+        broker_id, begin = here.handshake.broker_id, log.begin
+        if here.handshake.sync_from_last_file:
+            begin = log.last_file
+        elif self._offered.get(broker_id, begin) < begin:  # so the oldest file may go before it is back, each time
+            missed = self._missed[broker_id] = self._missed.get(broker_id, 0) + 1
+            begin = min(log.last_file, begin - begin % log.file_bytes + (log.file_bytes << missed - 1))
+        offered = self._offered.get(broker_id, begin)
+        begin = self._offered[broker_id] = offered if offered >= log.begin else begin
         return begin
 
     def _span(self, begin: int) -> tuple[Epoch, int] | None:

@@ -536,6 +536,25 @@ def test_a_slave_that_comes_again_without_a_log_is_offered_the_same_file() -> No
     assert first(90, 95, 90) == 90, "the file that it was offered is deleted"
 
 
+def test_an_empty_slave_whose_offered_file_goes_each_time_is_offered_a_later_one() -> None:
+    """The oldest file was deleted while it asked where queues end before that file: it never began."""
+    master = HaMaster(CONFIG, in_sync({1}, end=1_005), EpochList([(1, 0)]))
+
+    def first(begin: int, end: int, *, then: int = 0) -> int:
+        log = LogView(begin, end, end - end % 10, file_bytes=10)
+        link_with(master, log, 0)
+        offset = sends(master, log)[0][0]
+        assert master.received(1, Ack(then), 0) == []
+        master.closed(1)
+        return offset
+
+    assert [first(at, at + 105) for at in (0, 10, 20, 30)] == [0, 20, 20, 50]
+    assert [first(at, at + 105) for at in (40, 50, 60, 70)] == [50, 50, 100, 100]
+    assert first(110, 145) == 140, "the last file is the furthest"
+    assert first(110, 155, then=155) == 140
+    assert first(120, 165) == 120, "it had a log, and its store was removed"
+
+
 def test_heartbeats_and_silence() -> None:
     master = HaMaster(CONFIG, in_sync({1}), EpochList([(1, 0)]))
     link_with(master, LogView(0, 0), 0)
