@@ -8,7 +8,6 @@ messages as ``remoting.record`` does. One writer; only what says so may run in a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Final, Protocol
 
 import attrs
@@ -205,10 +204,12 @@ class Log(Protocol):
         """The message at ``offset``; ``size`` is a guess. ``near``, which was read since the log was cut last, may hold
         it. Raises ``OffsetGone``, ``DamagedRecord``."""
         if near[0] <= offset and offset + size <= near[0] + len(near[1]):
-            with suppress(DamagedRecord):
+            try:
                 found = codec.decode(near[1], offset - near[0])
                 if found.offset == offset:
                     return found
+            except DamagedRecord:
+                pass  # the log itself is asked
         data = self.read(offset, size)
         if len(data) >= 4:
             wanted = int.from_bytes(data[:4], "big")

@@ -43,10 +43,13 @@ class Conversion:
         if self.config.reject_transaction_message:
             return Refusal(ResponseCode.NO_PERMISSION,
                            f"the broker[{self.config.broker_ip1}] sending transaction message is forbidden")
-        as_half(draft.properties)
-        size = len(text(draft.properties).encode(errors="replace")) + len(draft.topic.encode())
-        if size > PROPERTIES_BYTES_MAX - SPARE_BYTES:
-            return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"properties of {size} bytes; a message of a transaction may "
-                           f"have {PROPERTIES_BYTES_MAX - SPARE_BYTES}")
+        values, most = draft.properties, PROPERTIES_BYTES_MAX - SPARE_BYTES
+        as_half(values)
+        characters = sum(map(len, values)) + sum(map(len, values.values())) + 2 * len(values) + len(draft.topic)
+        if 4 * characters > most:  # else they have room, whatever they are
+            size = len(text(values).encode(errors="replace")) + len(draft.topic.encode())
+            if size > most:
+                return Refusal(ResponseCode.MESSAGE_ILLEGAL,
+                               f"properties of {size} bytes; a message of a transaction may have {most}")
         draft.sys_flag &= ~ROLLBACK
         return Diverted(HALF, QUEUE)

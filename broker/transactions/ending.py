@@ -55,7 +55,7 @@ from broker.transactions.checking import CheckLimits, is_late
 from broker.transactions.feeding import Feed
 from broker.transactions.records import COMMITTED, ROLLED_BACK, Half, read_half
 from remoting.codes import ResponseCode
-from remoting.command import Command, response
+from remoting.command import ONEWAY, Command, response
 from remoting.connection import Connection
 from remoting.daemon.latency import Latency
 from remoting.errors import DamagedRecord
@@ -257,7 +257,10 @@ class Ending:
     def _find(self, asked: EndTransactionRequest) -> tuple[Record, Half] | Refusal:
         known = self._feed.halves.at(asked.commit_log_offset)
         try:
-            record = self._log.record(asked.commit_log_offset, HALF_BYTES if known is None else known.size)
+            if known is None:
+                record = self._log.record(asked.commit_log_offset, HALF_BYTES)
+            else:
+                record = self._log.record(asked.commit_log_offset, known.size, self._feed.near)
         except (OffsetGone, DamagedRecord):
             return Refusal(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
         half = read_half(record) if known is None else known
@@ -306,7 +309,8 @@ class Ending:
                 self.counters.unknown += 1
                 return response(request, ResponseCode.SYSTEM_ERROR, remark=f"{UNKNOWN}: {half.unique}")
         if self._open or self.ledger is None:
-            return self._put(connection, request, record, half, first, decision)
+            place = half.queue_offset if transaction is None else transaction.half.queue_offset
+            return self._put(connection, request, record, half, first, place, decision)
         return self._stand_in(self.ledger, connection, request, record, half, first, decision)
 
     def _stand_in(self, ledger: DecisionLedger, connection: Connection, request: Command, record: Record, half: Half,
@@ -363,10 +367,9 @@ class Ending:
             return COMMITTED
         return records.GIVEN_UP if records.GIVEN_UP in said else records.UNKNOWN
 
-    def _put(self, connection: Connection, request: Command, record: Record, half: Half, first: int,
+    def _put(self, connection: Connection, request: Command, record: Record, half: Half, first: int, place: int,
              decision: str) -> Command | None:
-        transaction = self._feed.halves.of(first)
-        place = transaction.half.queue_offset if transaction is not None else half.queue_offset
+        """``place``: queue offset of the transaction's present half, which the mark names."""
         messages = [self._author.mark([place], decision, first)]
         if decision is COMMITTED:
             final = self._ruled(records.final(record, half, self._author.store_host, self._author.standing.role.epoch))
@@ -403,7 +406,10 @@ class Ending:
 
     def _ruled(self, message: Message) -> Message | Refusal:
         """The message after the rules of other parts, which may delay it."""
-        if not any(name in message.properties for name in self._looked_at):
+        for name in self._looked_at:
+            if name in message.properties:
+                break
+        else:
             return message
         values = decode_properties(message.properties)
         draft = Draft(message.topic.decode(), message.queue_id, values, message.sys_flag,
@@ -415,20 +421,24 @@ class Ending:
                             properties=props.write(draft.properties))
 
     def _done(self, first: int, under_way: _UnderWay, half: Half, result: PutResult) -> None:
-        if result.status in STORED:
+        code = _code(result.status)
+        if code is not None:
             under_way.at = result.puts[-1].offset if result.puts else None
-            under_way.code = _code(result.status)
+            under_way.code = code
             counted = self.counters.committed if under_way.decision is COMMITTED else self.counters.rolled_back
             counted[half.topic] += 1
             if counted is self.counters.committed:
-                after = self.counters.committed_after.setdefault(half.topic, Latency(FINISHED_S, 1))
+                after = self.counters.committed_after.get(half.topic)
+                if after is None:
+                    after = self.counters.committed_after[half.topic] = Latency(FINISHED_S, 1)
                 after.add(max(0, self._author.wall_ms() - half.born_ms) // 1_000)
         else:
             self.counters.failed += 1
             if self._under_way.get(first) is under_way:
                 del self._under_way[first]
         for connection, request in under_way.waiting:
-            connection.reply(request, _answer(request, result))
+            if not request.flag & ONEWAY:
+                connection.reply(request, _answer(request, result))
 
 
 def _slave(request: Command) -> Command:
@@ -440,13 +450,17 @@ def _no_right(request: Command, why: str) -> Command:
     return response(request, ResponseCode.SERVICE_NOT_AVAILABLE, remark=why)
 
 
-def _code(status: PutStatus) -> int:
-    """The code for a stored decision. If no slave is there, it is success: the mode then demands none."""
-    return ResponseCode.SUCCESS if status is PutStatus.SLAVE_NOT_AVAILABLE else STORED[status]
+def _code(status: PutStatus) -> int | None:
+    """The code for a stored decision; None: it is not stored. If no slave is there, it is success: the mode then
+    demands none."""
+    if status is PutStatus.PUT_OK or status is PutStatus.SLAVE_NOT_AVAILABLE:
+        return ResponseCode.SUCCESS
+    return STORED.get(status)
 
 
 def _answer(request: Command, result: PutResult) -> Command:
-    if result.status in STORED:
-        return response(request, _code(result.status))
+    code = _code(result.status)
+    if code is not None:
+        return response(request, code)
     refused = refusal(PutStatus(result.status), BODY_BYTES_MAX, result.remark)
     return response(request, refused.code, remark=refused.remark)

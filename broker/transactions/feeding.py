@@ -15,9 +15,9 @@ from typing import Final
 import attrs
 
 from broker.noted import Confirmed, Noted
-from broker.properties import UNIQ_KEY
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE
 from broker.store.errors import OffsetGone
+from broker.store.log import NOTHING, Read
 from broker.store.messages import StoredMessages
 from broker.topics.names import HALF, OP_HALF
 from broker.transactions import records
@@ -26,13 +26,15 @@ from broker.transactions.records import Half, read_half
 from remoting.body import Body, body
 from remoting.errors import DamagedRecord
 from remoting.fields import Int64
-from remoting.record import COMMIT, ROLLBACK, Outline, Record, decode_properties, value_behind
+from remoting.record import COMMIT, ROLLBACK, UNIQ_KEY, Outline, Record, decode_properties, value_behind
 
 logger = logging.getLogger("broker")
 
 PATH: Final = "config/openTransactions.json"
 SLICE: Final = 500
 """Records that one ``feed`` reads; some ten milliseconds' worth."""
+NEAR_BYTES: Final = 64 << 10
+"""Bytes of the log that are read at once for records that stand near each other."""
 _GROUPS_MAX: Final = 2_048
 _PREPARED_ID: Final = f"{records.TRANSACTION_ID}\x01".encode()
 
@@ -89,6 +91,8 @@ class Feed:
         """Halves without a topic and queue to deliver to."""
         self.lost = 0
         """Open transactions whose half was deleted."""
+        self.near: Read = NOTHING
+        """What was read of the log last: a half is decided soon after it was fed."""
         self._log, self._visible, self._messages, self._progress = journal.log, journal.visible, messages, progress
         self._saved = kept if kept is not None and 0 < kept.end <= self._log.max_offset else self._anew()
         self._begin(self._saved)
@@ -214,8 +218,13 @@ class Feed:
             return most
         at = max(at, queue.min_offset)
         while most > 0 and (entries := list(ENTRY.iter_unpack(queue.read(at, most)))):
-            for offset, size, _ in entries:
-                if size != NOWHERE_SIZE and (record := self._record(offset, size)) is not None:
+            for number, (offset, size, _) in enumerate(entries):
+                if size == NOWHERE_SIZE:
+                    continue
+                begin, data = self.near
+                if not begin <= offset <= offset + size <= begin + len(data) and size <= NEAR_BYTES:
+                    self._read_near(offset, size, entries[number + 1:])
+                if (record := self._record(offset, size)) is not None:
                     take(record)
             at += len(entries)
             most -= len(entries)
@@ -231,9 +240,24 @@ class Feed:
         else:
             self._given_up_at = at
 
+    def _read_near(self, offset: int, size: int, following: Iterable[tuple[int, int, int]]) -> None:
+        """Read, with the record at ``offset``, those of its queue that follow: at the end of the log all that is
+        confirmed, and so what other queues have there."""
+        upto, reach = max(self._visible.offset, offset + size), offset + NEAR_BYTES
+        if upto > reach:
+            upto = offset + size
+            for other, other_size, _ in following:
+                if not offset <= other <= other + other_size <= reach:
+                    break
+                upto = other + other_size
+        try:
+            self.near = offset, self._log.read(offset, upto - offset)
+        except OffsetGone:
+            self.near = NOTHING
+
     def _record(self, offset: int, size: int) -> Record | None:
         try:
-            return self._log.record(offset, size)
+            return self._log.record(offset, size, self.near)
         except (OffsetGone, DamagedRecord) as error:
             logger.warning("a record of a transaction, at %d of the log, cannot be read: %s", offset, error)
             return None
@@ -297,13 +321,13 @@ class Feed:
     def _final(self, found: Outline) -> None:
         """Take a final record: it commits the half at its prepared offset. A copy of one has prepared offset 0, and
         commits nothing: at 0 another half may stand. Mostly a mark has ended the transaction before."""
-        if not self.halves.is_open(decode_properties(found[7]).get(UNIQ_KEY, "")):
+        unique = (value_behind(found[7], UNIQ_KEY) or b"").decode(errors="replace")
+        if not self.halves.is_open(unique):
             return
         record = self._record(found[0], found[1])
         if record is None:
             return
         offset = record.message.prepared_offset
-        unique = decode_properties(record.message.properties).get(UNIQ_KEY, "")
         known = self.halves.of(offset)
         if known is None and self.halves.ended(offset) is None:
             half = self._half_at_offset(offset) if offset >= self._log.min_offset else None
@@ -317,7 +341,7 @@ class Feed:
     # --- the log is cut --------------------------------------------------------------------------------------
 
     def _cut(self, end: int) -> None:
-        self._level_at = -1
+        self._level_at, self.near = -1, NOTHING
         if end <= self._saved.end:
             self._saved = KeptTransactions()
         while self._finals and self._finals[-1][0] >= end:

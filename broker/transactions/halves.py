@@ -90,7 +90,7 @@ class Halves:
     def is_open(self, unique: str) -> bool:
         """Return whether some transaction of that id is open, or may be: many of one id are not all looked at."""
         firsts = self._by_unique.get(unique, ())
-        return len(firsts) > _NAMESAKES_MAX or any(first in self._open for first in firsts)
+        return len(firsts) > _NAMESAKES_MAX or not self._open.keys().isdisjoint(firsts)
 
     def ended(self, offset: int) -> Ended | None:
         """The remembered ended transaction that has a half at this offset; None: there is none."""

@@ -106,12 +106,12 @@ def _immunity_ms(text: str) -> int:
 
 
 def _number(text: str | None) -> int:
-    number = decimal(text or "")
+    number = decimal(text) if text else None
     return number if number is not None and 0 <= number <= _QUEUE_ID_MAX else 0
 
 
 def _offset(text: str | None) -> int | None:
-    number = decimal(text or "")
+    number = decimal(text) if text else None
     return number if number is not None and 0 <= number <= _LONG_MAX else None
 
 

@@ -10,10 +10,13 @@ import trio
 from trio.testing import MockClock
 
 from broker.moments import Moment
-from broker.store.consumequeue import NOWHERE_SIZE
+from broker.store.consumequeue import ENTRY, NOWHERE_SIZE
+from broker.store.log import Log
 from broker.topics.names import HALF
-from broker.transactions.feeding import Feed
+from broker.transactions.feeding import NEAR_BYTES, Feed
+from broker.transactions.records import HALF_TOPIC
 from harness.simulation.worlds.brokers import cluster
+from remoting.record import Message, encode, encode_properties
 from tests.broker.transactions.world import FAST, bodies, producer
 
 
@@ -85,3 +88,70 @@ def test_only_what_was_shown_since_is_looked_for_and_after_a_cut_all_of_it() -> 
     journal.was_cut(1_000)
     assert looks()
     assert not looks()
+
+
+class HalvesAlone:
+    """A journal whose log has nothing but halves, with these ids, one behind the other; it counts reads of the log."""
+
+    def __init__(self, ids: list[str], body: bytes = b"paid") -> None:
+        self.reads = 0
+        self.visible, self.log = SimpleNamespace(offset=0), SimpleNamespace(
+            min_offset=0, max_offset=0, read=self._read, run=lambda at, upto, ask: ([], at))
+        self.log.record = lambda *where: Log.record(self.log, *where)
+        self.noted, self.was_cut = Moment[[Any]]("Journal.noted"), Moment[[int]]("Journal.was_cut")
+        self.store(ids, body)
+
+    def store(self, ids: list[str], body: bytes) -> None:
+        self._raw, self._entries = b"", b""
+        for number, unique in enumerate(ids):
+            properties = encode_properties({"UNIQ_KEY": unique, "PGROUP": "p", "REAL_TOPIC": "Paid", "REAL_QID": "0"})
+            one = encode(Message(HALF_TOPIC, body, 0, properties), number, len(self._raw), 0)
+            self._entries += ENTRY.pack(len(self._raw), len(one), 0)
+            self._raw += one
+        self.visible.offset = self.log.max_offset = len(self._raw)
+        self._half_queue = SimpleNamespace(
+            min_offset=0, max_offset=len(ids),
+            read=lambda at, most: self._entries[at * ENTRY.size : (at + most) * ENTRY.size],
+            entry=lambda place: ENTRY.unpack_from(self._entries, place * ENTRY.size))
+
+    def _read(self, offset: int, size: int) -> bytes:
+        self.reads += 1
+        return self._raw[offset : offset + size]
+
+    def queue(self, topic: bytes, number: int) -> Any:
+        return self._half_queue if topic == HALF_TOPIC else None
+
+    def max_offset(self, topic: bytes, number: int) -> int:
+        return self._half_queue.max_offset if topic == HALF_TOPIC else 0
+
+    def feed(self) -> Feed:
+        journal: Any = self
+        return Feed(journal, journal, None)
+
+
+def test_halves_that_stand_near_each_other_are_read_at_once() -> None:
+    few = HalvesAlone([f"{number:032X}" for number in range(100)])
+    feed = few.feed()
+    feed.feed_all()
+    assert (len(feed.halves), few.reads) == (100, 1)
+    many = HalvesAlone([f"{number:032X}" for number in range(100)], bytes(10_000))
+    feed = many.feed()
+    feed.feed_all()
+    assert len(feed.halves) == 100
+    assert 100 * 10_000 // NEAR_BYTES <= many.reads <= 20
+    assert len(feed.near[1]) <= NEAR_BYTES
+    large = HalvesAlone(["A", "B"], bytes(2 * NEAR_BYTES))
+    feed = large.feed()
+    feed.feed_all()
+    assert (len(feed.halves), large.reads, len(feed.near[1])) == (2, 2, 0), "such a one is read by itself, and not kept"
+
+
+def test_after_a_cut_other_halves_are_read_where_those_stood_that_are_gone() -> None:
+    journal = HalvesAlone(["A", "B"])
+    feed = journal.feed()
+    feed.feed_all()
+    assert [each.half.unique for each in feed.halves] == ["A", "B"]
+    journal.was_cut(0)
+    journal.store(["C", "D"], b"paid")
+    feed.feed_all()
+    assert [each.half.unique for each in feed.halves] == ["C", "D"]

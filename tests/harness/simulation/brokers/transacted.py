@@ -11,6 +11,7 @@ HALVES: Final = "tests/broker/transactions/test_halves.py::"
 ENDING: Final = "tests/broker/transactions/test_ending.py::"
 STANDING_IN: Final = "tests/broker/transactions/test_standing_in.py::"
 ASKING: Final = "tests/broker/transactions/test_asking.py::"
+FEEDING: Final = "tests/broker/transactions/test_feeding.py::"
 REPLICAS: Final = "tests/broker/transactions/test_replicas.py::"
 RECORDS: Final = "tests/broker/transactions/test_records.py::"
 CONVERSION: Final = "tests/broker/transactions/test_conversion.py::"
@@ -54,8 +55,11 @@ PLANTED: Final = (
     Planted("of a transaction that ended, what nothing tells is done", BROKER + "ending.py",
             "if ended == decision:", "if ended in (decision, records.UNKNOWN):",
             (ENDING + "test_how_a_transaction_ended_that_nothing_tells_is_said_to_be_unknown",)),
+    Planted("what was read before a cut is taken for what stands there after it", BROKER + "feeding.py",
+            "self._level_at, self.near = -1, NOTHING", "self._level_at = -1",
+            (FEEDING + "test_after_a_cut_other_halves_are_read_where_those_stood_that_are_gone",)),
     Planted("a decision that no replica has is answered as done", BROKER + "ending.py",
-            "if status is PutStatus.SLAVE_NOT_AVAILABLE else STORED[status]", "if status in STORED else 1",
+            "if status is PutStatus.PUT_OK or status is PutStatus.SLAVE_NOT_AVAILABLE:", "if status in STORED:",
             (ENDING + "test_a_decision_that_a_new_master_may_not_have_is_not_answered_as_done",)),
     Planted("a slave rolls back whoever may deliver", BROKER + "ending.py",
             "        if why:\n            return _no_right(",
