@@ -371,17 +371,20 @@ class ConsumeQueue:
         """Return whether that file has flushed entries from ``begin`` on. If it has, the entries between the one at
         ``last`` and them are lost."""
         assert begin % ENTRY_BYTES == 0, "entries are whole"
-        found = False
+        found, file, at = False, self._open[number], begin
         step = READ_BYTES - READ_BYTES % ENTRY_BYTES
-        for at in range(begin, self._file_bytes, step):
-            data = self._open[number].pread(min(step, self._file_bytes - at), at)
-            if data.strip(b"\0"):
+        while (data_at := file.data_from(at)) is not None:  # most of a young queue's file is a hole
+            at = data_at - data_at % ENTRY_BYTES
+            assert begin <= at < self._file_bytes, "it goes on in that file"
+            data = file.pread(min(step, self._file_bytes - at), at)
+            if data != bytes(len(data)):
                 found = True
                 place = (self._base + number * self._file_bytes + at) // ENTRY_BYTES
                 lost = [place for place, (offset, size, _) in enumerate(ENTRY.iter_unpack(data), place)
                         if (offset or size) and last < offset < sure]
                 if lost:
                     self.damaged, self._lost_end = True, max(self._lost_end, lost[-1] + 1)
+            at += step
         return found
 
     def _clear_behind(self) -> None:

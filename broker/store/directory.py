@@ -46,6 +46,16 @@ class DirectoryFile:
             data += more
         return data
 
+    def data_from(self, offset: int) -> int | None:
+        try:
+            return os.lseek(self._fd, offset, os.SEEK_DATA)  # where the file stands is of no use: all else says where
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system that knows no holes
+                return offset
+            raise
+
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         with self._writing:
             done = os.pwrite(self._fd, data, offset)

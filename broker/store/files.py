@@ -22,6 +22,10 @@ class File(Protocol):
         ``cached`` False: nobody wants them again soon, so the system need not keep them in memory."""
         raise NotImplementedError
 
+    def data_from(self, offset: int) -> int | None:
+        """Return the first place from ``offset`` on that may hold more than zeros; None: none does up to the end."""
+        raise NotImplementedError
+
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         """Write all of it, or raise ``OSError``."""
         raise NotImplementedError
@@ -233,6 +237,10 @@ class MemoryFile:
     def pread(self, size: int, offset: int, *, cached: bool = True) -> bytes:
         assert size >= 0 and offset >= 0, "the system refuses less than nothing"
         return bytes(self.data[offset : offset + size])
+
+    def data_from(self, offset: int) -> int | None:
+        assert offset >= 0, "the system refuses less than nothing"
+        return offset if offset < len(self.data) else None
 
     def write_past(self, parts: Sequence[bytes | memoryview], offset: int) -> None:
         self.pwrite(b"".join(parts), offset)

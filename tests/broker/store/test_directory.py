@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import itertools
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.store.consumequeue import ENTRY, ConsumeQueue
 from broker.store.directory import DirectoryFiles
 from broker.store.files import write_whole
 from broker.store.store import MessageStore, StoreConfig
@@ -87,3 +89,45 @@ def test_a_file_that_is_deleted_is_not_synced_any_more(tmp_path: Path) -> None:
         files.open("commitlog/1", create=True)
     assert not files.root.exists(), "what is made anew would look like a store"
     files.unlock()
+
+
+def test_a_file_says_where_it_may_hold_more_than_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = DirectoryFiles(tmp_path).open("sparse", create=True)
+    file.resize(3 << 20)
+    assert [file.data_from(at) for at in (0, 1 << 20, 3 << 20, 4 << 20)] == [None] * 4
+    file.pwrite(b"x", (2 << 20) + 5)
+    at = file.data_from(7)
+    assert at is not None and 1 << 20 < at <= (2 << 20) + 5, "a block at a time"
+    assert [file.data_from((2 << 20) + 5), file.data_from((3 << 20) - 1)] == [(2 << 20) + 5, None]
+    for number, expected in ((errno.EINVAL, 7), (errno.EIO, None)):
+        def refuse(*_: int, number: int = number) -> int:
+            raise OSError(number, "so it is")
+
+        monkeypatch.setattr(os, "lseek", refuse)
+        if expected is None:
+            with pytest.raises(OSError, match="so it is"):
+                file.data_from(7)
+        else:
+            assert file.data_from(7) == expected, "a file system that knows no holes"
+
+
+def test_a_queue_of_few_messages_is_opened_with_few_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file has room for 300,000 entries, and all of it was read, for each queue of a broker that starts."""
+    queue = ConsumeQueue(DirectoryFiles(tmp_path), "consumequeue/T/0")
+    queue.open(0)
+    queue.append(0, 0, 100, 7)
+    queue.write()
+    stale = DirectoryFiles(tmp_path).open(f"consumequeue/T/0/{0:020d}")
+    stale.pwrite(ENTRY.pack(900, 100, 7), 5_000_000)
+    reads, pread = list[int](), os.pread
+
+    def count(descriptor: int, size: int, offset: int) -> bytes:
+        reads.append(size)
+        return pread(descriptor, size, offset)
+
+    monkeypatch.setattr(os, "pread", count)
+    again = ConsumeQueue(DirectoryFiles(tmp_path), "consumequeue/T/0")
+    again.open(100, 100)
+    assert again.max_offset == 1 and sum(reads) < 500_000 and len(reads) < 50
+    assert not stale.pread(20, 5_000_000).strip(b"\0"), "what a crash left is found, and goes"
+    assert stale.size() == 6_000_000
