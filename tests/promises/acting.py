@@ -148,6 +148,7 @@ SLAVE_RIGHTLESS = deciding("without_the_right_to_deliver_nothing_is_decided")
 KNOWS = ledger("who_begins_to_decide_has_read_what_others_decided")
 WAITED = ledger("a_member_that_does_not_answer_is_waited_for_so_long")
 NOT_LOST = levelling("what_consumers_said_to_the_slave_is_not_lost")
+ISOLATED = levelling("positions_of_groups_are_neither_taken_nor_told_until_the_members_are_read")
 WAITING = levelling("delays_timers_and_modes_go_on_where_the_slave_is")
 LINKED = levelling("a_member_that_cannot_connect_keeps_the_master_away_in_words")
 EARLY_END = levelling("a_log_that_ends_early_is_completed_first")
@@ -252,6 +253,8 @@ ONE = (
 PREONLINE = (
     kept("A member with `enableSlaveActingMaster`", "B60 B57", both(LINKED, NOT_LOST), KILLED),
     answer("Its ports are open", NOT_LOST),
+    kept("14 | nothing, but the answer", "B57", ISOLATED), kept("15, 314 | 1 and the reason", "B57", ISOLATED),
+    answer("pulls | 2; with", ISOLATED), kept("sends, 36, 37; POP |", "B60", ISOLATED),
     kept("It stays so until it is level", "B57 B60", both(NOT_LOST, EARLY_END), KILLED),
     kept("asking | asks", "B60", both(OTHERS, LONE)),
     kept("copying | asks each", "B60", both(LONGEST, EARLY_END)),
@@ -485,7 +488,8 @@ IN_ITS_PLACE = (
 PAGE = Page("docs/reference/acting.md", (
     *KEYS, *WHO, *ONE, *PREONLINE, *LOG_END, *LEDGER, *TELLS, *ESCAPE, *SIBLINGS, *GIVEN_OUT, *IN_ITS_PLACE,
 ), others=(
-    "A group without controllers keeps", "[Acting masters or controllers]", "Every broker of the group has",
+    "A group without controllers keeps", "A client that still takes an isolated master",
+    "RocketMQ's isolated master does all of that", "[Acting masters or controllers]", "Every broker of the group has",
     "Name servers have", "`enableSlaveActingMaster` | `false`", "`enableRemoteEscape` | `false`",
     "37 | the table below", "A decision of a transaction (37) at", "That is so for a master of ours",
     "by a slave that no name server lists", "by a slave that died before", "by the master, and the slave's copy",

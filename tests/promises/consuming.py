@@ -31,6 +31,7 @@ LATER = tests_of("broker/consumers", "heartbeats",
                  "whose_heartbeat_makes_a_change_hears_of_it_half_a_second_later_once",
                  "nobody_is_told_while_it_sends_heartbeats",
                  "a_client_that_never_stops_sending_heartbeats_is_told_after_two_seconds")
+TOGETHER = tests_of("broker/consumers", "heartbeats", "consumers_that_start_together_hear_of_each_other_at_once")
 EMPTY = tests_of("broker/offsets", "requests", "what_a_group_is_told_of_where_it_is",
                  "an_empty_queue_is_begun_at_0_where_a_master_knows_that_it_is_empty")
 SINGLE = ("interop java_clients_and_tools_with_our_single_master",)
@@ -121,7 +122,8 @@ PAGE = Page("docs/reference/consuming.md", (
                                          "silence_ends_a_membership_and_an_idle_connection")),
     answer("The members of its group hear", both(TOLD, tests_of(
         "broker/consumers", "notices", "changes_are_told_once_to_those_whose_heartbeats_are_over"))),
-    answer("A member whose last heartbeat", LATER, SINGLE),
+    answer("A member whose last heartbeat", both(LATER, TOGETHER), SINGLE),
+    answer("Once it did, it hears of changes", TOGETHER),
     answer("A heartbeat without subscriptions", tests_of(
         "broker/consumers", "heartbeats", "heartbeats_without_subscriptions_are_taken_where_those_are_known")),
     answer("[Locks on queues](locks.md) (41, 42)", tests_of(

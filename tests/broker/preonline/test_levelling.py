@@ -167,6 +167,8 @@ async def test_positions_of_groups_are_neither_taken_nor_told_until_the_members_
         pulled = await made.ask(master.address, RequestCode.PULL_MESSAGE, PullMessageRequest(
             "G", "T", 0, 2, 1, COMMIT_OFFSET | SUBSCRIPTION, 2, 0, "*"))
         assert pulled.code == ResponseCode.SUCCESS, "slaveReadEnable"
+        assert (await made.send(master.address, b"x")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert (await made.ask(master.address, RequestCode.POP_MESSAGE)).code == ResponseCode.SYSTEM_BUSY
         assert master.offsets.query("G", "T", 0) == 5 and master.offsets.query("H", "T", 0) is None
         with pytest.raises(RequestTimeout):
             await made.ask(master.address, RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequest("G", "T", 0))
