@@ -2,7 +2,9 @@
 
 Members that reach each other can be led on by one of them. A SyncStateSet that shrank below ``minInSyncReplicas`` would
 leave the master alone, and nobody would write. So before each such shrink the master asks once. An attempt ends with a
-refusal, or when its time is over; the next one waits a second, then twice as long each time.
+refusal, or when its time is over; the next one waits a second, then twice as long each time: up to a minute for a disk,
+since the group is served meanwhile, and up to eight seconds where the set has too few members, since nobody is. How
+often masters are elected is limited by controllers.
 
 If a message is answered when all members hold it, any member may follow, and the master goes on until it hears of that.
 In other modes it writes nothing while it asks, and takes no renewal of its lease: nobody is elected before the lease
@@ -32,6 +34,8 @@ LOOK_NS: Final = 10 * NS_PER_MS
 """Time between two looks for a member that holds the whole log."""
 REST_LEAST_NS: Final = 1_000 * NS_PER_MS
 REST_MOST_NS: Final = 60_000 * NS_PER_MS
+REST_ALONE_NS: Final = 8_000 * NS_PER_MS
+"""The most where the set has too few members, so that the master acknowledges nothing."""
 
 
 class Reason(enum.Enum):
@@ -200,9 +204,10 @@ class Yielding:
     def _end(self, now_ns: int) -> None:
         assert not self._doubtful(now_ns), "another one may lead"
         self._may_shrink = self._may_shrink or (self.reason is Reason.SILENCE and not self._grew)
+        most_ns = REST_ALONE_NS if self.reason is Reason.SILENCE else REST_MOST_NS
         self.reason = None
         self._unanswered_ns.clear()
-        self._rests_until_ns = now_ns + self._rest_ns
+        self._rests_until_ns = now_ns + min(self._rest_ns, most_ns)
         self._rest_ns = min(2 * self._rest_ns, REST_MOST_NS)
         assert REST_LEAST_NS < self._rest_ns <= REST_MOST_NS
 

@@ -11,7 +11,7 @@ from broker.ha.insync import InSync
 from broker.ha.taking import BecomeMaster, BecomeSlave
 from broker.replicas.machine import Retreat, State
 from broker.replicas.manager import LogState
-from broker.replicas.yielding import REST_LEAST_NS, REST_MOST_NS, Reason, Sight, Told, Yielding
+from broker.replicas.yielding import REST_ALONE_NS, REST_LEAST_NS, REST_MOST_NS, Reason, Sight, Told, Yielding
 from broker.store.health import DiskHealth
 from remoting.bodies.controller import ElectMasterResponseBody, SyncStateSet
 from remoting.codes import RequestCode, ResponseCode
@@ -228,10 +228,10 @@ def test_a_master_that_is_left_alone_asks_again_ever_more_seldom() -> None:
     broker, judge, held = master(says="nobody")
     cut(broker, held)
     broker.run(600_000)
-    assert 9 <= len(judge.yields) <= 18, "1 s, 2 s, ... 60 s"
+    assert 60 <= len(judge.yields) <= 80, "1 s, 2 s, 4 s, 8 s, 8 s ..."
     before = len(judge.yields)
     judge.says = "elected"
-    broker.run(61_000)
+    broker.run(9_000)
     assert len(judge.yields) == before + 1 and isinstance(broker.manager.role, BecomeSlave)
 
 
@@ -451,25 +451,42 @@ def core(*, alone: bool = False) -> Yielding:
 
 LONELY = Sight(shrinks=True, too_few=True)
 SHRUNK = Sight(too_few=True)
+FULL = Sight(trouble=True, heirs=True, holders=frozenset({2}))
 
 
-def test_the_rest_doubles_and_is_forgotten_after_a_quiet_time() -> None:
+@pytest.mark.parametrize(("sight", "expected"), [
+    (SHRUNK, [1, 2, 4, 8, 8, 8, 8, 8, 8]), (FULL, [1, 2, 4, 8, 16, 32, 60, 60, 60])], ids=["alone", "disk"])
+def test_the_rest_doubles_and_is_forgotten_after_a_quiet_time(sight: Sight, expected: list[int]) -> None:
     yielding, now, rests = core(), 0, []
     for _ in range(9):
-        while not yielding.look(now, SHRUNK):
+        while not yielding.look(now, sight):
             now = yielding.deadline_ns(now) or now
-        assert yielding.asks(now, SHRUNK)
+        assert yielding.asks(now, sight)
         yielding.told(now, Told.NOBODY)
-        assert not yielding.look(now, SHRUNK)
+        assert not yielding.look(now, sight)
         due = yielding.deadline_ns(now)
         assert due is not None
         rests.append((due - now) // REST_LEAST_NS)
-    assert rests == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert rests == expected
     yielding.look(now + 2 * REST_MOST_NS, Sight())
-    assert yielding.look(now + 2 * REST_MOST_NS, SHRUNK)
+    assert yielding.look(now + 2 * REST_MOST_NS, sight)
     yielding.told(now + 2 * REST_MOST_NS, Told.NOBODY)
-    yielding.look(now + 2 * REST_MOST_NS, SHRUNK)
+    yielding.look(now + 2 * REST_MOST_NS, sight)
     assert yielding.deadline_ns(now + 2 * REST_MOST_NS) == now + 2 * REST_MOST_NS + REST_LEAST_NS
+
+
+def test_a_master_that_is_alone_does_not_rest_as_long_as_its_disk_did() -> None:
+    yielding, now = core(), 0
+    for _ in range(9):
+        while not yielding.look(now, FULL):
+            now = yielding.deadline_ns(now) or now
+        yielding.told(now, Told.NOBODY)
+        yielding.look(now, FULL)
+    assert yielding.deadline_ns(now) == now + REST_MOST_NS
+    assert yielding.look(now, LONELY), "before the set shrinks it asks at once"
+    yielding.told(now, Told.NOBODY)
+    yielding.look(now, SHRUNK)
+    assert yielding.deadline_ns(now) == now + REST_ALONE_NS
 
 
 SIGHTS = st.builds(
