@@ -1,16 +1,18 @@
 """Decides who follows a master that lives and is of no use: its members do not hear it, or its disk takes no writes.
 
 *The evidence.* A master is **silent** for a member that says so of its present epoch in a heartbeat no older than two
-of its intervals. Members who all say so and reach each other, by probes of their own, could go on without it, if they
-are as many as the ``minInSyncReplicas`` that the master announces: a *clique*. Each of them is *fit*: it may be
-elected, lives, is no learner, in no doubt of its log, of a release that tells of silence, and its disk is well.
+of its intervals. Members who all say so and reach each other, by probes of their own, could go on without it, if one
+of them is electable and they are as many as the ``minInSyncReplicas`` that the master announces: a *clique*. Each of
+them is *fit*: it lives, is no learner, in no doubt of its log, of a release that tells of silence, and its disk is
+well. Who follows is one of its electable members; the others join the SyncStateSet once they hold its log. Were only
+the electable counted, a set that lost one slave just before it lost the other would have nobody who may go on.
 
-    row  who wants it                what must be so besides the backoff                  among whom
+    row  who wants it                what must be so besides the backoff                  among the electable of
     1    the master, for silence     a clique, and the minimum is two or more             the clique
-    2    the master, for its disk    it names members that may follow, and are fit        those
-    3    nobody                      a clique of more than the fit members that hear      the clique
-                                     the master, none that lives is Java's or older, and
-                                     this controller missed two of its heartbeats
+    2    the master, for its disk    it names members that are fit                        those
+    3    nobody                      a clique of more than the electable fit members      the clique
+                                     that hear the master, none that lives is Java's or
+                                     older, and this controller missed two heartbeats
 
 Where it is not so yet, and may be soon, the master is told to ask again; what nobody can do is refused, and it goes on.
 So is a master who asks for its disk for the first time: members whose logs lie on the same disk may be about to tell of
@@ -149,7 +151,7 @@ class Yielding:
     def accuses(self, group: BrokerGroup, beat: Heartbeat) -> bool:
         """Return whether a member says by this heartbeat that the present master is silent."""
         return (beat.silent_epoch is not None and beat.silent_epoch == group.master_epoch
-                and group.leader not in (None, beat.broker_id) and beat.broker_id in group.electable)
+                and group.leader not in (None, beat.broker_id))
 
     def decided(self, now: int, key: GroupKey) -> None:
         """An election of this kind is being proposed."""
@@ -221,7 +223,7 @@ class Yielding:
         if due > now:
             return min(due, look)
         found = self._by_silence(now, key, group, master)
-        hear_it = self._fit(now, key, group).keys() - said.keys()
+        hear_it = self._fit(now, key, group).keys() & (group.electable - said.keys())
         return found if isinstance(found, Successors) and len(found.left) > len(hear_it) else look
 
     def holds_back(self, now: int, key: GroupKey, group: BrokerGroup) -> bool:
@@ -255,18 +257,20 @@ class Yielding:
         self, now: int, key: GroupKey, group: BrokerGroup, master: Heartbeat
     ) -> Successors | NoSuccessor:
         least, fit = _demanded(master), self._fit(now, key, group)
-        if len(fit) < least:
-            return NoSuccessor(remark=f"{_names(fit)} could follow it, and {least} are demanded")
+        first = fit.keys() & group.electable
+        if not first or len(fit) < least:
+            return NoSuccessor(remark=f"{_names(fit)} could go on without it, led by {_names(first)}, "
+                                      f"and {least} are demanded")
         said = self._witnesses(now, key, group)
-        clique = _clique(said, fit)
+        clique = _clique(said, fit, first)
         if len(clique) < least or not self._listens(now, key, group.master_epoch)[0]:
             return NoSuccessor(wait=True, remark=f"it is silent for {_names(said)}; of these reach each other: "
                                                  f"{_names(clique)}; {least} are demanded")
-        among = {each: fit[each] for each in sorted(clique)}
+        among = {each: fit[each] for each in sorted(clique & first)}
         if not _asks_all(master):
-            among = _longest(among, self._electable(now, key, group).values())
+            among = _longest(among, self._living(now, key, group, group.electable).values())
         if not among:
-            return NoSuccessor(remark=f"{_names(clique)} lack what another electable member has", wait=True)
+            return NoSuccessor(remark=f"{_names(clique & first)} lack what another electable member has", wait=True)
         return Successors(among, clique, not _asks_all(master),
                           f"it is silent for {_names(clique)}, who reach each other")
 
@@ -274,11 +278,12 @@ class Yielding:
         self, now: int, key: GroupKey, group: BrokerGroup, master: Heartbeat, holders: Collection[int]
     ) -> Successors | NoSuccessor:
         told_ns = now - self._ill_since(now, key, group.master_epoch)
-        among = fit = {each: replica for each, replica in self._fit(now, key, group).items() if each in holders}
+        among = fit = {each: replica for each, replica in self._fit(now, key, group).items()
+                       if each in holders and each in group.electable}
         if not fit:
             return NoSuccessor(remark=f"of {_names(holders)} nobody may follow it, lives and has a good disk")
         if not _asks_all(master):
-            among = _longest(fit, [master.replica, *self._electable(now, key, group).values()])
+            among = _longest(fit, [master.replica, *self._living(now, key, group, group.electable).values()])
         if not among:
             return NoSuccessor(remark=f"{_names(fit)} have not told yet that they hold all", wait=True)
         if told_ns < LOOK_NS:
@@ -296,18 +301,20 @@ class Yielding:
         return said
 
     def _fit(self, now: int, key: GroupKey, group: BrokerGroup) -> dict[int, LiveReplica]:
-        """Members that may follow the master as far as it goes for themselves."""
+        """Members that could go on without the master, as far as it goes for themselves."""
         fit = {}
-        for each, replica in _no_learners(group, self._electable(now, key, group)).items():
+        for each, replica in _no_learners(group, self._living(now, key, group, group.replicas)).items():
             beat = self._liveness.beat(key, each)
             if beat is not None and beat.interval_ms is not None and not (beat.disk_trouble or beat.log_in_doubt):
                 fit[each] = replica
         return fit
 
-    def _electable(self, now: int, key: GroupKey, group: BrokerGroup) -> dict[int, LiveReplica]:
-        """Electable members that live, but the master."""
+    def _living(
+        self, now: int, key: GroupKey, group: BrokerGroup, brokers: Collection[int]
+    ) -> dict[int, LiveReplica]:
+        """Those of these members that live, but the master."""
         live = {}
-        for each in sorted(group.electable - {group.leader}):
+        for each in sorted({*brokers} - {group.leader}):
             beat = self._liveness.beat(key, each)
             if beat is not None and each in group.replicas and self._liveness.life(now, key, each) is Life.ALIVE:
                 live[each] = beat.replica
@@ -357,8 +364,10 @@ class Yielding:
                 yield f"{key}: trouble with their disks tell {_names(troubled)}."
             said = self._witnesses(now, key, group) if group.leader is not None else {}
             if said:
+                fit = self._fit(now, key, group)
                 yield (f"{key}: its master, broker {group.leader}, is silent for {_names(said)}; of these reach each "
-                       f"other: {_names(_clique(said, self._fit(now, key, group)))}. {self._heard(now, key, group)}")
+                       f"other: {_names(_clique(said, fit, fit.keys() & group.electable))}. "
+                       f"{self._heard(now, key, group)}")
             if (left := self._allowed(key) - now) > 0:
                 yield f"{key}: no master that lives is replaced for {_s(left)}, as one was just before."
 
@@ -402,9 +411,13 @@ def _longest(among: Mapping[int, LiveReplica], all_of: Iterable[LiveReplica]) ->
     return {each: replica for each, replica in among.items() if _end(replica) >= most}
 
 
-def _clique(said: Mapping[int, Collection[int]], replicas: Mapping[int, LiveReplica]) -> frozenset[int]:
-    """The most members that all reach each other, both ways; of several the one with the longest logs."""
-    order = sorted(said, key=lambda each: (*(-number for number in _end(replicas[each])), each))[:CLIQUE_FROM_MOST]
+def _clique(
+    said: Mapping[int, Collection[int]], replicas: Mapping[int, LiveReplica], electable: Collection[int]
+) -> frozenset[int]:
+    """The most members that all reach each other, both ways, one of them electable; of several the one with the longest
+    logs, of the electable first."""
+    order = sorted(said, key=lambda each: (
+        each not in electable, *(-number for number in _end(replicas[each])), each))[:CLIQUE_FROM_MOST]
     best: tuple[int, ...] = ()
 
     def grow(chosen: tuple[int, ...], rest: list[int]) -> None:
@@ -412,10 +425,13 @@ def _clique(said: Mapping[int, Collection[int]], replicas: Mapping[int, LiveRepl
         if len(chosen) > len(best):
             best = chosen
         for at, each in enumerate(rest):
+            if not chosen and each not in electable:
+                return  # nor are those behind it
             if len(chosen) + len(rest) - at > len(best):
                 grow((*chosen, each), [one for one in rest[at + 1:] if one in said[each] and each in said[one]])
 
     grow((), order)
+    assert not best or best[0] in electable, "one of them may lead"
     return frozenset(best)
 
 

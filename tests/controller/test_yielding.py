@@ -113,7 +113,7 @@ def test_where_too_few_live_it_is_refused_at_once() -> None:
     group = Group().silent()
     group.pass_time(200)
     group.close(3)
-    assert refused(group.ask()) == (False, "2 could follow it, and 2 are demanded")
+    assert refused(group.ask()) == (False, "2 could go on without it, led by 2, and 2 are demanded")
 
 
 def test_whose_minimum_is_one_goes_on_alone() -> None:
@@ -153,10 +153,43 @@ def test_an_old_heartbeat_is_no_evidence() -> None:
     assert refused(group.ask())[0]
 
 
-def test_who_is_not_electable_is_no_member_of_a_clique() -> None:
+def test_who_is_not_in_sync_may_go_on_too_and_does_not_lead() -> None:
+    """A set that lost one slave just before the other: the first one follows the second, and joins."""
+    longer = attrs.evolve(GATE, max_offset=200)
+    for ours, gone in ((OURS, ()), ({**OTHER, "master_lease_ms": 0}, ()), (OURS, (1,))):
+        group = Group(1, 3, ours=ours).silent()
+        group.says[2]["replica"] = longer
+        group.gone = {*gone}
+        group.pass_time(200)
+        if not gone:
+            assert group.replace(group.ask()) == 3
+        else:
+            (elected,) = group.pass_time(750)
+            assert isinstance(elected, Elected) and elected.master == 3
+        assert group.group.sync_state_set == {3}
+
+
+def test_who_is_not_in_sync_must_be_fit_too() -> None:
     group = Group(1, 2).silent()
+    group.says[3]["disk_trouble"] = True
     group.pass_time(200)
-    assert refused(group.ask())[0] is False
+    assert refused(group.ask()) == (False, "2 could go on without it, led by 2, and 2 are demanded")
+
+
+def test_where_nobody_that_lives_may_be_elected_it_is_refused_at_once() -> None:
+    group = Group(1, replica=LiveReplica(epoch=1, max_offset=100)).silent()
+    group.ours["replica"] = GATE
+    group.pass_time(200)
+    assert refused(group.ask()) == (False, "2, 3 could go on without it, led by nobody, and 2 are demanded")
+
+
+def test_who_hears_it_and_is_not_in_sync_keeps_no_master() -> None:
+    """Whom the master could not take in without this controller."""
+    group = Group(1, 2, replica=LiveReplica(epoch=1, max_offset=100)).silent(b2=set())
+    del group.says[3]["silent_epoch"]
+    group.gone = {1}
+    (elected,) = group.pass_time(750)
+    assert isinstance(elected, Elected) and elected.master == 2
 
 
 def test_while_another_election_is_under_way_nothing_is_decided() -> None:
@@ -522,19 +555,26 @@ def test_it_is_written_down() -> None:
     assert group.poll().replaced == []
 
 
-@pytest.mark.parametrize(("said", "best"), [
-    ({}, set()),
-    ({1: ""}, {1}),
-    ({1: "2", 2: "1", 3: "12"}, {1, 2}),
-    ({1: "234", 2: "134", 3: "12", 4: "12"}, {1, 2, 4}),
-    ({1: "2345", 2: "1", 3: "145", 4: "135", 5: "134"}, {1, 3, 4, 5}),
+@pytest.mark.parametrize(("said", "electable", "best"), [
+    ({}, "12345", set()),
+    ({1: ""}, "12345", {1}),
+    ({1: ""}, "2345", set()),
+    ({1: "2", 2: "1", 3: "12"}, "12345", {1, 2}),
+    ({1: "234", 2: "134", 3: "12", 4: "12"}, "12345", {1, 2, 4}),
+    ({1: "234", 2: "134", 3: "12", 4: "12"}, "123", {1, 2, 3}),
+    ({1: "234", 2: "134", 3: "12", 4: "12"}, "4", {1, 2, 4}),
+    ({1: "2345", 2: "1", 3: "145", 4: "135", 5: "134"}, "12345", {1, 3, 4, 5}),
+    ({1: "2345", 2: "1", 3: "145", 4: "135", 5: "134"}, "2", {1, 2}),
 ])
-def test_a_clique_is_the_largest_and_of_several_that_of_the_longest_logs(said: dict[int, str], best: set[int]) -> None:
+def test_a_clique_is_the_largest_that_one_may_lead_and_of_several_that_of_the_longest_logs(
+    said: dict[int, str], electable: str, best: set[int]
+) -> None:
     replicas = {each: LiveReplica(max_offset=100 + (each == 4)) for each in range(1, 6)}
-    assert _clique({each: {int(one) for one in reaches} for each, reaches in said.items()}, replicas) == best
+    reached = {each: {*map(int, reaches)} for each, reaches in said.items()}
+    assert _clique(reached, replicas, {*map(int, electable)}) == best
 
 
 def test_a_group_of_hundreds_is_judged_in_no_time() -> None:
     everybody = frozenset(range(300))
     replicas = {each: LiveReplica(max_offset=each) for each in everybody}
-    assert _clique(dict.fromkeys(everybody, everybody), replicas) == frozenset(range(284, 300))
+    assert _clique(dict.fromkeys(everybody, everybody), replicas, everybody) == frozenset(range(284, 300))

@@ -127,6 +127,8 @@ PAGE = Page("docs/explanation/controller.md", (
         "controller", YIELDING, "a_master_that_its_members_do_not_hear_is_replaced_when_it_asks")),
     Promise("As many members must have said", "C28", not_real=ORDERS, tests=tests_of(
         "controller", YIELDING, "it_waits_until_they_reach_each_other_both_ways")),
+    Promise("One of them must be electable", "C28 B64", not_real=ORDERS, tests=tests_of(
+        "controller", YIELDING, "who_is_not_in_sync_may_go_on_too_and_does_not_lead")),
     Promise("While others live that may still say so", not_simulated=ONE_ANSWER, not_real=ONE_RULE, tests=tests_of(
         "controller", YIELDING, "it_waits_until_enough_members_said_so", "where_too_few_live_it_is_refused_at_once")),
     Promise("**When it asks, as its disk is in trouble**", "C28", not_real=ORDERS, tests=tests_of(

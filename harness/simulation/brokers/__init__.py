@@ -14,7 +14,7 @@ stands for the group of controllers, and the active one fails over. A seed draws
     features    parts, in turns                        delays       of them: delayed messages, and what is asked of them
     judging     what each of them is asked             timers       of them: timers, and what is asked of them
     transactions, popping, deletions    of features, as well
-    statements  B1-B54, B62, C14-C17: properties       contract     what each mode may lose
+    statements  B1-B54, B62, B64, C14-C17: properties       contract     what each mode may lose
     watch       asks them: roles, puts, who is in sync copies       of them: what slaves store and acknowledge
     runs        of them: each start of a broker        doubts       of them: logs that outlived their machine
     history     of them: what consumers saw            demands      of them: what operators demand

@@ -1,4 +1,5 @@
 """Checks INV_B32 to INV_B35 for ``BrokerWatch``: judgements of silence and of disks, and living masters replaced.
+Behind a seed that ended well ``forsake`` checks INV_B64.
 
 Silence is known here from the arrivals at each machine, and trouble of a disk from the disk itself, not from replicas.
 """
@@ -22,6 +23,7 @@ from remoting.command import Command
 
 if TYPE_CHECKING:
     from harness.simulation.brokers.process import BrokerProcess
+    from harness.simulation.brokers.scene import BrokerScene
     from harness.simulation.brokers.watch import BrokerWatch
 
 HINDERED: Final = (
@@ -35,6 +37,12 @@ COMMITTED_NS: Final = 300 * MS
 """Longest time until a proposal is committed."""
 AFTERMATH_NS: Final = 4_500 * MS
 """Time in which a repaired disk may still be judged bad: replicas test it some times, a second apart."""
+
+
+HEARD_MS: Final = 5_000
+"""Time in which a new active controller hears all brokers, and masters are level again."""
+IN_TIME_MS: Final = 10_000
+"""A master that hears nobody asks for a successor each 8 s at least; the silence and the election come on top."""
 
 
 class Hindrances:
@@ -172,3 +180,36 @@ class Hindrances:
 def is_yield(command: Command) -> bool:
     """Return whether a living master asks for a successor with this command."""
     return "yieldEpoch" in command.ext
+
+
+def forsake(scene: BrokerScene, gap_ms: int) -> None:
+    """Cut a master off from its slaves, one ``gap_ms`` after the other. Raises ``InvariantViolation`` for INV_B64.
+
+    Those lost first have left its SyncStateSet when it is about to lose so many that it must ask for a successor, and
+    still they count among those that can go on without it.
+    """
+    plan = scene.plan
+    if not plan.all_ack or plan.java_controllers or not plan.beat_interval_ms:
+        return
+    scene.fail_over()  # which forgets the backoff of the seed's elections
+    end = scene.world.now + HEARD_MS * MS
+    scene.world.run(scene.world.now + (2 * plan.beat_ms + plan.timeout_ms) * MS)
+    while scene.world.now < end and not scene.watch.level():
+        scene.world.run(scene.world.now + 50 * MS)
+    group = scene.group()
+    master = scene.host_of(group.master) if group is not None else None
+    slaves = [host for host in scene.hosts if host is not master and not host.learner]
+    if group is None or master is None or not 2 <= master.min_in_sync <= len(slaves) or not scene.watch.level():
+        return
+    for slave in slaves:
+        scene.network.cut(master.name, slave.name)
+        scene.network.cut(slave.name, master.name)
+        scene.world.run(scene.world.now + gap_ms * MS)
+    end = scene.world.now + IN_TIME_MS * MS
+    now = scene.group()
+    while (now is None or now.master_epoch == group.master_epoch) and scene.world.now < end:
+        scene.world.run(scene.world.now + 50 * MS)
+        now = scene.group()
+    scene.watch.counts["INV_B64"] += 1
+    require(now is not None and now.master_epoch > group.master_epoch, "INV_B64",
+            "a master that its slaves lose one after the other is not replaced in time", gap_ms, group, now)

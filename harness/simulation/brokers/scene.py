@@ -21,7 +21,7 @@ from harness.simulation.brokers.delays import DELAYED
 from harness.simulation.brokers.deletions import DELETED
 from harness.simulation.brokers.demands import DEMANDED
 from harness.simulation.brokers.group import Group, WholeScene, calls
-from harness.simulation.brokers.hindrances import HINDERED
+from harness.simulation.brokers.hindrances import HINDERED, forsake
 from harness.simulation.brokers.host import Host
 from harness.simulation.brokers.nemesis import Nemesis
 from harness.simulation.brokers.plan import PROFILES, BrokerPlan, draw
@@ -60,6 +60,9 @@ DELIVER_MS: Final = 20_000
 """Extra time to settle if messages may still have to be delivered."""
 ACTING_CHANCE: Final = 0.08
 """Share of the seeds of ``swarm`` whose groups have no controllers."""
+FORSAKEN_CHANCE: Final = 0.5
+FORSAKEN_MS: Final = 1_500
+"""Longest time between two slaves that lose their master."""
 LEVEL_MS: Final = 1_000
 """Extra time to see a master level between two puts, if it retries unacknowledged puts for ever."""
 
@@ -80,7 +83,7 @@ class BrokerScene(Group, WholeScene):
         for following in range(2, FORMAT + 1):
             self.machine.apply_at(encode(RaiseFormat(term=0, format=following), self.machine.format), 0)
         self.machine.observer = self.watch.applied
-        self.commits, self._told = map(tape.stream, ("commits", "told"))
+        self.commits, self._told, self._forsaken = map(tape.stream, ("commits", "told", "forsaken"))
         self.controllers = [Controller(self, number) for number in range(len(NAMES))]
         self._lead(0)
         for number, host in enumerate(self.hosts):
@@ -195,6 +198,8 @@ class BrokerScene(Group, WholeScene):
             self.counts["copy to be made anew"] += 1
         else:
             self.watch.settled()
+            if self._forsaken.chance(FORSAKEN_CHANCE):
+                forsake(self, self._forsaken.between(0, FORSAKEN_MS, 700))
 
     def _stranded(self) -> bool:
         """Return whether a replica ends before the master's log begins, so that only an operator can help.
@@ -223,4 +228,5 @@ def drawn(tape: Tape, profile: str) -> BrokerScene | ActingScene:
 
 BROKERS: Final = Program(
     "python -m harness.simulation.brokers", drawn, (*PROFILES, *ACTING_PROFILES), (*PREDICATES, *ACTING_STATEMENTS),
-    (*FAULTS, *ACTING_FAULTS), frozenset({"INV_B22", "INV_C17", "INV_B36", "INV_B55", "INV_B58"}), frozenset(BEHIND))
+    (*FAULTS, *ACTING_FAULTS), frozenset({"INV_B22", "INV_C17", "INV_B36", "INV_B55", "INV_B58", "INV_B64"}),
+    frozenset(BEHIND))

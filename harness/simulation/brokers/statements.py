@@ -71,6 +71,7 @@ STATEMENTS: Final[dict[str, str]] = {
                "each put no longer than it may wait",
     "INV_B62": "after a deletion that was answered, a group of the topic made again, or the group made again, passes "
                "over no acknowledged message",
+    "INV_B64": "a master that its slaves lose one after the other is replaced in time, if they are enough to go on",
     "INV_C14": "a broker that moved to a later epoch acknowledges nothing in an older one",
     "INV_C15": "a broker's epoch never falls, and an epoch has one master",
     "INV_C16": "a broker that knows of a later epoch, or whose lease is over, writes and acknowledges nothing",

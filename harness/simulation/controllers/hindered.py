@@ -111,7 +111,8 @@ class Hindered:
         assert group.leader is not None
         now, (heard, master) = process.now, beats[group.leader]
         witnesses = {each: beat for each, (at, beat) in beats.items()
-                     if each in group.electable and beat.silent_epoch == group.master_epoch
+                     if not (group.replicas[each].learner or beat.disk_trouble)
+                     and beat.silent_epoch == group.master_epoch
                      and now - at <= missing_ns(beat)}
         least, among = master.replica.min_in_sync_replicas or 1, command.observation.live.keys()
         require(any(among <= set(some) and _reach_each_other(some, witnesses)

@@ -131,6 +131,9 @@ PLANTED: Final = (
     Planted("one bad disk below all elects again and again", "controller/yielding.py",
             "        return backoff.last + backoff.wait if backoff is not None else 0\n", "        return 0\n",
             ("INV_B35",), "disks"),
+    Planted("who left the set before the others may not go on", "controller/yielding.py",
+            "self._living(now, key, group, group.replicas)", "self._living(now, key, group, group.electable)",
+            ("INV_B64",), "silence"),
     Planted("a process that stood still says that its disk did", DIAGNOSIS,
             " or pieces != self._pieces or late:", " or pieces != self._pieces:", ("INV_B33",), "silence"),
 )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+import controller.yielding
 from broker.ha.insync import InSync
 from broker.ha.slave import HaSlave
 from broker.journal import Journal
 from broker.replicas.yielding import Yielding
 from broker.store.health import DiskHealth
+from controller.yielding import NoSuccessor
+from harness.simulation.brokers.hindrances import forsake
 from harness.simulation.brokers.scene import BrokerScene, make
 from raft.config import MS
 from raft.invariants import InvariantViolation
@@ -72,6 +75,21 @@ def test_a_set_that_shrinks_below_the_minimum_was_spoken_of_before(monkeypatch: 
     scene.hosts[2].pause()
     with pytest.raises(InvariantViolation, match="INV_B34: shrinks below the minimum, and nobody was asked: b0"):
         scene.play(5_000 * MS)
+
+
+def test_a_master_whose_slaves_lose_it_one_by_one_is_replaced_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose_it_one_by_one() -> BrokerScene:
+        scene = playing()
+        for host in scene.hosts:
+            host.demand(2)
+        scene.play(4_000 * MS)
+        forsake(scene, gap_ms=700)
+        return scene
+
+    assert lose_it_one_by_one().watch.counts["INV_B64"] == 1
+    monkeypatch.setattr(controller.yielding.Yielding, "asked", lambda *_: NoSuccessor(remark="nobody follows"))
+    with pytest.raises(InvariantViolation, match="INV_B64: a master that its slaves lose one after the other"):
+        lose_it_one_by_one()
 
 
 def test_living_masters_are_replaced_by_one_controller_after_waits_that_double() -> None:
