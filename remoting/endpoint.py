@@ -28,6 +28,8 @@ from remoting.wakeup import Bell
 
 logger = logging.getLogger("remoting")
 
+Refuse = Callable[[Connection, Command], None]
+"""Refuses a request: replies to it, and may close the connection."""
 Handler = Callable[[Connection, Command], Command | Coroutine[Any, Any, Command | None] | None]
 """Answers a request. It must not block: the loop waits for it.
 
@@ -99,8 +101,9 @@ class Endpoint:
         self, handlers: Mapping[int, Handler], limits: ConnectionLimits, *, backlog: Backlog[Connection] | None = None,
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection, str], None] | None = None,
-        on_answer: OnAnswer | None = None, late: Late | None = None,
+        on_answer: OnAnswer | None = None, late: Late | None = None, otherwise: Refuse | None = None,
     ) -> None:
+        """``otherwise`` refuses requests of all other codes than those of ``handlers``, in its own words."""
         self.limits = limits
         self._late = late or Late()
         self.backlog: Backlog[Connection] = backlog if backlog is not None else Backlog(
@@ -116,7 +119,7 @@ class Endpoint:
         self.unfinished_bytes = 0
         """Bytes of unfinished frames over all connections."""
         self.on_answer = on_answer
-        self._handlers = dict(handlers)
+        self._handlers, self._otherwise = dict(handlers), otherwise
         self._on_open, self._on_close = on_open, on_close
         self._seen: set[tuple[int, type[Exception]]] = set()
         """Failures that were logged with their traceback."""
@@ -227,6 +230,9 @@ class Endpoint:
         handler = self._handlers.get(command.code)
         if handler is None:
             self.counters.unsupported += 1
+            if self._otherwise is not None:
+                self._otherwise(connection, command)
+                return
             connection.reply(command, response(
                 command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
                 remark=f" request type {command.code} not supported{self._cut(command)}",

@@ -17,7 +17,7 @@ from trio.abc import Listener, Stream
 from remoting.backlog import Backlog
 from remoting.config import ServerConfig, TLSMode
 from remoting.connection import Connection
-from remoting.endpoint import Counters, Endpoint, Handler, OnAnswer
+from remoting.endpoint import Counters, Endpoint, Handler, OnAnswer, Refuse
 from remoting.errors import FrameError
 from remoting.late import Late
 from remoting.sniff import SNIFF_BYTES_MAX, Spoken, sniff
@@ -41,6 +41,7 @@ class Server:
 
     ``on_open(connection)`` and ``on_close(connection, reason)`` are called in the turn in which it happens, for
     connections that speak remoting. ``on_answer`` is told how long each answer took; ``late`` answers what waited.
+    ``otherwise`` refuses requests of all other codes, in its own words.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Server:
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection, str], None] | None = None,
         on_answer: OnAnswer | None = None, late: Late | None = None, tls: TLSContext | None = None,
-        fallback: Fallback | None = None,
+        fallback: Fallback | None = None, otherwise: Refuse | None = None,
     ) -> None:
         """Raises ``ValueError`` when TLS is to be enforced and ``tls`` is missing."""
         config = config or ServerConfig()
@@ -59,7 +60,7 @@ class Server:
         self._endpoint = Endpoint(
             handlers, config, backlog=Backlog(
                 config.outgoing_bytes_pause, config.outgoing_bytes_budget, config.outgoing_stall_ms / 1e3),
-            on_open=on_open, on_close=on_close, on_answer=on_answer, late=late,
+            on_open=on_open, on_close=on_close, on_answer=on_answer, late=late, otherwise=otherwise,
         )
         self._tls = tls if config.tls_mode is not TLSMode.DISABLED else None
         self._fallback = fallback

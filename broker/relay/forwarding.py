@@ -40,6 +40,7 @@ SMALL_BYTES: Final = 16 << 10
 ONEWAY_BYTES_MAX: Final = 1 << 20
 """While more bytes are queued for the master, one-way requests are dropped."""
 RETRY_S: Final = 0.01
+_AGAIN: Final = "this broker answers for itself again"
 PASSED_ON: Final = 4
 """Bit of ``Command.flag``: this request must not be passed on again. Java looks at the other two bits only.
 
@@ -103,7 +104,11 @@ class Forwarder:
     def end(self) -> None:
         """Stop forwarding: requests are handled here again."""
         self._on, self.target, self._known = False, None, trio.Event()
-        self._drop("this broker answers for itself again")
+        self._drop(_AGAIN)
+
+    def serves(self, client: Connection) -> bool:
+        """Return whether requests of this connection go on, or have since this was switched on."""
+        return client in self._upstreams
 
     def closed(self, client: Connection) -> None:
         """A client's connection to this broker ended."""
@@ -134,6 +139,10 @@ class Forwarder:
     def _forward(self, client: Connection, command: Command) -> Command | None:
         if command.flag & PASSED_ON:
             return response(command, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
+        if not self._on:  # whoever serves again is found by another connection
+            client.reply(command, _refusal(command))
+            client.close(_AGAIN)
+            return None
         upstream = self._upstreams.get(client)
         if upstream is None:
             upstream = self._upstreams[client] = _Upstream(client)

@@ -2,10 +2,12 @@
 
 It starts the broker as its child and gives it the sockets. While the child serves, the guardian only waits. When the
 child dies, the guardian starts it again, and until it serves it passes clients on to the group's new master. The
-controllers name that master; if none answers, the master says so itself. Requests that are not a client's are refused:
-they mean that very broker. It does the same while the child is restarted on request, and after an orderly stop in which
-the broker handed mastership over, for as long as clients may not have heard of it. It cannot help when the machine is
-lost.
+controllers name that master; if none answers, the master says so itself. It does the same while the child is restarted
+on request, and after an orderly stop in which the broker handed mastership over, for as long as clients may not have
+heard of it. It cannot help when the machine is lost.
+
+Requests that are not a client's are refused, and their connection is closed: they mean that very broker. Members of its
+group and controllers would keep that connection, and the guardian would answer for a broker that is back.
 
 It knows processes, sockets and the forwarder, and nothing of what the broker does.
 """
@@ -29,7 +31,10 @@ from broker.relay.finding import MasterFinder
 from broker.relay.forwarding import Forwarder
 from broker.relay.lingering import lingering
 from broker.relay.lives import HANDED_OVER, STOPPED, Lives
+from remoting.codes import ResponseCode
+from remoting.command import Command, response
 from remoting.config import ServerConfig
+from remoting.connection import Connection
 from remoting.daemon.process import FAILED
 from remoting.server import Server
 from remoting.streams import TLSContext
@@ -272,7 +277,14 @@ class Guardian:
     # --- while the child is down -----------------------------------------------------------------------------
 
     async def _prepare(self, by: StandIn, nursery: trio.Nursery) -> None:
-        server = Server(by.forwarder.handlers(), config=by.server, tls=by.tls,
+        def means_the_broker(connection: Connection, command: Command) -> None:
+            connection.reply(command, response(
+                command, ResponseCode.SERVICE_NOT_AVAILABLE,
+                remark=f"the broker at {self.config.own_address} is down; its guardian serves clients only"))
+            if not by.forwarder.serves(connection):
+                connection.close("it means the broker, which is down")
+
+        server = Server(by.forwarder.handlers(), config=by.server, tls=by.tls, otherwise=means_the_broker,
                         on_close=lambda connection, _: by.forwarder.closed(connection))
         await nursery.start(by.forwarder.run)
         await nursery.start(server.run)
@@ -303,6 +315,8 @@ class Guardian:
                     for each in by.sockets:
                         accepting.start_soon(self._accept, each, server, nursery)
                     accepting.start_soon(trio.sleep_forever)
+            for connection in [each for each in server.connections if not by.forwarder.serves(each)]:
+                connection.close("the broker is back")
             until = trio.current_time() + self.config.forward_ms / 1e3
             while not self._down.is_set() and by.forwarder.on:
                 await trio.sleep(WATCH_S)

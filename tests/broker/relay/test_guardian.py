@@ -145,10 +145,40 @@ async def test_the_address_answers_while_the_child_is_dead_and_the_child_comes_b
         w.master = w.other
         await w.until_said("master")
         refused = await w.ask(RequestCode.UPDATE_BROKER_CONFIG)
-        assert refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED  # it means that very broker
+        assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE  # it means that very broker
         await w.until_said("child")
         assert (await w.ask(RequestCode.UPDATE_BROKER_CONFIG)).remark == "child"
         assert w.guardian.starts == 2
+
+
+@pytest.mark.parametrize("asks_meanwhile", [True, False])
+async def test_who_means_the_broker_finds_it_when_it_is_back(asks_meanwhile: bool) -> None:
+    """Another member of the group keeps its connections; one that the guardian kept would answer for the broker."""
+    async with world() as w, open_client() as member:
+        assert w.guardian.child is not None
+        w.guardian.child.send_signal(signal.SIGKILL)
+        w.master = w.other
+        await w.until_said("master")
+        await member.connect(w.address)
+        if not asks_meanwhile:
+            await w.until_said("child")
+        refused = await member.call(w.address, request(RequestCode.UPDATE_BROKER_CONFIG))
+        assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE and "guardian" in (refused.remark or "")
+        await w.until_said("child")
+        assert (await member.call(w.address, request(RequestCode.UPDATE_BROKER_CONFIG))).remark == "child"
+
+
+async def test_a_client_that_said_nothing_before_the_broker_was_back_finds_it() -> None:
+    async with world() as w, open_client() as late:
+        assert w.guardian.child is not None
+        w.guardian.child.send_signal(signal.SIGKILL)
+        w.master = w.other
+        await w.until_said("master")
+        await late.connect(w.address)
+        await w.until_said("child")  # when nobody is forwarded any more
+        with trio.fail_after(20):
+            assert (await late.call(w.address, request(SEND))).code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert (await late.call(w.address, request(SEND))).remark == "child"
 
 
 async def test_it_ends_with_a_child_that_was_told_to_stop() -> None:
