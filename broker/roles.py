@@ -26,6 +26,7 @@ from broker.plain.roles import Lender, PlainMaster, PlainSlave
 from broker.preonline.levelling import Copies, Levelling
 from broker.puts import Puts
 from broker.registration import Registration
+from broker.relay.codes import SENDS
 from broker.relay.forwarding import Forwarder
 from broker.replicas.demand import Demand
 from broker.replicas.manager import LogState
@@ -276,6 +277,8 @@ class ControlledRole(Bearer):
             self._forwarder.follow(role.master_address)
         elif self._forward_ms and self._standing.role.takes_puts:
             self._forwarder.begin(role.master_address)
+        elif self._forward_ms and not self._standing.role.listed:  # it may have been the master before it started
+            self._forwarder.begin(role.master_address, codes=SENDS)
         if self._forwarder.on and self._forwarding is None:
             assert self._nursery is not None, "it runs"
             self._forwarding = trio.CancelScope()
@@ -366,7 +369,7 @@ class ControlledRole(Bearer):
         self._replication.demand(quorum.min_in_sync_replicas)
 
     async def stop(self) -> None:
-        self.handed_over, self._stopping = self._forwarder.on, self._standing.role.takes_puts
+        self.handed_over, self._stopping = self._forwarder.passes_all, self._standing.role.takes_puts
         if self._hand_over_ms:
             next_master = await self.member.hand_over(self._hand_over_ms)
             if next_master is not None:

@@ -18,6 +18,12 @@ FORWARDED: Final = frozenset(map(int, (
 """Codes of sends, pulls and offsets, and those that make a consumer known. Not ``VIEW_MESSAGE_BY_ID``: its offset is of
 one log, and a replica has the message as well as the master."""
 
+SENDS: Final = frozenset(map(int, (
+    Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE, Code.CONSUMER_SEND_MSG_BACK,
+    Code.END_TRANSACTION,
+)))
+"""What only a master serves: who asks anybody else for it has an old route."""
+
 PUSHED: Final = frozenset(map(int, (
     Code.CHECK_TRANSACTION_STATE, Code.NOTIFY_CONSUMER_IDS_CHANGED, Code.RESET_CONSUMER_CLIENT_OFFSET,
     Code.GET_CONSUMER_STATUS_FROM_CLIENT, Code.GET_CONSUMER_RUNNING_INFO, Code.CONSUME_MESSAGE_DIRECTLY,

@@ -73,6 +73,8 @@ class Forwarder:
         self.held_bytes = 0
         """Bytes of requests that nobody has answered yet."""
         self._on = False
+        self._passes = codes
+        """Requests that go on now."""
         self._config = config or ClientConfig()
         self._connector, self._tls, self._patience_ms, self._codes = connector, tls, patience_ms, codes
         self._endpoint = Endpoint(dict.fromkeys(PUSHED, self._push), self._config, on_close=self._lost)
@@ -86,9 +88,14 @@ class Forwarder:
         """Return whether requests are forwarded. Even then ``target`` may be unknown."""
         return self._on
 
-    def begin(self, target: str | None = None) -> None:
-        """Send requests to ``target`` from now on, or let them wait for one."""
-        self._on = True
+    @property
+    def passes_all(self) -> bool:
+        """Return whether all requests of clients are forwarded, and not only some codes."""
+        return self._on and self._passes == self._codes
+
+    def begin(self, target: str | None = None, *, codes: frozenset[int] | None = None) -> None:
+        """Send requests to ``target`` from now on, or let them wait for one. ``codes``: only some of them."""
+        self._on, self._passes = True, self._codes if codes is None else codes & self._codes
         self.follow(target)
 
     def follow(self, target: str | None) -> None:
@@ -128,11 +135,13 @@ class Forwarder:
         """Wrap ``local`` handlers: clients' codes are passed on while this is on. Without ``local`` all codes are."""
         if local is None:
             return dict.fromkeys(self._codes, self._forward)
-        return {code: self._wrap(handler) if code in self._codes else handler for code, handler in local.items()}
+        return {code: self._wrap(code, handler) if code in self._codes else handler for code, handler in local.items()}
 
-    def _wrap(self, local: Handler) -> Handler:
+    def _wrap(self, code: int, local: Handler) -> Handler:
         def handle(client: Connection, command: Command) -> Any:
-            return self._forward(client, command) if self._on else local(client, command)
+            if self._on and code in self._passes:
+                return self._forward(client, command)
+            return local(client, command)
 
         return handle
 

@@ -76,7 +76,8 @@ class SuccessionPart(Part):
             await trio.sleep(PATIENCE_S)
             while True:
                 found = await self._finder.find()
-                if found is not None and found.address not in (self._own_address, self._forwarder.target):
+                passed = self._forwarder.target if self._forwarder.passes_all else None
+                if found is not None and found.address not in (self._own_address, passed):
                     logger.warning("this broker cannot serve; its clients are passed on to the master", extra={
                         "master": found.address, "epoch": found.epoch})
                     self._forwarder.begin(found.address)

@@ -158,3 +158,23 @@ async def test_once_it_is_told_its_role_it_copies_and_ends_passing_on(autojump_c
         await trio.sleep(61)
         refused = await made.send(master.address, b"much later")
         assert refused.code != ResponseCode.SUCCESS, "clients have asked for their routes by then"
+
+
+async def test_a_former_master_that_comes_back_passes_sends_on_and_nothing_else(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    """Clients of RocketMQ ask for routes each 30 s: some still send to it."""
+    async with cluster(controllers=3) as made:
+        master, slave = await two(made)
+        await master.kill()
+        await until(lambda: slave.serves)
+        await master.start()
+        await until(lambda: slave.broker.roles.runtime_info().in_sync_slave_nums == 1)
+        await taken_by(made, master, slave)
+        assert (await made.pull(slave.address)).code == ResponseCode.SUCCESS
+        assert (await made.pull(master.address)).code == ResponseCode.SYSTEM_BUSY, "a slave's own answer"
+        await trio.sleep(61)
+        assert (await made.send(master.address, b"late")).code != ResponseCode.SUCCESS
+        roles = master.broker.roles
+        await master.stop()
+        assert not roles.handed_over
