@@ -19,6 +19,10 @@ PLANTED: Final = (
             "config.is_isolated_first and shared", "False and shared", ONLINE),
     Planted("an isolated master tells positions", "broker/preonline/levelling.py",
             "        return made | {", "        return made or {", ONLINE),
+    Planted("a master takes messages before it is level with its members", "broker/roles.py",
+            "self._puts, self._replication, self.levelling, self._itself = puts, replication, levelling, itself\n",
+            "self._puts, self._replication, self.levelling, self._itself = puts, replication, levelling, itself\n"
+            "        puts.serve(replication)\n", ("INV_B60",), ACTING),
     Planted("no slave acts", "broker/roles.py",
             "if members.least == now.broker_id and listed:", "if False:", ("INV_B55",), ACTING),
     Planted("what is committed in the master's place is not noted", LEDGER,
