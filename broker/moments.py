@@ -80,6 +80,7 @@ ORDERS: Final[Mapping[str, Order]] = {
         "a topic is deleted, before `on_change`", {
             "queues": "its queues go",
             "parts": "what parts keep of it goes, such as its groups' offsets",
+            "sends": "sends to it that a young master holds are refused",
         }, "what a group has read of a queue is known as long as the queue is there"),
     "TopicTable.narrowed": Order(
         "topics are gone, here or from the master's table, have fewer queues to read, or may not be read any more", {

@@ -53,9 +53,22 @@ class PutResult(NamedTuple):
     puts: tuple[Put, ...] = ()
     remark: str = ""
 
+    @property
+    def is_topic_gone(self) -> bool:
+        """True: the topic was deleted while the put was held."""
+        return False
+
 
 class NotTaken(PutResult):
     """Nothing was stored, because of this very message: another one may be stored."""
+
+
+class TopicGone(NotTaken):
+    """Nothing was stored: the topic was deleted while the put was held."""
+
+    @property
+    def is_topic_gone(self) -> bool:
+        return True
 
 
 Done = Callable[[PutResult], None]
@@ -92,6 +105,11 @@ LEASE_OVER: Final = "no active controller has renewed this master's lease"
 
 def _always(now_ns: int) -> bool:
     return True
+
+
+def _size(messages: Sequence[Message]) -> int:
+    """Bytes that count for ``HELD_BYTES_MAX``."""
+    return sum(len(each.body) + len(each.properties) for each in messages)
 
 
 class Outlet(Protocol):
@@ -194,7 +212,7 @@ class Puts:
         need = needed_acks(replication.mode, self._config, replication.replicas(), wait_store_ok)
         if isinstance(need, Deny):
             if hold and now_ns < self._young_until_ns and len(self._held) < HELD_MAX and self._held_bytes + (
-                    size := sum(len(each.body) + len(each.properties) for each in messages)) <= HELD_BYTES_MAX:
+                    size := _size(messages)) <= HELD_BYTES_MAX:
                 self._held.append((messages, done))
                 self._held_bytes += size
                 journal.stir()
@@ -230,6 +248,20 @@ class Puts:
             self._release()
         if self._replication is not None and len(self._unacknowledged):
             self._unacknowledged.advanced(self._replication.holders)
+
+    def topic_gone(self, name: str) -> None:
+        """Refuse held puts to that topic now: it may be made again before others are released."""
+        topic, kept = name.encode(), deque[tuple[Sequence[Message], Done]]()
+        held, self._held = self._held, kept
+        for messages, done in held:
+            if messages[0].topic != topic:
+                kept.append((messages, done))
+                continue
+            self._held_bytes -= _size(messages)
+            try:
+                done(TopicGone(PutStatus.SERVICE_NOT_AVAILABLE, remark=f"topic[{name}] was deleted meanwhile"))
+            except Exception:  # as in ``_Waiting.finish``
+                logger.exception("the answer to a put that was held")
 
     @property
     def waiting(self) -> int:

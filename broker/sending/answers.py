@@ -21,7 +21,6 @@ from remoting.record import message_ids
 if TYPE_CHECKING:
     from broker.puts import PutResult
 
-
 STORED: Final[Mapping[PutStatus, int]] = {
     PutStatus.PUT_OK: ResponseCode.SUCCESS,
     PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
@@ -72,6 +71,10 @@ def too_large(size: int, body_bytes_max: int) -> Refusal:
     return illegal(f"body of {size} bytes; {body_bytes_max} are allowed", body_bytes_max)
 
 
+def no_topic(name: str) -> Refusal:
+    return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
+
+
 def forbidden(what: str) -> Refusal:
     return Refusal(ResponseCode.NO_PERMISSION, f"the {what} sending message is forbidden")
 
@@ -118,6 +121,8 @@ class Answers:
         status, puts, remark = result
         code = _SUCCESS if status is _PUT_OK else STORED.get(status)
         if code is None:
+            if result.is_topic_gone:
+                return self.refused(no_topic(topic))
             return self.refused(refusal(status, self.body_bytes_max, remark))
         offset, size, queue_offset = puts[0]
         if len(puts) == 1:

@@ -60,6 +60,7 @@ class Sending:
         self.counters = self.answers.counters
         self.configure(config)
         topics.on_change.join("sends", self.targets.known.clear)
+        topics.on_delete.join("sends", puts.topic_gone)
 
     def configure(self, config: SendingConfig) -> None:
         """Set the keys for sends from now on."""

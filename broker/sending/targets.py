@@ -7,7 +7,7 @@ from collections.abc import Container
 import attrs
 
 from broker.rules import NOT_YET, Refusal, Stop
-from broker.sending.answers import forbidden
+from broker.sending.answers import forbidden, no_topic
 from broker.sending.request import SendRequest
 from broker.topics import names
 from broker.topics.table import READ, UNIT, UNIT_SUB, WRITE, TopicTable
@@ -64,7 +64,7 @@ class Targets:
             retry = name.startswith(names.RETRY_PREFIX)
             unit = (UNIT_SUB if retry else UNIT) if asked.unit_mode else 0
             if self._topics.create_for_send(name, asked.default_topic, asked.default_topic_queue_nums, unit) is None:
-                return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
+                return no_topic(name)
             return NOT_YET
         group = name.removeprefix(names.RETRY_PREFIX)
         if group == name and len(name) > TOPIC_BYTES_MAX:

@@ -34,7 +34,7 @@ def test_the_orders() -> None:
         "Journal.disk_changed": ["role", "copying"],
         "Journal.on_failure": ["role", "server"],
         "Group.changed": ["role", "parts"],
-        "TopicTable.on_delete": ["queues", "parts"],
+        "TopicTable.on_delete": ["queues", "parts", "sends"],
         "TopicTable.narrowed": ["waiting"],
         "GroupTable.gone": ["waiting"],
         "GroupTable.barred": ["waiting"],

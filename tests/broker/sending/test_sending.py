@@ -400,6 +400,40 @@ class Holding:
         return self.accepted >= least
 
 
+@pytest.mark.parametrize("made_again", [False, True])
+async def test_what_a_young_master_holds_for_a_topic_that_is_deleted_is_refused(
+    autojump_clock: MockClock, made_again: bool,
+) -> None:
+    """It does not come into a topic of that name that is made meanwhile."""
+    quorum = QuorumConfig(3, 2, 2, young_master_hold_ms=5_000)
+    async with running(quorum=quorum) as world, trio.open_nursery() as nursery:
+        orders(world)
+        world.topics.update([TopicConfig("Others", 4, 4, 6)])
+        slaves = Slaves(accepted=1, acknowledges=True)
+        world.puts.serve(slaves)
+        answers: dict[str, Command] = {}
+
+        async def asks(topic: str) -> None:
+            answers[topic] = await world.ask(send(topic))
+
+        nursery.start_soon(asks, "Orders")
+        nursery.start_soon(asks, "Others")
+        await trio.sleep(1)
+        assert not answers
+        world.topics.delete("Orders")
+        await trio.sleep(0.1)
+        gone = answers.pop("Orders")
+        assert gone.code == ResponseCode.TOPIC_NOT_EXIST
+        assert gone.remark == "topic[Orders] not exist, apply first please!"
+        if made_again:
+            orders(world)
+        slaves.accepted = 2
+        world.puts.advanced()
+        await trio.sleep(0.1)
+        assert answers["Others"].code == ResponseCode.SUCCESS
+        assert [record.message.topic for record in await world.records()] == [b"Others"]
+
+
 async def test_acknowledgements(autojump_clock: MockClock) -> None:
     """In time, too late, too few replicas, a sender that waits for none, and the end of the master."""
     async with running(quorum=QuorumConfig(3, 2, 2, slave_timeout_ms=1_000)) as world:
