@@ -31,6 +31,8 @@ class _Slave:
     pace: Pace
     ack: int | None = None
     next: int | None = None
+    told: bool = False
+    """True: it was sent where the log begins, behind what it asks for. The protocol has no other way to say so."""
     doubted: bool = False
     """True: it has been silent since another connection came from its host."""
 
@@ -93,6 +95,9 @@ class MasterCore:
             here.next = here.ack or log.last_file
         begin, size = here.next, 0
         if not log.begin <= begin <= log.end:
+            if begin < log.begin and not here.told:
+                here.told, here.written_ns = True, now_ns
+                return SendBlock(log.begin, 0)
             return Close(connection, f"the slave asks for offset {begin}, but the log holds {log.begin} to {log.end}: "
                                      "empty the slave's store")
         if begin < log.end:

@@ -16,6 +16,8 @@ from broker.ha.wire import Block, report
 COPY_BYTES: Final = 16 << 20
 """Bytes in a second from which on the slave counts as copying old parts of the log: the master does not say it."""
 _SPAN_NS: Final = 1_000_000_000
+_DELETED: Final = (": what is between them is deleted there. Stop this broker, move its store's directory away, and "
+                   "start it: it copies the log again")
 
 
 class SlaveCore:
@@ -63,8 +65,9 @@ class SlaveCore:
         self._read_ns = now_ns
         size = len(message.body)
         if self._received_end and message.offset != self._received_end:
-            return self._leave(f"the master sent offset {message.offset}, this log ends at {self._received_end}",
-                               now_ns, self._config.reconnect_wait_ms)
+            why = f"the master sent offset {message.offset}, this log ends at {self._received_end}"
+            return self._leave(why + _DELETED if message.offset > self._received_end else why, now_ns,
+                               self._config.reconnect_wait_ms)
         if not size:
             return []
         self._received_end = message.offset + size

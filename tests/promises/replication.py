@@ -11,6 +11,7 @@ from tests.promises.table import (
     TIMING,
     Page,
     Promise,
+    both,
     tests_of,
 )
 
@@ -136,6 +137,11 @@ PAGE = Page("docs/reference/replication.md", (
         "broker/plain", "cores", "a_slave_does_not_go_back_and_does_not_ask_for_what_is_gone")),
     Promise("Slaves do not say who they are", not_simulated=PLAIN, not_real=ORDERS,
             tests=tests_of("broker/plain", "cores", "two_connections_of_one_slave_are_one_holder")),
+    Promise("The master then sends where its log begins", not_simulated=PLAIN, not_real=ORDERS, tests=tests_of(
+        "broker/plain", "cores", "a_slave_does_not_go_back_and_does_not_ask_for_what_is_gone")),
+    Promise("The slave keeps what it has, tries again", not_simulated=PLAIN, not_real=ORDERS, tests=both(
+        tests_of("broker/plain", "cores", "a_slave_whose_next_bytes_are_deleted_at_its_master_says_what_to_do"),
+        tests_of("broker/plain", "roles", "a_slave_that_is_behind_the_begin_of_its_masters_log_says_so_once"))),
     Promise("Such a group moves under controllers", not_simulated=PLAIN, not_real=IN_PROCESS, tests=tests_of(
         "broker", "modes", "a_pair_goes_on_alone_and_then_under_controllers")),
     Promise("Nothing is copied anew", not_simulated=PLAIN, not_real=IN_PROCESS,
@@ -176,6 +182,7 @@ PAGE = Page("docs/reference/replication.md", (
 ), others=(
     "Two tables, because", "The states above say", "[`STEPS`]", "Meanwhile news may come", "One table would need",
     "[`Switching.taking`]",
+    "A slave can be so far behind, or copy so slowly",
     "How the commit log of a master", "**A replica whose machine went down**",
     "`python -m harness.scenarios.interop -k slave", "**A master whose machine went down**",
     "If it went on in the same epoch", "A Java master that loses power", "That the machine did not go down",

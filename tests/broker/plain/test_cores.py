@@ -76,8 +76,20 @@ def test_a_slave_that_is_ahead_is_closed_and_counts_for_nothing() -> None:
 
 def test_a_slave_does_not_go_back_and_does_not_ask_for_what_is_gone() -> None:
     assert "reported 5 after 6" in reported(6).reported(1, 5, 0)[0].reason
-    close = reported(6).next_send(1, LogView(8, 20), 0)
+    master = reported(6)
+    assert master.next_send(1, LogView(8, 20), 0) == SendBlock(8, 0), "so that the slave can say why"
+    close = master.next_send(1, LogView(8, 20), 0)
     assert isinstance(close, Close) and "the log holds 8 to 20" in close.reason
+
+
+def test_a_slave_whose_next_bytes_are_deleted_at_its_master_says_what_to_do() -> None:
+    slave = following(5)
+    (left,) = slave.received(Block(8, b""), 1)
+    assert isinstance(left, Disconnect)
+    assert left.reason == (
+        "the master sent offset 8, this log ends at 5: what is between them is deleted there. Stop this broker, move "
+        "its store's directory away, and start it: it copies the log again")
+    assert slave.tick(1_001 * MS) == [Connect("m:1")]
 
 
 def test_two_connections_of_one_slave_are_one_holder() -> None:
@@ -119,7 +131,7 @@ def test_a_slave_stores_and_reports() -> None:
 def test_an_empty_slave_begins_anywhere_and_another_one_does_not() -> None:
     assert following(0).received(Block(4_096, b"abc"), 1) == [AppendLog(4_096, b"abc")]
     slave = following(5)
-    assert slave.received(Block(6, b"abc"), 1) == [Disconnect("the master sent offset 6, this log ends at 5")]
+    assert slave.received(Block(4, b"abc"), 1) == [Disconnect("the master sent offset 4, this log ends at 5")]
     assert slave.received(Block(5, b"abc"), 1) == [], "its last words"
     assert slave.tick(1_000 * MS) == []
     assert slave.tick(1_001 * MS) == [Connect("m:1")]

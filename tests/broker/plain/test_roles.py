@@ -22,6 +22,7 @@ from broker.store.files import MemoryFiles
 from broker.store.store import MessageStore
 from remoting.record import Message, encode_properties
 from tests.broker.ha.group import SMALL, Net, log_of
+from tests.broker.store.small import delete_before
 
 CONFIG = HaConfig(transfer_batch_bytes=700, catch_up_batch_bytes=3_000)
 INDEXED = attrs.evolve(SMALL, index=True, index_slots=64, index_entries=256)
@@ -36,6 +37,7 @@ class Process:
     net: Net
     flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH
     files: MemoryFiles = attrs.field(factory=MemoryFiles)
+    store: MessageStore = attrs.field(init=False)
     journal: Journal = attrs.field(init=False)
     puts: Puts = attrs.field(init=False)
     role: PlainMaster | PlainSlave = attrs.field(init=False)
@@ -43,8 +45,8 @@ class Process:
     _ended: trio.Event = attrs.field(factory=trio.Event)
 
     def open(self) -> None:
-        self.journal = Journal(
-            MessageStore(self.files, INDEXED), JournalConfig(flush_disk_type=self.flush), disk=InlineDisk())
+        self.store = MessageStore(self.files, INDEXED)
+        self.journal = Journal(self.store, JournalConfig(flush_disk_type=self.flush), disk=InlineDisk())
         self.journal.open()
 
     async def master(self, quorum: QuorumConfig, mode: Mode = SYNC) -> PlainMaster:
@@ -238,6 +240,36 @@ async def test_a_slave_that_is_ahead_of_its_master_is_told_so(autojump_clock: Mo
         results = a.put(b"y")
         await trio.sleep(4)
         assert results[0].status is PutStatus.FLUSH_SLAVE_TIMEOUT, "what the slave has there is something else"
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_slave_that_is_behind_the_begin_of_its_masters_log_says_so_once(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The master deleted the next file that the slave needs. With an empty store the slave copies the log again."""
+    async with trio.open_nursery() as nursery:
+        net = Net(nursery)
+        a, b = Process(nursery, net), Process(nursery, net)
+        await a.master(QuorumConfig())
+        await b.slave()
+        a.put(b"x" * 500)
+        await trio.sleep(1)
+        await b.stop()
+        for _ in range(4 * INDEXED.log_file_bytes // 500):
+            a.put(b"x" * 500)
+        await trio.sleep(1)
+        delete_before(a.store, 2 * INDEXED.log_file_bytes)
+        assert a.journal.begin > b.journal.end
+        await b.slave()
+        await trio.sleep(10)
+        said = [each.getMessage() for each in caplog.records if "this log ends at" in each.getMessage()]
+        assert len(said) == 1 and f"the master sent offset {a.journal.begin}" in said[0]
+        assert "move its store's directory away" in said[0]
+        await b.stop()
+        b.files = MemoryFiles()
+        await b.slave()
+        await trio.sleep(1)
+        assert b.journal.end == a.journal.end
         nursery.cancel_scope.cancel()
 
 
