@@ -7,6 +7,7 @@ broker, is ours.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -89,6 +90,24 @@ class Inner:
         return f"{word}, process {child.pid if child is not None else 'none yet'}, starts {self.guardian.starts}"
 
 
+@attrs.frozen(eq=False)
+class _Found:
+    """A broker of an earlier supervisor that still runs. ``file`` has its record."""
+
+    process: Process
+    record: Record
+    file: Path
+
+    async def end(self) -> None:
+        """End it in order. Its record goes then, unless another process has written one there."""
+        async with adopted(self.process) as process:
+            process.send_signal(signal.SIGTERM)
+            await process.wait()
+        with contextlib.suppress(OSError, ValueError):
+            if Record.from_json(self.file.read_bytes()) == self.record:
+                self.file.unlink()
+
+
 @attrs.define(eq=False)
 class Supervisor:
     """All brokers of a container. ``directory`` is locked, and no other container uses it. ``log_arguments`` are added
@@ -131,13 +150,14 @@ class Supervisor:
             for each in self._roster:
                 self.say(f"Start broker from config file path {each}")
                 try:
-                    await self._begin(self._judged(each), left.pop(each, None), tries=True)
+                    there = left.pop(each, None)
+                    await self._begin(self._judged(each), None if there is None else there.process, tries=True)
                 except (NotAdmitted, OSError) as error:
                     logger.error("a broker cannot be started; the others are", extra={"path": each, "why": str(error)})
-            for path, process in left.items():
-                logger.warning("a broker is stopped: it is no longer listed", extra={"path": path, "pid": process.pid})
-                process.send_signal(signal.SIGTERM)
-                process.close()
+            for path, there in left.items():
+                logger.warning("a broker is stopped: it is no longer listed",
+                               extra={"path": path, "pid": there.record.pid})
+                self._nursery.start_soon(there.end)
             task_status.started()
             await trio.sleep_forever()
 
@@ -153,7 +173,7 @@ class Supervisor:
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
 
-    def _found(self) -> dict[str, Process]:
+    def _found(self) -> dict[str, _Found]:
         """Brokers of an earlier supervisor that still run, by the paths of their files."""
         running = {}
         for each in sorted((self.directory / RECORDS).glob("*.json")):
@@ -169,7 +189,7 @@ class Supervisor:
             elif record.path in running:
                 process.close()
             else:
-                running[record.path] = process
+                running[record.path] = _Found(process, record, each)
         return running
 
     # --- one broker ------------------------------------------------------------------------------------------

@@ -237,6 +237,10 @@ async def test_its_keys_change_while_it_runs_and_its_list_at_its_next_start(tmp_
         with trio.fail_after(60):
             while born(before["b"]):  # it ends in order, which takes its time
                 await trio.sleep(0.1)
+        with trio.fail_after(10):
+            while w.record("b").exists():
+                await trio.sleep(0.02)
+        assert w.record("a").exists()
         assert "a broker cannot be started; the others are" in w.process.printed()
         await w.process.stop(timeout_s=60)
 
