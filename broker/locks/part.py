@@ -18,6 +18,7 @@ from broker.consumers.locks import HELD_MS, Granted
 from broker.consumers.part import ClientsPart
 from broker.locks.quorum import Votes, majority, read, won, written
 from broker.part import Part, Parts, Shared
+from broker.standing import MASTER_ID
 from remoting.bodies.consumers import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from remoting.codes import RequestCode
 from remoting.command import Command, request, response
@@ -36,6 +37,7 @@ MEMBER_MS: Final = 1_000
 """Timeout of one broker's answer, as in RocketMQ."""
 QUORUM_S: Final = 2.0
 """Timeout of all answers together."""
+NOT_BACK: Final = "this master is not back yet: the slave that acts for it grants locks"
 HERE: Final = ""
 """Stands for this broker among addresses."""
 TELLING_MAX: Final = 1_000
@@ -77,7 +79,8 @@ class LocksPart(Part):
 
     def __init__(self, shared: Shared, before: Parts) -> None:
         self.locks = before[ClientsPart].locks
-        self._fellows = shared.fellows
+        self._fellows, self._standing = shared.fellows, shared.standing
+        self._is_isolated_first = shared.config.is_isolated_first
         self.config = pick(shared.config, LockConfig)
         self.without_majority = 0
         """Clients' requests that too few replicas answered."""
@@ -110,6 +113,8 @@ class LocksPart(Part):
         asked = LockBatchRequestBody.from_json(command.body)
         if asked.only_this_broker:
             return self._vote(command, asked)
+        if self._is_isolated and not self._is_strict:
+            return response(command, remark=NOT_BACK, body=LockBatchResponseBody([]).to_json())
         mine = self.locks.grant(asked.consumer_group, asked.mq_set, asked.client_id)
         if self._is_strict:
             return self._by_majority(command, asked, mine)
@@ -139,6 +144,12 @@ class LocksPart(Part):
     @property
     def _is_strict(self) -> bool:
         return self.config.lock_in_strict_mode and self.config.total_replicas > 1
+
+    @property
+    def _is_isolated(self) -> bool:
+        """True for a master that is not level with its members yet."""
+        role = self._standing.role
+        return self._is_isolated_first and role.broker_id == MASTER_ID and not role.leads
 
     def _vote(self, command: Command, asked: LockBatchRequestBody) -> Command:
         copied = LockBatchRequest.from_ext(command.ext).copied

@@ -149,6 +149,7 @@ KNOWS = ledger("who_begins_to_decide_has_read_what_others_decided")
 WAITED = ledger("a_member_that_does_not_answer_is_waited_for_so_long")
 NOT_LOST = levelling("what_consumers_said_to_the_slave_is_not_lost")
 ISOLATED = levelling("positions_of_groups_are_neither_taken_nor_told_until_the_members_are_read")
+NO_LOCKS = tests_of("broker/locks", "part", "a_master_that_is_not_back_yet_grants_nothing_by_itself")
 WAITING = levelling("delays_timers_and_modes_go_on_where_the_slave_is")
 LINKED = levelling("a_member_that_cannot_connect_keeps_the_master_away_in_words")
 EARLY_END = levelling("a_log_that_ends_early_is_completed_first")
@@ -255,6 +256,7 @@ PREONLINE = (
     answer("Its ports are open", NOT_LOST),
     kept("14 | nothing, but the answer", "B57", ISOLATED), kept("15, 314 | 1 and the reason", "B57", ISOLATED),
     answer("pulls | 2; with", ISOLATED), kept("sends, 36, 37; POP |", "B60", ISOLATED),
+    answer("41, without `lockInStrictMode` | none", NO_LOCKS),
     kept("It stays so until it is level", "B57 B60", both(NOT_LOST, EARLY_END), KILLED),
     kept("asking | asks", "B60", both(OTHERS, LONE)),
     kept("copying | asks each", "B60", both(LONGEST, EARLY_END)),

@@ -143,6 +143,7 @@ TOO_FEW = locks("of_two_members_one_alone_locks_nothing_and_says_so")
 NOT_WON = locks("who_gets_no_majority_keeps_nothing_at_others")
 LATE_UNLOCK = locks("by_majority_an_unlock_that_comes_late_takes_no_later_lock")
 FORMER = locks("a_former_holder_keeps_its_queue_where_its_grant_was_copied")
+NOT_BACK = locks("a_master_that_is_not_back_yet_grants_nothing_by_itself")
 GRANTS = locks("one_broker_grants_a_queue_to_one_client")
 FIELDS = quorum("grants_are_read_as_they_were_written")
 CLIENTS = ("interop untouched_java_clients_across_a_failover_of_our_brokers",)
@@ -174,6 +175,7 @@ LOCKS = Page("docs/reference/locks.md", (
     strict("A broker hears the requests of one client", ONE_HOLDER),
     held("Without `lockInStrictMode`, a broker with", FORMER), held("So a slave that acts for its master refuses",
         FORMER),
+    held("A master that is [not level with its members yet]", NOT_BACK), strict("By majority it is asked", NOT_BACK),
     held("`broker_lock_overlaps`", FORMER, why=WORDS), held("`broker_locks_without_majority`", TOO_FEW, why=WORDS),
     held("a master comes back |", FORMER),
     held("Bodies are Java's", GRANTS, real=CLIENTS), held("`onlyThisBroker` in the body", GRANTS),

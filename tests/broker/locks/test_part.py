@@ -140,6 +140,32 @@ async def test_who_gets_no_majority_keeps_nothing_at_others(autojump_clock: Mock
         assert master.broker.parts[LocksPart].locks.lock("g", QUEUES[:1], "c2") == QUEUES[:1]
 
 
+@pytest.mark.parametrize("strict", ["false", "true"])
+async def test_a_master_that_is_not_back_yet_grants_nothing_by_itself(autojump_clock: MockClock, strict: str) -> None:
+    """The slave that acts grants meanwhile. By majority the master is asked as any member is."""
+    async with cluster() as made:
+        keys = {"enableSlaveActingMaster": "true", "totalReplicas": "2", "lockInStrictMode": strict}
+        master = await made.node(**keys)
+        slave = await made.node(brokerRole="SLAVE", brokerId="1", **keys)
+        await until(lambda: all(node.broker.registration.registered for node in (master, slave)))
+        await master.kill()
+        master.settings["haListenPort"] = "19999"  # where nobody listens in this world
+        await master.start()
+        await until(lambda: slave.broker.standing.role.acts)
+        await trio.sleep(61)
+        assert not master.broker.standing.role.leads
+        granted, _ = await lock(made, slave, "c1", QUEUES[:2])
+        asked = await lock(made, master, "c2", QUEUES)
+        if strict == "true":
+            assert granted == [] and asked == ([0, 1, 2], None), "the master reaches both, the slave itself alone"
+            return
+        assert granted == [0, 1]
+        assert asked == ([], "this master is not back yet: the slave that acts for it grants locks")
+        await slave.stop()
+        await until(lambda: master.broker.standing.role.leads)
+        assert await lock(made, master, "c1", QUEUES[:2]) == ([0, 1], None)
+
+
 async def test_a_former_holder_keeps_its_queue_where_its_grant_was_copied(autojump_clock: MockClock) -> None:
     async with cluster() as made:
         master, slave = await group(made, 1, enableSlaveActingMaster="true")
