@@ -48,7 +48,7 @@ class Member:
         name, address = f"b{group}", f"10.{group >> 8}.{group & 255}.{number}:10911"
         topics = {topic: TopicConfig(topic, 8, 8) for topic in (f"T{group}", f"U{group}")}
         self._registers = encode(request(RequestCode.REGISTER_BROKER, RegisterBrokerRequest(
-            name, address, CLUSTER, number, f"{address[:-1]}2", heartbeat_timeout_millis=10_000,
+            name, address, CLUSTER, number, f"{address[:-1]}2", heartbeat_timeout_millis=120_000,
             enable_acting_master=True),
             RegisterBrokerBody(TopicConfigSerializeWrapper(topics, DataVersion(1, 1, 1))).encode()))
         self.beat = encode(request(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatRequest(CLUSTER, address, name)))

@@ -195,10 +195,19 @@ class Registry:
 
     # --- being there -----------------------------------------------------------------------------------------
 
-    def heartbeat(self, now: int, cluster: str, address: str) -> bool:
-        """Code 904. A replica that has left is not brought back: it must register. Whether it was there."""
+    def heartbeat(self, now: int, cluster: str, address: str, fields: Mapping[str, str]) -> bool:
+        """Code 904, ``fields`` are good. A replica that has left is not brought back: it must register. Whether it was
+        there."""
         replica = self.tables.live.get((cluster, address))
         if replica is None:
+            return False
+        replica.heard_ns, replica.beat = now, fields
+        return True
+
+    def heartbeat_again(self, now: int, fields: Mapping[str, str]) -> bool:
+        """Code 904 with the fields of the replica's last one, which are not read again. False: it has others."""
+        replica = self.tables.live.get((fields.get("clusterName", ""), fields.get("brokerAddr", "")))
+        if replica is None or replica.beat != fields:
             return False
         replica.heard_ns = now
         return True

@@ -183,8 +183,10 @@ class NameServer:
         return response(command)
 
     def _heartbeat(self, now: int, connection: Hashable, command: Command) -> Command:
-        header = BrokerHeartbeatRequest.from_ext(command.ext)
-        self.registry.heartbeat(now, header.cluster_name, header.broker_addr)
+        ext = command.ext
+        if not self.registry.heartbeat_again(now, ext):
+            header = BrokerHeartbeatRequest.from_ext(ext)
+            self.registry.heartbeat(now, header.cluster_name, header.broker_addr, ext)
         return response(command)
 
     def _query_data_version(self, now: int, connection: Hashable, command: Command) -> Command:

@@ -10,7 +10,7 @@ Sans-IO: time is a number (ns), a connection any hashable object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 
 import attrs
 
@@ -42,6 +42,8 @@ class RegisteredBroker:
     timeout_ns: int
     heard_ns: int
     filter_servers: tuple[str, ...] = ()
+    beat: Mapping[str, str] | None = None
+    """Fields of its latest heartbeat, which were good."""
     queued_ns: int = -1
     """Deadline under which it stands in the queue of the silent; -1: none."""
     settled: tuple[object, ...] | None = None

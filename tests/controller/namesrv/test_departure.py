@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from controller.liveness import SWEPT_FROM
 from controller.namesrv.effects import BrokerLeft, Close, MinIdChanged
 from remoting.bodies.namesrv import DataVersion
+from remoting.codes import RequestCode
+from remoting.command import Command
+from remoting.headers.controller import BrokerHeartbeatRequest
 from tests.controller.namesrv.fleet import MS, Fleet, config
 
 
@@ -122,6 +127,34 @@ def test_heartbeats_data_versions_and_registrations_put_it_off() -> None:
     fleet.heartbeat("a0:1", cluster="other")
     fleet.pass_to(3_700)
     assert fleet.route() is None
+
+
+def test_a_heartbeat_is_read_once_while_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts each time. One with a bad field is refused, also behind good ones, and good ones behind it count."""
+    fleet = Fleet()
+    fleet.register("a", 0, timeout_ms=1_000)
+    read: list[Mapping[str, str]] = []
+    from_ext = BrokerHeartbeatRequest.from_ext
+
+    def reads(ext: Mapping[str, str]) -> BrokerHeartbeatRequest:
+        read.append(ext)
+        return from_ext(ext)
+
+    monkeypatch.setattr(BrokerHeartbeatRequest, "from_ext", reads)
+    good = BrokerHeartbeatRequest("C", "a0:1", "a").to_ext()
+    for at, fields, code in ((900, good, 0), (1_800, good, 0), (2_700, good | {"maxOffset": "much"}, 1),
+                             (2_750, good, 0), (3_000, good | {"maxOffset": "7"}, 0), (3_900, good, 0)):
+        fleet.pass_to(at)
+        assert fleet.hand_over(Command(RequestCode.BROKER_HEARTBEAT, ext=fields), "a0:1").code == code
+    assert len(read) == 4, "the first, the bad one, and where they change"
+    fleet.pass_to(4_899)
+    assert fleet.route() is not None
+    fleet.unregister("a", 0)
+    fleet.heartbeat("a0:1")
+    assert fleet.route() is None
+    fleet.register("a", 0, timeout_ms=1_000)
+    fleet.pass_to(5_899)
+    assert fleet.route() is None, "not before it says so in its new life"
 
 
 def test_a_shorter_timeout_counts_at_once_and_a_longer_one_too() -> None:
