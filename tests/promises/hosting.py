@@ -120,7 +120,8 @@ CONTAINER = Page("docs/reference/container.md", (
     "`mqbrokercontainer` runs many", "mqbrokercontainer -c", "It needs Linux", "With the tool:", "mqadmin addBroker",
     "Two containers cannot", "A process is named after", "A broker that cannot open its socket",
     "Brokers are forked from", "It has no threads", "Should it end by itself",
-    "64 idle masters", "One broker alone took", "Taken, and without", "DLedger brokers",
+    "Idle masters with default keys", "64 | ours", "64 | Java's", "8 | ours", "8 | Java's",
+    "Taken, and without", "DLedger brokers",
 ))
 
 
