@@ -14,6 +14,10 @@ YOUNG: Final = ("tests/broker/pop/test_changes.py::"
                 "test_a_young_master_says_what_is_gone_before_a_message_that_does_not_wait",)
 
 PLANTED: Final = (
+    Planted("what is held outlives its topic", "broker/puts.py",
+            "            if messages[0].topic != topic:\n", "            if True:\n",
+            ("tests/broker/sending/test_sending.py::"
+             "test_what_a_young_master_holds_for_a_topic_that_is_deleted_is_refused",)),
     Planted("a slave follows no record of a deletion", CHANGES,
             "lambda: self._positions.heard_gone(topic, group))", "lambda: None)", ("INV_B62",), "deletions"),
     Planted("the log says of no topic that it is gone", PART,

@@ -23,6 +23,13 @@ PLANTED: Final = (
             "self._puts, self._replication, self.levelling, self._itself = puts, replication, levelling, itself\n",
             "self._puts, self._replication, self.levelling, self._itself = puts, replication, levelling, itself\n"
             "        puts.serve(replication)\n", ("INV_B60",), ACTING),
+    Planted("an isolated master locks queues", "broker/locks/part.py",
+            "        if self._is_isolated and not self._is_strict:\n", "        if False:\n",
+            ("tests/broker/locks/test_part.py::test_a_master_that_is_not_back_yet_grants_nothing_by_itself",)),
+    Planted("a master does not say where its log begins", "broker/plain/master.py",
+            "            if begin < log.begin and not here.told:\n", "            if False:\n",
+            ("tests/broker/plain/test_roles.py::"
+             "test_a_slave_that_is_behind_the_begin_of_its_masters_log_says_so_once",)),
     Planted("no slave acts", "broker/roles.py",
             "if members.least == now.broker_id and listed:", "if False:", ("INV_B55",), ACTING),
     Planted("what is committed in the master's place is not noted", LEDGER,
