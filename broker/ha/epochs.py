@@ -95,10 +95,14 @@ class EpochList:
         return EpochList(entry for entry in self.entries if entry.start < offset)
 
     def drop_before(self, offset: int) -> EpochList:
-        """The list without epochs that end at or before ``offset``, the log's new beginning."""
-        if not self.entries or self.end(0) > offset:
+        """The list without epochs that end before ``offset``, the log's new beginning.
+
+        One that ends right there stays: the next may be without a byte, and then no other tells up to where this log
+        and another one are the same.
+        """
+        if not self.entries or self.end(0) >= offset:
             return self
-        kept = EpochList(entry for at, entry in enumerate(self.entries) if self.end(at) > offset)
+        kept = EpochList(entry for at, entry in enumerate(self.entries) if self.end(at) >= offset)
         assert kept.last == self.last and kept.find(offset) == self.find(offset), "who wrote what is left stays known"
         return kept
 

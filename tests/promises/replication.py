@@ -88,6 +88,8 @@ PAGE = Page("docs/reference/replication.md", (
        "a_crash_at_any_operation_leaves_the_old_or_the_new_list", real=JAVA_LEADS),
     ha("Entries whose bytes a crash took", "B6 B10", "autoswitch",
        "what_the_epoch_file_tells_beyond_the_log_does_not_come_back"),
+    ha("The entry that ends where the log begins", "B22", "epochs",
+       "a_log_that_begins_where_an_epoch_ended_is_the_same_up_to_there", why=ORDERS),
     Promise("So an epoch is led once per boot", "B2 C15", tests=DOUBT, real=POWER),
     Promise("After a kill or a crash of the process alone", "B21 C17", not_real=ONE_RULE,
             tests=tests_of(HA, "autoswitch", "a_master_that_restarts_within_its_epoch_keeps_the_entry")),

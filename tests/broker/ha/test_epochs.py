@@ -76,9 +76,15 @@ def test_no_stale_end_after_a_truncation() -> None:
 
 
 def test_prefix_truncation_keeps_whose_bytes_are_left() -> None:
-    assert THREE.drop_before(299) == THREE
-    assert THREE.drop_before(300) == EpochList([(2, 300), (3, 500)])
+    assert THREE.drop_before(300) == THREE
+    assert THREE.drop_before(301) == EpochList([(2, 300), (3, 500)])
     assert THREE.drop_before(10**9) == EpochList([(3, 500)])
+
+
+def test_a_log_that_begins_where_an_epoch_ended_is_the_same_up_to_there() -> None:
+    """Its first epoch has no byte that the master has, so only the one before it tells."""
+    behind = EpochList([(1, 0), (2, 300)]).drop_before(300).append(4, 300)
+    assert consistent_point(behind, 350, EpochList([(1, 0), (3, 300)]), 400) == 300
 
 
 def test_find_and_next() -> None:

@@ -111,6 +111,11 @@ PLANTED: Final = (
     Planted("an epoch without a byte stays (apache/rocketmq#9942)", HA + "epochs.py",
             "kept = self.entries[:-1] if start == last.start else self.entries", "kept = self.entries",
             (EPOCHS + "test_equal_starts_are_overwritten",)),
+    Planted("the epoch that ended where the log begins is forgotten", HA + "epochs.py",
+            "        if not self.entries or self.end(0) >= offset:\n            return self\n"
+            "        kept = EpochList(entry for at, entry in enumerate(self.entries) if self.end(at) >= offset)\n",
+            "        kept = EpochList(entry for at, entry in enumerate(self.entries) if self.end(at) > offset)\n",
+            (EPOCHS + "test_a_log_that_begins_where_an_epoch_ended_is_the_same_up_to_there",)),
     Planted("an empty list of epochs leaves the copy", HA + "epochfile.py",
             "        if not epochs and self._files.exists(", "        if False and self._files.exists(",
             ("tests/broker/ha/test_epochfile.py::test_an_empty_list_stays_empty",)),
