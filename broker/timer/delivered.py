@@ -5,7 +5,7 @@
 travels in the log with the delivered message, and every replica hears it. A new master begins with the first slot that
 is not done, as far as it knows, and asks here before each timer of that slot.
 
-*Rejected designs.*
+*Rejected.*
 
 - Replicate only the progress of the wheel, every few seconds, as RocketMQ does: a new master delivers all timers of the
   last seconds twice.
@@ -15,7 +15,7 @@ is not done, as far as it knows, and asks here before each timer of that slot.
 - Identify timers by topic and unique id alone: a sender may send two with the same id, and both must come. The offset
   tells them apart. Topic and id are compared as well, so that no message can claim the timer of another sender.
 
-*Proof.*
+*Why it is right.*
 
 - *A master knows all deliveries in its log before it delivers.* It waits until it has heard all that its log shows
   (``hears_all``), so it skips each timer whose delivered message it holds.

@@ -5,13 +5,22 @@ due before the time and whose message stands below the offset. A timer that it h
 offset. A member that comes back opens its slots as always, from the first one that is not done on its own disk, and
 asks here before each timer.
 
-*Rejected designs.*
+*Rejected.*
 
 - Skip all slots before the time, as RocketMQ does: a timer that only the returning master has is never delivered.
 - Cut the wheel at the offset, and put what stands behind it in anew: what the master itself delivered before it died
   is late then, and comes again. Slots that are done on its disk are not opened here, and ``Delivered`` knows the rest.
 - Keep the later time and the smaller offset of two slaves that acted in turn: what the first one delivered, and the
   second one lacks, comes again. So each pair is kept, unless another one says all that it says.
+
+*Why it is right.*
+
+- *No timer is passed over that nobody delivered.* A pair is what one member says of itself at one moment: whatever lies
+  within both bounds is done there. A timer must lie within both bounds of one pair (``has``); bounds of two pairs are
+  never mixed.
+- *A pair that comes late, or not at all, costs a second delivery and no message*: the timer is still in its slot here.
+- *Nothing is forgotten too early.* A pair goes when the disk says that all slots before its time are done
+  (``pass_to``): after that no process asks for them. Until then it is in a file, for the next process.
 
 A core: it knows times and offsets.
 """

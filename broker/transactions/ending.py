@@ -5,7 +5,7 @@ replica computes its table of transactions from the same log (``halves``), so a 
 acknowledged message does. A repeated decision is answered with success and writes nothing; a contradicting one is
 refused.
 
-*Rejected designs.*
+*Rejected.*
 
 - Write the final record now and its mark later, and remember no decision, as RocketMQ does: a master lost in between
   leaves a half that looks open. It may be committed twice, or rolled back after consumers have read it.
@@ -14,7 +14,7 @@ refused.
 - Look only at the table for an earlier decision: a second decision that comes before the log shows the first would be
   taken for the first. So a decision counts from its put on (``_under_way``).
 
-*Proof.*
+*Why it is right.*
 
 - *One master puts no two decisions.* It puts one only if no other is in flight and the table has none. A decision in
   flight is forgotten when the table has it (``shown``), when it was not stored, or when the log was cut before it

@@ -5,11 +5,20 @@ cannot be taken away is cut in two, and each half is tried for itself, down to a
 of n that takes about 2k log2(n/k) runs. The rest is tried one by one; when one goes, halving begins again, as others
 may be needless now. It ends when no single deviation can be taken away, or the budget is used up.
 
-*Rejected.* Zeller's ddmin, which begins anew with all pieces after each that went: the needed ones are tried again and
-again, k² runs. With 200 needed of 1800 that was 45,000 runs, and is 1,400.
+*Rejected.*
 
-No candidate is played twice. The failure must keep its name: otherwise shrinking finds another bug. Knows tapes and a
-function that plays one; knows nothing of clusters.
+- Zeller's ddmin, which begins anew with all pieces after each that went: the needed ones are tried again and again, k²
+  runs. With 200 needed of 1800 that was 45,000 runs, and is 1,400.
+- To take any failure for the one that is made small. Shrinking would find another bug: the failure must keep its name.
+
+*Why it is right.*
+
+- *What is left fails.* A deviation goes only after a run without it, and without all that went before, failed the same
+  way; the last such run is the result.
+- *None of it is needless, if the budget lasted.* It ends after a pass over single deviations of which none could go.
+- *It ends.* Each pass but the last one takes something away, and no candidate that did not fail is played twice.
+
+Knows tapes and a function that plays one; knows nothing of clusters.
 """
 
 from __future__ import annotations
