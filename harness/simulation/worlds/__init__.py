@@ -3,6 +3,7 @@
     streams      a client and a server of the remoting layer
     controllers  a controller group, and the simple brokers that it controls
     brokers      brokers, a name server, controllers, and the client that users have
+    disks        disks that stall, for brokers
     nodes        a raft group alone, on storage in memory
     sending      a request header that the broker takes and our client never sends
 
