@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.chaos.asked import TogetherRequest, asked_for
+from harness.chaos.asked import TogetherRequest, asked, asked_for
 from harness.chaos.subcommand import Refused
-from tests.harness.chaos.test_run import HOSTS, KILLS, PLAIN, chaos, left
+from tests.harness.chaos.test_run import HOSTS, KILLS, PLAIN, ROOT, chaos, left
 
+STORE = ROOT / "harness" / "targets" / "library" / "store.toml"
 BOTH = """
 about = "Two stores side by side, one of which answers before it writes."
 seconds = 3.5
@@ -47,6 +48,30 @@ def test_what_is_wrong_is_said(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "both.toml").write_text(text)
     with pytest.raises(Refused, match=words):
         asked_for(str(tmp_path / "both.toml"))
+
+
+def test_a_schedule_of_too_many_faults_is_refused_with_its_scenario(tmp_path: Path) -> None:
+    found = asked_for(both(tmp_path))
+    assert isinstance(found, TogetherRequest)
+    with pytest.raises(Refused, match=r"kill-store: more than [0-9,]+ faults"):
+        found.lasting(1e7).drawn(7)
+
+
+def test_the_nodes_of_all_groups_are_counted_together(tmp_path: Path) -> None:
+    """Each of the two has less than the most, and both have more."""
+    (tmp_path / "many.toml").write_text(STORE.read_text().replace("[nodes.store]", "[nodes.store]\ncount = 60", 1))
+    (tmp_path / "large.toml").write_text(KILLS.read_text().replace('target = "store"', 'target = "many.toml"', 1))
+    (tmp_path / "both.toml").write_text(BOTH.replace("kill-store", "large.toml").replace("lazy.toml", "large.toml"))
+    with pytest.raises(Refused, match="120 nodes in all groups; at most 100"):
+        asked_for(str(tmp_path / "both.toml"))
+
+
+def test_what_is_no_scenario_is_refused_with_its_file(tmp_path: Path) -> None:
+    (tmp_path / "lazy.toml").write_text("about = 3")
+    with pytest.raises(Refused, match=r"lazy\.toml: "):
+        asked(str(tmp_path / "lazy.toml"))
+    with pytest.raises(Refused, match=r"^both: "):
+        TogetherRequest.of(BOTH.partition("right")[0], "both", {})
 
 
 def test_a_target_is_that_of_one_group(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from harness.processes import ours
@@ -27,3 +28,13 @@ async def test_a_server_ends_with_whoever_started_it(tmp_path: Path) -> None:
         assert namesrv._process.stdin is not None
         await namesrv._process.stdin.aclose()
         assert await namesrv.wait() == 1
+
+
+async def test_a_container_runs_without_brokers(tmp_path: Path) -> None:
+    async with ours.namesrv(tmp_path / "namesrv") as namesrv, open_client() as client:
+        async with ours.container(tmp_path / "container", namesrv=[namesrv.address]) as container:
+            answer = await client.call(container.address, request(RequestCode.GET_BROKER_CONFIG))
+            assert answer.code == ResponseCode.SUCCESS and b"containerStorePath" in answer.body
+            listed = await client.call(namesrv.address, request(RequestCode.GET_BROKER_CLUSTER_INFO))
+            assert json.loads(listed.body)["brokerAddrTable"] == {}, "it has no broker"
+        assert not container.running
