@@ -45,8 +45,6 @@ COMMANDS: Final = {
     "harness.scenarios.golden.*": "harness/scenarios/golden/__main__.py",
     "*.sim*.__main__": "tests/docs/test_commands.py",
     "harness.processes.node.programs": "harness/scenarios/interop/proxied.py",
-    "harness.targets.library.store.*": "tests/harness/chaos/test_run.py",
-    "harness.targets.library.raftkv.*": "tests/harness/chaos/test_library.py",
     "harness.nemesis.*crowd*": "tests/harness/nemesis/test_faults_processes.py",
 }
 """What asks a module that no test imports or runs: a scenario is a test itself, and a command runs it."""

@@ -88,7 +88,7 @@ def test_the_test_that_asks_is_near_and_special(found: dict[str, int], named: st
     ("harness/simulation/worlds/brokers.py", "tests/harness/"),  # a test imports it
     ("controller/metadata/outcomes.py", "tests/controller/metadata/"),
     ("controller/namesrv/verdict.py", "tests/b.py"),  # a child's process alone
-    ("harness/scenarios/interop/acting.py", "harness/scenarios/interop/__main__.py"),
+    ("harness/scenarios/interop/store.py", "harness/scenarios/interop/__main__.py"),
     ("harness/pages/__init__.py", ""),
 ])
 def test_a_module_of_which_no_function_is_run_is_asked_elsewhere(path: str, test: str) -> None:
