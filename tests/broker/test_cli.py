@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from broker.config import from_properties
 from broker.ha.epochfile import EpochFile
 from broker.ha.epochs import EpochList
 from broker.store.directory import DirectoryFiles
+from harness.processes.broker import FAST_PORT, HA_PORT
+from harness.processes.ports import reserved
 from remoting.daemon.process import FAILED, STOPPED, USAGE
 
 
@@ -71,20 +74,28 @@ def test_wrong_usage_says_what_to_change(
     assert said in capsys.readouterr().err
 
 
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port whose neighbours, those of the VIP channel and of slaves, are free too."""
+    with reserved(FAST_PORT, HA_PORT) as found:
+        yield found
+
+
 def test_a_port_in_use_and_a_store_in_use_are_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", port)):
         assert cli.main(["-D", "brokerIP1=127.0.0.1", "-D", "bindAddress=127.0.0.1", "-D", f"listenPort={port}",
                          "-D", "haListenPort=0", "-D", f"storePathRootDir={tmp_path}"]) == FAILED
     assert f"cannot listen at 127.0.0.1:{port}" in capsys.readouterr().err
 
 
-def test_a_table_that_cannot_be_read_stops_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_that_cannot_be_read_stops_the_start(
+    port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "topics.json").write_text("{ no json")
-    assert cli.main(["-D", "brokerIP1=127.0.0.1", "-D", "bindAddress=127.0.0.1", "-D", "listenPort=0",
+    assert cli.main(["-D", "brokerIP1=127.0.0.1", "-D", "bindAddress=127.0.0.1", "-D", f"listenPort={port}",
                      "-D", "haListenPort=0", "-D", f"storePathRootDir={tmp_path}"]) == FAILED
     assert "config/topics.json cannot be read" in capsys.readouterr().err
 
@@ -93,18 +104,20 @@ def test_a_table_that_cannot_be_read_stops_the_start(tmp_path: Path, capsys: pyt
     ([], True), (["-D", "cleanFileForciblyEnable=false"], False), (["-D", "diskSpaceCleanForciblyRatio=85"], False),
 ])
 def test_what_a_full_disk_does_is_told_unless_it_was_chosen(
-    given: list[str], told: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str],
+    given: list[str], told: bool, port: int, tmp_path: Path, capfd: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "topics.json").write_text("{ no json")
-    cli.main(["-D", "brokerIP1=127.0.0.1", "-D", "bindAddress=127.0.0.1", "-D", "listenPort=0",
+    cli.main(["-D", "brokerIP1=127.0.0.1", "-D", "bindAddress=127.0.0.1", "-D", f"listenPort={port}",
               "-D", "haListenPort=0", "-D", f"storePathRootDir={tmp_path}", *given])
     assert ("a full disk refuses sends" in capfd.readouterr().err) is told
 
 
-def test_another_group_s_identity_stops_the_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_another_group_s_identity_stops_the_start(
+    port: int, tmp_path: Path, capfd: pytest.CaptureFixture[str],
+) -> None:
     (tmp_path / "brokerIdentity").write_text("DefaultCluster#other#3")
-    assert cli.main(["-D", "brokerIP1=127.0.0.1", "-D", "bindAddress=127.0.0.1", "-D", "listenPort=0",
+    assert cli.main(["-D", "brokerIP1=127.0.0.1", "-D", "bindAddress=127.0.0.1", "-D", f"listenPort={port}",
                      "-D", "haListenPort=0", "-D", f"storePathRootDir={tmp_path}", "-D", "brokerName=a",
                      "-D", "enableControllerMode=true", "-D", "controllerAddr=127.0.0.1:1"]) == FAILED
     assert "belongs to broker 'other'" in capfd.readouterr().err, "said by the guardian's child"
