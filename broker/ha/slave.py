@@ -101,10 +101,11 @@ class HaSlave:
         self, config: HaConfig, broker_id: int, epochs: EpochList, log_end: int, confirm: int, *,
         learner: bool = False, sync_from_last_file: bool = False, no_epochs: NoEpochs = NoEpochs.LOST,
         in_doubt: bool = False, trusted_end: int | None = None, may_begin: Callable[[int], bool] = lambda offset: True,
+        begin: Callable[[], int] = lambda: 0,
     ) -> None:
         """``in_doubt``: until the log is level with a master's it may lack what it acknowledged. ``trusted_end``: the
         log after it is copied anew once there is a master. ``may_begin``: returns whether an empty log may begin at
-        that offset now; it is asked again until it may."""
+        that offset now; it is asked again until it may. ``begin``: returns where the log begins."""
         assert trusted_end is None or (in_doubt and trusted_end < log_end), "of a doubtful log, a part"
         self.state = HaState.READY
         self.epochs = epochs.within(log_end)
@@ -139,7 +140,7 @@ class HaSlave:
         """The log is in doubt until it is stored up to here, the end of the master's log when they were compared. -1:
         it is not in doubt."""
         self._master_end = 0
-        self._may_begin = may_begin
+        self._may_begin, self._begin = may_begin, begin
         self._to_begin: int | None = None
         """Offset where the empty log waits to begin. Until then there is no connection, since no bytes could be
         stored."""
@@ -282,6 +283,8 @@ class HaSlave:
         if self._trusted_end is not None and not self._empty:
             point = min(point, self._trusted_end)
         assert 0 <= point <= self._received_end, "logs are the same as far as both reach"
+        if point < self._begin():
+            point = 0  # all that is here differs from the master's log
         everything = point == 0 and not self._empty
         if point < self._received_end or everything:
             self._cutting = TruncateLog(point, everything, below_confirm=point < self.confirm)

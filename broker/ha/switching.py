@@ -354,7 +354,8 @@ class Switching(ABC):
             self._slave = HaSlave(
                 self._config, self.broker_id, self._epochs, journal.end, journal.confirm_offset,
                 learner=self._learner, sync_from_last_file=self._from_last_file, no_epochs=self._no_epochs,
-                in_doubt=self._trust.in_doubt, trusted_end=self._trust.trusted_end, may_begin=self.may_begin)
+                in_doubt=self._trust.in_doubt, trusted_end=self._trust.trusted_end, may_begin=self.may_begin,
+                begin=lambda: journal.begin)
             self._copying = self._begin_to_copy(self._slave)
         elif ha_address is None and isinstance(self.role, BecomeSlave) and (
                 (self.role.master_id, self.role.master_address) == (role.master_id, role.master_address)):

@@ -687,6 +687,13 @@ def test_a_replica_of_which_the_next_master_had_nothing_is_copied_anew() -> None
         TruncateLog(0, everything=True, below_confirm=True)]
 
 
+def test_a_replica_whose_log_begins_behind_the_common_point_is_copied_anew() -> None:
+    """No cut leaves anything: ``syncFromLastFile`` had it begin at a file that a master since replaced had written."""
+    slave = HaSlave(CONFIG, 2, EpochList([(1, 0)]), 80, 80, begin=lambda: 60)
+    assert greeted(slave, 90, [(1, 0), (2, 50)]) == [TruncateLog(0, everything=True, below_confirm=True)]
+    assert slave.truncated(0, 0)[-1] == Send(Ack(0).to_bytes())
+
+
 def test_a_mis_tagged_last_frame_leaves_no_hole_in_the_epochs() -> None:
     """A Java master tags the last bytes of epoch 1 with epoch 2, which begins behind them."""
     slave = HaSlave(CONFIG, 2, EpochList(), 0, 0)
