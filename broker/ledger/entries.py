@@ -44,8 +44,11 @@ class Subject(enum.IntEnum):
     """The half at ``name``, an offset of the log, is committed (``value`` 1) or rolled back (0)."""
     ACKED = 5
     """A message of a checkpoint of the master's is acknowledged: ``name`` as in ``broker.abroad.tickets.Acked``."""
+    HELD_TIMERS = 6
+    """As ``TIMERS``, of a slave whose log begins above 0: ``name`` is two offsets, "from-below"."""
 
 
+OF_TIMERS: Final = (Subject.TIMERS, Subject.HELD_TIMERS)
 LASTING: Final = (Subject.DECIDED, Subject.ACKED)
 """Kinds that no table of a master holds: they are forgotten only when its log has them."""
 

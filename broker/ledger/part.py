@@ -31,7 +31,7 @@ from broker.ledger.codes import (
     ReadLedgerRequest,
     ReadLedgerResponse,
 )
-from broker.ledger.entries import FIRST, LASTING, Entry, Ledger, Mark, Subject, Thing, decode
+from broker.ledger.entries import FIRST, LASTING, OF_TIMERS, Entry, Ledger, Mark, Subject, Thing, decode
 from broker.ledger.file import LedgerFile
 from broker.offsets.part import OffsetsPart
 from broker.part import Part, Parts, Shared
@@ -155,8 +155,8 @@ class LedgerPart(Part):
 
     def _note_timers(self, done: TimersDone) -> None:
         """Note what this slave delivered. A time is never set back, since it says that timers are done."""
-        thing = Thing(Subject.TIMERS, str(done.below), 0)
-        if done.below and done.time_ms > (self.ledger.get(thing) or 0):
+        thing = _of_timers(done)
+        if done.below > done.begin and done.time_ms > (self.ledger.get(thing) or 0):
             self.note(thing, done.time_ms)
 
     def decide(self, offset: int, *, committed: bool) -> None:
@@ -311,7 +311,7 @@ class LedgerPart(Part):
         if asked.log_end is not None and self._durable_end < asked.log_end:
             return response(command, ResponseCode.SYSTEM_ERROR, remark=(
                 f"the log is on disk here only up to {self._durable_end}, not up to {asked.log_end}"))
-        self._forget(Mark(asked.term, asked.number), (Subject.TIMERS, *(LASTING if asked.log_end is None else ())))
+        self._forget(Mark(asked.term, asked.number), (*OF_TIMERS, *(LASTING if asked.log_end is None else ())))
         return self._when_kept(response(command))
 
     # --- exchange with other members ---------------------------------------------------------------------------
@@ -465,8 +465,8 @@ class LedgerPart(Part):
                 self._offsets.table.take(group, topic, thing.queue, entry.value)
         elif thing.kind == Subject.LEVEL:
             self._delays.join({thing.queue: entry.value})
-        elif thing.kind == Subject.TIMERS:
-            self._timers.join(TimersDone(entry.value, below(thing)))
+        elif thing.kind in OF_TIMERS:
+            self._timers.join(timers_done(entry))
         elif thing.kind == Subject.ACKED and (acked := self._acked_by(entry)) is not None:
             self._acks.acked_here(acked)
 
@@ -515,10 +515,19 @@ class LedgerPart(Part):
                            [((), self.joined)])
 
 
-def below(thing: Thing) -> int:
-    """Offset of the log that a time of the timers goes with. A slave of a former version told none."""
-    told = decimal(thing.name)
-    return EVERY if told is None else told
+def _of_timers(done: TimersDone) -> Thing:
+    if done.begin:
+        return Thing(Subject.HELD_TIMERS, f"{done.begin}-{done.below}", 0)
+    return Thing(Subject.TIMERS, str(done.below), 0)
+
+
+def timers_done(entry: Entry) -> TimersDone:
+    """Timers that an entry says are delivered. A slave of a former version told no offset."""
+    begin, dash, told = entry.thing.name.rpartition("-")
+    below = decimal(told)
+    if entry.thing.kind == Subject.TIMERS:
+        return TimersDone(entry.value, EVERY if below is None or dash else below)
+    return TimersDone(entry.value, below or 0, EVERY if (held := decimal(begin)) is None else held)
 
 
 def _decided(offset: int) -> Thing:

@@ -19,6 +19,7 @@ _LONGS: Final = Struct(">7q")
 _OWN: Final = Struct(">iiqqqI")
 """Magic, precision, place in the queue, time, place in the timer log, CRC-32 of all bytes before."""
 _MAGIC: Final = 0x51544331
+_BEGIN: Final = Struct(">q")
 
 
 @attrs.frozen
@@ -51,13 +52,16 @@ class TimerCheckpoint:
     own: OwnFacts | None = None
     """None: a RocketMQ broker wrote the file last."""
 
-    def body(self) -> bytes:
-        """The answer to code 60."""
+    def body(self, begin: int = 0) -> bytes:
+        """The answer to code 60 of a broker whose log begins there. RocketMQ's read what is before our own long."""
+        return self._longs() + (_BEGIN.pack(begin) if begin else b"")
+
+    def _longs(self) -> bytes:
         return _LONGS.pack(self.read_time_ms, self.log_end, self.queue_offset, self.master_queue_offset,
                            self.state_version, self.timestamp, self.counter)
 
     def encode(self) -> bytes:
-        raw = self.body()
+        raw = self._longs()
         if self.own is not None:
             raw += _OWN.pack(_MAGIC, self.own.precision_ms, self.own.done_below, self.own.done_ms,
                              self.own.oldest, 0)[:-4]
@@ -71,6 +75,11 @@ class TimerCheckpoint:
             return None
         longs = _LONGS.unpack_from(raw)
         return None if min(longs[:4]) < 0 else attrs.evolve(cls(*longs), own=_own(raw))
+
+
+def begin_of(answer: bytes) -> int:
+    """Where the log of the broker begins that answered code 60; 0 where it does not say, as RocketMQ's do not."""
+    return int(_BEGIN.unpack_from(answer, _LONGS.size)[0]) if len(answer) == _LONGS.size + _BEGIN.size else 0
 
 
 def _own(raw: bytes) -> OwnFacts | None:

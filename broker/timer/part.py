@@ -21,7 +21,7 @@ from broker.store.consumequeue import NOWHERE_SIZE
 from broker.store.errors import OffsetGone
 from broker.store.tables import load
 from broker.timer.admission import Timers
-from broker.timer.checkpoint import TimerCheckpoint
+from broker.timer.checkpoint import TimerCheckpoint, begin_of
 from broker.timer.delivered import Delivered
 from broker.timer.delivery import Takes, TimerCounters, TimerDelivery
 from broker.timer.elsewhere import PATH as ELSEWHERE
@@ -163,8 +163,9 @@ class TimersPart(SpecialService):
 
     @property
     def done_here(self) -> TimersDone:
-        """Timers that are done, and in this wheel: those that the log has from ``below`` on came too late for it."""
-        return TimersDone(*self._store.done)
+        """Timers that are done, and in this wheel: those that the log has from ``below`` on came too late for it, and
+        it never had those in front of where its own log begins."""
+        return TimersDone(*self._store.done, self._journal.begin)
 
     def join(self, delivered: TimersDone) -> None:
         """Another member of the group delivered these timers. Raises ``BodyError``."""
@@ -202,7 +203,7 @@ class TimersPart(SpecialService):
         if not self._keys.timer_wheel_enable:
             return response(request, ResponseCode.SYSTEM_ERROR, remark="The checkpoint is null")
         told = attrs.evolve(self._store.checkpoint(), queue_offset=self._store.done_place)
-        return response(request, body=told.body())
+        return response(request, body=told.body(self._journal.begin))
 
     def _metrics(self, _: Connection, request: Command) -> Command:
         """Answer 61 with the number of waiting timers by topic."""
@@ -266,7 +267,7 @@ class TimersPart(SpecialService):
     def _join(self, answer: bytes) -> None:
         """Pass over what another member delivered: as far as its wheel has the queue."""
         told = self._read(answer)
-        self.join(TimersDone(told.read_time_ms, self._offset_of(told.queue_offset)))
+        self.join(TimersDone(told.read_time_ms, self._offset_of(told.queue_offset), begin_of(answer)))
 
     def _offset_of(self, place: int) -> int:
         """Offset of the log of the first timer from that place of the queue on; the log's end: there is none."""

@@ -333,7 +333,7 @@ LEDGER = (
     *(apart(start, LAYOUT, entries("the_bytes_are_those_of_the_manual")) for start in (
         "One behind the other, in", "Big-endian", "0 | 4 |", "4 | 4 |", "8 | 8 |", "16 | 8 |", "24 | 1 |", "25 | 4 |",
         "29 | 8 |", "37 | name", "0, end |", "1, offset |", "2, level |", "3, timers |", "4, decided |",
-        "5, acknowledged |")),
+        "6, timers |", "5, acknowledged |")),
     kept("Entries are ordered by term", "B63", entries(
         "a_mark_that_nobody_writes_ends_what_is_read",
             "the_last_entry_of_each_thing_counts_in_whatever_order_they_come")),
@@ -381,6 +381,8 @@ ESCAPE = (
         "a_key_tells_messages_apart_and_is_the_same_for_one"), escape(
         "what_was_stored_of_a_put_is_not_sent_again_with_the_rest"))),
     kept("the master took a timer that the slave", "B36 B57", ELSEWHERE),
+    kept("the slave's log begins behind timers", "B36", elsewhere(
+        "a_slave_that_copied_the_last_file_alone_does_not_say_that_it_delivered_what_it_never_had")),
     kept("the slave's queue of a level begins", "B36", tests_of(
         "broker/schedule", "machine", "a_slave_that_lacks_the_first_messages_does_not_say_that_they_are_delivered")),
     answer("10, 11, 12: stored, and not held", escape("what_is_stored_and_not_held_as_its_group_is_to_is_counted")),

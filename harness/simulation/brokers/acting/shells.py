@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from broker.escape.letters import Parcel
 from broker.escape.part import EscapePart
 from broker.ledger.codes import ReadLedgerRequest
-from broker.ledger.entries import Entry, Mark, Subject, Thing
+from broker.ledger.entries import OF_TIMERS, Entry, Mark, Thing
 from broker.ledger.file import LedgerFile
 from broker.ledger.part import LedgerPart
 from broker.locks.part import LocksPart, Vote
@@ -88,7 +88,7 @@ class SimulatedLedger(LedgerPart):
         await super().collect(members)
 
     def _forget(self, upto: Mark, but: Collection[int] = ()) -> None:
-        before = list(self.ledger.of(Subject.TIMERS))
+        before = list(self.ledger.of(*OF_TIMERS))
         super()._forget(upto, but)
         gone = [entry for entry in before if self.ledger.get(entry.thing) is None]
         for entry in gone:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, cast
 import attrs
 
 from broker.ha.acks import PutStatus
-from broker.ledger.entries import Mark, Subject, Thing
-from broker.ledger.part import below
+from broker.ledger.entries import OF_TIMERS, Entry, Mark, Subject, Thing
+from broker.ledger.part import timers_done
 from broker.offsets.part import OffsetsPart
 from broker.properties import UNIQ_KEY
 from broker.puts import PutResult
@@ -174,7 +174,7 @@ class ActingWatch(BrokerWatch):
             table.version, dict(table.of(CONSUMERS, "T")))
         if self.scene.place == 0:
             self.scene.town.committer.hurry()
-        for entry in process.ledger.ledger.of(Subject.TIMERS):
+        for entry in process.ledger.ledger.of(*OF_TIMERS):
             self._timers_read[entry.thing] = max(entry.value, self._timers_read.get(entry.thing, 0))
 
     def comes_back(self, master: MemberProcess) -> None:
@@ -210,7 +210,7 @@ class ActingWatch(BrokerWatch):
             elif thing.kind == Subject.LEVEL:
                 text, end = runtime.get(f"scheduleMessageOffset_{thing.queue}", "0,0").split(",")
                 self._asks(master, int(text) >= min(value, int(end)), "a level behind", thing, value, text, end)
-            elif thing.kind == Subject.TIMERS:
+            elif thing.kind in OF_TIMERS:
                 self._asks(master, self._passes(master, thing, value), "timers behind", thing, value)
             elif thing.kind == Subject.DECIDED:
                 found = master.ledger.ledger.get(thing)
@@ -231,7 +231,8 @@ class ActingWatch(BrokerWatch):
     def _passes(master: MemberProcess, thing: Thing, value: int) -> bool:
         """Return whether the master takes as delivered the timers that a ledger says were."""
         part = master.parts[TimersPart]
-        return part.done_before_ms >= value or part.elsewhere.has(value - 1, below(thing) - 1)
+        return part.done_before_ms >= value or part.elsewhere.has(
+            value - 1, timers_done(Entry(Mark(), thing, value)).below - 1)
 
     def gives_up_timers(self, thing: Thing, value: int) -> None:
         """A slave forgets what its ledger said of the timers. What no master read counts for nothing."""

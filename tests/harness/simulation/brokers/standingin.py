@@ -30,6 +30,10 @@ PLANTED: Final = (
             "            if begin < log.begin and not here.told:\n", "            if False:\n",
             ("tests/broker/plain/test_roles.py::"
              "test_a_slave_that_is_behind_the_begin_of_its_masters_log_says_so_once",)),
+    Planted("a slave says that it delivered timers that it never had", "broker/timer/part.py",
+            "return TimersDone(*self._store.done, self._journal.begin)", "return TimersDone(*self._store.done)",
+            ("tests/broker/timer/test_elsewhere.py::"
+             "test_a_slave_that_copied_the_last_file_alone_does_not_say_that_it_delivered_what_it_never_had",)),
     Planted("no slave acts", "broker/roles.py",
             "if members.least == now.broker_id and listed:", "if False:", ("INV_B55",), ACTING),
     Planted("what is committed in the master's place is not noted", LEDGER,
@@ -39,7 +43,7 @@ PLANTED: Final = (
             "                self._offsets.table.take(group, topic, thing.queue, entry.value)\n",
             "                pass\n", ("INV_B57", "INV_B58"), ACTING),
     Planted("slaves forget the time of the timers before the master's wheel is on disk", LEDGER,
-            "(Subject.TIMERS, *(LASTING if asked.log_end is None else ()))",
+            "(*OF_TIMERS, *(LASTING if asked.log_end is None else ()))",
             "() if asked.log_end is not None else LASTING",
             ("tests/broker/ledger/test_part.py::"
              "test_the_time_of_the_timers_outlives_a_master_that_is_lost_before_its_wheel_is_on_disk",)),
