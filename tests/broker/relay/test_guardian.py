@@ -182,6 +182,7 @@ async def test_a_client_that_said_nothing_before_the_broker_was_back_finds_it() 
         await w.until_said("child")  # when nobody is forwarded any more
         first = await late.call(w.address, request(SEND))
         assert first.code == ResponseCode.SERVICE_NOT_AVAILABLE or first.remark == "child"
+        await w.until_said("child")  # the end of the connection is read by then
         assert (await late.call(w.address, request(SEND))).remark == "child"
 
 
