@@ -53,22 +53,9 @@ class PutResult(NamedTuple):
     puts: tuple[Put, ...] = ()
     remark: str = ""
 
-    @property
-    def is_topic_gone(self) -> bool:
-        """True: the topic was deleted while the put was held."""
-        return False
-
 
 class NotTaken(PutResult):
     """Nothing was stored, because of this very message: another one may be stored."""
-
-
-class TopicGone(NotTaken):
-    """Nothing was stored: the topic was deleted while the put was held."""
-
-    @property
-    def is_topic_gone(self) -> bool:
-        return True
 
 
 Done = Callable[[PutResult], None]
@@ -259,7 +246,7 @@ class Puts:
                 continue
             self._held_bytes -= _size(messages)
             try:
-                done(TopicGone(PutStatus.SERVICE_NOT_AVAILABLE, remark=f"topic[{name}] was deleted meanwhile"))
+                done(NotTaken(PutStatus.TOPIC_GONE, remark=f"topic[{name}] was deleted meanwhile"))
             except Exception:  # as in ``_Waiting.finish``
                 logger.exception("the answer to a put that was held")
 

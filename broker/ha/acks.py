@@ -42,6 +42,8 @@ class PutStatus(enum.Enum):
     WHEEL_TIMER_FLOW_CONTROL = "WHEEL_TIMER_FLOW_CONTROL"
     WHEEL_TIMER_MSG_ILLEGAL = "WHEEL_TIMER_MSG_ILLEGAL"
     WHEEL_TIMER_NOT_ENABLE = "WHEEL_TIMER_NOT_ENABLE"
+    TOPIC_GONE = "TOPIC_GONE"
+    """Of ours: its topic was deleted while the put was held."""
 
 
 class BrokerRole(enum.Enum):

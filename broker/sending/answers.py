@@ -42,6 +42,7 @@ NOT_STORED: Final[Mapping[PutStatus, tuple[int, str]]] = {
     PutStatus.WHEEL_TIMER_FLOW_CONTROL: (ResponseCode.SYSTEM_ERROR, "timer message is under flow control"),
     PutStatus.WHEEL_TIMER_NOT_ENABLE: (
         ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false"),
+    PutStatus.TOPIC_GONE: (ResponseCode.TOPIC_NOT_EXIST, "topic not exist, apply first please!"),
     PutStatus.SERVICE_NOT_AVAILABLE: (ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now."),
     PutStatus.OS_PAGE_CACHE_BUSY: (
         ResponseCode.SYSTEM_BUSY, "[PC_SYNCHRONIZED]broker busy, start flow control for a while"),
@@ -121,8 +122,6 @@ class Answers:
         status, puts, remark = result
         code = _SUCCESS if status is _PUT_OK else STORED.get(status)
         if code is None:
-            if result.is_topic_gone:
-                return self.refused(no_topic(topic))
             return self.refused(refusal(status, self.body_bytes_max, remark))
         offset, size, queue_offset = puts[0]
         if len(puts) == 1:

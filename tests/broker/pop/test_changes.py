@@ -131,7 +131,7 @@ async def test_a_young_master_says_what_is_gone_before_a_message_that_does_not_w
         puts.put([Message(b"T", b"refused", 0)], results.append)
         puts.put([Message(b"U", b"held", 0)], results.append)
         node.topics.delete("T")
-        assert [result.is_topic_gone for result in results] == [True]
+        assert [result.status for result in results] == [PutStatus.TOPIC_GONE]
         node.topics.create_if_absent("T", 1)
         puts.put([Message(b"T", b"does not wait", 0)], results.append, wait_store_ok=False)
         await until(lambda: len(results) == 2)

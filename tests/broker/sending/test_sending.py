@@ -364,7 +364,7 @@ def test_every_status_is_answered() -> None:
     assert {status.name: refusal(status, 5).code for status in NOT_STORED} == {
         "IN_SYNC_REPLICAS_NOT_ENOUGH": 1, "CREATE_MAPPED_FILE_FAILED": 1, "MESSAGE_ILLEGAL": 13,
         "PROPERTIES_SIZE_EXCEEDED": 13, "WHEEL_TIMER_MSG_ILLEGAL": 13, "WHEEL_TIMER_FLOW_CONTROL": 1,
-        "WHEEL_TIMER_NOT_ENABLE": 1, "SERVICE_NOT_AVAILABLE": 14, "OS_PAGE_CACHE_BUSY": 2,
+        "WHEEL_TIMER_NOT_ENABLE": 1, "TOPIC_GONE": 17, "SERVICE_NOT_AVAILABLE": 14, "OS_PAGE_CACHE_BUSY": 2,
         "LMQ_CONSUME_QUEUE_NUM_EXCEEDED": 2017, "UNKNOWN_ERROR": 1, "PUT_TO_REMOTE_BROKER_FAIL": 1}
     assert "limit 5B" in refusal(PutStatus.MESSAGE_ILLEGAL, 5, "why").remark
 
@@ -424,7 +424,7 @@ async def test_what_a_young_master_holds_for_a_topic_that_is_deleted_is_refused(
         await trio.sleep(0.1)
         gone = answers.pop("Orders")
         assert gone.code == ResponseCode.TOPIC_NOT_EXIST
-        assert gone.remark == "topic[Orders] not exist, apply first please!"
+        assert gone.remark == "topic not exist, apply first please! topic[Orders] was deleted meanwhile"
         if made_again:
             orders(world)
         slaves.accepted = 2
