@@ -1,8 +1,9 @@
 """Resets and deletions: a master says them in the log, every replica follows them, and a reset is answered then.
 
 A slave copies positions seconds later, so one that becomes master in between would know nothing of either. Records that
-are refused are said again while this broker may write, in order, and in front of any other message: the first one of a
-topic made again stands behind the record that the former is gone. Which records to follow: ``broker.pop.gone``.
+are refused are said again as soon as this broker may write, in a later epoch as well, in order, and in front of any
+other message: the first one of a topic made again stands behind the record that the former is gone. Who follows another
+master says them no more: the positions are that one's then. Which records to follow: ``broker.pop.gone``.
 """
 
 from __future__ import annotations
@@ -65,11 +66,18 @@ class Changes:
         self._demand()
 
     def closed(self) -> None:
-        """Writes are closed: what was not said stays unsaid."""
+        """Writes are closed: what was not said has to wait. It is gone here all the same, and replicas do not know."""
         self._writes_open = False
-        self._unsaid.clear()
         self._demand()
+
+    def follows(self) -> None:
+        """This broker is no master any more: what it did not say stays unsaid."""
         self._gone.follows()
+        if self._unsaid:
+            self._unsaid.clear()
+            self._unsure += 1
+            self._demand()
+            self._call_waiting()
 
     def say_gone(self, topic: str, group: str) -> None:
         """The topic, or the group, is deleted here; the other one is ""."""
@@ -95,15 +103,12 @@ class Changes:
 
         def done(result: PutResult) -> None:
             self._under_way -= 1
-            if not result.puts and self._writes_open:
+            if not result.puts:
                 self._unsaid, self._refusal = dict(sorted((said | self._unsaid).items())), result
             elif result.status is not PutStatus.PUT_OK or not wait_store_ok:
                 self._unsure += 1
             self._demand()
-            if not self._unsaid and not self._under_way:
-                calls, self._waiting = self._waiting, {}
-                for call in calls:
-                    call()
+            self._call_waiting()
 
         self._under_way += 1
         # held, it would stand behind messages that do not wait for their storing
@@ -117,6 +122,12 @@ class Changes:
         refused still."""
         self.say_all(wait_store_ok=wait_store_ok)
         return self._refusal if self.is_due else None
+
+    def _call_waiting(self) -> None:
+        if not self._unsaid and not self._under_way:
+            calls, self._waiting = self._waiting, {}
+            for call in calls:
+                call()
 
     def when_said(self, call: Callable[[], None]) -> None:
         """Call back, perhaps at once, when no record for the replicas is on its way."""

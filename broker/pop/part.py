@@ -181,6 +181,8 @@ class PopPart(Part):
             self._acts, self._open, self._end = role.acts, False, self._log.max_offset
             self.checkpoints.clear()
             self.lending.look()
+        if not role.leads:
+            self.changes.follows()
         self.room.wake_all()
 
     def writes_opened(self) -> None:

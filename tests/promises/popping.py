@@ -133,7 +133,8 @@ PAGE = Page("docs/reference/popping.md", (
             "broker/offsets", "made_again_killed", "a_slave_that_follows_a_killed_master_passes_nothing_over",
             "a_broker_killed_when_the_deletion_was_answered_passes_nothing_over")),
     answer("A record that is refused is said again", tests_of(
-        "broker/pop", "changes", "a_refused_record_stands_before_the_next_message")),
+        "broker/pop", "changes", "a_refused_record_stands_before_the_next_message",
+        "what_was_refused_is_said_when_the_master_may_write_again", "who_follows_another_master_says_nothing_again")),
     answer("A master reads its queues on", reviving("all_queues_are_read_and_those_of_before")),
     kept("A checkpoint is looked at when", "B46 B51", tests_of(
         "broker/pop", "revive", "what_was_not_acknowledged_comes_back_two_seconds_behind_its_time",

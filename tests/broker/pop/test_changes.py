@@ -12,6 +12,7 @@ from broker.ha.acks import Holders, Mode, PutStatus, QuorumConfig, Replicas
 from broker.pop.changes import Changes
 from broker.pop.part import PopPart
 from broker.puts import Done, PutResult
+from broker.standing import Role
 from broker.store.writing import Put
 from harness.simulation.worlds.brokers import Node, cluster, until
 from remoting.command import Command
@@ -164,12 +165,46 @@ async def test_a_reset_that_was_said_in_haste_is_not_sure_to_be_known(autojump_c
         assert "perhaps not on the next master" in (answers[0].remark or "")
 
 
-async def test_who_leads_no_more_says_nothing_again(autojump_clock: MockClock) -> None:
+async def test_what_was_refused_is_said_when_the_master_may_write_again(autojump_clock: MockClock) -> None:
+    """Its lease was over, or it was elected once more: the topic is gone here in any case, and made again at 0.
+
+    The next master never heard of it, kept positions in the former topic, and passed messages over."""
+    async with cluster() as made:
+        node = await made.node()
+        broker, journal, results = node.broker, node.broker.journal, list[PutResult]()
+        journal.refusing = "no room"
+        node.topics.delete("T")
+        broker.puts.fence("the lease is over")
+        broker.parts.writes_closed()
+        journal.refusing = ""
+        assert broker.puts.first is None
+        broker.parts.role_changed(Role.master(2))
+        broker.parts.writes_opened()
+        broker.puts.serve(Young())
+        broker.puts.put([Message(b"T", b"new", 0)], results.append)
+        await until(lambda: len(results) == 1)
+        assert [decode(journal.read(at, size)).message.body for at, size, *_ in journal.log.scan(0)][-2:] == [
+            b"gone  T", b"new"]
+        assert broker.puts.first is None
+
+
+async def test_who_follows_another_master_says_nothing_again(autojump_clock: MockClock) -> None:
+    """Positions are that master's now. Who waits for the answer to a reset is told so."""
     async with cluster() as made:
         changes, put = saying(await made.node())
-        changes.say_gone("", "G")
-        changes.closed()
+        changes.say_reset("T", "G", 0, 5)
         put.end(REFUSED)
+        answers: list[Command] = []
+
+        async def ask() -> None:
+            answers.append(await changes.when_told(Command(0)))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await wait_all_tasks_blocked()
+            changes.closed()
+            made.nodes[0].broker.parts.role_changed(Role.slave(1, 2, "another:10911"))
+        assert "perhaps not on the next master" in (answers[0].remark or "")
         changes.opened()
         assert not changes.is_due
         changes.say_all()

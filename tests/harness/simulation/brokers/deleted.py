@@ -31,6 +31,14 @@ PLANTED: Final = (
             "        need = needed_acks(replication.mode, self._config, replication.replicas(), wait_store_ok)\n"
             "        if self.first is not None and (refusal := self.first(wait_store_ok)) is not None:\n"
             "            return done(refusal)\n", YOUNG),
+    Planted("what the log refused is forgotten when writes are closed", CHANGES,
+            "        self._writes_open = False\n        self._demand()\n",
+            "        self._writes_open = False\n        self._unsaid.clear()\n        self._demand()\n",
+            ("tests/broker/pop/test_changes.py::"
+             "test_what_was_refused_is_said_when_the_master_may_write_again",)),
+    Planted("who follows another master says what is gone there", CHANGES,
+            "            self._unsaid.clear()\n            self._unsure += 1\n", "            pass\n",
+            ("tests/broker/pop/test_changes.py::test_who_follows_another_master_says_nothing_again",)),
     Planted("a record counts as followed when positions are gone in memory alone", CHANGES,
             "        self._positions.when_written(saved)\n", "        saved()\n",
             (AGAIN + "a_record_is_followed_again_while_the_file_cannot_be_written",)),
