@@ -307,9 +307,7 @@ class Journal:
         """
         if self.refusing:
             raise StoreFull(self.refusing)
-        if not self._writer.is_numbered:
-            self._stop_flush()
-            self._store.take_over()
+        self.number()
         if not self._appended_ms:
             self._appended_ms = self._wall_ms()
         try:
@@ -319,6 +317,12 @@ class Journal:
             raise
         self._bell.ring()
         return puts
+
+    def number(self) -> None:
+        """Work out where queues end in the log, so that ``queue_end`` knows. Raises ``StoreFailed``, ``OSError``."""
+        if not self._writer.is_numbered:
+            self._stop_flush()
+            self._store.take_over()
 
     def append_raw(self, data: Raw, offset: int) -> None:
         """Append bytes of the master's log. ``end`` is past them at once, and past some of them after ``StoreFull``.

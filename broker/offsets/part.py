@@ -34,7 +34,7 @@ class OffsetsPart(Part):
             self.table, groups=groups.table, topics=topics.table, messages=self._messages,
             queue_end=shared.journal.queue_end, standing=shared.standing, subscribers=before[ClientsPart].calls,
             veil=shared.journal.veil, memory=shared.memory_bytes)
-        self._queue_end = shared.journal.queue_end
+        self._number, self._queue_end = shared.journal.number, shared.journal.queue_end
         self.table.on_change = self._file.changed
         self.saved = self._file.saved
         """Returns when the table is on disk. Raises ``OSError``."""
@@ -109,6 +109,7 @@ class OffsetsPart(Part):
         self.table.config = pick(config, OffsetsConfig)
 
     def writes_opened(self) -> None:
+        self._number()  # else none is known where consumers do not see all of the log yet
         self.table.end_at(self._queue_end)
 
     def role_changed(self, role: Role) -> None:

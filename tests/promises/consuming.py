@@ -113,7 +113,8 @@ PAGE = Page("docs/reference/consuming.md", (
         "broker/offsets", "resets", "a_reset_is_on_disk_when_it_is_answered",
         "a_reset_that_replicas_cannot_hear_of_is_answered_so")),
     answer("A broker that becomes master lowers", tests_of(
-        "broker/offsets", "made_again", "a_master_lowers_positions_behind_the_end_of_their_queues")),
+        "broker/offsets", "made_again", "a_master_lowers_positions_behind_the_end_of_their_queues",
+        "a_master_lowers_positions_though_consumers_do_not_see_all_of_its_log_yet")),
     answer("With `useServerSideResetOffset` off", tests_of("broker/offsets", "requests", "a_reset_that_clients_do")),
     answer("A heartbeat makes the group", tests_of("broker/consumers", "heartbeats",
                                                "a_first_heartbeat_makes_group_and_retry_topic"), JAVA_CLIENTS),

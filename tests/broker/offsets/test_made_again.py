@@ -14,6 +14,7 @@ from remoting.codes import RequestCode
 from remoting.header import Header
 from remoting.headers.consumers import DeleteSubscriptionGroupRequest
 from remoting.headers.queries import TopicRequest
+from remoting.record import Message, encode
 from tests.broker.test_server import send_all
 
 DELETIONS: dict[int, Header] = {
@@ -179,3 +180,20 @@ async def test_a_master_lowers_positions_behind_the_end_of_their_queues(
         await send_all(made, node.address, b"third")
         assert position(node) == 2 and node.offsets.query("G", "T", 1) == 0 and node.offsets.query("G", "Gone", 3) == 0
         await until(lambda: load(node.store, ConsumerOffsets).offset_table["T@G"] == {0: 2, 1: 0})
+
+
+async def test_a_master_lowers_positions_though_consumers_do_not_see_all_of_its_log_yet(
+    autojump_clock: MockClock,
+) -> None:
+    """The end of a log that was copied is confirmed later, and in no queue until then: none of their ends was known."""
+    async with cluster() as made:
+        node = await made.node(flushDiskType="SYNC_FLUSH")
+        await read_by_group(made, node)
+        journal, parts = node.broker.journal, node.broker.parts
+        await until(lambda: journal.visible.offset == journal.end)
+        journal.append_raw(encode(Message(b"T", b"copied", 0), 2, journal.end, 0), journal.end)
+        assert journal.visible.offset < journal.end
+        node.offsets.take("G", "T", 0, 21)
+        node.offsets.take("G", "T", 1, 21)
+        parts.writes_opened()
+        assert [node.offsets.query("G", "T", queue_id) for queue_id in (0, 1)] == [3, 0]

@@ -46,6 +46,9 @@ PLANTED: Final = (
             "        self.table.forget_topic(topic)\n", "        pass\n", ("INV_B62",), "deletions"),
     Planted("positions stay behind the end of their queues", OFFSETS,
             "        self.table.end_at(self._queue_end)\n", "        pass\n", ("INV_B62",), "deletions"),
+    Planted("a master lowers no position while consumers do not see all of its log", OFFSETS,
+            "        self._number()", "        pass", (
+                AGAIN + "a_master_lowers_positions_though_consumers_do_not_see_all_of_its_log_yet",)),
     Planted("older messages of a topic that was made again take its places as they are told again",
             "broker/store/queues.py", "            if again and queue not in grown and ",
             "            if False and queue not in grown and ",
