@@ -13,7 +13,7 @@ import trio
 
 from broker.groups.table import GroupTable
 from broker.store.tables import SubscriptionGroup, SubscriptionGroups
-from broker.topics.admin import Saved, is_version, page, when_deleted, when_saved
+from broker.topics.admin import Saved, Told, is_version, nobody, page, when_deleted, when_saved
 from broker.topics.names import group_fault
 from remoting.bodies.consumers import GroupForbidden
 from remoting.body import Body, body
@@ -44,6 +44,8 @@ class GroupAdmin:
         """Called with a deleted group's name when its offsets are to go with it."""
         self.cleaned: Saved = trio.lowlevel.checkpoint
         """Of those offsets, which are gone."""
+        self.told: Told = nobody
+        """Of their deletion."""
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -83,7 +85,7 @@ class GroupAdmin:
         self._groups.delete(asked.group_name)
         if asked.clean_offset:
             self.on_clean(asked.group_name)
-            return await when_deleted(request, self.cleaned, self._when_saved)
+            return await when_deleted(request, self.told, self.cleaned, self._when_saved)
         return await self._when_saved(request)
 
     async def forbid(self, _: Connection, request: Command) -> Command:

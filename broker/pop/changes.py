@@ -1,4 +1,4 @@
-"""Resets and deletions: a master says them in the log, every replica follows them, and a reset is answered then.
+"""Resets and deletions: a master says them in the log, every replica follows them, and they are answered then.
 
 A slave copies positions seconds later, so one that becomes master in between would know nothing of either. Records that
 are refused are said again as soon as this broker may write, in a later epoch as well, in order, and in front of any
@@ -9,7 +9,7 @@ master says them no more: the positions are that one's then. Which records to fo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import trio
@@ -31,7 +31,18 @@ from remoting.record import Message
 logger = logging.getLogger("broker")
 
 TOLD_MS: Final = 3_000
-"""A reset is answered after so long in any case; administrators wait 5 s."""
+"""A reset or a deletion is answered after so long in any case; administrators wait 5 s."""
+CallsBack = Callable[[Callable[[], None]], None]
+"""Takes a function, and calls it back, perhaps at once."""
+
+
+async def _in_time(calls_back: CallsBack) -> bool:
+    """Wait until it calls back. False: it does not in ``TOLD_MS``."""
+    called = trio.Event()
+    calls_back(called.set)
+    with trio.move_on_after(TOLD_MS / 1e3) as scope:
+        await called.wait()
+    return not scope.cancelled_caught
 
 
 class Changes:
@@ -51,6 +62,8 @@ class Changes:
         self._said, self._refusal = 0, PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
         self._under_way, self._unsure, self._waiting = 0, 0, dict[Callable[[], None], None]()
         """Puts of them in flight, how many were not stored as the mode demands, and the callers of ``when_said``."""
+        self.in_time: Callable[[CallsBack], Awaitable[bool]] = _in_time
+        """Waits for ``when_said``; False: for too long."""
         heard.gone, heard.reset = self._hears_gone, self._hears_reset
 
     # --- said by a master ------------------------------------------------------------------------------------
@@ -136,14 +149,16 @@ class Changes:
         else:
             call()
 
+    async def told(self) -> str:
+        """Return when the records that were said are stored as the group's mode demands: "", or why they may not be."""
+        unsure = self._unsure
+        if await self.in_time(self.when_said) and self._unsure == unsure:
+            return ""
+        return "not all replicas that must know of it are sure to know"
+
     async def when_told(self, answer: Command) -> Command:
         """The answer to a reset when its records are stored as the group's mode demands, and positions are on disk."""
-        unsure, why, said = self._unsure, "", trio.Event()
-        self.when_said(said.set)
-        with trio.move_on_after(TOLD_MS / 1e3) as scope:
-            await said.wait()
-        if scope.cancelled_caught or self._unsure > unsure:
-            why = "not all replicas that must know of it are sure to know"
+        why = await self.told()
         try:
             await self._positions.saved()
         except OSError as error:

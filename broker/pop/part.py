@@ -106,6 +106,7 @@ class PopPart(Part):
         self._writes_open = self._open = self._acts = False
         self._end = 0
         """End of the log when this broker became master or began to act for it."""
+        before[TopicsPart].admin.told = before[GroupsPart].admin.told = self.changes.told
         topics.on_delete.join("parts", self._topic_is_gone)
         table = before[GroupsPart].table
         topics.narrowed.join("waiting", self.room.wake_topics)

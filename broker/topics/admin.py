@@ -38,6 +38,8 @@ FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 Fault = tuple[ResponseCode, str]
 Saved = Callable[[], Awaitable[None]]
 """Returns when something is on disk, or raises ``OSError``."""
+Told = Callable[[], Awaitable[str]]
+"""Returns when the next master is sure to know what was said: "", or why it may not know."""
 
 
 class TopicAdmin:
@@ -47,6 +49,8 @@ class TopicAdmin:
         """Groups that have read a topic."""
         self.cleaned: Saved = trio.lowlevel.checkpoint
         """Of positions in a deleted topic, which are gone."""
+        self.told: Told = nobody
+        """Of the deletion."""
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -119,7 +123,7 @@ class TopicAdmin:
         cleared = self._topics.config.clear_retry_topic_when_delete_topic
         for gone in (name, *(self._pop_retry_topics(name) if cleared else ())):
             self._topics.delete(gone)
-        return await when_deleted(request, self.cleaned, self._when_saved)
+        return await when_deleted(request, self.told, self.cleaned, self._when_saved)
 
     def _pop_retry_topics(self, name: str) -> Iterator[str]:
         """Yield the topics to which messages of this one come back that groups popped, if they exist."""
@@ -169,10 +173,23 @@ async def when_saved(request: Command, saved: Saved, file: str, body: bytes = b"
     return response(request, body=body)
 
 
-async def when_deleted(request: Command, cleaned: Saved, then: Callable[[Command], Awaitable[Command]]) -> Command:
-    """The answer to a deletion, behind the positions: after a kill, a topic or group of the name would go on there."""
+async def nobody() -> str:
+    """There is nobody to be told."""
+    return ""
+
+
+async def when_deleted(
+    request: Command, told: Told, cleaned: Saved, then: Callable[[Command], Awaitable[Command]],
+) -> Command:
+    """The answer to a deletion, behind the positions: after a kill, a topic or group of the name would go on there, and
+    so it would at the next master that never heard of it."""
+    unknown = await told()
     answer = await when_saved(request, cleaned, "consumerOffset.json", what="deleted, and the positions")
-    return answer if answer.code else await then(request)
+    answer = answer if answer.code else await then(request)
+    if answer.code or not unknown:
+        return answer
+    return response(request, ResponseCode.SYSTEM_ERROR,
+                    remark=f"deleted here, and perhaps not on the next master: {unknown}")
 
 
 def page(names: Sequence[str], seq: int, size: int) -> Sequence[str]:

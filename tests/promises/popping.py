@@ -135,6 +135,9 @@ PAGE = Page("docs/reference/popping.md", (
     answer("A record that is refused is said again", tests_of(
         "broker/pop", "changes", "a_refused_record_stands_before_the_next_message",
         "what_was_refused_is_said_when_the_master_may_write_again", "who_follows_another_master_says_nothing_again")),
+    Promise("A deletion (215, 207) is answered", "B62", tests=tests_of(
+        "broker/offsets", "made_again", "positions_are_gone_on_disk_when_the_deletion_is_answered",
+        "a_deletion_that_replicas_cannot_hear_of_is_answered_so")),
     answer("A master reads its queues on", reviving("all_queues_are_read_and_those_of_before")),
     kept("A checkpoint is looked at when", "B46 B51", tests_of(
         "broker/pop", "revive", "what_was_not_acknowledged_comes_back_two_seconds_behind_its_time",

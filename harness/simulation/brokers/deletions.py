@@ -145,7 +145,7 @@ class DeletionClient(FeatureClient):
             assert process.features is not None
             begun = judge.begins_deletion(of_topic=not group)
             answer = process.features.handlers[what.code](NOBODY, what)
-            assert answer is not None and not isinstance(answer, Command), "it waits for the disk"
+            assert answer is not None and not isinstance(answer, Command), "it waits"
 
             def told(command: Command) -> None:
                 if command.code == ResponseCode.SUCCESS:
@@ -193,10 +193,8 @@ class Deletions(Judge):
         """What the group was led to -> how many deletions had begun when it was last."""
         self._last = 0
         """Number of the last deletion that was answered."""
-        self._by: tuple[BrokerProcess, int] | None = None
-        """The run that answered it, and the opening of its writes."""
-        self._sealed = False
-        """A message behind that deletion's record was acknowledged, so every later master knows of it."""
+        self._by: BrokerProcess | None = None
+        """The run that answered it. Its record is acknowledged then, so every later master knows of it."""
 
     def begins_deletion(self, *, of_topic: bool) -> int:
         """Return its number. What the topic holds may be gone from now on, answered or not."""
@@ -215,14 +213,9 @@ class Deletions(Judge):
             return
         self._scene.counts["topic deleted" if of_topic else "group deleted"] += 1
         self.answered_count += 1
-        self._last, self._by, self._sealed = max(self._last, begun), self._who(process), False
+        self._last, self._by = max(self._last, begun), process
         if of_topic:
             self._places.clear()
-
-    @staticmethod
-    def _who(process: BrokerProcess) -> tuple[BrokerProcess, int]:
-        assert process.features is not None
-        return process, process.features.opened
 
     def answered(self, process: BrokerProcess, messages: Sequence[Message], result: PutResult) -> None:
         if result.status is not PutStatus.PUT_OK:
@@ -231,12 +224,10 @@ class Deletions(Judge):
             sent = self.sent[message.body]
             if sent.since == self.answered_count and sent.topics_begun == self.topics_begun:
                 self._places[message.queue_id, put.queue_offset] = sent
-                self._sealed |= self._by == self._who(process)
 
     def _left(self) -> list[tuple[int, int]]:
         """Return the places of messages that the group was not given since the last deletion."""
-        return [place for place, sent in self._places.items()
-                if (self._sealed or sent.since == self.answered_count) and self._given.get(sent.body, -1) < self._last]
+        return [place for place, sent in self._places.items() if self._given.get(sent.body, -1) < self._last]
 
     def begins(self, process: BrokerProcess, queue_id: int, begin: int) -> None:
         """Check INV_B62 when a master says where the group is."""
@@ -244,7 +235,7 @@ class Deletions(Judge):
             return
         self._counts["INV_B62"] += 1
         self._scene.counts["read in a topic made again"] += 1
-        self._scene.counts["began anew at a later master"] += self._by is not None and self._by[0] is not process
+        self._scene.counts["began anew at a later master"] += self._by is not None and self._by is not process
         if passed := [place for place in self._left() if place[0] == queue_id and place[1] < begin]:
             self._broken("INV_B62", "an offset that is older than the deletion", process, queue_id, begin, passed[:5])
 

@@ -19,6 +19,7 @@ from broker.ha.taking import Become, BecomeMaster
 from broker.offsets.part import OffsetsPart
 from broker.part import PartClass, Parts, QueuesOf, Shared
 from broker.parts import PARTS, configuration, parts_of
+from broker.pop.changes import CallsBack
 from broker.pop.part import PopPart
 from broker.properties import DELAY
 from broker.pulling.part import PullingPart
@@ -204,7 +205,7 @@ class Features:
         """The rules that a client's message passes."""
         self.handlers = self.parts.handlers()
         if PopPart in kinds:
-            self.parts[OffsetsPart].requests.when_told = self._told
+            self.parts[PopPart].changes.in_time = self._in_time
         self._copies = {table.code: table.copy for table in self.parts.tables()} | self.parts.copies()
         self.producer = ProducerConnection(process)
         self.opened = 0
@@ -219,14 +220,10 @@ class Features:
         if self._wheel:
             TurnedFlush(self.process, self.parts[SmallWheel])
 
-    async def _told(self, answer: Command) -> Command:
-        """Twin of ``Changes.when_told`` of POP before it answers a reset, without that one's limit of time."""
-        await Tasks(self.process).later(self.parts[PopPart].changes.when_said)
-        try:
-            await self.parts[OffsetsPart].saved()
-        except OSError:
-            answer.code = ResponseCode.SYSTEM_ERROR
-        return answer
+    async def _in_time(self, calls_back: CallsBack) -> bool:
+        """Twin of POP's wait before a reset or a deletion is answered, without its limit of time."""
+        await Tasks(self.process).later(calls_back)
+        return True
 
     def writes_opened(self) -> None:
         self.opened += 1

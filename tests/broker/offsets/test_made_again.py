@@ -10,7 +10,7 @@ from broker.offsets import OffsetsConfig, OffsetTable
 from broker.store.files import write_whole
 from broker.store.tables import ConsumerOffsets, load
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, new_master, three, until
-from remoting.codes import RequestCode
+from remoting.codes import RequestCode, ResponseCode
 from remoting.header import Header
 from remoting.headers.consumers import DeleteSubscriptionGroupRequest
 from remoting.headers.queries import TopicRequest
@@ -65,6 +65,20 @@ async def test_a_slave_that_becomes_master_at_once_has_no_old_position(autojump_
         master = await new_master(*others)
         await until(lambda: not master.broker.journal.veil.on)
         assert position(master) is None
+
+
+@pytest.mark.parametrize("code", DELETIONS)
+async def test_a_deletion_that_replicas_cannot_hear_of_is_answered_so(autojump_clock: MockClock, code: int) -> None:
+    """Killed, this master would not say it again, and the next one would have the old positions."""
+    async with cluster(controllers=3) as made:
+        master, *slaves = await three(made, minInSyncReplicas="2", **DURABLE)
+        await read_by_group(made, master)
+        for slave in slaves:
+            made.network.silent.add(slave.address)
+        with trio.fail_after(5):
+            answer = await made.ask(master.address, code, DELETIONS[code])
+        assert answer.code == ResponseCode.SYSTEM_ERROR and position(master) is None
+        assert (answer.remark or "").startswith("deleted here, and perhaps not on the next master: not all replicas")
 
 
 def disk_of(node: Node) -> dict[str, bytes]:

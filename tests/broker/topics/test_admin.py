@@ -134,6 +134,19 @@ async def test_a_deletion_says_that_positions_stay_on_disk(autojump_clock: MockC
             "written, [Errno 28] No space left on device")
 
 
+async def test_a_deletion_says_that_the_next_master_may_not_know_of_it(autojump_clock: MockClock) -> None:
+    async def untold() -> str:
+        return "nobody listens"
+
+    async with running() as world:
+        await world.ask(create("one"))
+        world.admin.told = untold
+        answer = await world.ask(request(DELETE, TopicRequest("one")))
+        assert (answer.code, answer.remark) == (
+            ResponseCode.SYSTEM_ERROR, "deleted here, and perhaps not on the next master: nobody listens")
+        assert "one" not in load(world.files, Topics).topic_config_table
+
+
 async def test_the_systems_topics(autojump_clock: MockClock) -> None:
     async with running() as world:
         answer = await world.ask(request(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER))

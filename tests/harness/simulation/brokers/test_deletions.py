@@ -71,12 +71,14 @@ def test_what_was_given_before_the_last_deletion_of_the_group_is_given_again() -
         judge.settled(process)
 
 
-def test_a_deletion_without_a_message_behind_it_binds_no_later_master() -> None:
+def test_a_deletion_that_was_answered_binds_later_masters_without_a_message_behind_it() -> None:
     process, judge = led()
     stored(process, judge, b"kept", 0)
     judge.begun += 1
-    judge.deleted(process, judge.begun, of_topic=False)
     judge.settled(process)
+    judge.deleted(process, judge.begun, of_topic=False)
+    with pytest.raises(InvariantViolation, match="INV_B62: acknowledged, and passed over"):
+        judge.settled(process)
 
 
 def test_what_was_sent_before_a_deletion_that_nobody_answered_may_be_gone() -> None:
