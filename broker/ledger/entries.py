@@ -46,8 +46,12 @@ class Subject(enum.IntEnum):
     """A message of a checkpoint of the master's is acknowledged: ``name`` as in ``broker.abroad.tickets.Acked``."""
     HELD_TIMERS = 6
     """As ``TIMERS``, of a slave whose log begins above 0: ``name`` is two offsets, "from-below"."""
+    KEPT = 7
+    """No thing: offsets and levels up to this mark count no more. In the file alone."""
 
 
+OF_TABLES: Final = (Subject.OFFSET, Subject.LEVEL)
+"""Kinds that tables of the master hold."""
 OF_TIMERS: Final = (Subject.TIMERS, Subject.HELD_TIMERS)
 LASTING: Final = (Subject.DECIDED, Subject.ACKED)
 """Kinds that no table of a master holds: they are forgotten only when its log has them."""
@@ -94,7 +98,7 @@ def decode(data: bytes) -> tuple[list[Entry], int]:
         crc, size, term, number, kind, queue, value = _HEAD.unpack_from(data, at)
         if not _HEAD.size <= size <= min(SIZE_MAX, len(data) - at) or crc32c(data[at + _CRC_BYTES:at + size]) != crc:
             break
-        if term < 0 or number < (kind != Subject.END):
+        if term < 0 or number < (kind not in (Subject.END, Subject.KEPT)):
             break  # no broker writes such a mark, and no question by mark would ever return it
         try:
             name = data[at + _HEAD.size:at + size].decode()
@@ -115,7 +119,7 @@ class Ledger:
         self._order: list[Entry] = []
         """All last entries and some replaced ones; in order of marks if ``_sorted``."""
         self._sorted = True
-        self._at = Mark()
+        self._at = self._kept = Mark()
         self._writes = False
         """True: this broker wrote the last entry in this life."""
         for entry in entries:
@@ -128,6 +132,11 @@ class Ledger:
     def end(self) -> Mark:
         """Mark of the last entry that was ever here."""
         return self._at
+
+    @property
+    def kept(self) -> Mark:
+        """Offsets and levels up to this mark are in the master's tables, or outdated."""
+        return self._kept
 
     def note(self, thing: Thing, value: int, wall_ms: int = 0, since_ms: int = 0) -> Entry | None:
         """Set a thing's value by a new entry, at that time of this broker's clock. None: it has this value already, in
@@ -144,15 +153,28 @@ class Ledger:
         return entry
 
     def take(self, entry: Entry) -> bool:
-        """Take an entry of a file or of another broker. False: a later one of this thing is here."""
+        """Take an entry of a file or of another broker. False: a later one of this thing is here, or was kept."""
         if entry.mark > self._at:
             self._at, self._writes = entry.mark, False
-        if entry.thing.kind == Subject.END:
+        if entry.thing.kind == Subject.KEPT:
+            self.keeps(entry.mark)
+        if entry.thing.kind in (Subject.END, Subject.KEPT) or self._is_kept(entry):
             return False
         known = self._known(entry.thing)
         if known is not None and (known.mark, known.value) >= (entry.mark, entry.value):
             return False
         self._keep(entry)
+        return True
+
+    def keeps(self, upto: Mark) -> bool:
+        """Let offsets and levels up to ``upto`` go, and take none of them again. False: that was so before."""
+        if upto <= self._kept:
+            return False
+        self._kept = upto
+        if upto > self._at:
+            self._at, self._writes = upto, False
+        for entry in [entry for entry in self.of(*OF_TABLES) if self._is_kept(entry)]:
+            self.drop(entry.thing)
         return True
 
     def forget(self, upto: Mark, but: Collection[int] = ()) -> int:
@@ -178,8 +200,10 @@ class Ledger:
         return None if entry is None else entry.value
 
     def whole(self) -> Iterator[Entry]:
-        """All entries for the file, with one at the end that keeps the last mark."""
+        """All entries for the file, with those at the end that keep marks."""
         yield from self.after()
+        if self._kept > FIRST:
+            yield Entry(self._kept, Thing(Subject.KEPT, "", 0), 0)
         yield Entry(self._at, Thing(Subject.END, "", 0), 0)
 
     def after(self, mark: Mark = FIRST) -> Iterator[Entry]:
@@ -189,6 +213,9 @@ class Ledger:
             self._sorted = True
         first = bisect_right(self._order, mark, key=attrgetter("mark"))
         return (entry for entry in islice(self._order, first, None) if self._known(entry.thing) is entry)
+
+    def _is_kept(self, entry: Entry) -> bool:
+        return entry.thing.kind in OF_TABLES and entry.mark <= self._kept
 
     def _known(self, thing: Thing) -> Entry | None:
         return self._last.get(thing.kind, {}).get(thing)

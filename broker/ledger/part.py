@@ -4,8 +4,9 @@
   is synced. While there is no master, each slave reads the other slaves' entries.
 - *Hand over.* A master that comes back reads all ledgers before it leads. From that on the slave takes no more entries
   for ``HAND_OVER_MS``, so nothing is learned that the master does not read. The slaves forget the entries when the
-  master has them in its tables on disk. The time of the timers they keep for ``FORGET_NS`` of its lead, since no
-  master waits until it is on its disk.
+  master has them in its tables on disk. A slave that was not told may still have older ones: the master keeps what it
+  took until all are told, and from then on it takes none that is older. The time of the timers they keep for
+  ``FORGET_NS`` of its lead, since no master waits until it is on its disk.
 - *Learn.* A broker that begins to have the right to deliver decides no transaction before it has read the others'
   decisions.
 - *Lasting entries* (decisions, acknowledgements) belong to no table. The master takes them into its own ledger, and
@@ -31,7 +32,7 @@ from broker.ledger.codes import (
     ReadLedgerRequest,
     ReadLedgerResponse,
 )
-from broker.ledger.entries import FIRST, LASTING, OF_TIMERS, Entry, Ledger, Mark, Subject, Thing, decode
+from broker.ledger.entries import FIRST, LASTING, OF_TABLES, OF_TIMERS, Entry, Ledger, Mark, Subject, Thing, decode
 from broker.ledger.file import LedgerFile
 from broker.offsets.part import OffsetsPart
 from broker.part import Part, Parts, Shared
@@ -69,6 +70,7 @@ TIMEOUT_MS: Final = 3_000
 ANSWER_BYTES: Final = 1 << 20
 ENTRIES_MAX: Final = 1_000_000
 """Entries of a full ledger, which takes no more acknowledgements of POP."""
+BUT_TABLES: Final = (*OF_TIMERS, *LASTING)
 LOOK_NS: Final = 1_000_000_000
 FORGET_NS: Final = 30_000_000_000
 """A slave that follows a master for this long forgets its entries: the master has read them, or they are outdated. It
@@ -233,6 +235,8 @@ class LedgerPart(Part):
         if role.acts and not self._acts:
             self._acts_since_ms = self._wall_ms()
         self._acts = role.acts
+        if role.leads and next(self.ledger.of(*OF_TABLES), None) is not None:
+            self._forget(self.ledger.end, BUT_TABLES)  # it leads, though not all members heard that it took them
 
     def right_changed(self) -> None:
         if self.unread():
@@ -474,37 +478,49 @@ class LedgerPart(Part):
         return Acked.read(entry.thing.name, entry.thing.queue, self._standing.broker_name)
 
     def _forget(self, upto: Mark, but: Collection[int] = ()) -> None:
-        """Forget entries up to ``upto``, except kinds ``but``; they are off the disk when ``file.kept`` returns."""
+        """Forget entries up to ``upto``, except kinds ``but``; they are off the disk when ``file.kept`` returns.
+
+        Offsets and levels up to there count no more, whoever else has them."""
         if Subject.ACKED not in but:
             for entry in self.ledger.of(Subject.ACKED):
                 if entry.mark <= upto and (acked := self._acked_by(entry)) is not None:
                     self._acks.acked.drop(acked)
-        if self.ledger.forget(upto, but):
+        is_new = self.ledger.keeps(upto)
+        if self.ledger.forget(upto, but) or is_new:
             self.file.anew()
 
     # --- a master that comes back ------------------------------------------------------------------------------
 
     async def collect(self, members: Iterable[str]) -> None:
         """Read the ledgers of these members, which begins the hand-over, join them, and let the members forget what is
-        on disk here. Raises ``RemotingError``, ``HeaderError``, ``BodyError``, ``OSError``."""
+        on disk here. Raises ``RemotingError``, ``HeaderError``, ``BodyError``, ``OSError``.
+
+        If that fails some members may have forgotten, and others have older entries, so what was taken is kept here."""
         addresses = list(members)
         found = Ledger()
+        found.keeps(self.ledger.kept)
         for address in addresses:
             async for page in self._pages_of(address, whole=True, hand_over=True):
                 for entry in page:
                     found.take(entry)
+        self.joined += len(found)
+        for entry in self.ledger.of(*OF_TABLES):
+            found.take(entry)
         entries = list(found.after())
         for entry in entries:
             if entry.thing.kind not in LASTING:
                 self._join(entry)
+            if entry.thing.kind in OF_TABLES and self.ledger.take(entry):
+                self.file.append(entry)
         self._take_lasting(entries)  # into the ledger: the log takes them only when this broker leads
-        self.joined += len(entries)
         await self.file.kept()
         await self._offsets.saved()
         await self._delays.saved()
-        for address in addresses if entries else ():
+        for address in addresses if found.end > FIRST else ():
             await self._client.call(
                 address, request(LEDGER_IS_KEPT, LedgerIsKeptRequest(*found.end)), TIMEOUT_MS)
+        self._forget(found.end, BUT_TABLES)
+        await self.file.kept()
         if entries:
             logger.info("the slaves' ledgers are read and joined", extra={"entries": len(entries)})
 

@@ -166,6 +166,8 @@ COMMITTED = ledger("a_commit_that_was_answered_outlives_a_slave_that_is_killed",
 LAST_WORD = ledger("the_last_word_of_the_slave_counts_and_it_learns_no_more")
 COPIED = ledger("the_next_slave_has_it_as_far_as_it_was_copied")
 TIMES = ledger("the_time_of_the_timers_outlives_a_master_that_is_lost_before_its_wheel_is_on_disk")
+FORGOT = ledger("what_one_slave_forgot_counts_where_another_one_has_something_older")
+OLDER = ledger("what_was_noted_before_a_master_led_does_not_come_back_with_a_slave")
 UNREAD = ledger("what_a_master_never_read_is_forgotten_when_it_would_set_it_back")
 IN_LOG = ledger("a_decision_outlives_the_masters_disk_until_the_slaves_log_has_it",
                 "what_is_not_in_the_log_is_forgotten_by_nobody",
@@ -317,9 +319,16 @@ LEDGER = (
     kept("The master takes the entries in their order", "B57 B58", both(COMMITTED, ledger(
         "offsets_beyond_the_queue_are_not_taken"))),
     kept("When its tables are on disk", "B58 B63", both(COMMITTED, IN_LOG)),
+    kept("A slave that was not told still has", "B57 B58", FORGOT),
+    kept("So until all are told the master", "B57 B58", FORGOT),
+    kept("Once all are told it takes no offset", "B57", OLDER),
+    kept("That place is on the master", "B57", both(OLDER, entries(
+        "what_was_kept_is_not_taken_again_and_later_entries_are_behind_it"), ledger(
+            "what_a_master_has_is_not_taken_by_a_slave_that_is_started_again"))),
     answer("A slave of which nothing more is heard", both(LAST_WORD, ledger(
         "a_slave_goes_on_when_the_master_that_came_back_is_lost_again"))),
-    kept("an offset, a level", "B63", both(COMMITTED, UNREAD)),
+    kept("an offset, a level", "B63", both(COMMITTED, UNREAD, ledger(
+        "a_master_that_leads_before_all_have_heard_takes_nothing_from_its_own_ledger_later"))),
     kept("the time of the timers", "B63", both(TIMES, elsewhere(
         "of_slaves_that_acted_in_turn_each_one_counts_until_the_disk_is_past_it"))),
     kept("decided, acknowledged: at the master", "B58 B63", both(IN_LOG, deciding(
@@ -334,6 +343,7 @@ LEDGER = (
         "One behind the other, in", "Big-endian", "0 | 4 |", "4 | 4 |", "8 | 8 |", "16 | 8 |", "24 | 1 |", "25 | 4 |",
         "29 | 8 |", "37 | name", "0, end |", "1, offset |", "2, level |", "3, timers |", "4, decided |",
         "6, timers |", "5, acknowledged |")),
+    apart("7, kept |", LAYOUT, entries("what_was_kept_is_not_taken_again_and_later_entries_are_behind_it")),
     kept("Entries are ordered by term", "B63", entries(
         "a_mark_that_nobody_writes_ends_what_is_read",
             "the_last_entry_of_each_thing_counts_in_whatever_order_they_come")),

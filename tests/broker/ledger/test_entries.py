@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.ledger.entries import LASTING, STALE_MAX, Entry, Ledger, Mark, Subject, Thing, decode
+from broker.ledger.entries import LASTING, OF_TABLES, STALE_MAX, Entry, Ledger, Mark, Subject, Thing, decode
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 NUMBER = st.integers(1, (1 << 63) - 1)
@@ -132,3 +132,21 @@ def test_a_clock_that_is_set_back_puts_nothing_before_what_was_noted() -> None:
     marks = [entry.mark for value, now_ms in enumerate((900, 900, 100, 901))
              if (entry := ledger.note(thing, value, now_ms)) is not None]
     assert marks == [Mark(900, 1), Mark(900, 2), Mark(900, 3), Mark(901, 1)]
+
+
+def test_what_was_kept_is_not_taken_again_and_later_entries_are_behind_it() -> None:
+    ledger, offset, half = Ledger(), Thing(Subject.OFFSET, "T@G", 0), Thing(Subject.DECIDED, "5", 0)
+    for kind in Subject:
+        ledger.take(Entry(Mark(4, 1), Thing(kind, "5", 0), 1))
+    later = Entry(Mark(5, 2), offset, 7)
+    ledger.take(later)
+    assert ledger.keeps(Mark(5, 1)) and not ledger.keeps(Mark(5, 1)) and not ledger.keeps(Mark(4, 9))
+    for known in (ledger, Ledger(ledger.whole()), Ledger(decode(b"".join(map(Entry.to_bytes, ledger.whole())))[0])):
+        assert {entry.thing.kind for entry in known.after()} == {
+            Subject.OFFSET, Subject.TIMERS, Subject.DECIDED, Subject.ACKED, Subject.HELD_TIMERS}
+        assert list(known.of(*OF_TABLES)) == [later] and known.kept == Mark(5, 1)
+        assert not known.take(Entry(Mark(5, 1), Thing(Subject.OFFSET, "T@H", 0), 3))
+        assert known.take(Entry(Mark(4, 2), half, 0)), "no table has it"
+    assert ledger.keeps(Mark(900, 0)) and not list(ledger.of(*OF_TABLES))
+    noted = Ledger(decode(b"".join(map(Entry.to_bytes, ledger.whole())))[0]).note(offset, 7, 100)
+    assert noted is not None and noted.mark > Mark(900, 0)

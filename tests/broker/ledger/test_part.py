@@ -17,6 +17,7 @@ from broker.ledger.part import LEARN_NS, NOT_READ, LedgerPart
 from broker.timer.part import TimersPart
 from broker.transactions.part import TransactionsPart
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, until
+from remoting.client import Client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.errors import ConnectionClosed
@@ -89,6 +90,124 @@ async def test_the_next_slave_has_it_as_far_as_it_was_copied(autojump_clock: Moc
         await master.start()
         await until(lambda: master.serves)
         assert master.offsets.query("G", "T", 0) == 4
+
+
+async def three(made: Cluster) -> tuple[Node, Node, Node]:
+    """A master and two slaves, which know T and G and have all of the log on disk."""
+    master, first = await pair(made)
+    second = await made.node(**ACTING, **SLAVE | {"brokerId": "2"})
+    await until(lambda: second.broker.standing.role.listed and second.groups.get("G")
+                and second.broker.journal.end == master.broker.journal.end)
+    await trio.sleep(15)
+    return master, first, second
+
+
+def loses(monkeypatch: pytest.MonkeyPatch, lost: Callable[[str, int], bool]) -> None:
+    """Requests for which ``lost`` returns true, given the address and the code, are not answered."""
+    call = Client.call
+
+    async def calls(client: Client, address: str, command: Command, timeout_ms: float | None = None) -> Command:
+        if lost(address, command.code):
+            raise ConnectionClosed(address, "lost")
+        return await call(client, address, command, timeout_ms)
+
+    monkeypatch.setattr(Client, "call", calls)
+
+
+async def knows_less(made: Cluster, monkeypatch: pytest.MonkeyPatch) -> tuple[Node, Node, Node]:
+    """The master is down, the first slave has 4, and the second one has 8 of it, which was noted before."""
+    master, first, second = await three(made)
+    await master.kill()
+    await commit(made, first, 8)
+    await until(lambda: second.offsets.query("G", "T", 0) == 8)
+    loses(monkeypatch, lambda address, code: address == first.address and code == READ_LEDGER)
+    await commit(made, first, 4)
+    return master, first, second
+
+
+async def test_what_one_slave_forgot_counts_where_another_one_has_something_older(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster() as made:
+        master, first, second = await knows_less(made, monkeypatch)
+        told: list[str] = []
+
+        def is_lost(address: str, code: int) -> bool:
+            told.extend([address] * (code == LEDGER_IS_KEPT))
+            return code == LEDGER_IS_KEPT and address == second.address and told.count(address) == 1
+
+        monkeypatch.undo()
+        loses(monkeypatch, is_lost)
+        await master.start()
+        await until(lambda: len(told) == 2)
+        assert ledger(first).ledger.get(OFFSET) is None and ledger(second).ledger.get(OFFSET) == 8
+        await master.kill()
+        await master.start()
+        await until(lambda: master.serves)
+        assert told == [first.address, second.address] * 2
+        assert master.offsets.query("G", "T", 0) == 4, "8 would pass over what the group wants again"
+        assert all(ledger(node).ledger.get(OFFSET) is None for node in (master, first, second))
+
+
+async def test_what_was_noted_before_a_master_led_does_not_come_back_with_a_slave(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster() as made:
+        master, first, second = await knows_less(made, monkeypatch)
+        await second.kill()
+        monkeypatch.undo()
+        await trio.sleep(12)
+        await master.start()
+        await until(lambda: master.serves)
+        await commit(made, master, 5)
+        await trio.sleep(12)  # on disk, and copied by the first slave
+        await second.start()
+        await until(lambda: second.broker.standing.role.listed)
+        assert ledger(second).ledger.get(OFFSET) == 8
+        await master.kill()
+        await first.kill()
+        await first.start()
+        await until(lambda: first.broker.standing.role.acts)
+        await trio.sleep(3)
+        assert first.offsets.query("G", "T", 0) == 5, "it hears all of the other ledger anew"
+        await master.start()
+        await until(lambda: master.serves)
+        assert master.offsets.query("G", "T", 0) == 5
+        assert ledger(second).ledger.get(OFFSET) is None
+
+
+async def test_what_a_master_has_is_not_taken_by_a_slave_that_is_started_again(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        _, first, second = await three(made)
+        ledger(second).note(OFFSET, 8)
+        kept = LedgerIsKeptRequest(*ledger(second).ledger.end)
+        assert (await made.ask(first.address, LEDGER_IS_KEPT, kept)).code == ResponseCode.SUCCESS
+        await first.kill()
+        await first.start()
+        (entry,) = ledger(second).ledger.after()
+        ledger(first)._take(entry)
+        assert ledger(first).ledger.get(OFFSET) is first.offsets.query("G", "T", 0) is None
+
+
+async def test_a_master_that_leads_before_all_have_heard_takes_nothing_from_its_own_ledger_later(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster() as made:
+        master, first, second = await knows_less(made, monkeypatch)
+        monkeypatch.undo()
+        loses(monkeypatch, lambda address, code: address == second.address and code == LEDGER_IS_KEPT)
+        await master.start()
+        await until(lambda: ledger(master).ledger.get(OFFSET) == 4 and ledger(first).ledger.get(OFFSET) is None)
+        await master.kill()
+        master.settings["skipPreOnline"] = "true"
+        await master.start()
+        await until(lambda: master.serves)
+        assert master.offsets.query("G", "T", 0) == 4 and ledger(master).ledger.get(OFFSET) is None
+        await commit(made, master, 5)
+        await trio.sleep(6)
+        await master.kill()
+        monkeypatch.undo()
+        master.settings["skipPreOnline"] = "false"
+        await master.start()
+        await until(lambda: master.serves)
+        assert master.offsets.query("G", "T", 0) == 5
 
 
 async def test_what_a_master_never_read_is_forgotten_when_it_would_set_it_back(autojump_clock: MockClock) -> None:

@@ -89,6 +89,7 @@ class SimulatedLedger(LedgerPart):
 
     def _forget(self, upto: Mark, but: Collection[int] = ()) -> None:
         before = list(self.ledger.of(*OF_TIMERS))
+        self.process.town.watch_of(self.process).keeps(self.process, upto)
         super()._forget(upto, but)
         gone = [entry for entry in before if self.ledger.get(entry.thing) is None]
         for entry in gone:

@@ -9,7 +9,7 @@ ACTING_STATEMENTS: Final[dict[str, str]] = {
                "that it holds",
     "INV_B56": "one broker of a group may deliver what is due, but for the overlaps that the page's table has",
     "INV_B57": "a master that comes back is as far as the ledgers of its members say, in offsets, levels and timers, "
-               "and no offset is less than in their tables",
+               "but for what was noted before a master that led since, and no offset is less than in their tables",
     "INV_B58": "an offset that was committed, and answered, at a slave that acts is the returned master's, and so is a "
                "decided transaction in the end",
     "INV_B59": "no producer is told both ends of a transaction, and nobody undoes one that was answered; who decides "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 import attrs
 
 from broker.ha.acks import PutStatus
-from broker.ledger.entries import OF_TIMERS, Entry, Mark, Subject, Thing
+from broker.ledger.entries import OF_TABLES, OF_TIMERS, Entry, Mark, Subject, Thing
 from broker.ledger.part import timers_done
 from broker.offsets.part import OffsetsPart
 from broker.properties import UNIQ_KEY
@@ -123,6 +123,10 @@ class ActingWatch(BrokerWatch):
         self.runs = ActingRuns(self)
         self.lossless = True
         self._handed: dict[MemberHost, _Known] = {}
+        self._taken: dict[Thing, tuple[Mark, int]] = {}
+        """Offsets and levels that a master read, and that a slave was told to forget, before any master leads again."""
+        self._past = Mark()
+        """What was noted up to here counts no more: all members were told that their master has it, or it led."""
         self._passed_over: set[MemberHost] = set()
         """Members that no name server listed when the master came back after a power cut that took something. They may
         hold what it lost, and wrote anew."""
@@ -182,6 +186,7 @@ class ActingWatch(BrokerWatch):
         self.scene.town.counts["master came back"] += 1
         self.scene.town.counts["master came back to a slave"] += bool(self._living)
         self._is_as_far(master)
+        self._taken.clear()
         if self.scene.place == 0:
             self.scene.town.offsets.comes_back(master, self._living)
         if not self.lossless:
@@ -192,11 +197,7 @@ class ActingWatch(BrokerWatch):
                 self._holds(master, slave)
 
     def _is_as_far(self, master: MemberProcess) -> None:
-        latest: dict[Thing, tuple[Mark, int]] = {}
-        for known in self._handed.values():
-            for thing, (mark, value) in known.things.items():
-                if thing not in latest or latest[thing][0] < mark:
-                    latest[thing] = mark, value
+        latest = self._last_read()
         for thing, value in self._timers_kept.items() if self.lossless else ():
             self._asks(master, self._passes(master, thing, value), "timers behind", "of a life before", thing, value)
         runtime, messages = master.runtime(), master.journal.messages
@@ -217,6 +218,25 @@ class ActingWatch(BrokerWatch):
                 self._asks(master, found == value, "a decision is not known", thing, value, found)
         for known in self._handed.values():
             self._goes_not_back(master, known, latest)
+
+    def _last_read(self) -> dict[Thing, tuple[Mark, int]]:
+        """Return of each thing the last entry that was read, unless a master that led before had a later one."""
+        latest = dict(self._taken)
+        for known in self._handed.values():
+            for thing, (mark, value) in known.things.items():
+                if thing.kind in OF_TABLES and mark <= self._past:
+                    continue
+                if thing not in latest or latest[thing][0] < mark:
+                    latest[thing] = mark, value
+        return latest
+
+    def keeps(self, process: MemberProcess, upto: Mark) -> None:
+        """A slave is told to forget offsets and levels up to there, or the master that comes back has told all."""
+        if process.is_master:
+            self._past = max(self._past, upto)
+        else:
+            self._taken.update((thing, entry) for thing, entry in self._last_read().items()
+                               if thing.kind in OF_TABLES and entry[0] <= upto)
 
     def _goes_not_back(self, master: MemberProcess, known: _Known, noted: Collection[Thing]) -> None:
         """Check offsets of a member's table of which no ledger says anything."""

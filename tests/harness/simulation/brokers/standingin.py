@@ -9,6 +9,7 @@ from tests.harness.planting import Planted
 LEDGER: Final = "broker/ledger/part.py"
 ENDING: Final = "broker/transactions/ending.py"
 ACTING: Final = "acting"
+KEPT: Final = "tests/broker/ledger/test_part.py::"
 ONLINE: Final = ("tests/broker/preonline/test_levelling.py::"
                  "test_positions_of_groups_are_neither_taken_nor_told_until_the_members_are_read",)
 
@@ -50,6 +51,21 @@ PLANTED: Final = (
     Planted("an older entry of a ledger replaces a later one", "broker/ledger/entries.py",
             "if known is not None and (known.mark, known.value) >= (entry.mark, entry.value):", "if False:",
             ("INV_B57", "INV_B58"), ACTING),
+    Planted("a master forgets what it took from a ledger before all slaves are told", LEDGER,
+            "            if entry.thing.kind in OF_TABLES and self.ledger.take(entry):", "            if False:",
+            (KEPT + "test_what_one_slave_forgot_counts_where_another_one_has_something_older",)),
+    Planted("a master takes what was noted before it led", LEDGER,
+            "        found.keeps(self.ledger.kept)\n", "",
+            (KEPT + "test_what_was_noted_before_a_master_led_does_not_come_back_with_a_slave",)),
+    Planted("a slave takes again what its master has", "broker/ledger/entries.py",
+            "in (Subject.END, Subject.KEPT) or self._is_kept(entry):", "in (Subject.END, Subject.KEPT):",
+            (KEPT + "test_what_was_noted_before_a_master_led_does_not_come_back_with_a_slave",)),
+    Planted("a place up to which entries were kept is not written", "broker/ledger/part.py",
+            "        if self.ledger.forget(upto, but) or is_new:\n", "        if self.ledger.forget(upto, but):\n",
+            (KEPT + "test_what_a_master_has_is_not_taken_by_a_slave_that_is_started_again",)),
+    Planted("a master that leads keeps what not all slaves heard", LEDGER,
+            "        if role.leads and next(", "        if False and next(",
+            (KEPT + "test_a_master_that_leads_before_all_have_heard_takes_nothing_from_its_own_ledger_later",)),
     Planted("what no other master takes counts as stored", "broker/escape/part.py",
             "        if whys:\n", "        if False:\n", ("INV_B36", "INV_B55", "INV_B58"), ACTING),
     Planted("a master decides without the right", ENDING,
