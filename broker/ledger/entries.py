@@ -49,8 +49,12 @@ class Subject(enum.IntEnum):
     KEPT = 7
     """No thing: offsets and levels up to this mark count no more. In the file alone."""
 
+    GAP = 8
+    """A group was sent over what its slave never had: ``name`` is ``begin@topic@group``, where ``begin`` is where
+    ``queue`` begins at that slave, ``value`` the offset that the group wanted."""
 
-OF_TABLES: Final = (Subject.OFFSET, Subject.LEVEL)
+
+OF_TABLES: Final = (Subject.OFFSET, Subject.LEVEL, Subject.GAP)
 """Kinds that tables of the master hold."""
 OF_TIMERS: Final = (Subject.TIMERS, Subject.HELD_TIMERS)
 LASTING: Final = (Subject.DECIDED, Subject.ACKED)

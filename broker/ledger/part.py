@@ -101,8 +101,11 @@ class LedgerPart(Part):
         self._pops, self._acks = parts[PopPart].lending, parts[RevivePart].reviving
         for entry in self.file.load():
             self.ledger.take(entry)
+        self._gaps: dict[tuple[str, int], dict[int, int]] = {}
+        """By ``topic@group`` and queue: where that begins at a slave -> what the group wanted in front of it."""
         for entry in self.ledger.of(Subject.ACKED):
             self._join(entry)
+        self._find_gaps()
         self._heard: dict[str, Mark] = {}
         """By address, the mark up to which that member's ledger was read."""
         self._told: dict[str, Mark] = {}
@@ -132,6 +135,7 @@ class LedgerPart(Part):
         self._transactions.use(self)
         self._pops.ledger = self
         self._offsets.table.on_commit = self._committed
+        self._offsets.table.on_moved = self._moved
         self._offsets.requests.when_kept = self._when_kept
 
     def _file_of(self, shared: Shared) -> LedgerFile:
@@ -220,6 +224,17 @@ class LedgerPart(Part):
     def _committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         if self._notes:
             self.note(Thing(Subject.OFFSET, f"{topic}@{group}", queue_id), offset)
+
+    def _moved(self, group: str, topic: str, queue_id: int, offset: int, least: int) -> None:
+        """A group is sent over what this slave never had, and what its master may hold. A new one begins anywhere."""
+        known = self._offsets.table.query(group, topic, queue_id)
+        if not self._acts or self.is_handed_over or known is None:
+            return
+        wanted = min(offset, known)
+        thing = Thing(Subject.GAP, f"{least}@{topic}@{group}", queue_id)
+        before = self.ledger.get(thing)
+        if wanted < (least if before is None else before):
+            self.note(thing, wanted)
 
     def _when_kept(self, answer: Command) -> Command | Coroutine[Any, Any, Command]:
         async def later() -> Command:
@@ -467,12 +482,40 @@ class LedgerPart(Part):
             topic, _, group = thing.name.partition("@")
             if 0 <= entry.value <= self._messages.max_offset(topic.encode(), thing.queue):
                 self._offsets.table.take(group, topic, thing.queue, entry.value)
+                self._go_back(topic, group, thing.queue)
+        elif thing.kind == Subject.GAP:
+            self._find_gap(entry)
+            topic, _, group = thing.name.partition("@")[2].partition("@")
+            self._go_back(topic, group, thing.queue)
         elif thing.kind == Subject.LEVEL:
             self._delays.join({thing.queue: entry.value})
         elif thing.kind in OF_TIMERS:
             self._timers.join(timers_done(entry))
         elif thing.kind == Subject.ACKED and (acked := self._acked_by(entry)) is not None:
             self._acks.acked_here(acked)
+
+    def _find_gaps(self) -> None:
+        self._gaps.clear()
+        for entry in self.ledger.of(Subject.GAP):
+            self._find_gap(entry)
+
+    def _find_gap(self, entry: Entry) -> None:
+        begin, _, key = entry.thing.name.partition("@")
+        least = decimal(begin)
+        if least is not None:
+            self._gaps.setdefault((key, entry.thing.queue), {})[least] = entry.value
+
+    def _go_back(self, topic: str, group: str, queue_id: int) -> None:
+        """Reset a group to what it wanted from a slave that did not have it, if that is here: its members are further.
+        """
+        gaps = self._gaps.get((f"{topic}@{group}", queue_id))
+        if not gaps:
+            return
+        least = self._messages.min_offset(topic.encode(), queue_id)
+        wanted = min((wanted for begin, wanted in gaps.items() if max(wanted, least) < begin), default=None)
+        known = self._offsets.table.query(group, topic, queue_id)
+        if wanted is not None and known is not None and 0 <= wanted < known:
+            self._offsets.heard_reset(topic, group, queue_id, wanted)
 
     def _acked_by(self, entry: Entry) -> Acked | None:
         return Acked.read(entry.thing.name, entry.thing.queue, self._standing.broker_name)
@@ -488,6 +531,7 @@ class LedgerPart(Part):
         is_new = self.ledger.keeps(upto)
         if self.ledger.forget(upto, but) or is_new:
             self.file.anew()
+            self._find_gaps()
 
     # --- a master that comes back ------------------------------------------------------------------------------
 

@@ -45,6 +45,8 @@ class OffsetTable:
         """Called with what was reset; ``on_change`` was called before."""
         self.on_commit: Callable[[str, str, int, int], None] = lambda group, topic, queue_id, offset: None
         """Called with what a client committed, or an administrator reset."""
+        self.on_moved: Callable[[str, str, int, int, int], None] = lambda group, topic, queue_id, offset, least: None
+        """Called when a group that wants ``offset`` is sent on to ``least``, where the queue begins here."""
         self.frozen = False
         """True: commits are ignored, since another broker takes this table over, or this one is to take over others'.
         """

@@ -281,6 +281,8 @@ class Popping:
                 self._chain.forget(key)
                 self._offsets.commit(key[1], key[0], key[2], meant)
                 begin = floor = meant
+            elif found.status is Status.OFFSET_TOO_SMALL:
+                self._offsets.on_moved(key[1], key[0], key[2], at, meant)
             at = meant
             reads += 1
 

@@ -180,6 +180,9 @@ class Pulling:
         if code is ResponseCode.PULL_OFFSET_MOVED and found.status is not Status.OFFSET_RESET and (
                 not self._corrects(role)):
             code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
+        elif found.status is Status.OFFSET_TOO_SMALL:
+            self._offsets.on_moved(
+                asked.consumer_group, asked.topic, asked.queue_id, asked.queue_offset, found.next_offset)
         return Command(code, request.opaque, RESPONSE, {
             "suggestWhichBrokerId": str(suggested), "nextBeginOffset": str(found.next_offset),
             "minOffset": str(found.min_offset), "maxOffset": str(found.max_offset),

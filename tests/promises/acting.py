@@ -166,6 +166,11 @@ COMMITTED = ledger("a_commit_that_was_answered_outlives_a_slave_that_is_killed",
 LAST_WORD = ledger("the_last_word_of_the_slave_counts_and_it_learns_no_more")
 COPIED = ledger("the_next_slave_has_it_as_far_as_it_was_copied")
 TIMES = ledger("the_time_of_the_timers_outlives_a_master_that_is_lost_before_its_wheel_is_on_disk")
+GAP = ledger("what_a_slave_sends_a_group_over_is_not_passed_over_at_its_master")
+POP_GAP = ledger("a_group_that_pops_is_not_sent_over_what_its_master_has")
+BOTH_GAPS = both(GAP, POP_GAP)
+NO_GAP = ledger("a_slave_that_sends_nobody_on_has_no_gap")
+SET_BACK = ledger("a_group_is_set_back_only_over_what_is_here")
 FORGOT = ledger("what_one_slave_forgot_counts_where_another_one_has_something_older")
 OLDER = ledger("what_was_noted_before_a_master_led_does_not_come_back_with_a_slave")
 UNREAD = ledger("what_a_master_never_read_is_forgotten_when_it_would_set_it_back")
@@ -327,6 +332,17 @@ LEDGER = (
             "what_a_master_has_is_not_taken_by_a_slave_that_is_started_again"))),
     answer("A slave of which nothing more is heard", both(LAST_WORD, ledger(
         "a_slave_goes_on_when_the_master_that_came_back_is_lost_again"))),
+    pop("where a group was that is sent on", BOTH_GAPS),
+    pop("A slave that copied its master", both(GAP, POP_GAP)),
+    pop("Who pulls there hears 20", both(BOTH_GAPS, NO_GAP)),
+    pop("What the group commits from then on", GAP),
+    pop("Beside it the ledger says", GAP),
+    pop("A member that takes such an entry", both(BOTH_GAPS, SET_BACK)),
+    pop("They get again what the slave gave", BOTH_GAPS),
+    pop("the master deleted what lies between", SET_BACK),
+    pop("a new group, that never committed", GAP),
+    apart("a Java master, or one of a former version", JAVA, SET_BACK),
+    apart("with controllers, a replica whose log", ORDERS, SET_BACK),
     kept("an offset, a level", "B63", both(COMMITTED, UNREAD, ledger(
         "a_master_that_leads_before_all_have_heard_takes_nothing_from_its_own_ledger_later"))),
     kept("the time of the timers", "B63", both(TIMES, elsewhere(
@@ -343,6 +359,7 @@ LEDGER = (
         "One behind the other, in", "Big-endian", "0 | 4 |", "4 | 4 |", "8 | 8 |", "16 | 8 |", "24 | 1 |", "25 | 4 |",
         "29 | 8 |", "37 | name", "0, end |", "1, offset |", "2, level |", "3, timers |", "4, decided |",
         "6, timers |", "5, acknowledged |")),
+    apart("8, gap |", LAYOUT, SET_BACK),
     apart("7, kept |", LAYOUT, entries("what_was_kept_is_not_taken_again_and_later_entries_are_behind_it")),
     kept("Entries are ordered by term", "B63", entries(
         "a_mark_that_nobody_writes_ends_what_is_read",

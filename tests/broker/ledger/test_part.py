@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, cast
 
@@ -12,17 +13,22 @@ from trio.testing import MockClock
 
 from broker.ledger import part as ledger_part
 from broker.ledger.codes import LEDGER_IS_KEPT, READ_LEDGER, LedgerIsKeptRequest, ReadLedgerRequest
-from broker.ledger.entries import Mark, Subject, Thing, decode
+from broker.ledger.entries import Entry, Mark, Subject, Thing, decode
 from broker.ledger.part import LEARN_NS, NOT_READ, LedgerPart
+from broker.store.files import MemoryFiles as StoreFiles
 from broker.timer.part import TimersPart
 from broker.transactions.part import TransactionsPart
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, until
 from remoting.client import Client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
+from remoting.daemon.files import MemoryFiles
 from remoting.errors import ConnectionClosed
 from remoting.headers.pulling import UpdateConsumerOffsetRequest
+from tests.broker.escape.test_part import two_groups
+from tests.broker.pop.world import Popper
 from tests.broker.preonline.test_levelling import ACTING, SLAVE, pair
+from tests.broker.standin.test_part import info, may_deliver
 
 OFFSET = Thing(Subject.OFFSET, "T@G", 0)
 
@@ -479,3 +485,115 @@ async def test_pages_that_were_read_before_a_failure_are_kept(
         await until(lambda: ledger(second).decision(2))
         assert calls > 2
         assert [ledger(second).decision(number) for number in range(3)] == [True] * 3
+
+
+@asynccontextmanager
+async def late(**settings: str) -> AsyncGenerator[tuple[Cluster, Node, Node, int]]:
+    """A group at 3 of its queue, whose slave copied the master's last file alone, and acts. Where the queue begins."""
+    keys = {"mappedFileSizeCommitLog": str(64 << 10), "offsetCheckInSlave": "true", **settings}
+    async with two_groups(1, **keys) as (made, master, slave, _):
+        master.groups.find("G")
+        while master.broker.journal.end < 64 << 10:
+            await made.send(master.address, b"x" * 4_000)
+        for number in range(9):
+            await made.send(master.address, b"%d" % number)
+        await slave.kill()
+        slave.files, slave.store = MemoryFiles(), StoreFiles()
+        await slave.start()
+        assert (await commit(made, master, 3)).code == ResponseCode.SUCCESS
+        await until(lambda: slave.broker.journal.confirm_offset == master.broker.journal.end
+                    and slave.offsets.query("G", "T", 0) == 3)
+        await trio.sleep(5)  # until all is flushed
+        begin = slave.broker.journal.messages.min_offset(b"T", 0)
+        assert begin > 3
+        await master.kill()
+        await until(lambda: may_deliver(slave), within_s=30)
+        yield made, master, slave, begin
+
+
+async def test_what_a_slave_sends_a_group_over_is_not_passed_over_at_its_master(autojump_clock: MockClock) -> None:
+    async with late() as (made, master, slave, begin):
+        for asked in (5, 3, 4):
+            answer = await made.pull(slave.address, asked)
+            assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, str(begin))
+        await commit(made, slave, begin)
+        assert slave.offsets.query("G", "T", 0) == begin
+        slave.offsets.on_moved("new", "T", 0, 0, begin)
+        assert [(entry.thing, entry.value) for entry in ledger(slave).ledger.of(Subject.GAP)] == [
+            (Thing(Subject.GAP, f"{begin}@T@G", 0), 3)]
+        await commit(made, slave, begin + 2)
+        await slave.kill()
+        await slave.start()
+        await until(lambda: slave.broker.standing.role.listed)
+        await master.start()
+        await until(lambda: master.serves)
+        assert master.offsets.query("G", "T", 0) == 3
+        answer = await made.pull(master.address, begin + 2)
+        assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "3"), "they go back"
+        await commit(made, master, 7)
+        await trio.sleep(6)
+        await master.kill()
+        await master.start()
+        await until(lambda: master.serves)
+        assert master.offsets.query("G", "T", 0) == 7, "it was set back once"
+
+
+async def test_who_does_not_act_or_has_handed_over_notes_no_gap(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        master, slave = await pair(made)
+        for node in (master, slave):
+            node.offsets.commit("G", "T", 0, 1)
+            node.offsets.on_moved("G", "T", 0, 1, 5)
+        await master.kill()
+        await until(lambda: slave.broker.standing.role.acts)
+        await made.ask(slave.address, READ_LEDGER, ReadLedgerRequest(0, 0, hand_over=True))
+        slave.offsets.on_moved("G", "T", 0, 1, 5)
+        assert not list(ledger(slave).ledger.of(Subject.GAP))
+        await trio.sleep(11)
+        slave.offsets.on_moved("G", "T", 0, 1, 5)
+        slave.offsets.on_moved("G", "T", 0, 4, 5)
+        (entry,) = ledger(slave).ledger.of(Subject.GAP)
+        assert entry.value == 1
+
+
+async def test_a_slave_that_sends_nobody_on_has_no_gap(autojump_clock: MockClock) -> None:
+    async with late(offsetCheckInSlave="false") as (made, master, slave, begin):
+        answer = await made.pull(slave.address, 3)
+        assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "3")
+        await commit(made, slave, begin + 1)
+        await master.start()
+        await until(lambda: master.serves)
+        assert master.offsets.query("G", "T", 0) == begin + 1, "as its members want"
+
+
+async def test_a_group_that_pops_is_not_sent_over_what_its_master_has(autojump_clock: MockClock) -> None:
+    async with late() as (made, master, slave, begin):
+        popper = Popper(made)
+        await until(lambda: not info(slave)["popWaitsFor"])
+        (given, *_) = await popper.pop(slave, count=1)
+        assert given.offset == begin
+        await until(lambda: slave.offsets.query("G", "T", 0) == begin + 1)
+        await master.start()
+        await until(lambda: master.serves)
+        assert master.offsets.query("G", "T", 0) == 3
+
+
+@pytest.mark.parametrize(("begin", "wanted", "known", "found"), [
+    (5, 3, 9, 3), (5, 3, 2, 2), (5, 3, None, None), (0, 3, 9, 9), (5, -1, 9, 9)])
+async def test_a_group_is_set_back_only_over_what_is_here(
+        autojump_clock: MockClock, begin: int, wanted: int, known: int | None, found: int | None) -> None:
+    """``begin``: where its queue began at the slave. At 0, it held all that is here."""
+    async with cluster() as made:
+        master, _ = await pair(made)
+        if known is not None:
+            master.offsets.commit("G", "T", 0, known)
+        ledger(master)._take(Entry(Mark(7, 1), Thing(Subject.GAP, f"{begin}@T@G", 0), wanted))
+        assert master.offsets.query("G", "T", 0) == found
+        assert master.offsets.is_reset("G", "T", 0) is (found == 3)
+        ledger(master)._take(Entry(Mark(7, 2), OFFSET, 8))
+        assert master.offsets.query("G", "T", 0) == (3 if begin and wanted > 0 else 8)
+        ledger(master)._take(Entry(Mark(7, 3), Thing(Subject.GAP, "x@T@G", 0), 1))
+        master.offsets.take_reset("G", "T", 0)  # as a pull does
+        ledger(master)._forget(ledger(master).ledger.end)
+        ledger(master)._take(Entry(Mark(8, 1), OFFSET, 9))
+        assert master.offsets.query("G", "T", 0) == 9, "what was forgotten sets nobody back"
