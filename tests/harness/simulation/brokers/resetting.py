@@ -17,7 +17,7 @@ PLANTED: Final = (
             "lambda: self._positions.heard_reset(\n            topic, group, queue_id, offset))",
             "lambda: None)", NEXT),
     Planted("a reset is answered before a replica knows of it", CHANGES,
-            "            await said.wait()\n", "            await trio.lowlevel.checkpoint()\n",
+            "        await called.wait()\n", "        await trio.lowlevel.checkpoint()\n",
             (RESETS + "test_a_reset_that_replicas_cannot_hear_of_is_answered_so",)),
     Planted("a reset is answered before it is on disk", CHANGES,
             "            await self._positions.saved()\n        except OSError as error:\n            why =",
