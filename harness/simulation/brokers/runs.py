@@ -40,13 +40,14 @@ class Runs:
         """Note the safe end when a run ends: 0, if the first file of a copy that begins late had no room."""
         host, journal = process.host, process.journal
         log = journal.log
-        end = self._watch.copies.end_of_run(host, log.max_offset)  # it ends an unfinished cut, too
-        end = end if log.min_offset < log.max_offset else 0
+        stored = log.max_offset if log.min_offset < log.max_offset else 0
+        end = self._watch.copies.end_of_run(host, stored)  # it ends an unfinished cut, too
         safe = min(log.flushed_offset if power else log.written_offset, end)
         host.held = safe
         self._before[host] = self._whole(process, safe), safe
-        on_disk = min(log.flushed_offset, end)
-        self._synced[host] = self._whole(process, on_disk), on_disk
+        on_disk = min(log.flushed_offset, stored)
+        # An unfinished cut may have reached nothing of what is on disk. The log is not to be read then.
+        self._synced[host] = on_disk if end < stored else self._whole(process, on_disk), on_disk
         self._told[host] = min(journal.visible.offset, end), journal.confirm_offset, power
         self._watch.forget(process)
 

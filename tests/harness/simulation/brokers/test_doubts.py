@@ -31,3 +31,19 @@ def test_what_was_copied_where_trust_ended_is_trusted_as_far_as_it_was_synced(
     else:
         with pytest.raises(InvariantViolation, match="INV_B30: acknowledged what was neither synced nor copied again"):
             doubts.acknowledges(process, log.max_offset)
+
+
+def test_a_cut_that_was_under_way_leaves_trusted_what_was_synced() -> None:
+    """The disk may have heard nothing of it: the next master's log may have those very bytes."""
+    scene = make(Tape(1), "calm")
+    scene.play(3_000 * MS)
+    process, watch = scene.hosts[1].process, scene.watch
+    assert process is not None
+    log = process.journal.log
+    synced = log.flushed_offset
+    watch.copies._cuts_at[process.host] = next(log.scan(0))[0]
+    watch.runs.ended(process, power=True)
+    watch.runs.doubted(process.host)
+    watch.doubts.acknowledges(process, synced)
+    with pytest.raises(InvariantViolation, match="INV_B30"):
+        watch.doubts.acknowledges(process, log.next_offset(synced) + 1)
