@@ -137,7 +137,9 @@ PAGE = Page("docs/reference/popping.md", (
         "what_was_refused_is_said_when_the_master_may_write_again", "who_follows_another_master_says_nothing_again")),
     Promise("A deletion (215, 207) is answered", "B62", tests=tests_of(
         "broker/offsets", "made_again", "positions_are_gone_on_disk_when_the_deletion_is_answered",
-        "a_deletion_that_replicas_cannot_hear_of_is_answered_so")),
+        "a_deletion_that_replicas_cannot_hear_of_is_answered_so"), real=tests_of(
+            "broker/offsets", "made_again_killed", "a_slave_that_follows_a_killed_master_passes_nothing_over",
+            "a_broker_killed_when_the_deletion_was_answered_passes_nothing_over")),
     answer("A master reads its queues on", reviving("all_queues_are_read_and_those_of_before")),
     kept("A checkpoint is looked at when", "B46 B51", tests_of(
         "broker/pop", "revive", "what_was_not_acknowledged_comes_back_two_seconds_behind_its_time",
