@@ -53,18 +53,25 @@ class _StoreQueues:
     """Implements ``machine.DelayQueues`` on a store's."""
 
     messages: StoredMessages
+    queue_end: Callable[[bytes, int], int | None]
 
     def bounds(self, level: int) -> tuple[int, int] | None:
         queue = self.messages.queue(levels.SCHEDULE_TOPIC, level - 1)
         return (queue.min_offset, queue.max_offset) if queue is not None else None
 
+    def end(self, level: int) -> int:
+        end = self.queue_end(levels.SCHEDULE_TOPIC, level - 1)
+        return self.messages.max_offset(levels.SCHEDULE_TOPIC, level - 1) if end is None else end
+
     def due_times_ms(self, level: int, offset: int, count: int) -> Sequence[int]:
         return [due_ms for _, _, due_ms in self.entries(level, offset, count)]
 
     def entries(self, level: int, offset: int, count: int) -> list[tuple[int, int, int]]:
-        """Return entries: offset in the log, size, and when the message is due."""
+        """Return entries: offset in the log, size, and when the message is due; [] where none is seen yet."""
         queue = self.messages.queue(levels.SCHEDULE_TOPIC, level - 1)
-        return list(ENTRY.iter_unpack(queue.read(offset, count))) if queue is not None else []
+        if queue is None or offset > queue.max_offset:
+            return []
+        return list(ENTRY.iter_unpack(queue.read(offset, count)))
 
 
 class DelayedDelivery:
@@ -82,7 +89,8 @@ class DelayedDelivery:
         """Messages that had nowhere to go, or could not be read."""
         self._journal, self._log, self._messages, self._puts = journal, journal.log, journal.messages, puts
         self._mends = journal.mender.begins
-        self._queues, self._pieces = _StoreQueues(journal.messages), Pieces(journal, self._poll)
+        self._queues = _StoreQueues(journal.messages, journal.queue_end)
+        self._pieces = Pieces(journal, self._poll)
         self._wall_ms = wall_ms
         self._save_interval_ns = config.flush_delay_offset_interval_ms * NS_PER_MS
         self._save_at_ns = 0

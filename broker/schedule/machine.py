@@ -39,6 +39,10 @@ class DelayQueues(Protocol):
         """Return the least and the next queue offset; None: there is no such queue yet."""
         ...
 
+    def end(self, level: int) -> int:
+        """Return the next queue offset by all of the log, also where consumers do not see all of it yet."""
+        ...
+
     def due_times_ms(self, level: int, offset: int, count: int) -> Sequence[int]:
         """Return when each message from ``offset`` on is due, up to ``count`` of them; [] at the end."""
         ...
@@ -159,8 +163,7 @@ class Machine:
 
         A master that takes messages before it starts to deliver calls this before it takes the first."""
         for number, level in self._levels.items():
-            _, end = queues.bounds(number) or (0, 0)
-            if level.offset is not None and level.offset > end:
+            if level.offset is not None and level.offset > (end := queues.end(number)):
                 self._move(level, end, wall_ms)
 
     def stop(self) -> None:
@@ -193,7 +196,7 @@ class Machine:
         due_ns = min(level.passed_by.values(), default=NEVER)
         bounds = queues.bounds(number)
         if bounds is not None:
-            for due_ms in queues.due_times_ms(number, _begin(level, *bounds), 1):
+            for due_ms in queues.due_times_ms(number, _begin(level, bounds[0], queues.end(number)), 1):
                 wait_ms = 0 if is_due(due_ms, wall_ms, level.delay_ms) else due_ms - wall_ms
                 due_ns = min(due_ns, now_ns + wait_ms * NS_PER_MS)
         return max(due_ns, level.look_at_ns)
@@ -204,7 +207,7 @@ class Machine:
             return None
         for offset in [each for each in level.passed_by if each < bounds[0]]:
             del level.passed_by[offset]
-        begin = _begin(level, *bounds)
+        begin = _begin(level, bounds[0], queues.end(number))
         self._stands(level, begin, wall_ms)
         count = 0
         for due_ms in queues.due_times_ms(number, begin, level.together):

@@ -31,9 +31,14 @@ class Memory:
 
     due: dict[int, list[int]] = attrs.field(factory=lambda: {1: [], 2: []})
     gone: int = 0
+    unseen: int = 0
+    """Messages of each level behind those, which consumers do not see yet."""
 
     def bounds(self, level: int) -> tuple[int, int] | None:
         return (self.gone if level == 1 else 0, len(self.due[level])) if level in self.due else None
+
+    def end(self, level: int) -> int:
+        return len(self.due.get(level, ())) + self.unseen
 
     def due_times_ms(self, level: int, offset: int, count: int) -> Sequence[int]:
         return self.due[level][offset : offset + count]
@@ -185,6 +190,18 @@ def test_a_position_beyond_its_queue_goes_back_before_anything_new_comes(late: b
         queues.due[1] += [0] * 6
     machine.start(0, 0, queues)
     assert machine.offsets().offset_table == {1: 3}
+
+
+def test_a_position_stays_where_the_log_goes_on_behind_what_is_seen() -> None:
+    """A new master sees its log up to where it is confirmed: what it delivered behind that is known all the same."""
+    queues = Memory({1: [0] * 3}, unseen=4)
+    machine = started(queues, DelayOffsets({1: 6}))
+    assert polled(machine, ns(FIRST_MS), FIRST_MS, queues) == [] and machine.offsets().offset_table == {1: 6}
+    assert machine.due_ns(ns(FIRST_MS), FIRST_MS, queues) >= ns(FIRST_MS)
+    queues.due[1] += [0] * 4
+    queues.unseen = 0
+    (last,) = polled(machine, ns(2 * FIRST_MS), 2 * FIRST_MS, queues)
+    assert (last.begin, last.end) == (6, 7)
 
 
 def test_what_a_former_run_ordered_counts_no_more() -> None:

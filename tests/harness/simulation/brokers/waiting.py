@@ -33,8 +33,13 @@ PLANTED: Final = (
             "            if not level.under_way and level.look_at_ns <= now_ns:\n",
             "            if level.look_at_ns <= now_ns:\n", ("INV_B39",), "delays"),
     Planted("a new master delivers all levels from their beginning", MACHINE,
-            "if level.offset is not None and level.offset > end:\n                self._move(level, end, wall_ms)\n",
-            "level.offset = 0\n", ("INV_B39",), "delays"),
+            "if level.offset is not None and level.offset > (end := queues.end(number)):\n"
+            "                self._move(level, end, wall_ms)\n", "level.offset = 0\n", ("INV_B39",), "delays"),
+    Planted("a new master goes back to where its log is seen", MACHINE,
+            "level.offset > (end := queues.end(number)):",
+            "level.offset > (end := (queues.bounds(number) or (0, 0))[1]):",
+            ("tests/broker/schedule/test_machine.py::"
+             "test_a_position_stays_where_the_log_goes_on_behind_what_is_seen",)),
     Planted("a level that failed is not looked at again", MACHINE,
             "(PAUSE_AFTER_FAULT_MS if fault and alone else PAUSE_MS)",
             "(PAUSE_AFTER_FAULT_MS if fault and alone else 1 << 40)",
