@@ -81,6 +81,7 @@ class Machine:
     def __init__(self, delays_ms: Sequence[int], kept: DelayOffsets | None = None) -> None:
         self._levels = {number: _Level(delay_ms) for number, delay_ms in enumerate(delays_ms, 1)}
         self._run = 0
+        self._in_place = False
         self._last = 0
         """The level that the last poll found, so that others come before it; 0: it found none."""
         self._moved = 0
@@ -149,9 +150,10 @@ class Machine:
             return
         self.started = True
         self._run += 1
+        self._in_place = in_place
         for number, level in self._levels.items():
             least, _ = queues.bounds(number) or (0, 0)
-            was_lacking, level.lacks = level.lacks, in_place and (level.offset or 0) < least
+            was_lacking, level.lacks = level.lacks, self._is_lacking(level, least)
             ahead = min(level.passed_by, default=level.ahead) if was_lacking and level.lacks else None
             level.look_at_ns, level.under_way, level.together = now_ns + FIRST_MS * NS_PER_MS, False, TOGETHER_MAX
             level.ahead = ahead
@@ -208,6 +210,7 @@ class Machine:
         for offset in [each for each in level.passed_by if each < bounds[0]]:
             del level.passed_by[offset]
         begin = _begin(level, bounds[0], queues.end(number))
+        level.lacks |= self._is_lacking(level, bounds[0])  # an empty slave may get its first messages while it acts
         self._stands(level, begin, wall_ms)
         count = 0
         for due_ms in queues.due_times_ms(number, begin, level.together):
@@ -215,6 +218,9 @@ class Machine:
                 break
             count += 1
         return Delivery(number, begin, begin + count, self._run) if count else None
+
+    def _is_lacking(self, level: _Level, least: int) -> bool:
+        return self._in_place and (level.offset or 0) < least
 
     def _again(self, number: int, level: _Level, now_ns: int) -> Delivery | None:
         """Return a delivery of a message that was passed by, if its time has come."""

@@ -411,7 +411,9 @@ ESCAPE = (
     kept("the slave's log begins behind timers", "B36", elsewhere(
         "a_slave_that_copied_the_last_file_alone_does_not_say_that_it_delivered_what_it_never_had")),
     kept("the slave's queue of a level begins", "B36", tests_of(
-        "broker/schedule", "machine", "a_slave_that_lacks_the_first_messages_does_not_say_that_they_are_delivered")),
+        "broker/schedule", "machine", "a_slave_that_lacks_the_first_messages_does_not_say_that_they_are_delivered",
+        "a_slave_that_gets_the_last_messages_while_it_acts_does_not_say_that_those_before_are_delivered",
+        "a_slave_does_not_say_that_what_it_deleted_as_old_while_it_acts_is_delivered")),
     answer("10, 11, 12: stored, and not held", escape("what_is_stored_and_not_held_as_its_group_is_to_is_counted")),
     kept("A slave that acts asks producers", "B44 B59", asking("an_acting_slave_asks_as_often_as_its_master_would")),
     apart("It gives none up", ONE_ANSWER, asking("an_acting_slave_asks_as_often_as_its_master_would")),

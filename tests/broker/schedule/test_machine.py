@@ -130,6 +130,37 @@ def test_a_slave_that_lacks_the_first_messages_does_not_say_that_they_are_delive
     assert master.offsets().offset_table == {1: 5}, "at a master they were deleted as old"
 
 
+def test_a_slave_that_gets_the_last_messages_while_it_acts_does_not_say_that_those_before_are_delivered() -> None:
+    queues, now = Memory({}), FIRST_MS
+    machine = Machine(DELAYS)
+    machine.start(0, 0, queues, in_place=True)
+    assert polled(machine, ns(now), now, queues) == []
+    queues.due, queues.gone = {1: [0] * 4}, 2  # its master is back, and leads when it has read how far this one is
+    now += PAUSE_MS
+    (held,) = polled(machine, ns(now), now, queues)
+    assert (held.begin, held.end) == (2, 4)
+    assert machine.offsets().offset_table == {}
+    machine.done(held, ns(now), now)
+    assert polled(machine, ns(now), now, queues) == []
+    assert machine.offsets().offset_table == {}
+    machine.stop()
+    machine.start(ns(now), now, queues, in_place=True)
+    assert polled(machine, ns(now + FIRST_MS), now + FIRST_MS, queues) == [], "they were delivered in this life"
+
+
+def test_a_slave_does_not_say_that_what_it_deleted_as_old_while_it_acts_is_delivered() -> None:
+    queues, now = Memory({1: [0] * 3}), FIRST_MS
+    machine = Machine(DELAYS)
+    machine.start(0, 0, queues, in_place=True)
+    (all_of_them,) = polled(machine, ns(now), now, queues)
+    machine.failed(all_of_them, ns(now))
+    queues.gone, now = 2, now + PAUSE_MS
+    (held,) = polled(machine, ns(now), now, queues)
+    assert (held.begin, held.end) == (2, 3)
+    machine.done(held, ns(now), now)
+    assert machine.offsets().offset_table == {1: 0}, "its master may hold them for longer"
+
+
 def test_what_nobody_takes_is_passed_by_and_the_position_stays() -> None:
     queues, now = Memory({1: [0] * 4}), FIRST_MS
     machine = started(queues)

@@ -43,6 +43,10 @@ PLANTED: Final = (
             "        if not level.lacks:\n", "        if True:\n",
             ("tests/broker/schedule/test_machine.py::"
              "test_a_slave_that_lacks_the_first_messages_does_not_say_that_they_are_delivered",)),
+    Planted("what a slave never held is looked for as it begins to act alone", "broker/schedule/machine.py",
+            "        level.lacks |= self._is_lacking(level, bounds[0])", "        level.lacks |= False",
+            ("tests/broker/schedule/test_machine.py::test_a_slave_that_gets_the_last_messages_while_it_acts_"
+             "does_not_say_that_those_before_are_delivered",)),
     Planted("terms are counted, whatever the time is", ENTRIES, "if wall_ms > self._at.term:", "if False:",
             (TURNS,)),
     Planted("what another slave noted meanwhile is not thought of", ENTRIES,
