@@ -26,3 +26,24 @@ class PopKeys:
     pop_polling_size: int = key(1_024, "POPs that may wait for one queue of a topic and group", least=1, most=_INT_MAX,
                                 live=True)
     max_pop_polling_size: int = key(100_000, "POPs that may wait in all", least=1, most=_INT_MAX, live=True)
+
+
+@attrs.frozen(kw_only=True)
+class ReviveKeys:
+    """The broker's configuration keys that belong to reviving."""
+
+    revive_interval: int = key(
+        1_000, "between two looks for popped messages that are to come back", least=1, most=_INT_MAX, live=True)
+    skip_when_ck_re_put_reach_max_times: bool = key(
+        False, "give a popped message up that could not be read 17 times, half a day; else it is tried for ever",
+        name="skipWhenCKRePutReachMaxTimes", live=True)
+
+
+@attrs.frozen(kw_only=True)
+class ReviveConfig:
+    """The keys of reviving, and two of POP that it reads."""
+
+    revive_interval: int = 1_000
+    skip_when_ck_re_put_reach_max_times: bool = False
+    enable_retry_topic_v2: bool = False
+    revive_queue_num: int = 8

@@ -36,6 +36,7 @@ from broker.offsets.part import OffsetsPart
 from broker.offsets.table import OffsetTable
 from broker.part import Parts, Shared, SpecialService
 from broker.pop import records
+from broker.pop.keys import ReviveConfig, ReviveKeys
 from broker.pop.records import Records
 from broker.pop.retained import Retained
 from broker.pop.returning import ReviveCounters, Revived, dead_letter, retry_topic_of, returned
@@ -53,7 +54,6 @@ from broker.topics.part import TopicsPart
 from broker.topics.table import TopicTable
 from remoting.bodies.popping import CheckPoint
 from remoting.body import Body, body
-from remoting.daemon.keys import key
 from remoting.errors import BodyError, DamagedRecord
 from remoting.fields import Int64, decimal
 from remoting.record import PROPERTIES_BYTES_MAX, Message, Outline, Record, decode_properties, property_of
@@ -96,27 +96,6 @@ class KeptRevived(Body):
     """Offset of the log from which messages must be heard; below 0: this broker has heard none."""
     steps: dict[Int64, dict[str, Int64]] = attrs.field(factory=dict)
     """Steps of ``Retained`` from checkpoints before ``offset``."""
-
-
-@attrs.frozen(kw_only=True)
-class ReviveKeys:
-    """The broker's configuration keys that belong to reviving."""
-
-    revive_interval: int = key(
-        1_000, "between two looks for popped messages that are to come back", least=1, most=2**31 - 1, live=True)
-    skip_when_ck_re_put_reach_max_times: bool = key(
-        False, "give a popped message up that could not be read 17 times, half a day; else it is tried for ever",
-        name="skipWhenCKRePutReachMaxTimes", live=True)
-
-
-@attrs.frozen(kw_only=True)
-class ReviveConfig:
-    """The keys of reviving, and two of POP that it reads."""
-
-    revive_interval: int = 1_000
-    skip_when_ck_re_put_reach_max_times: bool = False
-    enable_retry_topic_v2: bool = False
-    revive_queue_num: int = 8
 
 
 class Fate(enum.Enum):
