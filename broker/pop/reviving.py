@@ -112,6 +112,13 @@ class _Queue:
     core: ReviveQueue
     kept: int
     """The group's offset, as this broker committed it."""
+    lacks: bool = False
+    """True: an acting slave has not all records behind that offset, so it stays: its master may have them."""
+
+    @property
+    def moved(self) -> bool:
+        """Return whether there is a later offset to commit."""
+        return self.core.processed > self.kept and not self.lacks
 
 
 @attrs.define(order=True)
@@ -151,7 +158,9 @@ class Reviving:
         self._topic = made.topic.encode()
         self._passed: dict[int, int] = {}
         """By queue, the largest offset of the group since the log was cut."""
-        journal.was_cut.join("parts", lambda end: self._passed.clear())
+        self._ahead: dict[int, int] = {}
+        """By queue that lacks records, the last one that is done with since the log was cut."""
+        journal.was_cut.join("parts", self._cut)
         self._queues: list[_Queue] = []
         """Empty while this broker does not bring back."""
         self._run = 0
@@ -189,6 +198,10 @@ class Reviving:
         passed = self._passed[number] = max(self._passed.get(number, -1), -1 if found is None else found)
         return passed
 
+    def _cut(self, _: int) -> None:
+        self._passed.clear()
+        self._ahead.clear()
+
     def start(self, *, acts: bool = False) -> None:
         """Begin after the group's offsets. ``acts``: this broker is an acting slave."""
         self.stop()
@@ -203,12 +216,16 @@ class Reviving:
             logger.warning("revive queue %d ends at %d, but by its group's offset record %d is done with", number, end,
                            processed)
         kept = min(processed, end - 1)
-        self._queues.append(_Queue(number, ReviveQueue(kept), kept))
+        stored = self._messages.queue(self._topic, number)
+        lacks = self._acts and stored is not None and processed + 1 < stored.min_offset
+        core = ReviveQueue(max(kept, min(self._ahead.get(number, -1), end - 1)) if lacks else kept)
+        self._queues.append(_Queue(number, core, kept, lacks))
         return self._queues[-1]
 
     def stop(self) -> None:
         """Stop bringing back: results of puts in flight are ignored."""
         self._run += 1
+        self._ahead.update((queue.number, queue.core.processed) for queue in self._queues if queue.lacks)
         self._queues.clear()
         self._attempts.clear()
         self._kept.clear()
@@ -315,7 +332,7 @@ class Reviving:
             due_ms = queue.core.due_ms()
             if queue.core.at < self._messages.max_offset(self._topic, queue.number):
                 return 0
-            if due_ms is not None or queue.core.processed > queue.kept:
+            if due_ms is not None or queue.moved:
                 due_ns = min(due_ns, now_ns + max(0, (due_ms or 0) - now_ms) * NS_PER_MS)
         return due_ns
 
@@ -329,10 +346,9 @@ class Reviving:
             left -= self._read(queue, max(left, READ_MAX // len(self._queues)))
         self._work(now_ns)
         for queue in self._queues:
-            processed = queue.core.processed
-            if processed > queue.kept and not self._offsets.frozen:
-                queue.kept = processed
-                self._offsets.commit(REVIVE_GROUP, self.topic, queue.number, processed)
+            if queue.moved and not self._offsets.frozen:
+                queue.kept = queue.core.processed
+                self._offsets.commit(REVIVE_GROUP, self.topic, queue.number, queue.kept)
             for loose in queue.core.let_go(queue.kept):
                 loose.done()
 
@@ -349,8 +365,10 @@ class Reviving:
         if stored is None or core.at >= stored.max_offset:
             return 0
         if core.at < stored.min_offset:
-            logger.error("records %d to %d of revive queue %d are deleted: messages of their checkpoints may be lost",
-                         core.at, stored.min_offset - 1, queue.number)
+            queue.lacks |= self._acts
+            logger.error("records %d to %d of revive queue %d %s", core.at, stored.min_offset - 1, queue.number,
+                         "are not here: they are left to the master" if self._acts else
+                         "are deleted: messages of their checkpoints may be lost")
             core.nothing(stored.min_offset - core.at)
         count = 0
         try:

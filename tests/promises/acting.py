@@ -470,6 +470,7 @@ GIVEN_OUT = (
     pop("It is not counted there", popped("what_came_back_often_is_no_dead_letter_elsewhere")),
     pop("no such master, or all of them refuse", NOWHERE),
     pop("this slave does not find the message", popped("what_the_slave_does_not_find_is_left_to_its_master")),
+    pop("the slave's revive queue begins behind", popped("records_that_a_slave_never_had_are_left_to_its_master")),
     pop("a record cannot be understood", popped("what_is_no_record_holds_nothing_up")),
     pop("the master comes back | it brings back", BACK_AGAIN),
     pop("the slave dies | the next one begins", popped("the_next_slave_goes_on_when_the_first_is_lost")),

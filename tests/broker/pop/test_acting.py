@@ -7,16 +7,18 @@ import trio
 from trio.testing import MockClock
 
 from broker.pop.reviving import Fate
+from broker.store.files import MemoryFiles as StoreFiles
 from broker.timer import delivery
 from broker.timer.part import TimersPart
 from harness.simulation.worlds.brokers import Cluster, Node, until, wall_ms
 from harness.simulation.worlds.sending import SendMessageRequest
 from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import RequestCode
+from remoting.daemon.files import MemoryFiles
 from remoting.record import Message, encode_properties
 from tests.broker.escape.test_part import bodies as all_bodies
 from tests.broker.escape.test_part import two_groups
-from tests.broker.pop.poppers import back, bodies, processed, reviving, stored, values
+from tests.broker.pop.poppers import back, bodies, pop, processed, reviving, stored, values
 from tests.broker.pop.world import Popped, Popper
 from tests.broker.standin.test_part import info, may_deliver
 
@@ -233,6 +235,36 @@ async def test_what_the_slave_does_not_find_is_left_to_its_master(
         assert bodies(other) == [] and its.counters.gone == 0
         await master.start()
         await until(lambda: bodies(master) == [b"m0"], within_s=60)
+
+
+async def test_records_that_a_slave_never_had_are_left_to_its_master(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It copied the last file alone, and the master died before it brought anything back."""
+    async with two_groups(mappedFileSizeCommitLog=str(64 << 10)) as (made, master, slave, other):
+        master.groups.find("G")
+        monkeypatch.setattr(reviving(master), "tick", lambda now_ns: None)
+        await pop(master, [0], 5_000)  # "before"
+        await until(lambda: processed(master) == (-1, 0))
+        while master.broker.journal.end < 64 << 10:
+            await made.send(master.address, b"x" * 4_000)
+        last = master.broker.journal.messages.max_offset(b"T", 0)
+        await made.send(master.address, b"last")
+        await pop(master, [last], 5_000)
+        await until(lambda: processed(master) == (-1, 1))
+        await slave.kill()
+        slave.files, slave.store = MemoryFiles(), StoreFiles()
+        await slave.start()
+        await copied(master, slave)
+        await trio.sleep(5)  # until all is flushed
+        assert slave.broker.journal.messages.min_offset(reviving(slave).topic.encode(), 0) == 1
+        await master.kill()
+        await until(lambda: bodies(other) == [b"last"], within_s=30)
+        await trio.sleep(5)
+        reviving(slave).start(acts=True)
+        await trio.sleep(10)
+        assert bodies(other) == [b"last"] and processed(slave) == (-1, 1)
+        await master.start()
+        await until(lambda: bodies(master) == [b"before", b"last"], within_s=60)
 
 
 async def test_what_is_no_record_holds_nothing_up(autojump_clock: MockClock) -> None:

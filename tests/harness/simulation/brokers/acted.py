@@ -47,6 +47,9 @@ PLANTED: Final = (
             "        level.lacks |= self._is_lacking(level, bounds[0])", "        level.lacks |= False",
             ("tests/broker/schedule/test_machine.py::test_a_slave_that_gets_the_last_messages_while_it_acts_"
              "does_not_say_that_those_before_are_delivered",)),
+    Planted("records of POP that a slave never had are done with, it says", "broker/pop/reviving.py",
+            "core.processed > self.kept and not self.lacks\n", "core.processed > self.kept\n",
+            ("tests/broker/pop/test_acting.py::test_records_that_a_slave_never_had_are_left_to_its_master",)),
     Planted("terms are counted, whatever the time is", ENTRIES, "if wall_ms > self._at.term:", "if False:",
             (TURNS,)),
     Planted("what another slave noted meanwhile is not thought of", ENTRIES,
