@@ -44,7 +44,9 @@ class LedgerFile:
         self._bell = Bell()
 
     def load(self) -> list[Entry]:
-        """Read the whole entries of the file; later ones are appended after them. Raises ``OSError``."""
+        """Read the whole entries of the file, and sync them; later ones are appended after them. Raises ``OSError``."""
+        if self._files.exists(PATH):
+            self._sync()
         raw = read_whole(self._files, PATH) or b""
         entries, end = decode(raw)
         if end < len(raw):
@@ -140,5 +142,18 @@ class LedgerFile:
         finally:
             file.close()
         if is_new:
-            for folder in ("config", ""):
-                self._files.sync_dir(folder)
+            self._sync_names()
+
+    def _sync(self) -> None:
+        """What was noted before counts as kept, but a process that was killed may have left it, its file's name or its
+        rewrite in the system's memory alone."""
+        file: File = self._files.open(PATH)
+        try:
+            file.sync()
+        finally:
+            file.close()
+        self._sync_names()
+
+    def _sync_names(self) -> None:
+        for folder in ("config", ""):
+            self._files.sync_dir(folder)

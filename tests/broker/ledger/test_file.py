@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -64,6 +65,75 @@ async def test_what_is_kept_outlives_any_crash(seed: int, autojump_clock: MockCl
             frozen._durable |= files._durable
             nursery.cancel_scope.cancel()
         files = frozen
+
+
+async def killed(files: MemoryFiles, at: str, change: Callable[[Ledger, LedgerFile], None]) -> MemoryFiles:
+    """Return what a process leaves that is killed before its first operation of this kind for a change."""
+    class Killed(Exception):
+        pass
+
+    async def ends(work: Callable[[], None]) -> None:
+        with suppress(Killed):
+            work()
+        await trio.sleep_forever()
+
+    ledger, file = opened(files, ends)
+    due = [at]
+
+    def hook(what: str) -> None:
+        if what in due:
+            due.clear()
+            raise Killed
+
+    files.hook = hook
+    for each in files.content.values():
+        each.hook = hook
+    left = MemoryFiles()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(file.run)
+        change(ledger, file)
+        await trio.sleep(1)
+        assert not due, "it was killed"
+        left.content |= files.content  # a process that is killed writes nothing at its end
+        left._durable |= files._durable
+        nursery.cancel_scope.cancel()
+    return left
+
+
+@pytest.mark.parametrize("at", ["write", "sync", "sync_dir"])
+async def test_what_a_killed_process_left_in_memory_is_synced_before_it_counts_as_kept(
+        at: str, autojump_clock: MockClock) -> None:
+    files = await killed(MemoryFiles(), at, lambda ledger, file: note(ledger, file, 0, 7))
+    ledger, file = opened(files)
+    assert ledger.get(thing(0)) == (None if at == "write" else 7)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(file.run)
+        note(ledger, file, 0, 7)  # the client that was not answered says it again
+        await file.kept()
+        files.crash(lambda size: 0)
+        nursery.cancel_scope.cancel()
+    assert opened(files)[0].get(thing(0)) == 7
+
+
+async def test_what_a_killed_process_forgot_does_not_come_back_after_it_counts_as_gone(
+        autojump_clock: MockClock) -> None:
+    def forget(ledger: Ledger, file: LedgerFile) -> None:
+        ledger.forget(ledger.end)
+        file.anew()
+
+    files = MemoryFiles()
+    ledger, file = opened(files)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(file.run)
+        note(ledger, file, 0, 7)
+        await file.kept()
+        nursery.cancel_scope.cancel()
+    files = await killed(files, "sync_dir", forget)
+    ledger, file = opened(files)
+    assert ledger.get(thing(0)) is None
+    await file.kept()
+    files.crash(lambda size: 0)
+    assert opened(files)[0].get(thing(0)) is None
 
 
 async def test_it_is_written_anew_when_most_counts_no_more(autojump_clock: MockClock) -> None:

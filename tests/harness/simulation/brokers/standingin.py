@@ -9,6 +9,8 @@ from tests.harness.planting import Planted
 LEDGER: Final = "broker/ledger/part.py"
 ENDING: Final = "broker/transactions/ending.py"
 ACTING: Final = "acting"
+FILE: Final = "broker/ledger/file.py"
+FILES: Final = "tests/broker/ledger/test_file.py::"
 KEPT: Final = "tests/broker/ledger/test_part.py::"
 ONLINE: Final = ("tests/broker/preonline/test_levelling.py::"
                  "test_positions_of_groups_are_neither_taken_nor_told_until_the_members_are_read",)
@@ -92,4 +94,12 @@ PLANTED: Final = (
             "            if self._standing.role.leads:\n                pass\n", ("INV_B59",), ACTING),
     Planted("terms are counted, whatever the time is", "broker/ledger/entries.py",
             "if wall_ms > self._at.term:", "if False:", ("INV_B58",), ACTING),
+    Planted("a slave answers for what a killed process left in memory", FILE,
+            "            self._sync()\n", "            pass\n",
+            (FILES + "test_what_a_killed_process_left_in_memory_is_synced_before_it_counts_as_kept",
+             FILES + "test_what_a_killed_process_forgot_does_not_come_back_after_it_counts_as_gone")),
+    Planted("a name that a killed process left in memory is not synced", FILE,
+            "            file.close()\n        self._sync_names()\n", "            file.close()\n",
+            (FILES + "test_what_a_killed_process_left_in_memory_is_synced_before_it_counts_as_kept",
+             FILES + "test_what_a_killed_process_forgot_does_not_come_back_after_it_counts_as_gone")),
 )
