@@ -2,6 +2,7 @@
 
 Two brokers may decide otherwise in the cases that the page has, and in no more: the second one lacks the first one's
 mark, as its log was not copied so far; or the ledger, as its owner is listed nowhere, or did not answer for so long.
+A slave that commits has decided when it sends the message: what it hears from then on cannot call that back.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Decisions:
         self._shown: set[tuple[MemberHost, int]] = set()
         """Machines whose logs show a decision's mark, and the transaction's number."""
         self._in_flight: dict[int, dict[MemberProcess, int]] = {}
-        """Number of a transaction -> slaves that send its message to another group, and since when."""
+        """Number of a transaction -> slaves that send its message to another group, and since when. Those whose put
+        failed, too."""
         self._read: dict[tuple[MemberHost, str], int] = {}
         """(reader, address) -> when the reader last had all of that member's ledger."""
         self._read_by: dict[tuple[MemberProcess, str], int] = {}
@@ -85,28 +87,32 @@ class Decisions:
     def sends(self, process: MemberProcess, begun: Decided) -> None:
         """Note that a slave sends the message of a commit to another group's master."""
         self.begins(process, begun)
-        self._in_flight.setdefault(begun.number, {})[process] = now = self._town.world.now
-        self._compare(process, begun, COMMIT, now)  # others may see the message first
+        self._in_flight.setdefault(begun.number, {})[process] = self._town.world.now
+        self._compare(process, begun, COMMIT)  # others may see the message first
 
     def decides(self, process: MemberProcess, begun: Decided, end: int) -> None:
         """Check INV_B59 when a member's log or ledger has a decision."""
-        now = self._town.world.now
         in_flight = self._in_flight.get(begun.number, {})
-        self._compare(process, begun, end, in_flight.pop(process, now))
+        sent_ns = in_flight.pop(process, None)
+        self._compare(process, begun, end, sent_ns if end == COMMIT else None)
         if end == ROLLBACK and any(each.dead for each in in_flight):
             begun.apart = True
         self._town.counts["decided otherwise by who could not know"] += begun.apart
-        self._made[begun.number].append(_Decision(process.host, end, now))
+        self._made[begun.number].append(_Decision(process.host, end, self._town.world.now))
 
-    def _compare(self, process: MemberProcess, begun: Decided, end: int, since: int) -> None:
-        """Check INV_B59 against what others decided before."""
+    def _compare(self, process: MemberProcess, begun: Decided, end: int, sent_ns: int | None = None) -> None:
+        """Check INV_B59 against what others decided before.
+
+        ``sent_ns``: when it sent the message of a commit, and what it knew by then was compared; None: it has not."""
         host = process.host
+        since_ns = self._town.world.now if sent_ns is None else sent_ns
         for other in self._made.setdefault(begun.number, []):
             if other.end == end:
                 continue
-            knows = (host is other.host or self._read.get((host, other.host.address), -1) > other.at_ns or (
-                other.host.number == MASTER_ID and (host, begun.number) in self._shown))
-            told = since < self._read.get((other.host, host.address), -1) < other.at_ns
+            knows = host is other.host or (sent_ns is None and (
+                self._read.get((host, other.host.address), -1) > other.at_ns or (
+                    other.host.number == MASTER_ID and (host, begun.number) in self._shown)))
+            told = since_ns < self._read.get((other.host, host.address), -1) < other.at_ns
             require(not knows and not told, "INV_B59", "decides otherwise than it knows, or others could know",
                     host.name, other.host.name, begun, f"at {self._town.world.now / MS:.1f} ms")
             begun.apart = True
