@@ -142,11 +142,13 @@ class Ledger:
         """Offsets and levels up to this mark are in the master's tables, or outdated."""
         return self._kept
 
-    def note(self, thing: Thing, value: int, wall_ms: int = 0, since_ms: int = 0) -> Entry | None:
+    def note(self, thing: Thing, value: int, wall_ms: int = 0, since_ms: int = 0, *,
+             again: bool = False) -> Entry | None:
         """Set a thing's value by a new entry, at that time of this broker's clock. None: it has this value already, in
-        an entry of ``since_ms`` or later; another slave may have noted something else before."""
+        an entry of ``since_ms`` or later; another slave may have noted something else before. ``again``: it may have
+        done so since, too, so that there always is a new entry."""
         known = self._known(thing)
-        if known is not None and known.value == value and known.mark.term >= since_ms:
+        if not again and known is not None and known.value == value and known.mark.term >= since_ms:
             return None
         term, number = self._at if self._writes else (self._at.term + 1, 0)
         if wall_ms > self._at.term:

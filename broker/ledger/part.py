@@ -153,9 +153,9 @@ class LedgerPart(Part):
         """Return whether a master that comes back has read the ledger, so that no entry may be added."""
         return bool(self._handed_over_ns)
 
-    def note(self, thing: Thing, value: int) -> None:
-        """Add an entry; it is on disk when ``file.kept`` returns."""
-        entry = self.ledger.note(thing, value, self._wall_ms(), self._acts_since_ms)
+    def note(self, thing: Thing, value: int, *, again: bool = False) -> None:
+        """Add an entry, unless it says nothing new and not ``again``; it is on disk when ``file.kept`` returns."""
+        entry = self.ledger.note(thing, value, self._wall_ms(), self._acts_since_ms, again=again)
         if entry is not None:
             self.file.append(entry)
 
@@ -223,7 +223,7 @@ class LedgerPart(Part):
 
     def _committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         if self._notes:
-            self.note(Thing(Subject.OFFSET, f"{topic}@{group}", queue_id), offset)
+            self.note(Thing(Subject.OFFSET, f"{topic}@{group}", queue_id), offset, again=True)
 
     def _moved(self, group: str, topic: str, queue_id: int, offset: int, least: int) -> None:
         """A group is sent over what this slave never had, and what its master may hold. A new one begins anywhere."""

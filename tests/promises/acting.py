@@ -369,6 +369,8 @@ LEDGER = (
             "the_last_entry_of_each_thing_counts_in_whatever_order_they_come")),
     kept("Who writes one has it behind", "B63", entries("a_clock_that_is_set_back_puts_nothing_before_what_was_noted")),
     kept("So of two slaves that acted in turn", "B57 B58", entries("of_slaves_that_act_in_turn_the_later_one_counts")),
+    kept("So it is with two that clients commit to", "B58", ledger(
+        "an_offset_that_is_committed_again_counts_after_what_another_slave_was_told")),
     kept("Of two entries of one term", "B57", entries("of_two_entries_of_one_mark_all_members_take_the_same")),
     apart("Kinds that a broker does not know", LAYOUT, entries("entries_of_a_kind_and_what_counts_no_more_is_let_go")),
     kept("61041, read", "B59 B63", both(LAST_WORD, ledger("what_is_in_flight_is_decided_before_others_read"))),

@@ -98,6 +98,21 @@ async def test_the_next_slave_has_it_as_far_as_it_was_copied(autojump_clock: Moc
         assert master.offsets.query("G", "T", 0) == 4
 
 
+async def test_an_offset_that_is_committed_again_counts_after_what_another_slave_was_told(
+        autojump_clock: MockClock) -> None:
+    """Name servers may show clients now the one slave, now the other one."""
+    async with cluster() as made:
+        master, first, second = await three(made)
+        await master.kill()
+        await until(lambda: first.broker.standing.role.acts)
+        for node, offset in ((first, 4), (second, 8), (first, 4)):
+            assert (await commit(made, node, offset)).code == ResponseCode.SUCCESS
+            await trio.sleep(0.01)
+        await master.start()
+        await until(lambda: master.serves)
+        assert master.offsets.query("G", "T", 0) == 4, "8 would pass over what the group wants again"
+
+
 async def three(made: Cluster) -> tuple[Node, Node, Node]:
     """A master and two slaves, which know T and G and have all of the log on disk."""
     master, first = await pair(made)

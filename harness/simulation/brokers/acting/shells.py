@@ -110,11 +110,11 @@ class SimulatedLedger(LedgerPart):
         if whole:
             self.process.town.decisions.read(self.process, address)
 
-    def note(self, thing: Thing, value: int) -> None:
+    def note(self, thing: Thing, value: int, *, again: bool = False) -> None:
         answers = self._answers
         if answers is not None:
             answers.notes(self.process, thing)
-        super().note(thing, value)
+        super().note(thing, value, again=again)
         if answers is not None:
             answers.has(self.process, thing)
 
