@@ -47,8 +47,7 @@ class Subject(enum.IntEnum):
     HELD_TIMERS = 6
     """As ``TIMERS``, of a slave whose log begins above 0: ``name`` is two offsets, "from-below"."""
     KEPT = 7
-    """No thing: offsets and levels up to this mark count no more. In the file alone."""
-
+    """No thing: kinds ``OF_TABLES`` up to this mark count no more. In the file alone."""
     GAP = 8
     """A group was sent over what its slave never had: ``name`` is ``begin@topic@group``, where ``begin`` is where
     ``queue`` begins at that slave, ``value`` the offset that the group wanted."""

@@ -227,8 +227,10 @@ class LedgerPart(Part):
 
     def _moved(self, group: str, topic: str, queue_id: int, offset: int, least: int) -> None:
         """A group is sent over what this slave never had, and what its master may hold. A new one begins anywhere."""
+        if not self._acts or self.is_handed_over:
+            return
         known = self._offsets.table.query(group, topic, queue_id)
-        if not self._acts or self.is_handed_over or known is None:
+        if known is None:
             return
         wanted = min(offset, known)
         thing = Thing(Subject.GAP, f"{least}@{topic}@{group}", queue_id)
@@ -330,7 +332,7 @@ class LedgerPart(Part):
         if asked.log_end is not None and self._durable_end < asked.log_end:
             return response(command, ResponseCode.SYSTEM_ERROR, remark=(
                 f"the log is on disk here only up to {self._durable_end}, not up to {asked.log_end}"))
-        self._forget(Mark(asked.term, asked.number), (*OF_TIMERS, *(LASTING if asked.log_end is None else ())))
+        self._forget(Mark(asked.term, asked.number), BUT_TABLES if asked.log_end is None else OF_TIMERS)
         return self._when_kept(response(command))
 
     # --- exchange with other members ---------------------------------------------------------------------------

@@ -46,6 +46,18 @@ def saying(node: Node) -> tuple[Changes, Later]:
     return changes, put
 
 
+async def waiting(changes: Changes, nursery: trio.Nursery) -> list[Command]:
+    """Return where the answer to a reset will be. Who asked for it waits."""
+    answers: list[Command] = []
+
+    async def ask() -> None:
+        answers.append(await changes.when_told(Command(0)))
+
+    nursery.start_soon(ask)
+    await wait_all_tasks_blocked()
+    return answers
+
+
 async def test_what_is_refused_is_said_again_before_what_came_later(autojump_clock: MockClock) -> None:
     async with cluster() as made:
         (changes, put), said = saying(await made.node()), list[str]()
@@ -152,14 +164,8 @@ async def test_a_reset_that_was_said_in_haste_is_not_sure_to_be_known(autojump_c
         changes, put = saying(await made.node())
         changes.say_reset("T", "G", 0, 5)
         put.end(REFUSED)
-        answers: list[Command] = []
-
-        async def ask() -> None:
-            answers.append(await changes.when_told(Command(0)))
-
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask)
-            await wait_all_tasks_blocked()
+            answers = await waiting(changes, nursery)
             assert changes._puts.first is not None and changes._puts.first(False) is None
             put.end(STORED)
         assert "perhaps not on the next master" in (answers[0].remark or "")
@@ -194,14 +200,8 @@ async def test_who_follows_another_master_says_nothing_again(autojump_clock: Moc
         changes, put = saying(await made.node())
         changes.say_reset("T", "G", 0, 5)
         put.end(REFUSED)
-        answers: list[Command] = []
-
-        async def ask() -> None:
-            answers.append(await changes.when_told(Command(0)))
-
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask)
-            await wait_all_tasks_blocked()
+            answers = await waiting(changes, nursery)
             changes.closed()
             made.nodes[0].broker.parts.role_changed(Role.slave(1, 2, "another:10911"))
         assert "perhaps not on the next master" in (answers[0].remark or "")

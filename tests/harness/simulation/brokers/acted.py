@@ -30,7 +30,7 @@ PLANTED: Final = (
             "        if ",
             (KEPT + "test_a_decision_outlives_the_masters_disk_until_the_slaves_log_has_it",)),
     Planted("slaves forget what only the master's ledger has", LEDGER,
-            "*(LASTING if asked.log_end is None else ())", "*()",
+            "BUT_TABLES if asked.log_end is None else OF_TIMERS", "OF_TIMERS",
             (KEPT + "test_a_decision_outlives_the_masters_disk_until_the_slaves_log_has_it",)),
     Planted("slaves forget what only the master's log has", LEDGER,
             "if asked.log_end is not None and self._durable_end < asked.log_end:", "if False:",
