@@ -35,6 +35,7 @@ from harness.scenarios.failovers.recording import JudgedHistory, judged
 from mqcluster.plan import Kind
 from mqcluster.processes import Cluster, ClusterError
 from remoting.address import split_address
+from remoting.daemon.process import leaves
 
 
 def parser() -> argparse.ArgumentParser:
@@ -74,7 +75,7 @@ async def run(options: argparse.Namespace) -> int:
         with (root / "history.jsonl").open("wb") as file:
             chosen = {fault: 1 for fault in FAULTS if fault.__name__ in (options.fault or ())} or FAULTS
             campaign = Run(there, network, made, modes, Random(seed), JudgedHistory(file), _say, chosen)
-            came_back = await _played(campaign, options)
+            came_back = await played(campaign, options)
         if not came_back:
             _say(f"SOMETHING DID NOT COME BACK: the logs are in {root}")
             return 1
@@ -87,7 +88,7 @@ async def run(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-async def _played(campaign: Run, options: argparse.Namespace) -> bool:
+async def played(campaign: Run, options: argparse.Namespace) -> bool:
     """Play the campaign; False: some server did not come back. The servers are stopped at the end."""
     there, came_back = campaign.cluster, False
     try:
@@ -97,6 +98,9 @@ async def _played(campaign: Run, options: argparse.Namespace) -> bool:
         came_back = True
     except* trio.TooSlowError:
         pass  # the campaign has said what did not come back
+    except* ClusterError as errors:
+        for error in leaves(errors):
+            _say(str(error))
     finally:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(there.stop, list(there.servers.values()))
@@ -159,9 +163,6 @@ def main() -> int:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # broken connections are wanted here
     try:
         return trio.run(run, options)
-    except ClusterError as error:
-        _say(str(error))
-        return 1
     except subprocess.CalledProcessError as error:
         _say(f"{' '.join(map(str, error.cmd))}: {(error.stderr or b'').decode().strip()}")
         return 1

@@ -8,15 +8,20 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from harness.histories.events import INVOKE, OK, Event
 from harness.histories.jsonlines import line_of
 from harness.nemesis import sandbox
-from harness.nemesis.forwarding import Forwarders
-from harness.scenarios.failovers.campaign import MODES, differing, groups, names, planned
+from harness.nemesis.forwarding import Forwarders, forwarders
+from harness.scenarios.failovers.__main__ import parser, played
+from harness.scenarios.failovers.campaign import MODES, Run, differing, groups, names, planned
+from harness.scenarios.failovers.recording import JudgedHistory
+from mqcluster.processes import Cluster
 
 ROOT = Path(__file__).parents[4]
 
@@ -66,6 +71,17 @@ def test_a_master_whose_disk_is_no_use_is_replaced(fault: str, tmp_path: Path) -
     assert result["failovers"] >= 4, ran.stdout
     assert list(result["faults"]) == [fault]
     assert "NOTHING ACKNOWLEDGED WAS LOST" in ran.stdout
+
+
+async def test_a_server_that_does_not_start_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    modes = groups(["safe"])
+    async with forwarders(names(modes)) as network:
+        there = Cluster.create(tmp_path, planned(tmp_path, modes, network))
+        for server in there.servers.values():
+            server.prefix = ("false",)
+        campaign = Run(there, network, {}, modes, Random(1), JudgedHistory(BytesIO()), print)
+        assert not await played(campaign, parser().parse_args([]))
+    assert "namesrv ended before it served" in capsys.readouterr().out
 
 
 def test_a_history_with_a_loss_fails_where_that_is_promised(tmp_path: Path) -> None:
