@@ -146,7 +146,7 @@ class Campaign:
             assert request.term == core.term, "the plan's term is taken"
             core.set_hard_state(request.term, core.node_id)
         writes = core.writes
-        if decision.result == VoteResult.ACCEPT and not plan.probe and writes.hard_token > writes.durable_token:
+        if decision.result == VoteResult.ACCEPT and not plan.probe and writes.hard_state_waits:
             self._own_vote_after = writes.hard_token
             return
         self._own_vote_after = 0

@@ -106,6 +106,10 @@ class Snapshots:
             return
         elif message.offset + len(message.data) > meta.size:
             core.dropped(peer, message, "beyond the size of the snapshot")
+        elif core.writes.hard_state_waits:
+            # A whole snapshot is on disk at once. Behind a crash its term must not be newer than this node's, for that
+            # is how a lost vote looks. This answer leaves with the sync, and the leader begins again.
+            self._reply(peer, message, SUCCESS, meta.index, 0, False)
         else:
             self._chunk = message
             core.output(StoreChunk(peer, meta, message.offset, message.data))

@@ -181,6 +181,11 @@ class Writes:
             log.durable_index = last
 
     @property
+    def hard_state_waits(self) -> bool:
+        """True while term and vote are not on disk yet."""
+        return self.hard_token > self.durable_token
+
+    @property
     def disk_lags(self) -> bool:
         """True while so much is on its way to this node's disk that the node takes no more frames."""
         return self.unsynced_bytes >= self._unsynced_bytes_max
@@ -195,7 +200,7 @@ class Writes:
         Frames that are not durable stay in memory, unacknowledged, until there is room. If the reserve is used up too,
         all else stays in memory as well: a write that failed on a full disk is not tried again before there is room.
         """
-        self._withheld = self.disk_full and self.hard_token > self.durable_token
+        self._withheld = self.disk_full and self.hard_state_waits
         self.disk_full = self._owed = True
         self._pending = None
         self._outputs = [output for output in self._outputs if not isinstance(output, Write)]

@@ -61,6 +61,8 @@ class Plan:
     codec: bool = False
     disk: str = "memory"
     twice: float = 0.0
+    whole: bool = False
+    """True if a snapshot comes in one piece, and may be the first word of a new leader."""
     narrows: bool = False
     """True for a phase before healing in which only small messages pass."""
     promises: bool = False
@@ -80,8 +82,8 @@ class Plan:
             message_bytes_max=16_384, append_bytes_max=4_096 if tight else 8_192, inflight_bytes_max=16_384,
             inflight_messages_max=3 if tight else 32, uncommitted_bytes_max=16_384 if tight else 65_536,
             cache_bytes_max=2_048 if tight else 32_768, snapshot_log_bytes=0,
-            snapshot_tail_entries=8 if tight else 64, snapshot_chunk_bytes=128 if tight else 256,
-            learner_lag_entries=16, segment_bytes=65_536)
+            snapshot_tail_entries=8 if tight else 64, learner_lag_entries=16, segment_bytes=65_536,
+            snapshot_chunk_bytes=8_192 if self.whole else 128 if tight else 256)
 
 
 def draw_plan(tape: Tape, profile: str) -> Plan:
@@ -127,10 +129,12 @@ def draw_plan(tape: Tape, profile: str) -> Plan:
 
 
 def with_lapses(plan: Plan, tape: Tape, profile: str) -> Plan:
-    """Add lapses to some of the seeds with faults, and a phase without large messages to some of all seeds."""
+    """Add lapses to some of the seeds with faults, and to some of all a phase without large messages, or snapshots in
+    one piece."""
     if plan.faults and profile not in (BOUNCE, LAPSES) and tape.stream(LAPSES).chance(0.3):
         plan.faults += (ROT, COPY)
     plan.narrows = tape.stream("narrows").chance(0.1)
+    plan.whole = tape.stream("whole").chance(0.2)
     return plan
 
 

@@ -53,6 +53,17 @@ class Rules:
         return self.outcome
 
 
+@attrs.define
+class Disk:
+    disk_full: bool = False
+    hard_token: int = 0
+    durable_token: int = 0
+
+    @property
+    def hard_state_waits(self) -> bool:
+        return self.hard_token > self.durable_token
+
+
 class Core:
     """As much of a replica as a campaign sees."""
 
@@ -61,7 +72,7 @@ class Core:
         self.node_id, self.group, self.term, self.led_term, self.now = "n0", 1, 3, 0, 1_000
         self.role, self.trace, self.rng, self.rules = Role.CANDIDATE, None, Random(1), Rules()
         self.installing, self.lapse, self.commit_index, self.incarnation = None, cast(Lapse | None, None), 0, b"mine"
-        self.writes = SimpleNamespace(disk_full=False, hard_token=0, durable_token=0)
+        self.writes = Disk()
         self.log = SimpleNamespace(last_index=7, last_term=2, membership_index=0)
         self.sent: list[tuple[str, Vote]] = []
         self.states: list[tuple[int, str | None]] = []

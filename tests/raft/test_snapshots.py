@@ -12,6 +12,7 @@ from raft.messages import (
     Committed,
     Install,
     MembershipChanged,
+    Send,
     SnapshotChunk,
     SnapshotMeta,
     SnapshotReply,
@@ -123,6 +124,17 @@ def test_a_piece_is_stored_and_then_answered() -> None:
     assert node.said() == [], "answered once"
     assert node.tell(chunk(of, 5, b"123456")) == [] and node.drops == ["beyond the size of the snapshot"]
     assert node.tell(chunk(of, 5, b"67890")) == [] and len(node.drops) == 1
+
+
+def test_no_piece_is_stored_before_the_leaders_term_is_on_disk() -> None:
+    node = Follower(1)
+    piece = chunk(meta(5, 4, size=3), 0, b"123", term=4)
+    assert node.tell(piece) == [SnapshotReply(1, 4, SESSION, 8, Code.SUCCESS, 5, 0, False)]
+    assert [each.after for each in node.outputs if isinstance(each, Send)] == [node.replica.writes.hard_token]
+    assert not [each for each in node.outputs if isinstance(each, StoreChunk)]
+    node.synced()
+    assert node.tell(piece) == []
+    assert [each.data for each in node.outputs if isinstance(each, StoreChunk)] == [b"123"]
 
 
 def test_a_whole_snapshot_is_installed_and_answered_when_it_is_durable_and_taken() -> None:

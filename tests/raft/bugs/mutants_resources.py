@@ -101,7 +101,7 @@ MUTANTS = [
            new="",
            tests=(TESTS + "test_BUG_A8_a_vote_that_was_lost_with_the_room_is_written_again",)),
     Mutant("A8", "raft/writes.py",
-           old="        self._withheld = self.disk_full and self.hard_token > self.durable_token\n",
+           old="        self._withheld = self.disk_full and self.hard_state_waits\n",
            new="",
            tests=(TESTS + "test_BUG_A8_what_found_no_room_twice_waits_for_it",
                   TESTS + "test_BUG_A8_a_disk_that_stays_full_is_left_alone")),

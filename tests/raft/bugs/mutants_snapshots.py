@@ -145,6 +145,14 @@ MUTANTS = [
            old="        async with self._lock:\n            while self._begun",
            new="        async with trio.Lock():\n            while self._begun",
            tests=(OWN + "test_BUG_S20_a_snapshot_waits_for_what_is_being_applied",)),
+    Mutant("S21", "raft/snapshots.py",
+           old="        elif core.writes.hard_state_waits:\n",
+           new="        elif False:\n",
+           tests=(OWN + "test_BUG_S21_a_crash_before_the_term_is_on_disk_leaves_no_newer_snapshot",)),
+    Mutant("S21", "raft/snapshots.py",
+           old="            self._reply(peer, message, SUCCESS, meta.index, 0, False)\n        else:\n",
+           new="            pass\n        else:\n",
+           tests=(OWN + "test_BUG_S21_the_leader_begins_again_as_soon_as_its_term_is_on_disk",)),
 ]
 
 IMPOSSIBLE: list[Impossible] = []

@@ -24,7 +24,7 @@ TABLES: dict[str, tuple[str, int]] = {
     "D": ("Durability and ordering", 16),
     "L": ("Replication and commit", 23),
     "R": ("Replies, sessions, progress", 10),
-    "S": ("Snapshots and compaction", 20),
+    "S": ("Snapshots and compaction", 21),
     "M": ("Membership", 15),
     "Q": ("Reads, leases, clocks", 15),
     "V": ("Liveness", 17),

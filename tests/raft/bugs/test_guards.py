@@ -335,6 +335,7 @@ def test_BUG_U13_a_piece_stored_for_an_earlier_leader_is_not_answered_to_it() ->
 
     def piece(leader: str, term: int) -> None:
         replica.receive(script.now, leader, Append(1, term, 7, 1, 0, 0, 0, 0))
+        script.pump("n2")  # its term is on disk
         replica.receive(script.now, leader, SnapshotChunk(1, term, 7, 2, encode_meta(meta), 0, b"x" * 10))
 
     def sent() -> list[Send]:

@@ -324,7 +324,7 @@ def test_BUG_S5_a_short_peer_of_the_same_term_gets_a_snapshot() -> None:
 
 def test_BUG_S6_the_report_of_the_first_snapshot_says_nothing_of_the_second() -> None:
     """raft-rs 417: a second snapshot arrives while the first is reported. Guards that a report names what it is of."""
-    script = Script(3)
+    script = Script(3, disks={"n1": disk((), term=1)})
     node = script["n1"]
     first, second = snapshot(5, 1, b"one"), snapshot(9, 1, b"two")
     node.receive(script.now, "n0", chunk(first, b"one"))
@@ -345,7 +345,7 @@ def test_BUG_S6_the_report_of_the_first_snapshot_says_nothing_of_the_second() ->
 def test_BUG_S6_installed_is_said_when_log_and_machine_hold_it() -> None:
     """raft-rs 417: the report of one half completes the whole. Guards that the answer waits for disk and machine."""
     for machine_first in (True, False):
-        script = Script(3)
+        script = Script(3, disks={"n1": disk((), term=1)})
         node, meta = script["n1"], snapshot(5, 1)
         node.receive(script.now, "n0", chunk(meta, b"state"))
         node.snapshots.chunk_stored(script.now, "n0", meta, meta.size, True)
@@ -406,7 +406,7 @@ def test_BUG_S7_entries_that_arrive_while_a_snapshot_is_stored_are_not_thrown_aw
 
     Guards that what the log holds by then is not installed over, nor promised before it is durable.
     """
-    script = Script(3)
+    script = Script(3, disks={"n1": disk((), term=1)})
     node, meta = script["n1"], snapshot(3, 1)
     node.receive(script.now, "n0", chunk(meta, b"state", sequence=2))
     log = [frame(1, 1)]

@@ -1,4 +1,4 @@
-"""Snapshots (table S), the rest: a node's own snapshots, given-up transfers, and what waits for what."""
+"""Snapshots (table S), the rest: a node's own, given-up transfers, and what waits for what."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.simulation.worlds.nodes import Counter, Nodes
 from raft.config import Config
 from raft.errors import DiskFull
 from raft.events import SnapshotRestored
-from raft.messages import Append, SnapshotChunk, Write
+from raft.messages import Append, SnapshotChunk, SnapshotMeta, Write
 from raft.progress import State
 from raft.snapshotmeta import decode_meta
 from raft.trace import PeerState
@@ -21,6 +21,7 @@ from tests.raft.bugs.test_snapshots import (
     chunk,
     group,
     installing,
+    leadership,
     led,
     left_behind,
     purged,
@@ -31,7 +32,7 @@ from tests.raft.bugs.test_snapshots import (
     total,
     traced,
 )
-from tests.raft.script import Mail, Script, frame
+from tests.raft.script import Mail, Script, disk, frame
 
 
 async def test_BUG_S18_the_next_snapshot_becomes_due_after_one_in_flight(
@@ -237,7 +238,7 @@ def test_BUG_A8_a_disk_that_filled_up_takes_no_snapshot_either() -> None:
 def test_BUG_A8_a_snapshot_that_the_machine_holds_and_a_full_disk_lost_is_stood_on_again() -> None:
     """The machine was faster than the disk, and the disk is full. Guards that the log stands on the snapshot, with what
     came behind it, and is not cut from its first entry on."""
-    script = Script(3)
+    script = Script(3, disks={"n1": disk((), term=1)})
     node, meta = script["n1"], snapshot(5, 1)
     node.receive(script.now, "n0", chunk(meta, b"state"))
     node.snapshots.chunk_stored(script.now, "n0", meta, 5, True)
@@ -256,3 +257,43 @@ def test_BUG_A8_a_snapshot_that_the_machine_holds_and_a_full_disk_lost_is_stood_
     for write, index in zip(again, (5, 7), strict=True):
         node.durable(script.now, write.token)
         assert node.log.durable_index == index
+
+
+def snapshot_first() -> tuple[Script, SnapshotMeta]:
+    """The first word that n2 has of n0's newer term is a whole snapshot; its disk takes the term later."""
+    script = led()
+    script.cut("n2")
+    for name in ("n1", "n0"):
+        script.elect(name)
+    meta = purged(script)
+    script.heal()
+    script.nodes["n2"].syncing = False
+    leading = leadership(script, "n0")
+    leading.peers["n2"].probe_from(meta.index)
+    leading.feed(leading.peers["n2"])
+    script.pump("n0")
+    script.settle()
+    assert script["n2"].term == meta.term == 3
+    return script, meta
+
+
+def test_BUG_S21_a_crash_before_the_term_is_on_disk_leaves_no_newer_snapshot() -> None:
+    """Seed 51,000,044 of the controllers' simulation: a snapshot is on disk while its leader's term waits for a slow
+    sync. Behind a crash the node takes its vote for lost, and never starts again.
+
+    Guards that no piece is stored before the term is durable.
+    """
+    script, meta = snapshot_first()
+    script.crash("n2")
+    assert script.restart("n2").replica.term == 1
+    script.elapse(2_000)
+    assert script["n2"].log.snapshot == meta and script["n2"].term == 3
+
+
+def test_BUG_S21_the_leader_begins_again_as_soon_as_its_term_is_on_disk() -> None:
+    script, meta = snapshot_first()
+    assert script["n2"].commit_index < meta.index
+    script.nodes["n2"].syncing = True
+    script.pump("n2")
+    script.settle()
+    assert script["n2"].log.snapshot == meta, "no timer is waited for"
