@@ -601,12 +601,14 @@ class Progress:
         if not ready() or group is None or former is None:
             return
         active = scene.active()
+        others = {host.machine: host.machine.life for each in group.sync_state_set
+                  if (host := scene.host_of(key, each)) is not None and host is not former}
         former.machine.crash(lambda: closes)
         # The seed may delay closes, and the controller may have to wait for the lease.
         bound_ms = 500 + (plan.late_close_ms + plan.fleet.lease_ms if closes else plan.fleet.timeout_ms)
         self._run_until(lambda: self._led_by_another(key, group), bound_ms)
-        if scene.active() is not active:
-            return  # an act of the first phase restarted the controller: the new one saw no close
+        if scene.active() is not active or all(machine.life != life for machine, life in others.items()):
+            return  # an act of the first phase restarted the controller, which saw no close, or who could have led
         scene.watch.counts["INV_C20"] += 1
         require(self._led_by_another(key, group), "INV_C20", "a lost master is not replaced in time", key,
                 f"{bound_ms} ms", scene.group(key))
