@@ -61,12 +61,22 @@ def message(number: int, topic: bytes, queue_id: int) -> Message:
 
 def filled(root: str, count: int) -> Journal:
     """``count`` messages in one queue of topic ``one``, and as many over the queues of topic ``many``."""
-    store = MessageStore(DirectoryFiles(root), StoreConfig(log_file_bytes=1 << 28, index=False))
-    store.open()
+    store = opened(root)
     for number in range(count):
         store.writer.put(message(number, b"one", 0), number)
     for number in range(count):
         store.writer.put(message(number, b"many", number % QUEUES), number)
+    return shown(store)
+
+
+def opened(root: str) -> MessageStore:
+    store = MessageStore(DirectoryFiles(root), StoreConfig(log_file_bytes=1 << 28, index=False))
+    store.open()
+    return store
+
+
+def shown(store: MessageStore) -> Journal:
+    """The journal of a store whose messages all are visible."""
     store.log.write()
     store.visible.advance()
     journal = Journal(store)
