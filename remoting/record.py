@@ -74,6 +74,8 @@ _SHORT: Final = Struct(">H")
 _BLANK: Final = Struct(">ii")
 _SCANNED: Final = Struct(">iiii4xqqi16xq20xi")
 """Fields of an outline where both hosts are IPv4."""
+_MIDDLE: Final = Struct(">ii28xi44xi")
+"""Size, magic, system flag and size of the body, where both hosts are IPv4."""
 _FRONT: Final = Struct(">ii12xqqi")  # size, magic, queue offset, physical offset, system flag: past crc, id and flag
 RECORD_BYTES_MIN: Final = _V4.size + 3
 _INNER: Final = Struct(">iiiii")
@@ -353,16 +355,20 @@ def outlines(data: bytes, base: int, at: int = 0, most: int = 1 << 62, *,
     return found, at
 
 
-def stored_properties(data: bytes, at: int = 0) -> bytes:
-    """Those of the record that stands at ``at``, and no more of it. Raises ``DamagedRecord``."""
+def stored_properties(data: bytes, at: int, size: int) -> bytes:
+    """Those of the record of this size at ``at``, and no more of it. Raises ``DamagedRecord``: none stands there."""
     if len(data) - at >= RECORD_BYTES_MIN:
-        size, magic, _, _, _, _, sys_flag, _, body_size = _SCANNED.unpack_from(data, at)
-        if magic == MAGIC and not sys_flag & _V6_FLAGS and 0 <= body_size < size - 90 <= len(data) - at - 90:
+        found, magic, sys_flag, body_size = _MIDDLE.unpack_from(data, at)
+        if found == size and magic == MAGIC and not sys_flag & _V6_FLAGS and (
+                0 <= body_size < size - 90 <= len(data) - at - 90):
             end, topic_at = at + size, at + 89 + body_size
             properties_at = topic_at + data[topic_at - 1] + 2
             if properties_at <= end and data[properties_at - 2] << 8 | data[properties_at - 1] == end - properties_at:
                 return data[properties_at:end]
-    return outline(data, at, check_crc=False)[7]
+    outlined = outline(data, at, check_crc=False)
+    if outlined[1] != size:
+        raise DamagedRecord(at, f"{outlined[1]} bytes instead of {size}")
+    return outlined[7]
 
 
 def _parts(data: bytes | memoryview, at: int, check_crc: bool,

@@ -13,16 +13,15 @@ from broker.filters.table import Filters
 from broker.pulling.reading import Found, ReadConfig, Status, damaged, out_of_range
 from broker.store.consumequeue import ENTRY, ENTRY_BYTES, NOWHERE_SIZE
 from broker.store.errors import OffsetGone
-from broker.store.log import Log
+from broker.store.log import NOTHING, Log, Read
 from broker.store.messages import StoredMessages
 from remoting.errors import DamagedRecord
 from remoting.record import RECORD_BYTES_MIN, stored_properties, value_behind
 
-_BLOCK_BYTES_MIN: Final = 4 << 10
-_BLOCK_BYTES_MAX: Final = 64 << 10
-"""Most bytes of one read; reads grow to this while messages of the queue are near each other in the log."""
-_EXAMINED_BYTES: Final = 2 << 20
-"""Bytes that are read for one pull besides the messages that it is given."""
+_NEAR_BYTES: Final = 8 << 10
+"""Largest message, and gap in front of it, for which a slab of the log is read: it costs as much as five messages."""
+_EXAMINED_BYTES: Final = 4 << 20
+"""Bytes of the log for one pull: none are asked for beyond them."""
 _WORK: Final = 4_000
 """Work of filters for one pull, by ``Filter.cost``."""
 _RETRY_TOPIC: Final = b"RETRY_TOPIC\x01"
@@ -55,29 +54,35 @@ def read_filtered(
     assert queue is not None, "None is out of range"
     log = messages.log
     end, log_min = log.max_offset, log.min_offset
-    entries = queue.read(offset, max(1, config.max_filter_message_size // ENTRY_BYTES,
-                                     min(count, config.max_transfer_count_on_message_in_memory)))
+    assert wanted.filter is not None, "else ``read`` is quicker"
+    codes, matches = wanted.codes, wanted.filter.matches
+    window = max(config.max_filter_message_size // ENTRY_BYTES,
+                 min(count, config.max_transfer_count_on_message_in_memory))
+    entries = queue.read(offset, max(1, min(window, -(-_WORK // wanted.filter.cost))))
     most, limit = config.limits(recent=end - ENTRY.unpack_from(entries)[0] <= memory)
     most, limit = max(1, min(most, count)), limit if bytes_max is None else min(limit, bytes_max)
-    assert wanted.filter is not None, "else ``read`` is quicker"
-    codes, matches, cost = wanted.codes, wanted.filter.matches, wanted.filter.cost
-    scan, work, removing, next_offset, where = _Scan(log), _WORK, False, offset, 0
+    scan, base, data, removing, next_offset, where = _Scan(log), 0, b"", False, offset, 0
     chosen: list[bytes] = []
     try:
         for where, size, code in ENTRY.iter_unpack(entries):
             if size == NOWHERE_SIZE or 0 <= where < log_min:
                 removing = True
             elif codes is None or code in codes:
-                at = scan.find(where, size)
-                if matches(stored_properties(scan.block, at)):
+                at = where - base
+                if not 0 <= at <= len(data) - size:
+                    if scan.read_bytes > _EXAMINED_BYTES:
+                        break
+                    base, data = scan.around(where, size)
+                    at = where - base
+                if matches(stored_properties(data, at, size)):
                     if chosen and size > limit:
                         break
-                    chosen.append(scan.block[at : at + size])
+                    chosen.append(data[at : at + size])
                     limit -= size
+                    if len(chosen) == most:
+                        next_offset += 1
+                        break
             next_offset += 1
-            work -= cost
-            if len(chosen) == most or work <= 0 or scan.read_bytes > _EXAMINED_BYTES:
-                break
     except (DamagedRecord, OffsetGone) as damage:
         raise damaged(topic, queue_id, offset, damage) from None
     bounds, behind = (queue.min_offset, queue.max_offset), end - where
@@ -92,24 +97,19 @@ class _Scan:
 
     def __init__(self, log: Log) -> None:
         self.read_bytes = 0
-        self._log, self._start, self._block, self._ask = log, 0, b"", _BLOCK_BYTES_MIN
+        self._log, self._end = log, 0
 
-    def find(self, where: int, size: int) -> int:
-        """Return where in ``block`` the record of this size begins. Raises ``DamagedRecord``, ``OffsetGone``."""
-        if not RECORD_BYTES_MIN <= size <= self._log.file_bytes:
+    def around(self, where: int, size: int) -> Read:
+        """Return bytes with the record of this size. Raises ``DamagedRecord``, ``OffsetGone``."""
+        log = self._log
+        if not RECORD_BYTES_MIN <= size <= log.file_bytes:
             raise DamagedRecord(where, f"none has {size} bytes")
-        at = where - self._start
-        if not 0 <= at <= at + size <= len(self.block):
-            near = 0 <= at <= len(self.block) + _BLOCK_BYTES_MIN
-            self._ask = min(2 * self._ask, _BLOCK_BYTES_MAX) if near else _BLOCK_BYTES_MIN
-            self._start, self._block = where, self._log.read(where, max(size, self._ask))
-            self.read_bytes += len(self._block)
-            at = 0
-        if self._block[at : at + 4] != size.to_bytes(4, "big") or at + size > len(self._block):
-            raise DamagedRecord(where, f"none of {size} bytes begins there")
-        return at
-
-    @property
-    def block(self) -> bytes:
-        """The bytes that were read last, from the log."""
-        return self._block
+        near = 0 <= where - self._end <= _NEAR_BYTES and size <= _NEAR_BYTES
+        base, data = log.slab(where) if near else NOTHING
+        if where + size > base + len(data):
+            base, data = where, log.read(where, size)
+            if len(data) < size:
+                raise DamagedRecord(where, f"the log, or its file, ends before {where + size}")
+        self._end = base + len(data)
+        self.read_bytes += len(data)
+        return base, data

@@ -18,7 +18,7 @@ from typing import Final
 from broker.store.batch import Batch
 from broker.store.errors import OffsetGone, StoreFailed, StoreFull, WrongStore
 from broker.store.files import File, Files
-from broker.store.log import Log, Raw, Recovered, SyncJob
+from broker.store.log import SLAB_BYTES, Log, Raw, Read, Recovered, SyncJob
 from broker.store.recent import Recent
 from remoting import record as codec
 from remoting.errors import DamagedRecord, MessageIllegal
@@ -28,6 +28,8 @@ FILE_BYTES: Final = 1 << 30
 RESERVE_BYTES: Final = 16 << 20
 """Room on the disk is taken so much ahead: a full disk refuses a message before anything of it is kept."""
 SCAN_BYTES: Final = 1 << 20
+SLABS_MAX: Final = 64
+"""Most slabs that are kept in memory, 4 MiB."""
 _MAGIC: Final = codec.MAGIC.to_bytes(4, "big", signed=True)
 
 
@@ -46,6 +48,8 @@ class CommitLog(Log):
         self._written = 0
         self._flushed = 0
         self._recent = Recent()
+        self._slabs: dict[int, bytes] = {}
+        """Whole slabs by their offsets, the latest last: nothing but a cut changes what was written."""
         self._room_end = -1
         """Records that end here or below need no look at the room that is left."""
         self._cuts = 0
@@ -335,6 +339,7 @@ class CommitLog(Log):
     def clear(self) -> None:
         self.write()
         self._recent.clear()
+        self._slabs.clear()
         while self._bases:
             self._drop_last()
         assert not self._open and not self._buffer
@@ -350,6 +355,7 @@ class CommitLog(Log):
             raise OffsetGone(offset, self.min_offset, self._end)
         self.write()
         self._recent.clear()
+        self._slabs.clear()
         while len(self._bases) > 1 and self._bases[-1] >= offset:
             self._drop_last()
         if self._bases:
@@ -372,6 +378,8 @@ class CommitLog(Log):
         while len(self._bases) > 1 and self._bases[1] <= min(offset, self._flushed):
             released.append((self._open.pop(0), f"{self._directory}/{self._bases.pop(0):020d}"))
         assert not released or (self._bases and self._bases[0] <= self._flushed), "the last file stays"
+        if released:
+            self._slabs.clear()
         return self._delete(released)
 
     def _delete(self, released: list[tuple[File, str]]) -> Iterator[None]:
@@ -415,6 +423,17 @@ class CommitLog(Log):
         inside = offset - self._bases[at]
         assert 0 <= inside < self._file_bytes, "no file is missing between two"
         return self._open[at].pread(min(size, self._file_bytes - inside), inside, cached=cached)
+
+    def slab(self, offset: int) -> Read:
+        begin = offset - offset % self._file_bytes % SLAB_BYTES
+        data = self._slabs.get(begin)
+        if data is None:
+            data = self.read(begin, SLAB_BYTES)
+            if len(data) == SLAB_BYTES:
+                if len(self._slabs) == SLABS_MAX:
+                    del self._slabs[next(iter(self._slabs))]
+                self._slabs[begin] = data
+        return begin, data
 
     def next_offset(self, offset: int) -> int:
         data = self.read(offset, 8)

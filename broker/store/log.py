@@ -24,6 +24,7 @@ Raw = bytes | memoryview | list[bytes | memoryview]
 Read = tuple[int, bytes]
 """Bytes of the log, behind the offset of the first."""
 NOTHING: Final[Read] = (0, b"")
+SLAB_BYTES: Final = 64 << 10
 
 
 @attrs.frozen
@@ -178,6 +179,12 @@ class Log(Protocol):
         """Return up to ``size`` bytes from ``offset``, never beyond its file or the end; ``cached`` as for a file.
         Raises ``OffsetGone``."""
         ...
+
+    def slab(self, offset: int) -> Read:
+        """Return the ``SLAB_BYTES`` of its file around ``offset``, or less at the end. A log may keep some in memory:
+        readers of many queues come by, and look at a few messages in each. Raises ``OffsetGone``."""
+        begin = max(self.min_offset, offset - offset % self.file_bytes % SLAB_BYTES)
+        return begin, self.read(begin, SLAB_BYTES)
 
     def read_ahead(self, wanted: bool) -> None:
         """Say whether the system may read ahead in the log's files, present and future. Scattered reads do not want

@@ -143,15 +143,18 @@ def test_the_quick_scan_of_a_log_ends_where_the_slow_one_does(
 def test_properties_read_alone_are_those_of_the_record(
     message: Message, changes: list[tuple[int, int]], cut: int,
 ) -> None:
-    raw = codec.encode(message, 0, 0, 5)
-    raw = spoilt(raw, message, changes)[: len(raw) - cut]
+    whole = codec.encode(message, 0, 0, 5)
+    raw = spoilt(whole, message, changes)[: len(whole) - cut]
     try:
-        wanted = codec.outline(raw, check_crc=False)[7]
+        _, size, *_, wanted = codec.outline(raw, check_crc=False)
     except DamagedRecord:
         with pytest.raises(DamagedRecord):
-            codec.stored_properties(raw)
+            codec.stored_properties(raw, 0, len(raw))
     else:
-        assert codec.stored_properties(raw) == wanted
+        assert codec.stored_properties(raw, 0, size) == wanted
+        for other in (size - 1, size + 1, 0, -1):
+            with pytest.raises(DamagedRecord):
+                codec.stored_properties(raw, 0, other)
 
 
 @given(messages, st.lists(st.tuples(int32s, st.binary(max_size=50), st.binary(max_size=50)), max_size=4), int64s)

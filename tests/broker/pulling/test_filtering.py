@@ -204,7 +204,9 @@ async def test_one_pull_looks_at_so_much_and_the_next_goes_on(
         assert read("a < 0" + " " * 512, 10) == (Status.NO_MATCHED_MESSAGE, 0, 12)
         monkeypatch.setattr(filtering, "_WORK", 5_000)
         monkeypatch.setattr(filtering, "_EXAMINED_BYTES", 100)
-        assert read("a < 0", 10)[2] < 40, "what was read at once is looked at"
+        assert read("a < 0", 10) == (Status.NO_MATCHED_MESSAGE, 0, 40), "what was read at once is looked at"
+        monkeypatch.setattr(filtering, "_NEAR_BYTES", -1)
+        assert read("a < 0", 10) == (Status.NO_MATCHED_MESSAGE, 0, 12)
         assert read("a < 0", 39) == (Status.NO_MATCHED_MESSAGE, 0, 40)
 
 

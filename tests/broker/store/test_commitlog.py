@@ -10,6 +10,7 @@ from random import Random
 import attrs
 import pytest
 
+from broker.store import commitlog
 from broker.store.commitlog import CommitLog
 from broker.store.directory import DirectoryFiles
 from broker.store.errors import OffsetGone, StoreFailed, StoreFull, WrongStore
@@ -224,6 +225,44 @@ def test_of_old_bytes_what_is_wanted_soon_is_read_from_memory() -> None:
     assert [found[0] for found in copy.scan(0)] == [found[0] for found in log.scan(0)] and files.reads > 0
     copy.truncate(wanted - 1)
     assert copy.read(wanted - 2, 10) == log.read(wanted - 2, 1), "nothing is kept of what was cut"
+
+
+def test_slabs_are_read_once_and_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commitlog, "SLABS_MAX", 2)
+    monkeypatch.setattr(commitlog, "SLAB_BYTES", 300)
+    log, _ = filled(MemoryFiles(), 20)
+    files = ReadsCounted()
+    copy = opened(files)
+    copy.append_raw(log.read(0, FILE), 0)
+    copy.append_raw(log.read(FILE, 500), FILE)
+    found = []
+    for offset in (0, 299, 300, 0, 899, 0, 900, 900, FILE, FILE + 299, FILE + 499):
+        before = files.reads
+        begin, data = copy.slab(offset)
+        assert begin <= offset < begin + len(data) and data == log.read(begin, len(data))
+        found.append((begin, len(data), files.reads - before))
+    assert found == [
+        (0, 300, 1), (0, 300, 0), (300, 300, 1), (0, 300, 0), (600, 300, 1), (0, 300, 1), (900, 124, 1), (900, 124, 1),
+        (FILE, 300, 0), (FILE, 300, 0), (FILE + 300, 200, 0)], "one that is not whole is not kept"
+
+
+def test_slabs_are_those_of_the_log_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commitlog, "SLAB_BYTES", 200)
+    log, rng = opened(MemoryFiles()), Random(5)
+    for number in range(400):
+        log.append(Message(b"t", bytes([number % 256]) * rng.randrange(200)), number, number)
+        if rng.random() < 0.1:
+            log.truncate(rng.randrange(max(log.min_offset, log.max_offset - 700), log.max_offset + 1))
+        elif rng.random() < 0.05:
+            log.flush()
+            for _ in log.release_before(log.max_offset - 2 * FILE):
+                pass
+            with pytest.raises(OffsetGone):
+                log.slab(log.min_offset - 1)
+        for _ in range(3 if log.max_offset > log.min_offset else 0):
+            offset = rng.randrange(log.min_offset, log.max_offset)
+            begin, data = log.slab(offset)
+            assert begin <= offset < begin + len(data) and data == log.read(begin, 200)
 
 
 @pytest.mark.parametrize("refused", [False, True])
