@@ -6,9 +6,9 @@ Source: ``SelectorParser.parse`` and ``ExpressionMessageFilter`` of RocketMQ 5.5
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from broker.filters.errors import INVALID, FilterIllegal
 from broker.filters.grammar import Parser
@@ -26,12 +26,16 @@ _CHEAP_LENGTH: Final = 256
 """Characters that are evaluated at the cost of 1."""
 _SEARCHED_MAX: Final = 4
 """Up to so many properties are searched for one by one; for more, all are read."""
+_VERDICTS_MAX: Final = 512
+_VERDICT_BYTES_MAX: Final = 64
+"""Verdicts that each of the last short expressions remembers, and most bytes of the values that they are for."""
+Matches = Callable[[bytes], bool]
 
 
 class Expression:
     """A compiled expression. ``names``: properties that it names; ``cost``: of its evaluation, 1 for a short one."""
 
-    __slots__ = ("_markers", "_run", "cost", "depth", "names", "text")
+    __slots__ = ("_run", "cost", "depth", "names", "text")
 
     def __init__(self, text: str) -> None:
         """Compile ``text``. Raises ``FilterIllegal`` as ``compiled`` does, except for length and kind."""
@@ -40,7 +44,6 @@ class Expression:
         self.text, self.names, self.depth = text, tuple(parser.names), node.depth
         self.cost = 1 + len(text) // _CHEAP_LENGTH
         self._run = node.run
-        self._markers = tuple(f"{name}\x01".encode() for name in self.names)
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
         """Return True, False, or None for unknown. Raises ``Unreadable``: a property's text is no such value."""
@@ -48,29 +51,69 @@ class Expression:
         assert value is None or isinstance(value, bool), "the grammar says so"
         return value
 
-    def matches(self, properties: bytes) -> bool:
-        """Return whether a message with these properties is wanted: not if the value is unknown or unreadable."""
-        if len(self._markers) > _SEARCHED_MAX:
-            values = decode_properties(properties)
-            found = [values.get(name) for name in self.names]
-        else:
-            found = [_last_value(properties, marker) for marker in self._markers]
+    @property
+    def matches(self) -> Matches:
+        """Tell whether a message with these properties is wanted: not if the value is unknown or unreadable. Who asks
+        for many messages takes this once."""
+        return _remembering(self) if self.cost == 1 else _matcher(self)
+
+    def wants(self, values: Sequence[str | None]) -> bool:
+        """``matches`` for the values of ``names``."""
         try:
-            return self._run(found) is True
+            return self._run(values) is True
         except Unreadable:
             return False
 
 
-def _last_value(raw: bytes, marker: bytes) -> str | None:
+def _matcher(expression: Expression) -> Matches:
+    """Make ``matches`` of it, which remembers verdicts: many messages share the values of what is named."""
+    names, wants, known = expression.names, expression.wants, dict[Any, bool]()
+    if len(names) > _SEARCHED_MAX:
+        def many(properties: bytes) -> bool:
+            values = decode_properties(properties)
+            return wants([values.get(name) for name in names])
+
+        return many
+
+    def decide(key: Any, values: Sequence[bytes | None]) -> bool:
+        verdict = wants([None if value is None else value.decode(errors="replace") for value in values])
+        if sum(map(len, filter(None, values))) <= _VERDICT_BYTES_MAX:
+            if len(known) == _VERDICTS_MAX:
+                known.clear()
+            known[key] = verdict
+        return verdict
+
+    markers = [f"{name}\x01".encode() for name in names]
+    if len(markers) == 1:
+        marker = markers[0]
+
+        def one(properties: bytes) -> bool:
+            value = _last_value(properties, marker)
+            verdict = known.get(value)
+            return decide(value, (value,)) if verdict is None else verdict
+
+        return one
+
+    def some(properties: bytes) -> bool:
+        values = tuple([_last_value(properties, marker) for marker in markers])
+        verdict = known.get(values)
+        return decide(values, values) if verdict is None else verdict
+
+    return some
+
+
+_remembering = lru_cache(_REMEMBERED)(_matcher)
+
+
+def _last_value(raw: bytes, marker: bytes) -> bytes | None:
     """Return the property's value as ``decode_properties`` has it: the last one that is not empty."""
-    upto = len(raw)
-    while (at := raw.rfind(marker, 0, upto)) >= 0:
-        upto = at + len(marker) - 1
-        if at > 0 and raw[at - 1] != 2:  # it is the end of a longer name, or within a value
-            continue
-        end = raw.find(b"\x02", upto + 1)
-        if value := raw[upto + 1 :] if end < 0 else raw[upto + 1 : end]:
-            return value.decode(errors="replace")
+    at = raw.rfind(marker)
+    while at >= 0:
+        if not at or raw[at - 1] == 2:  # else it is the end of a longer name, or within a value
+            end = raw.find(b"\x02", behind := at + len(marker))
+            if value := raw[behind:] if end < 0 else raw[behind:end]:
+                return value
+        at = raw.rfind(marker, 0, at + len(marker) - 1)
     return None
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import time
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from broker.filters.expressions import LENGTH_MAX, Expression, FilterIllegal, compiled
+from broker.filters import expressions
+from broker.filters.expressions import LENGTH_MAX, Expression, FilterIllegal, Unreadable, compiled
 from harness.scenarios.interop.vectors import PROPERTIES
-from remoting.record import PROPERTIES_BYTES_MAX, encode_properties
+from remoting.record import PROPERTIES_BYTES_MAX, decode_properties, encode_properties
+from tests.broker.filters.generated import as_stored, chance
 
 RAW = encode_properties(PROPERTIES)
 
@@ -57,6 +62,49 @@ def test_an_empty_property_is_none(many: str) -> None:
         assert compiled("e IS NULL" + many).matches(raw)
         for text in ("e = ''", "e IS NOT NULL", "e <> 'EU'"):
             assert not compiled(text + many).matches(raw)
+
+
+@given(st.randoms(use_true_random=False))
+def test_verdicts_are_those_of_properties_read_one_by_one(rng: Random) -> None:
+    """Also where they are remembered, and where some are forgotten."""
+    text, _ = chance(rng)
+    try:
+        expression = Expression(text)
+    except FilterIllegal:
+        return
+    stored = [as_stored(rng, chance(rng)[1]) for _ in range(5)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(expressions, "_VERDICTS_MAX", 2)
+        matches = expression.matches
+        for raw in stored + stored[:3] + stored[::-1]:
+            try:
+                wanted = expression.evaluate(decode_properties(raw)) is True
+            except Unreadable:
+                wanted = False
+            assert (text, raw, matches(raw)) == (text, raw, wanted)
+
+
+@pytest.mark.parametrize("text", ["a = 5", "a = 5 AND b = 6", "a = 5" + " " * 300])
+def test_few_verdicts_are_remembered_and_none_for_long_values(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expressions, "_VERDICTS_MAX", 2)
+    asked: list[str | None] = []
+
+    def wants(_: Expression, values: list[str | None]) -> bool:
+        asked.append(values[0])
+        return values[0] == "5"
+
+    monkeypatch.setattr(Expression, "wants", wants)
+    matches = Expression(text).matches
+
+    def asks(*values: str) -> int:
+        before = len(asked)
+        for value in values:
+            assert matches(encode_properties({"a": value, "b": "6"})) is (value == "5")
+        return len(asked) - before
+
+    assert asks("5", "7", "5", "7", "5") == 2
+    assert asks("8", "8", "5") == 2, "the first two made room"
+    assert asks("5" * 65, "5" * 65) == 2
 
 
 def test_texts_are_utf_8_and_what_is_not_is_replaced() -> None:
