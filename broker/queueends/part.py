@@ -1,8 +1,8 @@
-"""Asks a master where queues end of which this slave's log has no message, and answers that as a master.
+"""Asks a master where queues end in front of this slave's log, and answers that as a master.
 
-A slave whose store was empty begins at its master's oldest file, or with ``syncFromLastFile`` at the newest. Of queues
-without a message from there on it needs the number of the next message. Else this broker as master would begin such a
-queue at 0 again, and a group that is further on would pass over new messages. So, where controllers rule, it asks
+A slave whose store was empty begins at its master's oldest file, or with ``syncFromLastFile`` at the newest. Of each
+queue it needs the number of the next message. Else this broker as master would begin the queue at 0 again, if it copied
+no message of it, and a group that is further on would pass over new messages. So, where controllers rule, it asks
 before its log has a byte; and in each life it asks again if its log begins above 0. Java's masters do not offer the
 answer, and its slaves do not ask.
 """
@@ -18,8 +18,7 @@ import trio
 from broker.journal import NEVER
 from broker.part import Part
 from broker.queueends.beginning import Beginning
-from broker.queueends.ends import GET_QUEUE_ENDS, QueueEnds, QueueEndsRequest, ends_after, ends_before
-from broker.store.queues import Queue
+from broker.queueends.ends import GET_QUEUE_ENDS, QueueEnds, QueueEndsRequest, ends_before
 from remoting.client import Client, checked
 from remoting.command import Command, request, response
 from remoting.errors import BodyError, RemotingError
@@ -38,8 +37,8 @@ LOOK_NS: Final = 1_000_000_000
 """Time between two looks for something to ask, and between two questions that got no answer."""
 SLICE: Final = 50
 """Queues that are begun before other tasks get their turn: each may write a file of some megabytes."""
-LOOKED_AT: Final = 1_000
-"""Messages of the log that are looked at before other tasks get their turn."""
+LOOKED_AT: Final = 100
+"""Messages or queues that are looked at before other tasks get their turn."""
 
 
 class QueueEndsPart(Part):
@@ -65,15 +64,13 @@ class QueueEndsPart(Part):
     async def _answer(self, _: Connection, command: Command) -> Command:
         """Answer 61051. Raises ``HeaderError`` for bad fields."""
         asked = QueueEndsRequest.from_ext(command.ext)
-        journal = self._journal
-        unseen: dict[Queue, int] = {}
-        if journal.visible.offset < asked.log_offset:
-            found = journal.log.scan(journal.visible.offset, asked.log_offset, check_crc=False)
-            for number, (queue, end) in enumerate(ends_after(found)):
-                unseen[queue] = end
-                if number % LOOKED_AT == 0:
-                    await trio.lowlevel.checkpoint()
-        return response(command, body=ends_before(journal.messages, asked.log_offset, unseen).to_json())
+        journal, answer = self._journal, QueueEnds()
+        for number, (queue, end) in enumerate(
+                ends_before(journal.messages, journal.visible.offset, asked.log_offset)):
+            answer.note(queue, end)
+            if number % LOOKED_AT == 0:
+                await trio.lowlevel.checkpoint()
+        return response(command, body=answer.to_json())
 
     def _was_cut(self, end: int) -> None:
         if not end:

@@ -253,6 +253,12 @@ class ConsumeQueue:
         """Offset in the log of the last entry's message; -1: there is no entry."""
         return self.entry(self.max_offset - 1)[0] if self.min_offset < self.max_offset else -1
 
+    def end_before(self, log_offset: int) -> int:
+        """Return where the queue ended before ``log_offset`` of the log: at its first message from there on, else now.
+        """
+        places = range(self.min_offset, self.max_offset)
+        return self.min_offset + bisect_left(places, log_offset, key=lambda place: self.entry(place)[0])
+
     def truncate(self, log_end: int) -> None:
         """Forget entries of messages that do not end at or below ``log_end``. Raises ``OSError``."""
         if self.max_offset == self.min_offset or not self._is_behind(self.max_offset - 1, log_end):

@@ -40,7 +40,7 @@ class Queues:
         """Hears of each committed or ``NOTED`` message before it is in its queue; perhaps again, if the disk is full.
         """
         self.on_new: Listener[[bytes]] = Listener()
-        """Hears the topic of each queue that gets its first message."""
+        """Hears the topic of each queue that begins."""
         self.on_trouble: Listener[[str]] = Listener()
         """Hears what an operator should know."""
         self.on_damage: Listener[[bytes, int]] = Listener()
@@ -190,11 +190,13 @@ class Queues:
     # --- changes of the whole --------------------------------------------------------------------------------
 
     def begin(self, ends: Mapping[Queue, int]) -> None:
-        """Begin queues that never had a message here at those ends, which other replicas know. Raises ``OSError``."""
+        """Begin queues that never had a message here at those ends, which other replicas know: of messages in front of
+        the log. Raises ``OSError``."""
         for key, end in ends.items():
             queue = self._queues.get(key)
             if queue is None and 0 < end and self.has_place(*key, end, 0):
                 queue = self._make(key)
+                self.on_new.call(key[0])
             if queue is not None:
                 self._changed[queue] = None
                 queue.begin_at(end)

@@ -81,7 +81,7 @@ class MessageStore:
         """Hears of each committed or ``NOTED`` message before it is in its queue; perhaps again, if the disk is full.
         """
         self.on_new_queue = queues.on_new
-        """Hears the topic of each queue that gets its first message."""
+        """Hears the topic of each queue that begins."""
         self.on_trouble = queues.on_trouble
         """Hears what an operator should know of files that were damaged."""
 

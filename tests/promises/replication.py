@@ -49,6 +49,8 @@ PAGE = Page("docs/reference/replication.md", (
                   "a_slave_that_was_not_told_where_queues_end_is_not_in_sync",
                   "an_empty_log_begins_when_it_is_on_disk_where_queues_end",
                   "a_log_begins_at_once_at_a_master_that_does_not_offer_the_answer"),
+        *tests_of("broker/queueends", "ends", "queues_end_before_their_first_message_from_there_on",
+                  "a_replica_gives_the_numbers_that_its_master_gave_however_little_it_copied"),
         *tests_of(HA, "replication", "a_slave_that_comes_again_without_a_log_is_offered_the_same_file",
                   "an_empty_slave_whose_offered_file_goes_each_time_is_offered_a_later_one"))),
     ha("the log grows", "B8 B11", "replication", "the_last_bytes_of_an_epoch_carry_that_epoch", "flow_control",

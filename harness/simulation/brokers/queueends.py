@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.ha.taking import Become, BecomeSlave
 from broker.queueends.beginning import Beginning
-from broker.queueends.ends import QueueEnds, ends_after, ends_before
+from broker.queueends.ends import QueueEnds, ends_before
 from raft.config import MS
 
 if TYPE_CHECKING:
@@ -70,9 +70,10 @@ class QueueEndsAsked:
         def answer() -> None:
             assert other.process is not None
             journal = other.process.journal
-            unseen = {} if journal.visible.offset >= begin else dict(ends_after(
-                journal.log.scan(journal.visible.offset, begin, check_crc=False)))
-            body = ends_before(journal.messages, begin, unseen).to_json()
+            ends = QueueEnds()
+            for queue, end in ends_before(journal.messages, journal.visible.offset, begin):
+                ends.note(queue, end)
+            body = ends.to_json()
             self.scene.send(other, self.host, "ends", lambda: self.host.do(
                 self.process, E_ENDS, lambda: self._answered(asked, begin, body)))
 

@@ -136,12 +136,15 @@ def test_queues_without_messages_here_go_on_where_others_have_them() -> None:
     store = opened(files)
     store.writer.put(message("t", 0, "own"), 1_000)
     store.visible.advance()
+    begun: list[bytes] = []
+    store.on_new_queue.call = begun.append
     ends = {(b"t", 0): 9, (b"t", 1): 5, (b"t", 2): 16, (b"t", 3): 0, (b"u", 0): 19, (b"../x", 0): 3}
     for _ in range(2):
         store.writer.begin_queues(ends)
         assert [store.messages.max_offset(b"t", queue) for queue in range(4)] == [1, 5, 16, 0]
         assert store.messages.max_offset(b"u", 0) == 19
         assert store.messages.queues() == [(b"t", 0), (b"t", 1), (b"t", 2), (b"u", 0)]
+        assert begun == [b"t", b"t", b"u"]
         assert store.messages.get(b"t", 1, 5) == []
         store.close()
         store = opened(files)

@@ -15,6 +15,7 @@ FRONT: Final = TESTS + "test_an_entry_that_is_gone_does_not_take_those_in_front_
 
 BEGINNING: Final = "broker/queueends/beginning.py"
 ASKING_PART: Final = "broker/queueends/part.py"
+ENDS: Final = "tests/broker/queueends/test_ends.py::"
 ASKING: Final = "tests/broker/queueends/test_part.py::"
 
 PLANTED: Final = (
@@ -37,9 +38,14 @@ PLANTED: Final = (
     Planted("a queue that begins with a file has none", STORE + "consumequeue.py",
             "        if self._base and not self._open:", "        if False:",
             ("tests/broker/store/test_store.py::test_queues_without_messages_here_go_on_where_others_have_them",)),
-    Planted("a queue that the slave copies is told, too", "broker/queueends/ends.py",
-            "[0] >= log_offset", "[0] > log_offset",
-            ("tests/broker/queueends/test_ends.py::test_queues_without_a_message_from_there_on_are_told",)),
+    Planted("queues end behind the message that the slave copies first", STORE + "consumequeue.py",
+            "bisect_left(places, log_offset,", "bisect_left(places, log_offset + 1,",
+            (ENDS + "test_queues_end_before_their_first_message_from_there_on",)),
+    Planted("a replica that copied nothing begins at 0 the queues that it was to copy", "broker/queueends/ends.py",
+            "        if queue is not None:\n", "        if queue is not None and queue.last_offset < log_offset:\n",
+            (ENDS + "test_a_replica_gives_the_numbers_that_its_master_gave_however_little_it_copied",
+             "tests/harness/simulation/brokers/test_queueends.py::"
+             "test_who_is_elected_though_it_copied_next_to_nothing_goes_on_with_the_numbers_of_all_queues")),
     Planted("an empty log begins before it is known where queues end", BEGINNING,
             "        self._wanted = offset\n        return False\n", "        return True\n", ("INV_B20",), "late"),
     Planted("a log begins before a power cut keeps where queues end", BEGINNING,
@@ -53,8 +59,9 @@ PLANTED: Final = (
             "self._wanted = master, None, None\n            self.forget()\n", "self._wanted = master, None, None\n",
             ("tests/broker/queueends/test_beginning.py::"
              "test_what_was_told_is_void_with_another_master_and_without_its_queues",)),
-    Planted("a master tells of queues as consumers see them", ASKING_PART, "                unseen[queue] = end\n",
-            "                del queue, end\n", (ASKING + "test_a_master_tells_of_messages_that_are_in_no_queue_yet",)),
+    Planted("a master tells of queues as consumers see them", "broker/queueends/ends.py",
+            "    if seen < log_offset:\n", "    if False:\n",
+            (ASKING + "test_a_master_tells_of_messages_that_are_in_no_queue_yet",)),
     Planted("queues of an earlier beginning stay", ASKING_PART,
             "        if was_empty and self._to_ask() == begin and journal.messages.queues():\n", "        if False:\n",
             (ASKING + "test_queues_of_an_earlier_beginning_go_further",)),
