@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from broker.store import tables
 from broker.store.cleaning import Cleaner
 from broker.store.commitlog import FILE_BYTES, CommitLog
 from broker.store.consumequeue import FILE_BYTES as QUEUE_FILE_BYTES
@@ -96,6 +97,8 @@ class MessageStore:
         self._files.lock()
         keep_spare(self._files)
         killed = self._files.exists(ABORT)
+        if killed and self._files.list(tables.FOLDER):  # it may have renamed a table: what is read counts as kept
+            self._files.sync_dir(tables.FOLDER)
         _mark(self._files, ABORT)
         read = self.flusher.open()
         recovered = self.log.open(

@@ -78,12 +78,13 @@ class DelayOffsets(Body):
     data_version: DataVersion = DataVersion()
 
 
+FOLDER: Final = "config"
 PATHS: Final[dict[type[Body], str]] = {
-    Topics: "config/topics.json",
-    SubscriptionGroups: "config/subscriptionGroup.json",
-    ConsumerOffsets: "config/consumerOffset.json",
-    DelayOffsets: "config/delayOffset.json",
-    MessageRequestModes: "config/messageRequestMode.json",
+    Topics: f"{FOLDER}/topics.json",
+    SubscriptionGroups: f"{FOLDER}/subscriptionGroup.json",
+    ConsumerOffsets: f"{FOLDER}/consumerOffset.json",
+    DelayOffsets: f"{FOLDER}/delayOffset.json",
+    MessageRequestModes: f"{FOLDER}/messageRequestMode.json",
 }
 _Table = TypeVar("_Table", bound=Body)
 

@@ -10,6 +10,7 @@ import pytest
 from broker.store.errors import WrongStore
 from broker.store.files import Files, MemoryFiles
 from broker.store.store import MessageStore, StoreConfig
+from broker.store.tables import DelayOffsets, load, save
 from remoting.record import decode
 from tests.broker.store.small import SMALL, message, opened, seen
 
@@ -88,6 +89,25 @@ def test_a_crash_at_any_moment_keeps_what_was_flushed_at_its_queue_offset() -> N
                 store.close()
                 sure = number
             files.crash(lambda size, rng=rng: rng.choice((0, size, rng.randrange(size + 1))))  # type: ignore[misc]
+
+
+def test_a_table_that_a_start_after_a_kill_reads_outlives_a_power_cut() -> None:
+    """The killed process may have renamed it, and not synced the name; who repeats the change is answered at once."""
+    def killed(what: str) -> None:
+        if what == "sync_dir":
+            raise InterruptedError
+
+    files = MemoryFiles()
+    opened(files)
+    save(files, DelayOffsets({1: 5}))
+    files.hook = killed
+    with pytest.raises(InterruptedError):
+        save(files, DelayOffsets({1: 6}))
+    files.hook = lambda what: None
+    opened(files)
+    assert load(files, DelayOffsets) == DelayOffsets({1: 6})
+    files.crash()
+    assert load(files, DelayOffsets) == DelayOffsets({1: 6})
 
 
 def test_queues_are_built_again_when_their_folder_is_lost() -> None:

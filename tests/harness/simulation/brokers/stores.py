@@ -36,6 +36,10 @@ PLANTED: Final = (
             "min(visible.offset, visible.indexed_offset, self._log.flushed_offset)",
             "min(visible.offset, visible.indexed_offset)",
             ("tests/broker/store/test_flush.py::test_no_checkpoint_counts_on_a_log_that_was_not_flushed",)),
+    Planted("a table that a killed process renamed is gone after a power cut", STORE + "store.py",
+            "        if killed and self._files.list(tables.FOLDER):", "        if False:",
+            ("tests/broker/store/test_store.py::"
+             "test_a_table_that_a_start_after_a_kill_reads_outlives_a_power_cut",)),
     Planted("consumers see what is written", "broker/journal.py",
             "self.visible.advance_some(self.confirm_offset, self.config",
             "self.visible.advance_some(self.end, self.config",
