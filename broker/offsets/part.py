@@ -44,7 +44,7 @@ class OffsetsPart(Part):
         self._wall_ms, self._serves = shared.wall_ms, False
         topics.table.on_delete.join("parts", self._forget_topic)
         groups.admin.on_clean = self._forget_group
-        topics.admin.cleaned = groups.admin.cleaned = self._file.saved
+        topics.admin.cleaned = groups.admin.cleaned = self.requests.cleaned = self._file.saved
 
     def _forget_topic(self, topic: str) -> None:
         self.table.forget_topic(topic)

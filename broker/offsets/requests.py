@@ -8,16 +8,18 @@ Source: ``ConsumerManageProcessor``, ``AdminBrokerProcessor``, ``Broker2Client``
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
 import attrs
+import trio
 
 from broker.groups import GroupTable
 from broker.offsets.table import OffsetTable
 from broker.standing import COMES_BACK, Standing
 from broker.store.messages import StoredMessages
 from broker.topics import TopicTable
+from broker.topics.admin import Saved, Told, nobody, when_told
 from broker.veil import Veil
 from remoting.bodies.consumers import CorrectionOffsets, MessageQueue, ResetOffsetBody
 from remoting.codes import Language, RequestCode, ResponseCode
@@ -29,10 +31,6 @@ from remoting.headers.pulling import OffsetResponse, QueryConsumerOffsetRequest,
 
 NOT_FOUND: Final = 2**63 - 1
 """Answer to 308: the group is behind all others, so nothing has to be corrected."""
-
-
-async def _at_once(answer: Command) -> Command:
-    return answer
 
 
 class Subscribers(Protocol):
@@ -58,8 +56,10 @@ class OffsetRequests:
         self._standing, self._subscribers, self._veil, self._memory = standing, subscribers, veil, memory
         self.when_kept: Callable[[Command], Command | Coroutine[Any, Any, Command]] = lambda answer: answer
         """Returns the answer to a commit when the commit is kept."""
-        self.when_told: Callable[[Command], Awaitable[Command]] = _at_once
-        """Gives the answer to a reset when replicas know of it and the table is on disk, or says why they do not."""
+        self.told: Told = nobody
+        """Of a reset."""
+        self.cleaned: Saved = trio.lowlevel.checkpoint
+        """Of the table."""
         self._reset_behind_veil = veil.behind(self._reset)
 
     def handlers(self) -> dict[int, Handler]:
@@ -134,7 +134,9 @@ class OffsetRequests:
         answer = self._reset_behind_veil(connection, request)
         if not isinstance(answer, Command):
             answer = await answer
-        return await self.when_told(answer) if answer.code == ResponseCode.SUCCESS else answer
+        if answer.code != ResponseCode.SUCCESS:
+            return answer
+        return await when_told(answer, "reset", self.told, self.cleaned)
 
     def _reset(self, _: Connection, request: Command) -> Command:
         """Reset a group's offsets, here or by telling its members; it waits until a new master shows all."""

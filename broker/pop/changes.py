@@ -24,8 +24,6 @@ from broker.puts import PutResult
 from broker.store.errors import WrongStore
 from broker.store.files import Files
 from broker.store.tables import load
-from remoting.codes import ResponseCode
-from remoting.command import Command
 from remoting.record import Message
 
 logger = logging.getLogger("broker")
@@ -155,18 +153,6 @@ class Changes:
         if await self.in_time(self.when_said) and self._unsure == unsure:
             return ""
         return "not all replicas that must know of it are sure to know"
-
-    async def when_told(self, answer: Command) -> Command:
-        """The answer to a reset when its records are stored as the group's mode demands, and positions are on disk."""
-        why = await self.told()
-        try:
-            await self._positions.saved()
-        except OSError as error:
-            why = f"consumerOffset.json cannot be written, {error}"
-        if why:
-            answer.code = ResponseCode.SYSTEM_ERROR
-            answer.remark = f"reset here, and perhaps not on the next master: {why}"
-        return answer
 
     # --- followed by every replica ---------------------------------------------------------------------------
 

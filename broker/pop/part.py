@@ -77,7 +77,7 @@ class PopPart(Part):
         self.progress = PopProgress(self._records.topic, kept)
         self.progress.heard = self._is_confirmed
         self.changes = Changes(shared, self.progress, before[OffsetsPart])
-        before[OffsetsPart].requests.when_told = self.changes.when_told
+        before[OffsetsPart].requests.told = self.changes.told
         self._heard = kept.log_offset
         self.checkpoints = Checkpoints(self._commit)
         self._noted = Noted(journal, self._heard, self.progress.hear, self._cut)

@@ -183,13 +183,24 @@ async def when_deleted(
 ) -> Command:
     """The answer to a deletion, behind the positions: after a kill, a topic or group of the name would go on there, and
     so it would at the next master that never heard of it."""
-    unknown = await told()
-    answer = await when_saved(request, cleaned, "consumerOffset.json", what="deleted, and the positions")
-    answer = answer if answer.code else await then(request)
-    if answer.code or not unknown:
-        return answer
-    return response(request, ResponseCode.SYSTEM_ERROR,
-                    remark=f"deleted here, and perhaps not on the next master: {unknown}")
+    answer = await when_told(response(request), "deleted", told, cleaned)
+    saved = await then(request)
+    return saved if saved.code else answer
+
+
+async def when_told(answer: Command, what: str, told: Told, cleaned: Saved) -> Command:
+    """The answer to a reset or a deletion, ``what``, when the next master knows of it and positions are on disk, or why
+    that is not sure."""
+    unknown, why = await told(), ""
+    try:
+        await cleaned()
+    except OSError as error:
+        why = f"{what}, and the positions in memory only: consumerOffset.json cannot be written, {error}"
+    if unknown and not why:
+        why = f"{what} here, and perhaps not on the next master: {unknown}"
+    if why:
+        answer.code, answer.remark = ResponseCode.SYSTEM_ERROR, why
+    return answer
 
 
 def page(names: Sequence[str], seq: int, size: int) -> Sequence[str]:
