@@ -113,6 +113,7 @@ class DelayedDelivery:
 
     def fit(self) -> None:
         """Begin to deliver, as ``Machine.fit`` does: this broker takes messages from now on."""
+        self._journal.number()  # else no end of a queue is known of which consumers do not see all yet
         self.machine.fit(self._wall_ms(), self._queues)
 
     def stop(self) -> None:

@@ -1,12 +1,15 @@
-"""The part's key, in a running broker."""
+"""The part's key, and where it begins as master, in a running broker."""
 
 from __future__ import annotations
 
 from trio.testing import MockClock
 
+from broker.schedule.levels import SCHEDULE_TOPIC
 from broker.schedule.part import DelaysPart
-from harness.simulation.worlds.brokers import cluster
+from broker.store.tables import DelayOffsets
+from harness.simulation.worlds.brokers import cluster, until
 from remoting.codes import RequestCode
+from remoting.record import Message, encode
 
 
 async def test_the_versions_step_is_a_key_that_may_change_while_it_runs(autojump_clock: MockClock) -> None:
@@ -17,3 +20,19 @@ async def test_the_versions_step_is_a_key_that_may_change_while_it_runs(autojump
         answer = await made.ask(node.address, RequestCode.UPDATE_BROKER_CONFIG, body=b"delayOffsetUpdateVersionStep=5")
         assert (answer.code, answer.remark) == (0, None)
         assert machine.version_step == 5
+
+
+async def test_a_position_behind_messages_that_consumers_do_not_see_yet_stays_where_it_is(
+    autojump_clock: MockClock,
+) -> None:
+    """The end of a log that was copied is confirmed later. Taken for beyond its queue, it would deliver them again."""
+    async with cluster() as made:
+        node = await made.node()
+        journal, delivery = node.broker.journal, node.broker.parts[DelaysPart]._delivery
+        await until(lambda: journal.visible.offset == journal.end)
+        delivery.stop()
+        journal.append_raw(encode(Message(SCHEDULE_TOPIC, b"copied", 2), 0, journal.end, 0), journal.end)
+        delivery.machine.replace(DelayOffsets({3: 2}))
+        delivery.fit()
+        assert journal.visible.offset < journal.end
+        assert delivery.offsets().offset_table == {3: 1}
