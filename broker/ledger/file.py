@@ -14,7 +14,7 @@ from typing import Final
 import trio
 
 from broker.ledger.entries import Entry, decode
-from broker.store.files import File, Files, read_whole, write_whole
+from broker.store.files import Files, read_whole, write_whole
 from broker.tablefile import PAUSE_AFTER_FAILURE_S, RunSync
 from remoting.wakeup import Bell
 
@@ -40,19 +40,23 @@ class LedgerFile:
         self._calls: deque[tuple[int, Callable[[], None]]] = deque()
         self._noted = self._kept = 0
         """Number of changes that were ordered, and how many of them are on disk."""
-        self._anew = False
+        self._anew = True
+        """The next write replaces the file, or makes it."""
         self._bell = Bell()
 
     def load(self) -> list[Entry]:
-        """Read the whole entries of the file, and sync them; later ones are appended after them. Raises ``OSError``."""
-        if self._files.exists(PATH):
-            self._sync()
+        """Read the whole entries of the file, which count as kept when ``run`` has rewritten it. Raises ``OSError``.
+
+        A process that was killed may have left them in the system's memory alone. If its sync failed, those pages pass
+        for written: to sync them again would prove nothing.
+        """
         raw = read_whole(self._files, PATH) or b""
         entries, end = decode(raw)
         if end < len(raw):
             logger.warning("%s is damaged from byte %d of %d on: the rest is cut", PATH, end, len(raw))
-            self._anew = True
-        self._size, self._entries = end, len(entries)
+        if raw:
+            self.anew()
+        self._entries = len(entries)
         return entries
 
     # --- changes -----------------------------------------------------------------------------------------------
@@ -134,26 +138,9 @@ class LedgerFile:
             self._calls.popleft()[1]()
 
     def _append(self, data: bytes, at: int) -> None:
-        is_new = not self._files.exists(PATH)
-        file: File = self._files.open(PATH, create=True)
+        file = self._files.open(PATH)
         try:
             file.pwrite(data, at)
             file.sync()
         finally:
             file.close()
-        if is_new:
-            self._sync_names()
-
-    def _sync(self) -> None:
-        """What was noted before counts as kept, but a process that was killed may have left it, its file's name or its
-        rewrite in the system's memory alone."""
-        file: File = self._files.open(PATH)
-        try:
-            file.sync()
-        finally:
-            file.close()
-        self._sync_names()
-
-    def _sync_names(self) -> None:
-        for folder in ("config", ""):
-            self._files.sync_dir(folder)

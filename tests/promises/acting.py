@@ -319,8 +319,8 @@ LEDGER = (
     apart("Much of the file may be", LAYOUT, file(
         "it_is_written_anew_when_most_counts_no_more", "it_is_written_anew_off_the_loop_and_not_for_each_that_goes")),
     kept("What a crash tore off", "B63", file("what_is_kept_outlives_any_crash", "what_is_damaged_is_said_and_cut")),
-    kept("A start syncs the file first", "B63", file(
-        "what_a_killed_process_left_in_memory_is_synced_before_it_counts_as_kept",
+    kept("A start writes the file anew", "B63", file(
+        "what_a_killed_process_left_in_memory_is_written_before_it_counts_as_kept",
         "what_a_killed_process_forgot_does_not_come_back_after_it_counts_as_gone")),
     kept("**Other slaves.**", "B63", both(COPIED, ledger("pages_that_were_read_before_a_failure_are_kept"))),
     kept("**The master that comes back** reads", "B57 B63", LAST_WORD),

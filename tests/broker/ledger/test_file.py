@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from random import Random
 
 import pytest
@@ -12,7 +11,7 @@ from trio.testing import MockClock
 
 from broker.ledger.entries import Entry, Ledger, Mark, Subject, Thing
 from broker.ledger.file import PATH, LedgerFile
-from broker.store.files import MemoryFiles
+from broker.store.files import MemoryFile, MemoryFiles
 from harness.simulation.worlds.brokers import inline
 
 
@@ -73,9 +72,10 @@ async def killed(files: MemoryFiles, at: str, change: Callable[[Ledger, LedgerFi
         pass
 
     async def ends(work: Callable[[], None]) -> None:
-        with suppress(Killed):
+        try:
             work()
-        await trio.sleep_forever()
+        except Killed:
+            await trio.sleep_forever()
 
     ledger, file = opened(files, ends)
     due = [at]
@@ -85,33 +85,49 @@ async def killed(files: MemoryFiles, at: str, change: Callable[[Ledger, LedgerFi
             due.clear()
             raise Killed
 
-    files.hook = hook
-    for each in files.content.values():
-        each.hook = hook
     left = MemoryFiles()
     async with trio.open_nursery() as nursery:
         await nursery.start(file.run)
+        await file.kept()
+        files.hook = hook
+        for each in files.content.values():
+            each.hook = hook
         change(ledger, file)
         await trio.sleep(1)
         assert not due, "it was killed"
         left.content |= files.content  # a process that is killed writes nothing at its end
         left._durable |= files._durable
         nursery.cancel_scope.cancel()
+    for each in left.content.values():
+        each.hook = left.hook
     return left
 
 
-@pytest.mark.parametrize("at", ["write", "sync", "sync_dir"])
-async def test_what_a_killed_process_left_in_memory_is_synced_before_it_counts_as_kept(
-        at: str, autojump_clock: MockClock) -> None:
-    files = await killed(MemoryFiles(), at, lambda ledger, file: note(ledger, file, 0, 7))
+async def said(files: MemoryFiles, number: int) -> MemoryFiles:
+    """Return what a process leaves, in any crash, that says this is kept."""
     ledger, file = opened(files)
-    assert ledger.get(thing(0)) == (None if at == "write" else 7)
     async with trio.open_nursery() as nursery:
         await nursery.start(file.run)
-        note(ledger, file, 0, 7)  # the client that was not answered says it again
+        note(ledger, file, number, 7)
         await file.kept()
-        files.crash(lambda size: 0)
         nursery.cancel_scope.cancel()
+    files.crash()
+    return files
+
+
+@pytest.mark.parametrize(("before", "at"), [(False, "sync_dir"), (True, "write"), (True, "sync")])
+@pytest.mark.parametrize("clean", [False, True])
+async def test_what_a_killed_process_left_in_memory_is_written_before_it_counts_as_kept(
+        before: bool, at: str, clean: bool, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``clean``: the sync failed, and the next one finds nothing to do."""
+    files = await said(MemoryFiles(), 1) if before else MemoryFiles()
+    files = await killed(files, at, lambda ledger, file: note(ledger, file, 0, 7))
+    sync, left = MemoryFile.sync, files.content[PATH]
+    monkeypatch.setattr(MemoryFile, "sync", lambda file: None if file is left and clean else sync(file))
+    files.sync_dir("")  # as the store does at each start
+    ledger, _ = opened(files)
+    assert ledger.get(thing(0)) == (None if at == "write" else 7)
+    files = await said(files, 0)  # the client that was not answered says it again
     assert opened(files)[0].get(thing(0)) == 7
 
 
@@ -121,18 +137,14 @@ async def test_what_a_killed_process_forgot_does_not_come_back_after_it_counts_a
         ledger.forget(ledger.end)
         file.anew()
 
-    files = MemoryFiles()
-    ledger, file = opened(files)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(file.run)
-        note(ledger, file, 0, 7)
-        await file.kept()
-        nursery.cancel_scope.cancel()
-    files = await killed(files, "sync_dir", forget)
+    files = await killed(await said(MemoryFiles(), 0), "sync_dir", forget)
     ledger, file = opened(files)
     assert ledger.get(thing(0)) is None
-    await file.kept()
-    files.crash(lambda size: 0)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(file.run)
+        await file.kept()
+        nursery.cancel_scope.cancel()
+    files.crash()
     assert opened(files)[0].get(thing(0)) is None
 
 
@@ -219,7 +231,7 @@ async def test_what_is_damaged_is_said_and_cut(autojump_clock: MockClock, caplog
         await nursery.start(file.run)
         for number in range(3):
             note(ledger, file, number, 7)
-        await file.kept()
+            await file.kept()
         nursery.cancel_scope.cancel()
     files.content[PATH].data[-1] ^= 1
     ledger, file = opened(files)

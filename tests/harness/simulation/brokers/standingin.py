@@ -94,11 +94,11 @@ PLANTED: Final = (
     Planted("terms are counted, whatever the time is", "broker/ledger/entries.py",
             "if wall_ms > self._at.term:", "if False:", ("INV_B58",), ACTING),
     Planted("a slave answers for what a killed process left in memory", FILE,
-            "            self._sync()\n", "            pass\n",
-            (FILES + "test_what_a_killed_process_left_in_memory_is_synced_before_it_counts_as_kept",
+            "        if raw:\n            self.anew()\n", "",
+            (FILES + "test_what_a_killed_process_left_in_memory_is_written_before_it_counts_as_kept",
              FILES + "test_what_a_killed_process_forgot_does_not_come_back_after_it_counts_as_gone")),
-    Planted("a name that a killed process left in memory is not synced", FILE,
-            "            file.close()\n        self._sync_names()\n", "            file.close()\n",
-            (FILES + "test_what_a_killed_process_left_in_memory_is_synced_before_it_counts_as_kept",
-             FILES + "test_what_a_killed_process_forgot_does_not_come_back_after_it_counts_as_gone")),
+    Planted("what a killed process could not sync counts as kept when a sync finds nothing to do", FILE,
+            "            self.anew()\n        self._entries = ", "            file = self._files.open(PATH)\n"
+            "            file.sync()\n            self._files.sync_dir('config')\n        self._entries = ",
+            (FILES + "test_what_a_killed_process_left_in_memory_is_written_before_it_counts_as_kept",)),
 )
