@@ -116,7 +116,7 @@ class Asking:
         """Start the loop. ``in_place``: on an acting slave, which writes nothing. Halves stay where they are, and only
         this process counts their checks; or they go to other groups' masters (``sends_on``)."""
         self._started, self._in_place, self._sends_on = True, in_place, sends_on
-        place = self._progress.query(PROGRESS_GROUP, HALF, records.QUEUE)
+        place = self._place()
         if sends_on and place is not None:  # the ledger tells the next process, and other slaves
             self._progress.commit(PROGRESS_GROUP, HALF, records.QUEUE, place)
         self._asked.clear()
@@ -190,6 +190,9 @@ class Asking:
             self._marks_at_ns = now_ns + self.config.transaction_op_batch_interval * NS_PER_MS
             self._write_marks()
         self._note_progress()
+
+    def _place(self) -> int | None:
+        return self._progress.query(PROGRESS_GROUP, HALF, records.QUEUE)
 
     def _note_progress(self) -> None:
         for topic, at in zip((HALF, OP_HALF), self._feed.progress(), strict=True):
@@ -270,12 +273,17 @@ class Asking:
         """Send halves to other groups' masters, which ask from then on, in the order of the half queue.
 
         One is in flight at a time, and what cannot be sent stops those behind it: all that a RocketMQ master reads when
-        it comes back is one place in that queue, and it asks for every half from there on."""
+        it comes back is one place in that queue, and it asks for every half from there on. So none is sent past halves
+        that were never copied to this slave."""
         halves = self._feed.halves
+        if self._round and (begin := self._place() or 0) < self._feed.half_begin:
+            logger.warning("no half is sent on before the master is back: this slave lacks those from %d to %d of the "
+                           "queue, and what it sends from behind them would hide them", begin, self._feed.half_begin)
+            self._round.clear()
         while self._round and not self._in_flight:
             transaction = self._round.popleft()
             half = transaction.half
-            if half.queue_offset < (self._progress.query(PROGRESS_GROUP, HALF, records.QUEUE) or 0) or (
+            if half.queue_offset < (self._place() or 0) or (
                     halves.of(half.offset) is not transaction or self._ending.is_under_way(transaction.first)):
                 continue
             try:

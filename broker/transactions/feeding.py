@@ -134,6 +134,11 @@ class Feed:
                 (records.GIVEN_UP_TOPIC, self._given_up_at))))
 
     @property
+    def half_begin(self) -> int:
+        """Place of the first half that is here."""
+        return self._messages.min_offset(records.HALF_TOPIC, records.QUEUE)
+
+    @property
     def half_end(self) -> int:
         """Place after the last half that was read."""
         return self._half_at

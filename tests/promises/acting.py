@@ -427,6 +427,8 @@ ESCAPE = (
     apart("A master that offers none of our codes", JAVA, NEXT_PROCESS),
     apart("So halves go one at a time", JAVA, STOPS),
     apart("no other group takes a half", JAVA, STOPS),
+    apart("the slave copied the log from behind the place on", JAVA, asking(
+        "a_half_that_the_slave_never_had_stops_those_behind_it")),
     apart("the master comes back (906)", JAVA, STOPS),
     answer("A timer of several days", letters("a_timer_that_would_wait_on_here_waits_there")),
     kept("The state of a level, or of the wheel", "B57", elsewhere(

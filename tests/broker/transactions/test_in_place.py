@@ -7,9 +7,11 @@ import trio
 from trio.testing import MockClock
 
 from broker.offsets.part import OffsetsPart
+from broker.store.files import MemoryFiles as StoreFiles
 from harness.simulation.worlds.brokers import Node, until
 from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import RequestCode, ResponseCode
+from remoting.daemon.files import MemoryFiles
 from remoting.headers.broker import ExchangeHAInfoRequest
 from remoting.record import COMMIT, ROLLBACK
 from tests.broker.standin.test_part import group, info, may_deliver
@@ -102,6 +104,30 @@ async def test_a_half_that_nobody_takes_stops_those_behind_it(autojump_clock: Mo
         assert (place(slave), end_of_halves(other)) == (1, 1), "the master comes back and reads the place"
         await until(lambda: place(slave) == 3)
         await until(lambda: [each.half.unique for each in transactions(other).halves] == ["U0", "U1", "U2"])
+
+
+@pytest.mark.usefixtures("javas")
+async def test_a_half_that_the_slave_never_had_stops_those_behind_it(autojump_clock: MockClock) -> None:
+    """Sent on, they would have the master that comes back begin behind it, and ask nobody about it."""
+    keys = {"enableRemoteEscape": "true", "mappedFileSizeCommitLog": str(64 << 10), **FAST}
+    async with group(1, **keys) as (made, (master, slave)):
+        other = await made.node(brokerName="b")
+        await made.send(other.address, b"there is T")
+        async with producer(made, master, beat=False) as shop:
+            await shop.half(unique="U0")
+            while master.broker.journal.end < 64 << 10:
+                await made.send(master.address, b"x" * 4_000)
+            await shop.half(unique="U1")
+        await slave.kill()
+        slave.files, slave.store = MemoryFiles(), StoreFiles()
+        await slave.start()
+        await until(lambda: slave.broker.journal.confirm_offset == master.broker.journal.end)
+        assert slave.broker.journal.messages.min_offset(b"RMQ_SYS_TRANS_HALF_TOPIC", 0) == 1
+        await trio.sleep(20)
+        await master.kill()
+        await until(lambda: may_deliver(slave), within_s=30)
+        await trio.sleep(20)
+        assert (place(slave), end_of_halves(other)) == (None, 0)
 
 
 @pytest.mark.usefixtures("javas")
