@@ -71,9 +71,12 @@ class Sender:
         self._socket.close()
 
     def answers(self) -> Iterator[Command]:
-        for answer in self._reader.feed(self._socket.recv(1 << 20)):
+        for answer in self.received():
             assert not answer.code, answer
             yield answer
+
+    def received(self) -> Iterator[Command]:
+        return self._reader.feed(self._socket.recv(1 << 20))
 
     def all_of(self, frames: list[bytes]) -> list[Command]:
         """Sent at once; their answers."""
@@ -124,6 +127,13 @@ def sent(topic: str, unique: str, sys_flag: int = 0, **properties: str) -> Comma
         topic=topic, queue_id=1, producer_group=GROUP, default_topic="TBW102", default_topic_queue_nums=4,
         born_timestamp=time.time_ns() // 1_000_000, properties=encode_properties(values).decode(), batch=False,
         reconsume_times=0, unit_mode=False, sys_flag=sys_flag), BODY)
+
+
+def ended(answer: Command) -> Command:
+    """The commit of the half that was stored with this answer."""
+    return request(RequestCode.END_TRANSACTION, EndTransactionRequest(
+        GROUP, int(answer.ext["queueOffset"]), parse_message_id(answer.ext["msgId"])[1], COMMIT, False,
+        answer.ext["transactionId"], answer.ext["transactionId"]), oneway=True)
 
 
 @asynccontextmanager
@@ -196,10 +206,7 @@ async def transactions(running: list[RunningBroker], count: int, counted: Counte
         for number in range(begin, end, WINDOW):
             halves = [encode(sent("paid", f"{unique:032X}", PREPARED, TRAN_MSG="true", PGROUP=GROUP))
                       for unique in range(number, number + WINDOW)]
-            sender.send_oneway([encode(request(RequestCode.END_TRANSACTION, EndTransactionRequest(
-                GROUP, int(answer.ext["queueOffset"]), parse_message_id(answer.ext["msgId"])[1], COMMIT, False,
-                answer.ext["transactionId"], answer.ext["transactionId"]), oneway=True))
-                for answer in sender.all_of(halves)])
+            sender.send_oneway([encode(ended(answer)) for answer in sender.all_of(halves)])
 
     async def known(ends: int) -> None:
         parts = [each.parts[TransactionsPart] for each in running]
