@@ -102,6 +102,8 @@ class Flusher:
         """Return a flush of queues, index and checkpoint as they are now. Run its ``steps``, then ``end`` it, before
         the next one begins. Raises ``OSError`` when the disk is full."""
         assert self._flush is None, "one flush at a time"
+        if self._index is not None:
+            self._index.enter()  # first: when it raises, no queue forgets what is to be synced
         files, folders = self._queues.to_sync()
         visible = self._visible
         assert visible.offset <= self._log.max_offset, "consumers see nothing that is not in the log"

@@ -20,6 +20,7 @@ _BACK_SHIFTS: Final = tuple(pow(31, size, 1 << 32) for size in range(_BACK + 1))
 _BACK_WEIGHTS: Final = tuple(_BACK_SHIFTS[:size][::-1] for size in range(_BACK + 1))
 """By how many characters there are."""
 _KNOWN_MAX: Final = 4_096
+_NONE: Final = b"", 0
 Entry = tuple[int, int, int]
 """Hash of a key, offset and store time of its message."""
 
@@ -56,25 +57,30 @@ class KeyHashes:
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, bytes], int] = {}
         self._tags: dict[tuple[bytes, bytes], int] = {}
-        self._last = b"", b"", 0
-        """The last unique id without the four characters at its end, which count its producer's messages; its topic,
+        self._last: dict[bytes, tuple[bytes, int]] = {}
+        """By topic: the last unique id without the four characters at its end, which count its producer's messages,
         and the hash of both."""
 
-    def of(self, run: Sequence[Outline], told: int) -> list[Entry]:
-        """Return index entries for the messages of ``run`` after offset ``told``, in their order."""
+    def of(self, run: Sequence[Outline]) -> list[Entry]:
+        """Return index entries for the messages of ``run``, in their order."""
         entries: list[Entry] = []
         add, top = entries.append, 1 << 31
-        last_front, last_topic, front_code = self._last
+        last, last_topic = self._last, b""
+        last_front, front_code = _NONE
         for offset, _, _, _, sys_flag, time_ms, topic, properties in run:
-            if offset <= told or sys_flag & ROLLBACK == ROLLBACK:
+            if sys_flag & ROLLBACK == ROLLBACK:
                 continue
             unique = value_behind(properties, UNIQ_KEY)
             if unique is None:
                 pass
             elif len(unique) > 4 and unique.isascii():
                 front = unique[:-4]
-                if front != last_front or topic != last_topic:
-                    last_front, last_topic, front_code = front, topic, self._hash(topic, front)
+                if topic != last_topic:
+                    last_topic, (last_front, front_code) = topic, last.get(topic, _NONE)
+                if front != last_front:
+                    if len(last) >= _KNOWN_MAX:
+                        last.clear()
+                    last_front, front_code = last[topic] = front, self._hash(topic, front)
                 a, b, c, d = unique[-4:]
                 code = front_code * 923_521 + a * 29_791 + b * 961 + c * 31 + d & _MASK  # powers of 31
                 add((code if code < top else _positive(code), offset, time_ms))
@@ -88,7 +94,6 @@ class KeyHashes:
                 tags = value_behind(properties, TAGS)
                 if tags:
                     add((self._tags_hash(topic, tags), offset, time_ms))
-        self._last = last_front, last_topic, front_code
         return entries
 
     def _tags_hash(self, topic: bytes, tags: bytes) -> int:

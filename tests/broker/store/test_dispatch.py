@@ -77,13 +77,13 @@ def test_keys_are_hashed_as_the_words_say(message: Message) -> None:
     found = outline(encode(message, 0, 0, 0))
     hashes = KeyHashes()
     for _ in range(2):
-        assert hashes.of([found], -1) == [(key_hash(key), found[0], found[5]) for key in keys_of(found)]
+        assert hashes.of([found]) == [(key_hash(key), found[0], found[5]) for key in keys_of(found)]
 
 
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters=" "), min_size=1, max_size=60))
 def test_any_ascii_key(key: str) -> None:
     found = (0, 1, 0, 0, 0, 0, b"topic", b"KEYS\1" + key.encode() + b"\2")
-    assert KeyHashes().of([found], -1) == [(key_hash(f"topic#{key}"), found[0], found[5])]
+    assert KeyHashes().of([found]) == [(key_hash(f"topic#{key}"), found[0], found[5])]
 
 
 @given(st.lists(st.text("ab7F\x7f", max_size=40), min_size=1, max_size=9))
@@ -91,8 +91,7 @@ def test_unique_ids_of_a_run_share_what_they_begin_with(ids: list[str]) -> None:
     run = [(at, 1, 0, 0, 0, 7, b"%d" % (at // 2 % 2), b"UNIQ_KEY\1" + unique.encode() + b"\2")
            for at, unique in enumerate(again for one in ids for again in (one, one, f"{one}a", f"{one}b"))]
     expected = [(key_hash(key), found[0], 7) for found in run for key in keys_of(found)]
-    assert KeyHashes().of(run, -1) == expected
-    assert KeyHashes().of(run, 3) == [entry for entry in expected if entry[1] > 3]
+    assert KeyHashes().of(run) == expected
 
 
 def test_codes_of_tags_and_of_delays() -> None:

@@ -65,6 +65,7 @@ def test_a_full_disk_while_the_index_is_flushed_is_tried_again() -> None:
     files = MemoryFiles()
     store = opened(files)
     put(store, 0, 3)
+    assert store.messages.get_by_key(b"t", "k1"), "there is a file now"
     index = next(name for name in files.content if name.startswith("index/"))
     files.content[index].fault = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(OSError, match="No space left"):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store.files import MemoryFiles
-from broker.store.indexfile import KeyIndex, file_name
+from broker.store.indexfile import GATHERED, KeyIndex, file_name
 from broker.store.keys import key_hash, keys_of
 from remoting import record as codec
 from remoting.record import ROLLBACK, Outline, encode_properties
@@ -78,6 +78,23 @@ def test_telling_again_adds_nothing_and_what_was_truncated_is_told_anew() -> Non
     index.truncate(300)
     index.take([told(3, "other")])
     assert index.find("t#other", 100, 0, 1 << 40) == [300]
+
+
+def test_messages_are_entered_together_and_found_before() -> None:
+    index = KeyIndex(MemoryFiles(), slots=7, entries=4 * GATHERED)
+    index.open(1 << 40)
+    for number in range(GATHERED):
+        index.take([told(number, "k")])
+    assert not index.unflushed_bytes
+    index.take([told(GATHERED, "k")])
+    assert index.unflushed_bytes == 20 * GATHERED
+    index.truncate(100 * GATHERED)
+    index.take([told(GATHERED, "other")])
+    assert index.find("t#k", 1000, 0, 1 << 40) == [number * 100 for number in reversed(range(GATHERED))]
+    assert index.find("t#other", 10, 0, 1 << 40) == [100 * GATHERED]
+    index.take([told(GATHERED + 1, "k")])
+    index.clear()
+    assert not index.find("t#k", 10, 0, 1 << 40)
 
 
 def test_a_crash_loses_no_key_that_was_flushed() -> None:
