@@ -16,6 +16,7 @@ from broker.store.visible import Visible
 from remoting.errors import DamagedRecord
 from remoting.record import COMMIT, NOTED, PREPARED, Outline
 
+_FLAGS: Final = COMMIT | NOTED
 READ_BYTES: Final = 1 << 20
 READS_MAX: Final = 16
 """Pieces of the log that one ``listen`` reads."""
@@ -39,7 +40,7 @@ class Confirmed(Protocol):
 
 def is_noted(sys_flag: int) -> bool:
     """Return whether a message with this system flag is noted."""
-    return not sys_flag & PREPARED and bool(sys_flag & (COMMIT | NOTED))
+    return not sys_flag & PREPARED and bool(sys_flag & _FLAGS)
 
 
 def shows_all(journal: Confirmed, end: int) -> bool:
@@ -53,8 +54,10 @@ class Noted:
     cut."""
 
     def __init__(self, journal: Confirmed, offset: int, take: Callable[[Outline], None],
-                 cut: Callable[[int], None] = lambda end: None) -> None:
-        """``cut`` is called at once where the log ends below ``offset``: it was cut while nobody listened."""
+                 cut: Callable[[int], None] = lambda end: None, *, flags: int = _FLAGS) -> None:
+        """``cut`` is called at once where the log ends below ``offset``: it was cut while nobody listened. ``flags``:
+        one of ``COMMIT`` and ``NOTED``, if the other messages are of no interest."""
+        self._flags = flags
         self._log, self._visible, self._take, self._cut_to = journal.log, journal.visible, take, cut
         self._at = offset
         """Everything below this offset was handed on."""
@@ -82,7 +85,7 @@ class Noted:
             run, self._at = self._log.run(at, self._visible.offset, ask=READ_BYTES)
             self._live = not run
             for found in run:
-                if is_noted(found[4]):
+                if found[4] & self._flags and is_noted(found[4]):
                     self._take(found)
         return not self._live
 
@@ -107,8 +110,8 @@ class Noted:
         self._at, self._live = min(self._at, offset), False
 
     def _heard(self, found: Outline) -> None:
-        if found[0] < self._at:
-            return  # the journal told it again
+        if not found[4] & self._flags or found[0] < self._at:
+            return  # it is of no interest, or the journal told it again
         if not self._live:
             if self._visible.offset > self._at:
                 return  # ``catch_up`` will read it

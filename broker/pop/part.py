@@ -41,6 +41,7 @@ from broker.topics.names import group_fault, popped_from, topic_fault
 from broker.topics.part import TopicsPart
 from remoting.codes import RequestCode as Code
 from remoting.endpoint import Handler
+from remoting.record import NOTED
 
 if TYPE_CHECKING:
     from remoting.daemon.page import Metric, Page
@@ -80,7 +81,7 @@ class PopPart(Part):
         before[OffsetsPart].requests.told = self.changes.told
         self._heard = kept.log_offset
         self.checkpoints = Checkpoints(self._commit)
-        self._noted = Noted(journal, self._heard, self.progress.hear, self._cut)
+        self._noted = Noted(journal, self._heard, self.progress.hear, self._cut, flags=NOTED)
         self._file = shared.table_file(self._kept, path=progress.PATH, pause_ms=SAVED_EVERY_MS)
         if is_first:
             self._file.changed()  # the next process must know from which offset on there may be checkpoints

@@ -56,7 +56,7 @@ from remoting.bodies.popping import CheckPoint
 from remoting.body import Body, body
 from remoting.errors import BodyError, DamagedRecord
 from remoting.fields import Int64, decimal
-from remoting.record import PROPERTIES_BYTES_MAX, Message, Outline, Record, decode_properties, property_of
+from remoting.record import NOTED, PROPERTIES_BYTES_MAX, Message, Outline, Record, decode_properties, property_of
 
 if TYPE_CHECKING:
     from remoting.daemon.page import Metric, Page
@@ -703,7 +703,7 @@ class RevivePart(SpecialService):
         if self._heard < 0:
             self._heard = journal.end
             self._file.changed()
-        self._noted = Noted(journal, self._heard, self._take, self._revived.cut)
+        self._noted = Noted(journal, self._heard, self._take, self._revived.cut, flags=NOTED)
 
     def _processed(self, number: int) -> int:
         return self.reviving.processed(number)

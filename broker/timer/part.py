@@ -42,6 +42,7 @@ from remoting.connection import Connection
 from remoting.endpoint import Handler
 from remoting.errors import BodyError, DamagedRecord
 from remoting.fields import Int64
+from remoting.record import NOTED
 from remoting.wakeup import Bell
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class TimersPart(SpecialService):
             self._heard_file.changed()
         self.elsewhere = Elsewhere(load(shared.files, DoneElsewhere, ELSEWHERE))
         self._elsewhere_file = shared.table_file(self.elsewhere.table, path=ELSEWHERE)
-        self._noted = Noted(journal, self._heard, self._known.hear, self._known.cut)
+        self._noted = Noted(journal, self._heard, self._known.hear, self._known.cut, flags=NOTED)
         self._delivery = TimerDelivery(
             keys, machine, self._known, self.elsewhere, journal, shared.outlet, wall_ms=shared.wall_ms)
         self._delivery.expects = before[TopicsPart].expects

@@ -15,6 +15,7 @@ from broker.store.files import MemoryFiles
 from broker.store.log import Log
 from broker.store.store import MessageStore, StoreConfig
 from broker.store.visible import Visible
+from broker.store.writing import Put
 from remoting.record import COMMIT, NOTED, PREPARED, ROLLBACK, Message, Outline
 from tests.broker.test_journal import bodies, running
 
@@ -40,10 +41,10 @@ class Shown:
     def visible(self) -> Visible:
         return self.store.visible
 
-    def put(self, sys_flag: int) -> None:
+    def put(self, sys_flag: int) -> Put:
         if not self.store.writer.is_numbered:
             self.store.take_over()
-        self.store.writer.put(Message(b"t", b"x" * 20, 0, sys_flag=sys_flag), 0)
+        return self.store.writer.put(Message(b"t", b"x" * 20, 0, sys_flag=sys_flag), 0)
 
     def marked(self) -> list[int]:
         """Where they stand, of all that is shown."""
@@ -105,6 +106,20 @@ def test_what_is_shown_again_is_not_handed_on_again() -> None:
     assert not noted.behind
     assert taken == shown.marked()
     assert len(taken) == 5
+
+
+@pytest.mark.parametrize("late", [True, False])
+@pytest.mark.parametrize(("flag", "of"), [(COMMIT, (4, 7)), (NOTED, (6, 7))])
+def test_some_listen_to_committed_messages_alone_or_to_marked_ones(flag: int, of: tuple[int, ...], late: bool) -> None:
+    shown, taken = opened(MemoryFiles()), list[int]()
+    puts = [shown.put(each) for each in FLAGS]
+    if late:
+        shown.visible.advance()
+    noted = Noted(shown, 0, lambda found: taken.append(found[0]), flags=flag)
+    shown.visible.advance()
+    while noted.catch_up():
+        pass
+    assert taken == [puts[number].offset for number in of]
 
 
 def test_a_log_that_was_cut_before_the_start_is_said_at_once() -> None:
