@@ -40,23 +40,13 @@ LITE_TOPIC: Final = "__LITE_TOPIC"
 
 
 def parse(text: str) -> dict[str, str] | None:
-    """Read keys and values; None: a pair is no pair, or a key comes twice, which ``clean`` can read."""
+    """Read keys and values; None: a pair is no pair, or a key comes twice, which ``read_properties`` can read."""
     pairs = [pair.split("\x01", 1) for pair in text.split("\x02") if pair]
     try:
         values = dict(pairs)
     except ValueError:
         return None
     return values if len(values) == len(pairs) else None
-
-
-def clean(text: str) -> dict[str, str]:
-    """Read properties as Java does: pairs without key or value are dropped; of one key the last value stays."""
-    values = {}
-    for pair in text.split("\x02"):
-        key, _, value = pair.partition("\x01")
-        if key and value:
-            values[key] = value
-    return values
 
 
 def text(values: Mapping[str, str]) -> str:

@@ -58,7 +58,7 @@ class Header:
                     raise HeaderError(cls.__name__, wire, "is missing")
                 continue
             try:
-                values[attribute] = read(text)
+                values[attribute] = text if read is str else read(text)
             except ValueError as error:
                 raise HeaderError(cls.__name__, wire, f"= {shown(text)}: {error}") from None
         return cls(**values)

@@ -71,12 +71,14 @@ _V6_FLAGS: Final = BORN_HOST_V6 | STORE_HOST_V6
 _CRC_MASK: Final = 0x7FFFFFFF
 _OFFSET_BITS: Final = (1 << 64) - 1
 _SHORT: Final = Struct(">H")
+_BYTES: Final = tuple(bytes([size]) for size in range(256))
 _BLANK: Final = Struct(">ii")
 _SCANNED: Final = Struct(">iiii4xqqi16xq20xi")
 """Fields of an outline where both hosts are IPv4."""
 _MIDDLE: Final = Struct(">ii28xi44xi")
 """Size, magic, system flag and size of the body, where both hosts are IPv4."""
 _FRONT: Final = Struct(">ii12xqqi")  # size, magic, queue offset, physical offset, system flag: past crc, id and flag
+_BORN: Final = Struct(">40xq")
 RECORD_BYTES_MIN: Final = _V4.size + 3
 _INNER: Final = Struct(">iiiii")
 _UNSAFE: Final = frozenset(b'/\\\0:*?"<>')
@@ -182,14 +184,26 @@ def encode_properties(values: Mapping[str, str]) -> bytes:
 
 
 def decode_properties(raw: bytes) -> dict[str, str]:
+    """Return properties as Java reads them (``read_properties``). Bytes that are not UTF-8 are read too."""
+    return read_properties(raw.decode(errors="replace"))
+
+
+def read_properties(text: str) -> dict[str, str]:
     """Return properties as Java reads them.
 
     A pair without a 1, a key or a value is passed over. The last value of a repeated key counts. The last 2 may be
-    missing, and bytes that are not UTF-8 are read too.
+    missing.
 
     Source: ``MessageDecoder.string2messageProperties`` of RocketMQ 5.5.0."""
+    try:
+        values = dict([pair.split("\x01", 1) for pair in text.split("\x02") if pair])
+    except ValueError:
+        pass  # a pair has no 1
+    else:
+        if "" not in values and "" not in values.values():
+            return values
     values = {}
-    for pair in raw.decode(errors="replace").split("\x02"):
+    for pair in text.split("\x02"):
         key, _, value = pair.partition("\x01")
         if key and value:
             values[key] = value
@@ -231,15 +245,20 @@ def encode(message: Message, queue_offset: int, offset: int, store_time_ms: int)
     Raises:
         MessageIllegal: a part has no room.
     """
-    size = size_of(message)
-    body, properties = message.body, message.properties
-    fixed, magic, sys_flag, topic_size = _layout(message)
+    topic, body, properties = message.topic, message.body, message.properties
+    if len(message.born_host) == 8 == len(message.store_host) and 0 < len(topic) <= TOPIC_BYTES_MAX and (
+            len(body) <= BODY_BYTES_MOST and len(properties) <= PROPERTIES_BYTES_MAX):  # as mostly
+        size = RECORD_BYTES_MIN + len(body) + len(topic) + len(properties)
+        fixed, magic, sys_flag, topic_size = _V4, MAGIC, message.sys_flag & ~_V6_FLAGS, _BYTES[len(topic)]
+    else:
+        size = size_of(message)
+        fixed, magic, sys_flag, topic_size = _layout(message)
     return b"".join((
         fixed.pack(
             size, magic, crc32(body) & _CRC_MASK, message.queue_id, message.flag, queue_offset, offset, sys_flag,
             message.born_time_ms, message.born_host, store_time_ms, message.store_host, message.reconsume_times,
             message.prepared_offset, len(body)),
-        body, topic_size, message.topic, _SHORT.pack(len(properties)), properties,
+        body, topic_size, topic, _SHORT.pack(len(properties)), properties,
     ))
 
 
@@ -369,6 +388,18 @@ def stored_properties(data: bytes, at: int, size: int) -> bytes:
     if outlined[1] != size:
         raise DamagedRecord(at, f"{outlined[1]} bytes instead of {size}")
     return outlined[7]
+
+
+def stored_born_ms(data: bytes, at: int = 0) -> int:
+    """Birth time of the record that stands at ``at``, and was looked at before."""
+    born_ms: int = _BORN.unpack_from(data, at)[0]
+    return born_ms
+
+
+def stored_body(data: bytes, at: int = 0) -> bytes:
+    """Body of the record that stands at ``at``. Raises ``DamagedRecord``."""
+    fixed, body_at, _, _, _ = _parts(data, at, False, RECORD_BYTES_MAX)
+    return data[body_at : body_at + fixed[14]]
 
 
 def _parts(data: bytes | memoryview, at: int, check_crc: bool,

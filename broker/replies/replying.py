@@ -31,7 +31,7 @@ from remoting.endpoint import Handler
 from remoting.errors import RemotingError
 from remoting.fields import decimal
 from remoting.headers.sending import ReplyMessageRequest
-from remoting.record import Message, message_id, packed_host
+from remoting.record import Message, message_id, packed_host, read_properties
 
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
 TTL: Final = "TTL"
@@ -79,7 +79,7 @@ class Replies:
         refused = await self._refused(asked, connection, command)
         if refused is not None:
             return sending.answers.refused(refused)
-        values = props.clean(asked.properties)
+        values = read_properties(asked.properties)
         fault = await self._push(connection, command, asked, values, command.ext.get(group_name, ""))
         stored = await self._stored(connection, command, asked, values) if self.store else None
         self.counters.pushed += fault is None

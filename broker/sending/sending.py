@@ -31,7 +31,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.endpoint import Handler
-from remoting.record import NOTED, PREPARED, Message
+from remoting.record import NOTED, PREPARED, Message, read_properties
 
 _NO_HOST: Final = bytes(8)
 _NOTHING: Final[Mapping[str, str]] = {}
@@ -143,7 +143,7 @@ class Sending:
             raw, uniq_key, wait = plain
             answered = _NOTHING
         else:
-            draft = Draft(asked.topic, asked.queue_id, props.clean(asked.properties), asked.sys_flag,
+            draft = Draft(asked.topic, asked.queue_id, read_properties(asked.properties), asked.sys_flag,
                           target.write_queues, target.group, asked.reconsume_times, asked.max_reconsume_times,
                           request.version)
             stop = self._rules.stops(draft)
@@ -173,7 +173,7 @@ class Sending:
     def _send_batch(self, connection: Connection, request: Command, asked: SendRequest,
                     target: Target) -> Command | None:
         """Store many messages for one queue, all or none; each keeps the properties that it came with."""
-        values = props.clean(asked.properties)
+        values = read_properties(asked.properties)
         draft = Draft(asked.topic, asked.queue_id, values, asked.sys_flag, target.write_queues, target.group)
         stop = self._batch_rules.stops(draft)
         if stop is None and draft.topic != asked.topic:

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from broker.ha.acks import BrokerRole, Holders, Mode, PutStatus, QuorumConfig, Replicas
-from broker.properties import clean, parse, write
+from broker.properties import parse, write
 from broker.sending.answers import NOT_STORED, STORED, refusal
 from broker.sending.config import SendingConfig
 from broker.sending.sending import packed_peer
@@ -21,7 +21,7 @@ from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ONEWAY, Command
 from remoting.headers.sending import SendMessageResponse
-from remoting.record import decode_properties, encode_batch, encode_properties, parse_message_id
+from remoting.record import decode_properties, encode_batch, encode_properties, parse_message_id, read_properties
 from tests.broker.sending.world import STORE_HOST, UNIQ, World, running, send
 
 OWN = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
@@ -138,7 +138,7 @@ def test_properties_as_java_reads_them() -> None:
     assert parse("a\x01b\x02c\x01d\x02") == {"a": "b", "c": "d"}
     assert parse("a\x01b\x01c") == {"a": "b\x01c"}
     assert parse("a\x02") is None and parse("a\x01b\x02a\x01c\x02") is None
-    assert clean("a\x01b\x02junk\x02\x01x\x02e\x01\x02a\x01c") == {"a": "c"}
+    assert read_properties("a\x01b\x02junk\x02\x01x\x02e\x01\x02a\x01c") == {"a": "c"}
     assert write({"a": "b", "c": "d"}) == encode_properties({"a": "b", "c": "d"})
 
 
