@@ -28,7 +28,7 @@ from broker.store.directory import DirectoryFiles
 from broker.store.dispatch import TagCodes
 from broker.store.files import Files, MemoryFiles
 from broker.store.indexfile import KeyIndex
-from broker.store.log import Log
+from broker.store.log import Log, Run
 from broker.store.queues import Queues
 from broker.store.store import MessageStore, StoreConfig
 from remoting import record as codec
@@ -69,7 +69,7 @@ def batches_only(count: int) -> None:
         codec.encode_parts(batch.common, batch.parts, batch.sizes(), number, number, number)
 
 
-def runs(count: int) -> list[list[codec.Outline]]:
+def runs(count: int) -> list[Run]:
     """Of messages of one producer to eight queues, as dispatch reads them from the log."""
     log = CommitLog(MemoryFiles(), file_bytes=1 << 30)
     log.open()
@@ -84,16 +84,17 @@ def runs(count: int) -> list[list[codec.Outline]]:
     return found
 
 
-def queues_only(found: list[list[codec.Outline]]) -> None:
+def queues_only(found: list[Run]) -> None:
     queues = Queues(MemoryFiles(), TagCodes(), file_bytes=QUEUE_FILE_BYTES)
     for run in found:
         queues.take(run)
 
 
-def index_only(found: list[list[codec.Outline]]) -> None:
+def index_only(found: list[Run]) -> None:
     index = KeyIndex(MemoryFiles(), entries=1 << 20)
     for run in found:
         index.take(run)
+    index.enter()
 
 
 def log_only(files: Files, count: int, gathered: int, flushed: int = 0) -> None:

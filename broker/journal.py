@@ -19,6 +19,7 @@ import attrs
 import trio
 
 from broker.moments import Moment
+from broker.store.consumequeue import Hear
 from broker.store.diagnosis import Diagnosis
 from broker.store.disk import Disk, DiskThread, Steps
 from broker.store.errors import StoreFailed, StoreFull
@@ -288,6 +289,10 @@ class Journal:
     def stirs(self) -> int:
         """Number of calls of ``stir`` so far."""
         return self._alarm.stirs
+
+    def listen(self, queue: Queue, call: Hear) -> None:
+        """Have ``call`` hear of each message of that queue when it is shown; of some again, as of noted ones."""
+        self._store.listen(queue, call)
 
     def soon(self, piece: Piece) -> None:
         """Call ``piece`` once, in a later turn, when others had theirs: for work that would hold up the loop as a

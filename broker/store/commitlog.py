@@ -18,11 +18,11 @@ from typing import Final
 from broker.store.batch import Batch
 from broker.store.errors import OffsetGone, StoreFailed, StoreFull, WrongStore
 from broker.store.files import File, Files
-from broker.store.log import SLAB_BYTES, Log, Raw, Read, Recovered, SyncJob
+from broker.store.log import SLAB_BYTES, Log, Raw, Read, Recovered, Run, SyncJob
 from broker.store.recent import Recent
 from remoting import record as codec
 from remoting.errors import DamagedRecord, MessageIllegal
-from remoting.record import BLANK_BYTES_MIN, Message, Outline, encode, encode_parts
+from remoting.record import BLANK_BYTES_MIN, Message, encode, encode_parts
 
 FILE_BYTES: Final = 1 << 30
 RESERVE_BYTES: Final = 16 << 20
@@ -442,7 +442,7 @@ class CommitLog(Log):
         return offset
 
     def run(self, offset: int, upto: int, most: int = 1 << 62, *, ask: int = SCAN_BYTES, check_crc: bool = False,
-            whole: bool = False, cached: bool = True) -> tuple[list[Outline], int]:
+            whole: bool = False, cached: bool = True) -> tuple[Run, int]:
         """Return some outlines of messages from ``offset`` to ``upto``, and where to go on.
 
         At least one if there is one, and ``most`` at most; none of a message of which only a part has come yet.
@@ -457,7 +457,7 @@ class CommitLog(Log):
         assert len(found) <= most and 0 <= at <= len(data)
         assert not found or found[0][0] == offset, "a message says where it stands"
         if found or not data:
-            return found, offset + at
+            return Run(found, (offset, data)), offset + at
         left = self._file_bytes - offset % self._file_bytes
         if len(data) >= 8 and (size := codec.blank_size(data)) is not None:
             if size != left:
@@ -468,7 +468,7 @@ class CommitLog(Log):
         size = int.from_bytes(data[:4], "big") if len(data) >= 8 else len(data) + 1
         if len(data) < size <= min(left, codec.RECORD_BYTES_MAX) and not (whole and size > self._end - offset):
             if size > upto - offset:
-                return [], offset
+                return Run(), offset
             return self.run(offset, upto, most, ask=size, check_crc=check_crc, whole=whole, cached=cached)
         try:
             here = codec.outline(data, check_crc=check_crc)

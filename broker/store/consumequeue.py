@@ -9,11 +9,13 @@ Source: ``ConsumeQueue`` of RocketMQ 5.5.0.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
 from broker.store.errors import OffsetGone, WrongStore
 from broker.store.files import File, Files
+from remoting.record import Outline
 
 ENTRY: Final = Struct(">qiq")
 """Offset in the log, size, code of the tag."""
@@ -24,6 +26,8 @@ NOWHERE: Final = ENTRY.pack(0, NOWHERE_SIZE, 0)
 GATHERED: Final = 1_024
 """Entries that are written together."""
 READ_BYTES: Final = 1 << 16
+Hear = Callable[[Outline, tuple[int, bytes]], None]
+"""Hears of a message, and of the bytes in which it was found: the offset of the first, and they."""
 NEW: Final = -1
 """Among the files that have changed: there is a new name in the folder."""
 
@@ -52,6 +56,8 @@ class ConsumeQueue:
         self.min_offset = self.max_offset = 0
         self.log_min = 0
         """Entries of messages below are forgotten."""
+        self.heard: Hear | None = None
+        """Called with each message that dispatch tells this queue of."""
         self.damaged = False
         """``open`` found fewer entries than were flushed, or ``correct_min`` found one that is none."""
         self._lost_end = 0

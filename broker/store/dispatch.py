@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker.store.log import Log
+from broker.store.log import Log, Run
 from remoting.hashing import java_hash
-from remoting.record import TAGS, Outline, property_of, value_behind
+from remoting.record import TAGS, property_of, value_behind
 
 SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
 DELAYS_MS: Final = tuple(1000 * seconds for seconds in (
@@ -54,7 +54,7 @@ class TagCodes:
 class Dispatcher:
     """Hands the messages of the log to ``take``, in order, each once unless ``take`` raises."""
 
-    def __init__(self, log: Log, offset: int, take: Callable[[Sequence[Outline]], None], *,
+    def __init__(self, log: Log, offset: int, take: Callable[[Run], None], *,
                  cached: bool = True) -> None:
         """``cached`` False: what it reads by itself was read by others before."""
         self._log, self._take, self._cached = log, take, cached
@@ -93,7 +93,7 @@ class Dispatcher:
         assert self.offset <= upto
         return int((upto - self.offset) / self._mean_bytes)
 
-    def _hand_over(self, run: Sequence[Outline], offset: int) -> None:
+    def _hand_over(self, run: Run, offset: int) -> None:
         assert self.offset <= run[0][0] < offset, "messages are handed over in order, each once"
         self._take(run)
         self._mean_bytes = (offset - self.offset) / len(run)

@@ -7,7 +7,7 @@ messages as ``remoting.record`` does. One writer; only what says so may run in a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
 import attrs
@@ -25,6 +25,16 @@ Read = tuple[int, bytes]
 """Bytes of the log, behind the offset of the first."""
 NOTHING: Final[Read] = (0, b"")
 SLAB_BYTES: Final = 64 << 10
+
+
+class Run(list[Outline]):
+    """Outlines of consecutive messages. ``near`` is what was read of the log for them."""
+
+    __slots__ = ("near",)
+
+    def __init__(self, found: Iterable[Outline] = (), near: Read = NOTHING) -> None:
+        super().__init__(found)
+        self.near = near
 
 
 @attrs.frozen
@@ -192,7 +202,7 @@ class Log(Protocol):
         raise NotImplementedError
 
     def run(self, offset: int, upto: int, most: int = 1 << 62, *, ask: int = 1 << 20, check_crc: bool = False,
-            whole: bool = False, cached: bool = True) -> tuple[list[Outline], int]:
+            whole: bool = False, cached: bool = True) -> tuple[Run, int]:
         """Return some outlines of messages from ``offset`` to ``upto``, and where to go on.
 
         At least one if there is one, and ``most`` at most; none of a message of which only a part has come yet.

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from broker.moments import Listener
-from broker.store.consumequeue import ENTRY, GATHERED, ConsumeQueue
+from broker.store.consumequeue import ENTRY, GATHERED, ConsumeQueue, Hear
 from broker.store.dispatch import TagCodes
 from broker.store.files import File, Files
+from broker.store.log import Run
 from remoting.record import NOTED, PREPARED, ROLLBACK, Outline, is_folder_name
 
 FOLDER: Final = "consumequeue"
@@ -39,6 +40,7 @@ class Queues:
         self.noted: Listener[[Outline]] = Listener()
         """Hears of each committed or ``NOTED`` message before it is in its queue; perhaps again, if the disk is full.
         """
+        self._hearers: dict[Queue, Hear] = {}
         self.on_new: Listener[[bytes]] = Listener()
         """Hears the topic of each queue that begins."""
         self.on_trouble: Listener[[str]] = Listener()
@@ -96,7 +98,14 @@ class Queues:
     def max_offsets(self) -> dict[Queue, int]:
         return {key: queue.max_offset for key, queue in self._queues.items()}
 
-    def take(self, run: Sequence[Outline]) -> None:
+    def listen(self, key: Queue, call: Hear) -> None:
+        """Have ``call`` hear of each message of that queue, behind its entry; perhaps again, if the disk is full."""
+        self._hearers[key] = call
+        queue = self._queues.get(key)
+        if queue is not None:
+            queue.heard = call
+
+    def take(self, run: Run) -> None:
         """Make entries for messages of the log, in its order. Messages that are told again change nothing, also where
         their topic was deleted since, and has other messages in their places or in front of them.
 
@@ -134,6 +143,8 @@ class Queues:
             else:
                 self._in_no_queue(offset, topic, queue_id, queue_offset, queue.max_offset)
                 continue
+            if queue.heard is not None:
+                queue.heard(found, run.near)
             if heard:
                 arrived(topic, queue_id, queue_offset, code, found)
 
@@ -185,6 +196,7 @@ class Queues:
         folder = f"{FOLDER}/{key[0].decode()}"
         self._new_folders |= {"", FOLDER, folder}
         queue = self._queues[key] = ConsumeQueue(self._files, f"{folder}/{key[1]}", file_bytes=self._file_bytes)
+        queue.heard = self._hearers.get(key)
         return queue
 
     # --- changes of the whole --------------------------------------------------------------------------------

@@ -81,6 +81,8 @@ class MessageStore:
         self.noted = queues.noted
         """Hears of each committed or ``NOTED`` message before it is in its queue; perhaps again, if the disk is full.
         """
+        self.listen = queues.listen
+        """Has one queue's messages heard of, as ``noted`` ones."""
         self.on_new_queue = queues.on_new
         """Hears the topic of each queue that begins."""
         self.on_trouble = queues.on_trouble

@@ -260,7 +260,7 @@ class Ending:
             if known is None:
                 record = self._log.record(asked.commit_log_offset, HALF_BYTES)
             else:
-                record = self._log.record(asked.commit_log_offset, known.size, self._feed.near)
+                record = self._log.record(asked.commit_log_offset, known.size, self._feed.near(asked.commit_log_offset))
         except (OffsetGone, DamagedRecord):
             return Refusal(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
         half = read_half(record) if known is None else known
@@ -407,7 +407,7 @@ class Ending:
     def _ruled(self, message: Message) -> Message | Refusal:
         """The message after the rules of other parts, which may delay it."""
         for name in self._looked_at:
-            if name in message.properties:
+            if message.properties.find(name) >= 0:  # quicker than ``in``
                 break
         else:
             return message

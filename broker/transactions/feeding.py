@@ -22,17 +22,29 @@ from broker.store.messages import StoredMessages
 from broker.topics.names import HALF, OP_HALF
 from broker.transactions import records
 from broker.transactions.halves import Halves
-from broker.transactions.records import Half, read_half
+from broker.transactions.records import Half, outlined_half, read_half
 from remoting.body import Body, body
 from remoting.errors import DamagedRecord
 from remoting.fields import Int64
-from remoting.record import COMMIT, ROLLBACK, UNIQ_KEY, Outline, Record, decode_properties, value_behind
+from remoting.record import (
+    COMMIT,
+    ROLLBACK,
+    UNIQ_KEY,
+    Outline,
+    Record,
+    decode_properties,
+    stored_body,
+    stored_born_ms,
+    value_behind,
+)
 
 logger = logging.getLogger("broker")
 
 PATH: Final = "config/openTransactions.json"
 SLICE: Final = 500
 """Records that one ``feed`` reads; some ten milliseconds' worth."""
+KEPT_BYTES: Final = 1 << 20
+"""Bytes of records that are kept in memory: of halves for their decisions, and of what was heard and not taken yet."""
 NEAR_BYTES: Final = 64 << 10
 """Bytes of the log that are read at once for records that stand near each other."""
 _GROUPS_MAX: Final = 2_048
@@ -91,12 +103,15 @@ class Feed:
         """Halves without a topic and queue to deliver to."""
         self.lost = 0
         """Open transactions whose half was deleted."""
-        self.near: Read = NOTHING
-        """What was read of the log last: a half is decided soon after it was fed."""
+        self._near: Read = NOTHING
+        """What was read of the log last."""
+        self._kept: dict[int, bytes] = {}
+        """Halves that were heard last, as they are in the log, by their offset: most are decided soon after."""
+        self._kept_bytes = 0
         self._log, self._visible, self._messages, self._progress = journal.log, journal.visible, messages, progress
         self._saved = kept if kept is not None and 0 < kept.end <= self._log.max_offset else self._anew()
         self._begin(self._saved)
-        self._noted = Noted(journal, self._saved.log_offset, self._heard, self._cut)
+        self._noted = Noted(journal, self._saved.log_offset, self._heard, self._cut, flags=COMMIT)
 
     def _begin(self, kept: KeptTransactions) -> None:
         self.halves = Halves(kept.since)
@@ -107,6 +122,12 @@ class Feed:
         self._finals: deque[Outline] = deque()
         self._level_at = -1
         """End of the confirmed log when the table had all of it; -1: it is behind."""
+        self._hears = False
+        """The table had all that was in the queues, and all that was shown since was heard."""
+        self._halves_heard: deque[tuple[Outline, bytes]] = deque()
+        """Halves that follow the last one in the table, and their records."""
+        self._marks_heard: deque[tuple[Outline, bytes]] = deque()
+        self._heard_bytes = 0
 
     def _anew(self) -> KeptTransactions:
         """Return where to read from without a checkpoint: the check loop's place.
@@ -173,6 +194,7 @@ class Feed:
             most -= 1
         if self._to_load:
             return True
+        self._take_heard()
         most = self._read(records.HALF_TOPIC, self._half_at, most, self._half)
         if most > 0:
             most = self._read(records.OP_TOPIC, self._mark_at, most, self._mark)
@@ -181,11 +203,13 @@ class Feed:
         while most > 0 and self._noted.behind:
             self._noted.catch_up()
             most -= SLICE // 10
+        if self._finals:
+            self.on_change()
         while most > 0 and self._finals:
             self._final(self._finals.popleft())
             most -= 1
         self._look_at_deleted()
-        behind = self.behind
+        self._hears = not (behind := self.behind)
         self._level_at = -1 if behind else self._visible.offset
         return behind
 
@@ -226,7 +250,7 @@ class Feed:
             for number, (offset, size, _) in enumerate(entries):
                 if size == NOWHERE_SIZE:
                     continue
-                begin, data = self.near
+                begin, data = self._near
                 if not begin <= offset <= offset + size <= begin + len(data) and size <= NEAR_BYTES:
                     self._read_near(offset, size, entries[number + 1:])
                 if (record := self._record(offset, size)) is not None:
@@ -256,13 +280,13 @@ class Feed:
                     break
                 upto = other + other_size
         try:
-            self.near = offset, self._log.read(offset, upto - offset)
+            self._near = offset, self._log.read(offset, upto - offset)
         except OffsetGone:
-            self.near = NOTHING
+            self._near = NOTHING
 
     def _record(self, offset: int, size: int) -> Record | None:
         try:
-            return self._log.record(offset, size, self.near)
+            return self._log.record(offset, size, self._near)
         except (OffsetGone, DamagedRecord) as error:
             logger.warning("a record of a transaction, at %d of the log, cannot be read: %s", offset, error)
             return None
@@ -277,11 +301,63 @@ class Feed:
 
     # --- records ---------------------------------------------------------------------------------------------
 
+    def hear_half(self, found: Outline, near: Read) -> None:
+        """Hear of a half that is shown: ``feed`` need not read it then."""
+        self._hear(self._halves_heard, self._half_at, found, near)
+
+    def hear_mark(self, found: Outline, near: Read) -> None:
+        """Hear of a mark that is shown, as of a half."""
+        self._hear(self._marks_heard, self._mark_at, found, near)
+
+    def _hear(self, heard: deque[tuple[Outline, bytes]], at: int, found: Outline, near: Read) -> None:
+        due = at + len(heard)
+        if not self._hears or found[3] < due:
+            return  # the latter was told again
+        if found[3] > due or self._heard_bytes > KEPT_BYTES:
+            self._hears = False  # the rest is read
+            return
+        begin = found[0] - near[0]
+        raw = near[1][begin : begin + found[1]]
+        self._heard_bytes += len(raw)
+        heard.append((found, raw))
+
+    def _take_heard(self) -> None:
+        """Take what was heard, all at once: that is quicker than one by one, as it comes."""
+        if not self._heard_bytes:
+            return
+        halves, marks = self._halves_heard, self._marks_heard
+        while halves:
+            found, raw = halves[0]
+            self._take_half(outlined_half(found, stored_born_ms(raw)), found[0])
+            self._half_at += 1
+            halves.popleft()
+            self._keep(found[0], raw)
+        while marks:
+            found, raw = marks[0]
+            self._take_mark(found[0], found[3], found[7], stored_body(raw))
+            self._mark_at += 1
+            marks.popleft()
+        self._heard_bytes = 0
+        self.on_change()
+
+    def _keep(self, offset: int, raw: bytes) -> None:
+        self._kept[offset] = raw
+        self._kept_bytes += len(raw)
+        while self._kept_bytes > KEPT_BYTES:
+            self._kept_bytes -= len(self._kept.pop(next(iter(self._kept))))
+
+    def near(self, offset: int) -> Read:
+        """What was read of the log since it was cut last, and may hold the half at that offset."""
+        kept = self._kept.get(offset)
+        return self._near if kept is None else (offset, kept)
+
     def _half(self, record: Record) -> None:
-        half = read_half(record)
+        self._take_half(read_half(record), record.offset)
+
+    def _take_half(self, half: Half | str, offset: int) -> None:
         if isinstance(half, str):
             self.illegal += 1
-            logger.error("the half at %d of the log is skipped: %s", record.offset, half)
+            logger.error("the half at %d of the log is skipped: %s", offset, half)
         else:
             self.halves.half(self.verified(half))
 
@@ -290,7 +366,7 @@ class Feed:
         if half.first is None or half.first < self._log.min_offset:
             return half
         first = self._half_at_offset(half.first)
-        return half if first is not None and first.unique == half.unique else attrs.evolve(half, first=None)
+        return half if first is not None and first.unique == half.unique else half._replace(first=None)
 
     def _half_at_offset(self, offset: int) -> Half | None:
         try:
@@ -300,15 +376,18 @@ class Feed:
         return half if isinstance(half, Half) else None
 
     def _mark(self, record: Record) -> None:
-        why, last = records.reason(record.message.properties), -1
-        for place in records.marked(record.message.body):
+        self._take_mark(record.offset, record.queue_offset, record.message.properties, record.message.body)
+
+    def _take_mark(self, offset: int, queue_offset: int, properties: bytes, body: bytes) -> None:
+        why, last = records.reason(properties), -1
+        for place in records.marked(body):
             last = max(last, place)
             if why in (records.PUT_BACK, records.GIVEN_UP, records.ENDED_BEFORE):
                 self.halves.unmarked.pop(place, None)
             else:
-                self.halves.mark(place, why, record.offset)
-        self.halves.highest = max(self.halves.highest, record.offset)
-        self._marks.add(record.queue_offset, last)
+                self.halves.mark(place, why, offset)
+        self.halves.highest = max(self.halves.highest, offset)
+        self._marks.add(queue_offset, last)
 
     def _gave_up(self, record: Record) -> None:
         values = decode_properties(record.message.properties)
@@ -321,7 +400,6 @@ class Feed:
     def _heard(self, found: Outline) -> None:
         if found[4] & ROLLBACK == COMMIT and value_behind(found[7], _PREPARED_ID) is not None:
             self._finals.append(found)
-            self.on_change()
 
     def _final(self, found: Outline) -> None:
         """Take a final record: it commits the half at its prepared offset. A copy of one has prepared offset 0, and
@@ -346,7 +424,11 @@ class Feed:
     # --- the log is cut --------------------------------------------------------------------------------------
 
     def _cut(self, end: int) -> None:
-        self._level_at, self.near = -1, NOTHING
+        self._level_at, self._near = -1, NOTHING
+        self._kept.clear()
+        self._halves_heard.clear()
+        self._marks_heard.clear()
+        self._hears, self._kept_bytes, self._heard_bytes = False, 0, 0
         if end <= self._saved.end:
             self._saved = KeptTransactions()
         while self._finals and self._finals[-1][0] >= end:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -40,8 +40,7 @@ class OpenTransaction:
         return [*self.former, (self.half.offset, self.half.queue_offset)]
 
 
-@attrs.frozen
-class Ended:
+class Ended(NamedTuple):
     """A transaction that ended, as it is remembered."""
 
     decision: str
@@ -123,11 +122,11 @@ class Halves:
         if known is not None:
             return self._open.get(known)
         self.highest = max(self.highest, half.offset)
-        first = self._first(half)
+        first = half.offset if half.first is None and not half.checks else self._first(half)
         ended = self._ended.get(first)
         if ended is not None:
             self._by_offset[half.offset] = self._by_queue_offset[half.queue_offset] = first
-            self._ended[first] = attrs.evolve(ended, places=[*ended.places, (half.offset, half.queue_offset)])
+            self._ended[first] = ended._replace(places=[*ended.places, (half.offset, half.queue_offset)])
         if ended is not None or (self.since <= first < half.offset and first not in self._open):
             self._unmark(half.queue_offset)
             return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import count
+from random import Random
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
@@ -115,8 +117,7 @@ class TransactionsPart(Part):
         self._topics, self._offsets, self._wall_ms = before[TopicsPart], before[OffsetsPart].table, shared.wall_ms
         self.feed = Feed(journal, journal.messages, _kept(shared.files), lambda topic: self._offsets.query(
             PROGRESS_GROUP, topic, records.QUEUE))
-        author = Author(config.store_host, shared.standing, shared.wall_ms,
-                        lambda: f"{shared.rng.getrandbits(128):032X}")
+        author = Author(config.store_host, shared.standing, shared.wall_ms, _ids(shared.rng))
         delays = [rule for part in before if not isinstance(part, HalvesPart) for rule in part.rules()]
         self._ending = Ending(
             self.feed, journal.log, journal.messages, shared.puts, shared.outlet, author, delays,
@@ -139,6 +140,8 @@ class TransactionsPart(Part):
         self._feed_after_ns = self._end = 0
         """``feed`` is not tried again before this time; end of the log when this broker became master."""
         journal.was_cut.join("parts", self._cut)
+        journal.listen((records.HALF_TOPIC, records.QUEUE), self.feed.hear_half)
+        journal.listen((records.OP_TOPIC, records.QUEUE), self.feed.hear_mark)
 
     def use(self, ledger: DecisionLedger) -> None:
         """Use this ledger for decisions of acting slaves."""
@@ -298,6 +301,12 @@ class TransactionsPart(Part):
             await nursery.start(self._metrics_file.run)
             task_status.started()
             await trio.sleep_forever()
+
+
+def _ids(rng: Random) -> Callable[[], str]:
+    """Unique ids that differ in their ends alone, as those of a producer: so the key index hashes them quickly."""
+    front, numbers = f"{rng.getrandbits(96):024X}", count()
+    return lambda: f"{front}{next(numbers):08X}"
 
 
 def _kept(files: Files) -> KeptTransactions | None:

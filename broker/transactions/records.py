@@ -9,14 +9,14 @@ first half of its transaction. Pure values. Source: ``TransactionalMessageBridge
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
 from broker.properties import REAL_QID, REAL_TOPIC, TRAN_MSG, UNIQ_KEY, write
 from broker.topics.names import CHECK_MAX_TIME, HALF, OP_HALF
 from remoting.fields import decimal
-from remoting.record import COMMIT, ROLLBACK, Message, Record, decode_properties, elsewhere, value_behind
+from remoting.record import COMMIT, ROLLBACK, Message, Outline, Record, decode_properties, elsewhere, value_behind
 
 GROUP: Final = "PGROUP"
 """Property with the group of producers that may be asked."""
@@ -52,14 +52,18 @@ QUEUE: Final = 0
 """The only queue of each of these topics."""
 MARK_TAG: Final = "d"
 _ENDED: Final = f"{ENDED}\x01".encode()
+_EPOCH: Final = f"{EPOCH}\x01".encode()
+_OF_HALVES: Final = (*(f"{name}\x01".encode() for name in (TRAN_MSG, REAL_TOPIC, REAL_QID)), _EPOCH)
+"""Beginnings of the properties of a half that its final record has not, or has anew."""
+_MARKED: Final = f"TAGS\x01{MARK_TAG}\x02WAIT\x01true\x02{UNIQ_KEY}\x01"
+"""Beginning of the properties of a mark; its unique id follows."""
 _QUEUE_ID_MAX: Final = 2**31 - 1
 _LONG_MAX: Final = 2**63 - 1
 _NUMBERS_MAX: Final = 1 << 20
 """Places that are read of one mark."""
 
 
-@attrs.frozen
-class Half:
+class Half(NamedTuple):
     """The fields of a half record."""
 
     offset: int
@@ -86,18 +90,25 @@ class Half:
 def read_half(record: Record) -> Half | str:
     """The half in ``record``, or why it is none."""
     message = record.message
-    if message.topic != HALF_TOPIC or message.sys_flag & ROLLBACK:
+    return outlined_half((record.offset, record.size, message.queue_id, record.queue_offset, message.sys_flag,
+                          record.store_time_ms, message.topic, message.properties), message.born_time_ms)
+
+
+def outlined_half(found: Outline, born_ms: int) -> Half | str:
+    """The half with this outline, or why it is none."""
+    offset, size, _, queue_offset, sys_flag, stored_ms, in_topic, properties = found
+    if in_topic != HALF_TOPIC or sys_flag & ROLLBACK:
         return "it is no half"
-    values = decode_properties(message.properties)
+    values = decode_properties(properties)
     topic, queue_id = values.get(REAL_TOPIC), decimal(values.get(REAL_QID, ""))
     if not topic or topic == HALF or queue_id is None or not 0 <= queue_id <= _QUEUE_ID_MAX:
         return f"it has no topic and queue to go to: REAL_TOPIC {topic!r}, REAL_QID {values.get(REAL_QID)!r}"
     immunity = values.get(IMMUNITY)
     return Half(
-        record.offset, record.size, record.queue_offset, values.get(UNIQ_KEY, ""), values.get(GROUP, ""), topic,
-        queue_id, message.born_time_ms, record.store_time_ms, _number(values.get(CHECK_TIMES)),
-        _immunity_ms(immunity) if immunity else None, _offset(values.get(FIRST)),
-        _offset(values.get(RESUMED)) or message.born_time_ms)
+        offset, size, queue_offset, values.get(UNIQ_KEY, ""), values.get(GROUP, ""), topic, queue_id, born_ms,
+        stored_ms, _number(text) if (text := values.get(CHECK_TIMES)) else 0,
+        _immunity_ms(immunity) if immunity else None, _offset(text) if (text := values.get(FIRST)) else None,
+        (_offset(text) if (text := values.get(RESUMED)) else None) or born_ms)
 
 
 def _immunity_ms(text: str) -> int:
@@ -105,13 +116,13 @@ def _immunity_ms(text: str) -> int:
     return -1 if seconds is None or seconds < 0 else seconds * 1_000
 
 
-def _number(text: str | None) -> int:
-    number = decimal(text) if text else None
+def _number(text: str) -> int:
+    number = decimal(text)
     return number if number is not None and 0 <= number <= _QUEUE_ID_MAX else 0
 
 
-def _offset(text: str | None) -> int | None:
-    number = decimal(text) if text else None
+def _offset(text: str) -> int | None:
+    number = decimal(text)
     return number if number is not None and 0 <= number <= _LONG_MAX else None
 
 
@@ -127,12 +138,10 @@ def as_half(values: dict[str, str]) -> None:
 
 def final(record: Record, half: Half, store_host: bytes, epoch: int) -> Message:
     """The final record: the message for its own topic and queue."""
-    values = decode_properties(record.message.properties)
-    for name in (TRAN_MSG, REAL_TOPIC, REAL_QID):
-        values.pop(name, None)
-    values[EPOCH] = str(epoch)
+    kept = [pair for pair in record.message.properties.split(b"\x02") if pair and not pair.startswith(_OF_HALVES)]
+    properties = b"\x02".join([*kept, b"%b%d\x02" % (_EPOCH, epoch)])
     return elsewhere(
-        record.message, topic=half.topic.encode(), queue_id=half.queue_id, properties=write(values),
+        record.message, topic=half.topic.encode(), queue_id=half.queue_id, properties=properties,
         sys_flag=record.message.sys_flag & ~ROLLBACK | COMMIT, store_host=store_host, prepared_offset=record.offset)
 
 
@@ -140,12 +149,10 @@ def mark(queue_offsets: Iterable[int], why: str, unique: str, now_ms: int, store
          first: int | None = None) -> Message:
     """A mark: the halves at these places of their queue are done with. ``unique`` is the mark's own id. ``first``, the
     offset of the first half, becomes its key, by which the index finds it."""
-    values = {"TAGS": MARK_TAG, "WAIT": "true", UNIQ_KEY: unique, ENDED: why, EPOCH: str(epoch)}
-    if first is not None:
-        values["KEYS"] = str(first)
-    body = "".join(f"{offset}," for offset in queue_offsets).encode()
-    return Message(OP_TOPIC, body, QUEUE, write(values), born_time_ms=now_ms, born_host=store_host,
-                   store_host=store_host)
+    key = "" if first is None else f"KEYS\x01{first}\x02"
+    properties = f"{_MARKED}{unique}\x02{ENDED}\x01{why}\x02{EPOCH}\x01{epoch}\x02{key}".encode()
+    body = "".join([f"{offset}," for offset in queue_offsets]).encode()
+    return Message(OP_TOPIC, body, QUEUE, properties, 0, 0, now_ms, store_host, store_host)
 
 
 def put_back(record: Record, half: Half, first: int, store_host: bytes, *, checks: int) -> Message:

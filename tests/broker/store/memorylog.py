@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from broker.store.batch import Batch
 from broker.store.errors import OffsetGone, StoreFailed, WrongStore
-from broker.store.log import Log, Raw, Recovered, SyncJob
+from broker.store.log import Log, Raw, Recovered, Run, SyncJob
 from remoting import record as codec
 from remoting.errors import DamagedRecord, MessageIllegal
-from remoting.record import BLANK_BYTES_MIN, Message, Outline
+from remoting.record import BLANK_BYTES_MIN, Message
 
 
 class MemoryLog(Log):
@@ -133,21 +133,21 @@ class MemoryLog(Log):
         return offset
 
     def run(self, offset: int, upto: int, most: int = 1 << 62, *, ask: int = 1 << 20, check_crc: bool = False,
-            whole: bool = False, cached: bool = True) -> tuple[list[Outline], int]:
+            whole: bool = False, cached: bool = True) -> tuple[Run, int]:
         upto = min(upto, self.max_offset)
         after = self.next_offset(offset) if offset < upto else offset
         if after != offset:
             if whole and after > self.max_offset:
                 raise DamagedRecord(offset, "the part of a blank")
-            return self.run(after, upto, most, check_crc=check_crc, whole=whole) if after < upto else ([], offset)
+            return self.run(after, upto, most, check_crc=check_crc, whole=whole) if after < upto else (Run(), offset)
         data = self.read(offset, upto - offset) if offset < upto else b""
         found, size = codec.outlines(data, offset, most=most, check_crc=check_crc)
         if found or not data:
-            return found, offset + size
+            return Run(found, (offset, data)), offset + size
         left = self._file_bytes - offset % self._file_bytes
         wanted = int.from_bytes(data[:4], "big") if len(data) >= 8 else len(data) + 1
         if upto - offset < wanted <= left and not (whole and wanted > self.max_offset - offset):
-            return [], offset
+            return Run(), offset
         raise DamagedRecord(offset, f"{len(data)} bytes that are no message")
 
     def _check(self, offset: int) -> None:

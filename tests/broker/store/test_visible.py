@@ -10,7 +10,7 @@ from broker.store import visible
 from broker.store.dispatch import in_queue
 from broker.store.files import MemoryFiles
 from broker.store.store import MessageStore, StoreConfig
-from remoting.record import PREPARED, Message, encode_properties
+from remoting.record import PREPARED, Message, Outline, encode_properties
 
 
 def test_dispatch_in_pieces_is_dispatch_at_once() -> None:
@@ -22,7 +22,7 @@ def test_dispatch_in_pieces_is_dispatch_at_once() -> None:
         store.writer.put(Message(b"t", b"x" * rng.randrange(900), number % 3, encode_properties({"KEYS": f"k{number}"}),
                           sys_flag=rng.choice((0, 0, 0, PREPARED))), number)
     end = store.log.max_offset
-    runs, at = [], 0
+    runs, at = list[Outline](), 0
     while at < end:
         run, at = store.log.run(at, end, rng.randrange(1, 9), ask=rng.randrange(8, 2_000))
         assert run

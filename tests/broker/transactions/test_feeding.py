@@ -13,10 +13,10 @@ from broker.moments import Moment
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE
 from broker.store.log import Log
 from broker.topics.names import HALF
-from broker.transactions.feeding import NEAR_BYTES, Feed
+from broker.transactions.feeding import KEPT_BYTES, NEAR_BYTES, Feed
 from broker.transactions.records import HALF_TOPIC
 from harness.simulation.worlds.brokers import cluster
-from remoting.record import Message, encode, encode_properties
+from remoting.record import Message, encode, encode_properties, outlines
 from tests.broker.transactions.world import FAST, bodies, producer
 
 
@@ -118,6 +118,12 @@ class HalvesAlone:
         self.reads += 1
         return self._raw[offset : offset + size]
 
+    def tell(self, feed: Feed, *, left_out: int = -1) -> None:
+        """All halves but that one, as dispatch tells queues."""
+        for found in outlines(self._raw, 0)[0]:
+            if found[3] != left_out:
+                feed.hear_half(found, (0, self._raw))
+
     def queue(self, topic: bytes, number: int) -> Any:
         return self._half_queue if topic == HALF_TOPIC else None
 
@@ -139,11 +145,12 @@ def test_halves_that_stand_near_each_other_are_read_at_once() -> None:
     feed.feed_all()
     assert len(feed.halves) == 100
     assert 100 * 10_000 // NEAR_BYTES <= many.reads <= 20
-    assert len(feed.near[1]) <= NEAR_BYTES
+    assert len(feed.near(-1)[1]) <= NEAR_BYTES
     large = HalvesAlone(["A", "B"], bytes(2 * NEAR_BYTES))
     feed = large.feed()
     feed.feed_all()
-    assert (len(feed.halves), large.reads, len(feed.near[1])) == (2, 2, 0), "such a one is read by itself, and not kept"
+    assert (len(feed.halves), large.reads) == (2, 2)
+    assert not feed.near(-1)[1], "such a one is read by itself, and not kept"
 
 
 def test_after_a_cut_other_halves_are_read_where_those_stood_that_are_gone() -> None:
@@ -155,3 +162,63 @@ def test_after_a_cut_other_halves_are_read_where_those_stood_that_are_gone() -> 
     journal.store(["C", "D"], b"paid")
     feed.feed_all()
     assert [each.half.unique for each in feed.halves] == ["C", "D"]
+
+
+def test_what_is_heard_is_not_read() -> None:
+    """Not by decisions either, which come soon after."""
+    journal, ids = HalvesAlone([]), [f"{number:032X}" for number in range(50)]
+    feed = journal.feed()
+    feed.feed_all()
+    for count in (20, 50):  # the second time some are told again
+        journal.store(ids[:count], b"paid")
+        journal.tell(feed)
+        journal.tell(feed)
+        assert feed.behind
+        feed.feed_all()
+        assert not feed.behind
+    assert [each.half.unique for each in feed.halves] == ids
+    for each in feed.halves:
+        assert journal.log.record(each.first, each.half.size, feed.near(each.first)).offset == each.first
+    assert journal.reads == 0
+
+
+def test_what_was_not_heard_is_read() -> None:
+    journal, ids = HalvesAlone(["first"]), [f"{number:032X}" for number in range(50)]
+    feed = journal.feed()
+    journal.tell(feed)
+    feed.feed_all()
+    assert journal.reads == 1, "it was there before"
+    journal.store(["first", *ids], b"paid")
+    journal.tell(feed, left_out=7)
+    feed.feed_all()
+    assert [each.half.unique for each in feed.halves] == ["first", *ids]
+    assert journal.reads == 2
+
+
+def test_no_more_is_heard_than_memory_is_for() -> None:
+    journal = HalvesAlone([])
+    feed = journal.feed()
+    feed.feed_all()
+    journal.store([f"{number:032X}" for number in range(50)], bytes(KEPT_BYTES // 8))
+    journal.tell(feed)
+    assert feed._heard_bytes <= KEPT_BYTES * 5 // 4
+    feed.feed_all()
+    assert len(feed.halves) == 50
+    assert sum(map(len, feed._kept.values())) <= KEPT_BYTES
+
+
+def test_what_was_heard_before_a_cut_is_gone() -> None:
+    journal = HalvesAlone([])
+    feed = journal.feed()
+    feed.feed_all()
+    journal.store(["A", "B"], b"paid")
+    journal.tell(feed)
+    feed.feed_all()
+    journal.store(["A", "B", "C"], b"paid")
+    journal.tell(feed)
+    end = feed.halves.highest + 1
+    journal.was_cut(end)
+    journal.store(["A", "B", "D"], b"paid")
+    feed.feed_all()
+    assert [each.half.unique for each in feed.halves] == ["A", "B", "D"]
+    assert not feed._kept

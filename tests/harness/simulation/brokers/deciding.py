@@ -34,9 +34,9 @@ PLANTED: Final = (
     Planted("a half that could not be put back is never asked for again", ASKING,
             "            del self._moving[transaction.first]\n", "            pass\n", ("INV_B44",), "transactions"),
     Planted("final messages go to the first queue", RECORDS,
-            "record.message, topic=half.topic.encode(), queue_id=half.queue_id, properties=write(values),\n"
+            "record.message, topic=half.topic.encode(), queue_id=half.queue_id, properties=properties,\n"
             "        sys_flag=record.message.sys_flag & ~ROLLBACK | COMMIT",
-            "record.message, topic=half.topic.encode(), queue_id=0, properties=write(values),\n"
+            "record.message, topic=half.topic.encode(), queue_id=0, properties=properties,\n"
             "        sys_flag=record.message.sys_flag & ~ROLLBACK | COMMIT", ("INV_B38",), "transactions"),
     Planted("a start forgets the transactions that are open", "broker/transactions/feeding.py",
             "        self._to_load = deque(kept.open)\n", "        self._to_load = deque()\n", ("INV_B44",),
