@@ -156,14 +156,14 @@ class Acking:
         if each.retry != str(NORMAL):
             topic = pop_retry_topic(each.topic, each.group, v2=each.retry == str(RETRY_V2))
         queue = self._messages.queue(topic.encode(errors="replace"), each.queue_id)
-        if queue is None:
+        if queue is None and each.revive_queue_id == ORDERED:
             return None
         wrong = self._wrong(each.revive_queue_id, each.start_offset, each.pop_time_ms, each.invisible_ms, broker_name)
         if wrong is not None:
             return wrong
-        there = [offset for offset in each.offsets if offset >= queue.min_offset]
-        # A replaced master's queue may be too short. It must not answer success without a put, which would fail.
-        offsets = [offset for offset in there if offset <= queue.max_offset] or there
+        there = [offset for offset in each.offsets if queue is None or offset >= queue.min_offset]
+        # A replaced master may lack the queue, or a part. It must not answer success without a put, which would fail.
+        offsets = [offset for offset in there if queue is not None and offset <= queue.max_offset] or there
         if not offsets:
             return None
         return BatchAckMessage(offsets, each.start_offset, each.group, topic, each.queue_id, each.pop_time_ms,

@@ -143,14 +143,15 @@ async def test_who_has_a_shorter_queue_says_nothing_that_it_cannot_store(autojum
     async with cluster() as made:
         node = await made.node()
         message = (await given(made, node))[0]
-        node.broker.journal.refusing = "it is alone"
-        assert (await many(made, node, [entry(message, 7)])).code == ResponseCode.SYSTEM_ERROR
-        node.broker.journal.refusing = ""
-        assert (await many(made, node, [entry(message, 7)])).code == OK
+        for given_there in (entry(message, 7), entry(message, 0, topic="new"), entry(message, 0, retry="1")):
+            node.broker.journal.refusing = "it is alone"
+            assert (await many(made, node, [given_there])).code == ResponseCode.SYSTEM_ERROR
+            node.broker.journal.refusing = ""
+            assert (await many(made, node, [given_there])).code == OK
 
 
 @pytest.mark.parametrize(("change", "code", "count"), [
-    ({"queue_id": 3}, 0, 1), ({"topic": "unknown"}, 0, 1), ({"retry": "1"}, 0, 1), ({"bits": ""}, 0, 1),
+    ({"queue_id": 3}, 0, 2), ({"topic": "unknown"}, 0, 2), ({"retry": "1"}, 0, 2), ({"bits": ""}, 0, 1),
     ({"bits": "?"}, 1, 1), ({"revive_queue_id": 8}, 1, 1), ({"pop_time_ms": -1}, 1, 1), ({}, 0, 2)])
 async def test_entries_that_say_nothing(
         autojump_clock: MockClock, change: dict[str, Any], code: int, count: int) -> None:

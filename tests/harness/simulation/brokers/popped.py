@@ -99,7 +99,7 @@ PLANTED: Final = (
             "    return AckMessage(asked.offset, receipt.start_offset,",
             "    return AckMessage(asked.offset + 1, receipt.start_offset,", ("INV_B46",), "pops"),
     Planted("many that a shorter queue does not have are answered and not stored", ACKING,
-            "if offset <= queue.max_offset] or there", "if offset <= queue.max_offset]",
+            "and offset <= queue.max_offset] or there", "and offset <= queue.max_offset]",
             ("tests/broker/pop/test_acking.py::"
              "test_who_has_a_shorter_queue_says_nothing_that_it_cannot_store",)),
     Planted("acknowledgements come long behind their checkpoint", RECORDS,
