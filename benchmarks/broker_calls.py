@@ -1,6 +1,6 @@
-"""What transactions, timers and delayed messages cost a broker: function calls and CPU time of each, in one process.
+"""What transactions, timers, delayed messages and POP cost a broker: calls and CPU time of each, in one process.
 
-    python -m benchmarks.broker_calls [--parts timers,enqueued,levels] [--count 20000] [--slaves 1] [--top 30]
+    python -m benchmarks.broker_calls [--parts timers,enqueued,popped] [--count 20000] [--slaves 1] [--top 30]
 
 A master with so many slaves runs in one thread, on real sockets and disks; who sends is another thread, and is not
 counted. Each part runs twice: for the CPU time, and under cProfile for the calls, which are nearly the same on any
@@ -39,8 +39,10 @@ from remoting.codes import RequestCode
 from remoting.command import Command, request
 from remoting.daemon.files import DiskFiles
 from remoting.frame import FrameReader, encode
+from remoting.headers.popping import AckMessageRequest, PopMessageRequest, PopMessageResponse
 from remoting.headers.sending import SendMessageRequestV2
 from remoting.headers.transactions import EndTransactionRequest
+from remoting.receipts import Receipt, read_offsets, read_starts
 from remoting.record import COMMIT, PREPARED, encode_properties, parse_message_id
 
 WINDOW: Final = 32
@@ -324,8 +326,42 @@ async def levels(running: list[RunningBroker], count: int, counted: Counted, clo
     return await burst(running[0], counted, store, begin, lambda: wanted - sum(part.delivered().values()))
 
 
+async def popped(running: list[RunningBroker], count: int, counted: Counted, clock: Clock, together: int) -> str:
+    """Messages that one consumer pops, ``WINDOW`` at a time, and acknowledges, so many requests at once."""
+    master = running[0]
+    sender, own = Sender(master.config.listen_port), count + 10 * WINDOW
+
+    def work(number: int) -> None:
+        for _ in range(0, number, WINDOW):
+            (answer,) = sender.all_of([encode(request(RequestCode.POP_MESSAGE, PopMessageRequest(
+                GROUP, "popped", -1, WINDOW, 600_000, 1_000, clock.now_ms())))])
+            found = PopMessageResponse.from_ext(answer.ext)
+            begins = read_starts(found.start_offset_info or "")
+            acks = [encode(request(RequestCode.ACK_MESSAGE, AckMessageRequest(
+                GROUP, "popped", queue_id, Receipt(begins[flag, queue_id], found.pop_time, found.invisible_time,
+                                                   found.revive_qid, flag, "a", queue_id, offset).encode(), offset)))
+                for (flag, queue_id), offsets in read_offsets(found.msg_offset_info or "").items()
+                for offset in offsets]
+            assert len(acks) == WINDOW, len(acks)
+            for begin in range(0, WINDOW, together):
+                sender.all_of(acks[begin:begin + together])
+
+    def store() -> None:
+        for number in range(0, own, WINDOW):
+            sender.all_of([encode(sent("popped", f"{unique:032X}")) for unique in range(number, number + WINDOW)])
+        time.sleep(0.5)
+
+    await trio.to_thread.run_sync(store)
+    await trio.to_thread.run_sync(work, own - count)
+    with counted:
+        await trio.to_thread.run_sync(work, count)
+    sender.close()
+    return ""
+
+
 PARTS: Final[dict[str, Measure]] = {
-    "transactions": transactions, "timers": timers, "enqueued": enqueued, "levels": levels}
+    "transactions": transactions, "timers": timers, "enqueued": enqueued, "levels": levels,
+    "popped": partial(popped, together=WINDOW), "popped-singly": partial(popped, together=1)}
 
 
 async def measured(name: str, count: int, slaves: int, profile: cProfile.Profile | None) -> None:

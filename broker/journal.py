@@ -232,10 +232,10 @@ class Journal:
         what consumers may see."""
         self._wall_ms = wall_ms
         self._appended_ms = 0  # store time of what a turn appends
-        self._pieces: deque[Piece] = deque()
+        self._pieces, self._gathered = deque[Piece](), list[Callable[[], object]]()
         self._policy = config.flush_policy
         self._disk, self._bell, self._alarm = disk, Bell(), Alarm()
-        self._in_turn = self._grew = self._cleaning = self._at_any_hour = False
+        self._in_turn = self._gathers = self._grew = self._cleaning = self._at_any_hour = False
         self._answers_first = False  # True: dispatch was put off to the next turn
         self._room_due_ns = self._clean_due_ns = self._others_until_ns = 0
         self._syncing = self._flushing = self._deleting = self._trying = False  # the disk is busy with it
@@ -300,6 +300,11 @@ class Journal:
         self._pieces.append(piece)
         self._bell.ring()
 
+    def before_write(self, put: Callable[[], object]) -> None:
+        """Call ``put`` once, at the begin of the next turn: it appends what was gathered until then."""
+        self._gathered.append(put)
+        self._bell.ring()
+
     # --- what others do with it ------------------------------------------------------------------------------
 
     def append(self, messages: Sequence[Message]) -> tuple[Put, ...]:
@@ -320,7 +325,8 @@ class Journal:
         except StoreFull:
             self._diagnosis.no_room(self.now_ns())
             raise
-        self._bell.ring()
+        if not self._gathers:
+            self._bell.ring()
         return puts
 
     def number(self) -> None:
@@ -511,6 +517,11 @@ class Journal:
                 and self._writer.is_numbered and not self._dispatch_after_ns)
 
     def _write(self) -> None:
+        if self._gathered:
+            self._gathers, gathered, self._gathered = True, self._gathered, []
+            for put in gathered:
+                put()
+            self._gathers = False
         began_ns = self.now_ns()
         try:
             self.log.write()

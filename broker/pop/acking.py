@@ -16,15 +16,16 @@ import attrs
 
 from broker.abroad.tickets import Ticket
 from broker.ha.acks import PutStatus
+from broker.journal import Journal
 from broker.offsets.inflight import Inflight
 from broker.pop.checks import Checks
-from broker.pop.lending import NOT_IN_ORDER, Ack, Lending
-from broker.pop.ordered import Answer, InOrder
-from broker.pop.records import Records
+from broker.pop.gathering import Answer, Gathering
+from broker.pop.lending import NOT_IN_ORDER, Lending
+from broker.pop.ordered import InOrder
+from broker.pop.records import Ack, Records
 from broker.puts import PutResult, Puts
 from broker.rules import Refusal
 from broker.standing import REJECTED, Standing
-from broker.store.messages import StoredMessages
 from broker.topics.names import pop_retry_topic
 from broker.veil import Veil
 from remoting.bodies.popping import AckMessage, BatchAck, BatchAckMessage, BatchAckRequest, CheckPoint
@@ -58,10 +59,11 @@ class Acking:
     """Handles acknowledgements and changes of the invisible time. ``checks`` may be replaced at any time."""
 
     def __init__(self, checks: Checks, records: Records, in_order: InOrder, lending: Lending, puts: Puts,
-                 messages: StoredMessages, standing: Standing) -> None:
+                 journal: Journal, standing: Standing) -> None:
         self.checks, self.counters = checks, AckCounters()
         self._in_order, self._lending = in_order, lending
-        self._records, self._puts, self._messages, self._standing = records, puts, messages, standing
+        self._records, self._puts, self._messages, self._standing = records, puts, journal.messages, standing
+        self._gathering, self._before_write = Gathering(), journal.before_write
 
     def handlers(self, veil: Veil) -> dict[int, Handler]:
         """Handlers by code. A young master answers once its veil is lifted: its queues look too short before."""
@@ -88,10 +90,22 @@ class Acking:
             refusal = self._in_order.ack((asked.topic, asked.consumer_group, asked.queue_id), [asked.offset],
                                          receipt.pop_time_ms, answer)
             return None if refusal is None else refusal.answer(request)
-        if self._lend(_ack(asked, receipt), receipt.revive_qid, receipt.invisible_ms, answer):
+        ack = _ack(asked, receipt)
+        if self._lend(ack, receipt.revive_qid, receipt.invisible_ms, answer):
             return None
-        message = self._records.ack(_ack(asked, receipt), receipt.revive_qid, receipt.invisible_ms)
-        return self._put(request, [message], partial(self._done, [(asked.consumer_group, asked.topic, 1)], answer))
+        if self._gathering.add(ack, receipt.revive_qid, receipt.invisible_ms, answer):
+            self._before_write(self._put_gathered)
+        return None
+
+    def _put_gathered(self) -> None:
+        """Put the acknowledgements of this turn, those of each checkpoint as one record."""
+        for found in self._gathering.take():
+            message = self._records.ack(found.ack, found.revive_qid, found.invisible_ms)
+            if isinstance(message, Refusal):
+                found.answer(message.remark)
+            else:
+                counts = [(found.first.group, found.first.topic, len(found.offsets))]
+                self._puts.put([message], partial(_told, partial(self._done, counts, found.answer)))
 
     def _done(self, counts: Sequence[tuple[str, str, int]], answer: Answer, why_not: str) -> None:
         """Take stored acknowledgements off the messages in flight: ``counts`` has group, topic and how many."""
@@ -134,7 +148,7 @@ class Acking:
                     lent.append((each, found))
                 else:
                     done.append((found.group, found.topic, len(found.offsets)))
-                    messages.append(self._records.batch_ack(found, each.revive_queue_id, each.invisible_ms))
+                    messages.append(self._records.ack(found, each.revive_queue_id, each.invisible_ms))
             elif found is not None:
                 messages.append(found)
         joined = _Joined(1 + len(in_order) + len(lent), partial(self._answer, connection, request, count, 0, None))
@@ -226,11 +240,11 @@ class Acking:
     # --- shared by the three requests ------------------------------------------------------------------------
 
     def _bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        raw = topic.encode(errors="replace")
-        return self._messages.min_offset(raw, queue_id), self._messages.max_offset(raw, queue_id)
+        queue = self._messages.queue(topic.encode(errors="replace"), queue_id)
+        return (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
 
     def _receipt(self, text: str) -> Receipt | Refusal:
-        receipt = Receipt.decode(text)
+        receipt = Receipt.decode_front(text)
         wrong = self._wrong(receipt.revive_qid, receipt.start_offset, receipt.pop_time_ms, receipt.invisible_ms,
                             receipt.broker_name)
         return receipt if wrong is None else wrong
@@ -261,11 +275,7 @@ class Acking:
                 return response(request, ResponseCode.SYSTEM_ERROR, remark=each.remark)
             made.append(each)
 
-        def done(result: PutResult) -> None:
-            answer("" if result.status is PutStatus.PUT_OK else " ".join(
-                filter(None, (result.status.name, result.remark))))
-
-        self._puts.put(made, done)
+        self._puts.put(made, partial(_told, answer))
         return None
 
     def _answer(self, connection: Connection, request: Command, acked: int, changed: int, header: Header | None,
@@ -278,6 +288,11 @@ class Acking:
             self.counters.changed += changed
             answer = response(request, header=header)
         connection.reply(request, answer)
+
+
+def _told(answer: Answer, result: PutResult) -> None:
+    """Call ``answer`` with "" or the reason why the put failed."""
+    answer("" if result.status is PutStatus.PUT_OK else " ".join(filter(None, (result.status.name, result.remark))))
 
 
 class _Joined:

@@ -19,7 +19,7 @@ from broker.abroad.others import Abroad, Told
 from broker.abroad.tickets import Acked, Ticket
 from broker.offsets import OffsetTable
 from broker.pop.chain import Checkpoints, Underway
-from broker.pop.records import Records
+from broker.pop.records import Ack, Records
 from broker.puts import PutResult, Puts
 from broker.rules import Chain, Refusal
 from broker.standing import COMES_BACK, Standing
@@ -34,7 +34,6 @@ NOT_IN_ORDER: Final = Refusal(
     ResponseCode.SYSTEM_BUSY, "nothing is given in order while the master of this group is away")
 SETTLING_MAX: Final = 4_096
 """Puts of acknowledgements that may be in flight on a master at once."""
-Ack = AckMessage | BatchAckMessage
 Lent = Callable[[int | str], None]
 """Called with the number of the revive queue for receipts, or with the reason why nothing is given."""
 
@@ -152,8 +151,7 @@ class Lending:
 
     def _send(self, ticket: Ticket, acks: Sequence[tuple[Ack, int]], told: Told) -> None:
         self._abroad.store_at(ticket, [_made(
-            self._records.ack(ack, 0, invisible_ms) if isinstance(ack, AckMessage)
-            else self._records.batch_ack(ack, 0, invisible_ms)) for ack, invisible_ms in acks], told)
+            self._records.ack(ack, 0, invisible_ms)) for ack, invisible_ms in acks], told)
 
     def note(self, acks: Sequence[tuple[Ack, int]], revive_qid: int, told: Callable[[str], None]) -> None:
         """Write acknowledgements of the master's own checkpoints into the ledger."""

@@ -13,6 +13,7 @@ import attrs
 
 from broker.ha.acks import PutStatus
 from broker.offsets import OffsetTable
+from broker.pop.gathering import Answer
 from broker.pop.order import Change, Ignored, OrderKey
 from broker.pop.orderlog import OrderLog
 from broker.pop.progress import Key
@@ -27,8 +28,6 @@ from remoting.codes import ResponseCode
 NOT_READY: Final = Refusal(
     ResponseCode.SYSTEM_ERROR, "this master is young: it does not know yet which messages are out in order")
 OVERTAKEN: Final = "replicas acknowledged it late: its messages were given to another request, or its group was reset"
-Answer = Callable[[str], None]
-"""Called once, with "" when the records are stored, or with the reason why not."""
 Give = Callable[[Sequence[Haul], str, str], None]
 """Called once, with what is given, its ``orderCountInfo``, and the reason why nothing is."""
 

@@ -97,7 +97,7 @@ class PopPart(Part):
             room=self.room, lending=self.lending, standing=shared.standing, rng=shared.rng, ready=self._is_ready,
             gave=pulling.gave, looked=pulling.looked, memory=shared.memory_bytes)
         self.acking = Acking(
-            checks, self._records, self._in_order, self.lending, shared.puts, journal.messages, shared.standing)
+            checks, self._records, self._in_order, self.lending, shared.puts, journal, shared.standing)
         self.notifying = Notifying(
             checks, self.popping.config.retry_names, messages=journal.messages, offsets=self._offsets,
             chain=self.checkpoints, room=self.room, standing=shared.standing, ready=self._is_ready,

@@ -30,7 +30,8 @@ AHEAD_MS: Final = 1_000
 """A checkpoint is due this long before its acknowledgements."""
 BODY_BYTES_MAX: Final = 1 << 20
 """Largest body of a record that is read (a limit of ours)."""
-PopRecord = CheckPoint | AckMessage | BatchAckMessage
+Ack = AckMessage | BatchAckMessage
+PopRecord = CheckPoint | Ack
 
 
 @attrs.frozen
@@ -56,13 +57,10 @@ class Records:
             message.sys_flag |= NOTED
         return message
 
-    def ack(self, found: AckMessage, revive_qid: int, invisible_ms: int) -> Message | Refusal:
+    def ack(self, found: Ack, revive_qid: int, invisible_ms: int) -> Message | Refusal:
         """An acknowledgement as a message. ``invisible_ms``: the invisible time of its checkpoint."""
-        return self._message(ACK, f"{_unique(found, found.ack_offset)}@{ACK}", found.to_json(), revive_qid,
-                             found.pop_time_ms + invisible_ms)
-
-    def batch_ack(self, found: BatchAckMessage, revive_qid: int, invisible_ms: int) -> Message | Refusal:
-        return self._message(BATCH_ACK, f"{_unique(found, found.ack_offset)}@{ACK}", found.to_json(), revive_qid,
+        tag = ACK if isinstance(found, AckMessage) else BATCH_ACK
+        return self._message(tag, f"{_unique(found, found.ack_offset)}@{ACK}", found.to_json(), revive_qid,
                              found.pop_time_ms + invisible_ms)
 
     def _message(self, tag: str, unique: str, body: bytes, revive_qid: int, due_ms: int,

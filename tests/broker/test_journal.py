@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import attrs
 import pytest
@@ -514,6 +515,27 @@ async def test_a_stream_of_puts_does_not_put_off_what_consumers_see(autojump_clo
             await trio.lowlevel.checkpoint()
             await trio.lowlevel.checkpoint()
             assert len(bodies(journal)) >= (turn - 1) * 40
+
+
+async def test_what_was_gathered_is_written_in_the_same_turn(autojump_clock: MockClock) -> None:
+    async with running() as journal:
+        turns: list[int] = []
+        journal.settled.join(WATCH, lambda: turns.append(journal.end))
+        for text in "ab":
+            journal.before_write(partial(journal.append, [message(text)]))
+        await wait_all_tasks_blocked()
+        assert turns == [journal.log.max_offset], "one turn for all of it, and none behind it"
+        journal.append([message("c")])
+        await wait_all_tasks_blocked()
+        assert journal.end == journal.log.max_offset > turns[0]
+
+
+async def test_what_is_gathered_at_the_end_is_not_lost(autojump_clock: MockClock) -> None:
+    said: list[str] = []
+    async with running() as journal:
+        await wait_all_tasks_blocked()
+        journal.before_write(lambda: said.append("put"))
+    assert said == ["put"]
 
 
 def dealt(journal: Journal, said: list[str], count: int, took_ns: int = 0) -> list[int]:

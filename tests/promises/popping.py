@@ -107,6 +107,11 @@ PAGE = Page("docs/reference/popping.md", (
     answer("`ack` | when", tests_of("broker/pop", "records",
                                     "acknowledgements_wait_until_the_time_of_their_checkpoint")),
     answer("`bAck` | when", acking("many_are_acknowledged_at_once")),
+    answer("Acknowledgements of one checkpoint", acking(
+        "acknowledgements_that_come_together_are_one_record_of_each_checkpoint"), PUSH),
+    kept("Each request is answered by what becomes", "B46 B48", acking(
+        "each_of_those_hears_why_they_are_not_stored",
+        "acknowledgements_that_were_gathered_when_writes_closed_are_refused")),
     answer("The checkpoint of a POP has one property", tests_of(
         "broker/pop", "records", "every_replica_hears_of_one_that_takes_its_group_on")),
     kept("The next POP reads behind", "B52", tests_of("broker/pop", "chain",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +34,8 @@ def test_the_short_form_and_a_field_more_are_read() -> None:
 @given(st.builds(Receipt, LONGS, LONGS, LONGS, INTS, FLAGS, NAMES, INTS, st.none() | LONGS))
 def test_a_receipt_there_and_back(found: Receipt) -> None:
     assert Receipt.decode(found.encode()) == found
+    for _ in range(2):
+        assert attrs.evolve(Receipt.decode_front(found.encode()), offset=found.offset) == found
 
 
 @pytest.mark.parametrize(("text", "words"), [
@@ -42,6 +45,8 @@ def test_a_receipt_there_and_back(found: Receipt) -> None:
     (f"1 1 2 3 0 brk {2**31}", "no number"), ("1 1 2 3 0 brk 0 x", "no number"), ("1 1 2 3 3 brk 0", "retry flag"),
     ("1 1 2 3 0  0", "no broker"), ("1 " * LENGTH_MAX, "characters")])
 def test_what_is_no_receipt_is_refused_in_words(text: str, words: str) -> None:
+    with pytest.raises(HeaderError, match=words):
+        Receipt.decode_front(text)
     with pytest.raises(HeaderError, match=words) as refused:
         Receipt.decode(text)
     assert refused.value.field == "extraInfo"

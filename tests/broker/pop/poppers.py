@@ -57,7 +57,7 @@ class Popped:
         else:
             many = BatchAckMessage(list(offsets), ck.start_offset, ck.group, ck.topic, ck.queue_id, ck.pop_time_ms,
                                    ck.broker_name)
-            await stored(node, made.batch_ack(many, self.revive_qid, ck.invisible_ms))
+            await stored(node, made.ack(many, self.revive_qid, ck.invisible_ms))
 
 
 async def pop(node: Node, offsets: Sequence[int], hold_ms: int = 10_000, *, topic: str = "T", revive_qid: int = 0,

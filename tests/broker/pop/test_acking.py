@@ -6,14 +6,15 @@ from typing import Any
 
 import attrs
 import pytest
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.pop import records
 from broker.pop.part import PopPart
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, wall_ms
 from remoting.bodies.popping import AckMessage, BatchAck, BatchAckMessage, BatchAckRequest, CheckPoint, bits_of
 from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
+from remoting.command import Command, request
+from remoting.headers.popping import AckMessageRequest
 from remoting.record import decode_properties
 from tests.broker.pop.world import Popped, Popper, pop_records
 
@@ -42,6 +43,68 @@ async def test_an_acknowledgement_is_a_record(autojump_clock: MockClock) -> None
         assert values["TIMER_DELIVER_MS"] == str(receipt.pop_time_ms + 60_000)
         assert values["REAL_QID"] == str(receipt.revive_qid)
         assert counters(node).acked == 1
+
+
+@attrs.define(eq=False)
+class Answers:
+    """A connection that notes its answers."""
+
+    noted: list[Command] = attrs.field(factory=list)
+
+    def reply(self, to: Command, answer: Command) -> None:
+        self.noted.append(answer)
+
+
+async def acked(node: Node, messages: list[Popped]) -> list[Command]:
+    """Answers to one acknowledgement of each message, all of which come in one turn."""
+    answers: Any = Answers()
+    for each in messages:
+        header = AckMessageRequest("G", each.topic, each.receipt.queue_id, each.receipt.encode(), each.offset)
+        assert node.broker.parts[PopPart].acking.ack(answers, request(RequestCode.ACK_MESSAGE, header)) is None
+    assert not answers.noted
+    await wait_all_tasks_blocked()
+    found: list[Command] = answers.noted
+    return found
+
+
+async def test_acknowledgements_that_come_together_are_one_record_of_each_checkpoint(
+    autojump_clock: MockClock,
+) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        one = await given(made, node)
+        two = await given(made, node, 1)
+        answers = await acked(node, [one[0], two[0], one[2], one[0]])
+        assert [answer.code for answer in answers] == 4 * [OK]
+        _, _, *found = (records.read(record.message) for record in pop_records(node))
+        assert {each.key: sorted(each.acked) for each in found if not isinstance(each, CheckPoint)} == {
+            ("T", "G", 0, 0, one[0].receipt.pop_time_ms, "a"): [0, 2],
+            ("T", "G", 0, 3, two[0].receipt.pop_time_ms, "a"): [3]}
+        assert len(found) == 2
+        assert counters(node).acked == 4
+        assert counters(node).out.of == {("G", "T"): 1}
+
+
+async def test_each_of_those_hears_why_they_are_not_stored(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        messages = await given(made, node)
+        node.broker.journal.refusing = "the disk is full"
+        for answer in await acked(node, messages):
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert "the disk is full" in (answer.remark or "")
+        assert (counters(node).acked, counters(node).failed) == (0, 3)
+        assert len(pop_records(node)) == 1
+
+
+async def test_acknowledgements_that_were_gathered_when_writes_closed_are_refused(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        messages = await given(made, node)
+        journal, fence = node.broker.journal, node.broker.puts.fence
+        journal.before_write(lambda: fence("it is not master any more"))
+        assert {answer.code for answer in await acked(node, messages)} == {ResponseCode.SYSTEM_ERROR}
+        assert len(pop_records(node)) == 1
 
 
 @pytest.mark.parametrize(("change", "code", "words"), [

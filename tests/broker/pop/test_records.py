@@ -60,7 +60,7 @@ def test_acknowledgements_wait_until_the_time_of_their_checkpoint() -> None:
     assert (values["TIMER_DELIVER_MS"], values["REAL_QID"]) == ("1700000060000", "3")
     assert read(message) == ACK
     batch = BatchAckMessage([101, 105], 100, "G1", "T1", 2, NOW_MS, "brk")
-    message, values = made(records().batch_ack(batch, 3, 60_000))
+    message, values = made(records().ack(batch, 3, 60_000))
     assert (values["TAGS"], values["UNIQ_KEY"]) == ("bAck", "T1@2@-1@G1@1700000000000@brk@ack")
     assert read(message) == batch
     assert isinstance(read(message), BatchAckMessage)
