@@ -156,13 +156,18 @@ class Alarm:
             self._naps = False
             self._bell.ring()
 
+    @property
+    def stirred(self) -> bool:
+        """Return whether something happened since the last tick began."""
+        return self.stirs != self._seen
+
     def begin(self) -> None:
         """Begin a tick: its listeners say anew when they are due."""
         self.at_ns, self._seen = NEVER, self.stirs
 
     async def wait(self, now_ns: int, interval_s: float) -> None:
         nap_s = (self.at_ns - now_ns) / 1e9
-        if nap_s <= interval_s or self.stirs != self._seen:
+        if nap_s <= interval_s or self.stirred:
             await trio.sleep(interval_s)
             return
         self._naps = True
@@ -558,7 +563,7 @@ class Journal:
             self._bell.ring()
 
     def _tick(self) -> None:
-        now_ns = self.now_ns()
+        now_ns, something = self.now_ns(), self._alarm.stirred
         self._alarm.begin()
         self._look_at_disk(now_ns)
         self.ticks(now_ns)
@@ -566,8 +571,10 @@ class Journal:
         self._clean(now_ns)
         if self.mender.is_busy and self.failure is None:
             self.mender.step(MENDED)
-        self.tick_by(0 if self._is_busy else min(self._room_due_ns, self._clean_due_ns, self._checkpoint_due_ns))
-        self._bell.ring()
+        busy = self._is_busy
+        self.tick_by(0 if busy else min(self._room_due_ns, self._clean_due_ns, self._checkpoint_due_ns))
+        if busy or something or self._alarm.stirred:  # else a turn would find nothing
+            self._bell.ring()
 
     @property
     def _is_busy(self) -> bool:

@@ -282,7 +282,7 @@ class Parts:
                  stir: Callable[[], None] = lambda: None, stirs: Callable[[], int] = lambda: 0) -> None:
         """``now_ns`` is a monotonic clock; the others are ``Journal``'s."""
         self._now_ns, self._tick_by, self._stir, self._stirs = now_ns, tick_by, stir, stirs
-        self._stirs_seen = -1
+        self._stirs_seen, self._due_ns = -1, 0
         self._parts: list[Part] = []
 
     def add(self, part: Part) -> None:
@@ -374,15 +374,18 @@ class Parts:
     # --- what they do by themselves --------------------------------------------------------------------------
 
     def tick(self, now_ns: int) -> None:
-        """Tick the parts that are due; ``tick_by`` is told when the next one is."""
+        """Tick the parts that are due; ``tick_by`` is told when the next one is. While nothing happens no part is asked
+        before that."""
         stirs = self._stirs()
         stirred, self._stirs_seen = stirs != self._stirs_seen, stirs
-        for part in self:
-            due_ns = part.due_ns()
-            now_ns = max(now_ns, self._now_ns())  # time went on since the tick began, and a part may be due by now
-            if due_ns <= now_ns or (stirred and part.follows):
-                part.tick(now_ns)
-        self._tick_by(min((part.due_ns() for part in self), default=NEVER))
+        if stirred or self._due_ns <= max(now_ns, self._now_ns()):
+            for part in self:
+                due_ns = part.due_ns()
+                now_ns = max(now_ns, self._now_ns())  # time went on since the tick began, and a part may be due by now
+                if due_ns <= now_ns or (stirred and part.follows):
+                    part.tick(now_ns)
+            self._due_ns = min((part.due_ns() for part in self), default=NEVER)
+        self._tick_by(self._due_ns)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Write tables until cancelled; then what the tables' files lack is written."""

@@ -152,7 +152,7 @@ class Port(Generic[LinkT]):
                 limit_ms = config.role_wait_ms if link.spoke else config.handshake_timeout_ms
                 if now_ns - link.accepted_ns >= limit_ms * NS_PER_MS:
                     link.close("this broker is not the master" if link.spoke else f"no handshake in {limit_ms} ms")
-            link.ring()
+        self.wake()
         if self.links:
             self._journal.tick_by(0)
 

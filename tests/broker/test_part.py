@@ -177,6 +177,28 @@ def test_who_follows_ticks_when_something_happened_and_the_earliest_time_is_told
     assert asked == [20, 20, 20, 30]
 
 
+def test_nobody_is_asked_before_the_time_that_was_told_unless_something_happened() -> None:
+    asked: list[int] = []
+    stirs = [0]
+
+    class Asked(Noting):
+        def due_ns(self) -> int:
+            asked.append(self.next_ns)
+            return super().due_ns()
+
+    parts = Parts(lambda: 0, stirs=lambda: stirs[0])
+    parts.add(Asked("a", [], next_ns=20))
+    parts.tick(1)
+    asked.clear()
+    parts.tick(2)
+    assert not asked
+    stirs[0] += 1
+    parts.tick(3)
+    assert len(asked) == 2
+    parts.tick(20)
+    assert len(asked) == 4
+
+
 async def test_a_part_ticks_first_when_the_broker_begins_and_its_table_is_written_at_the_end(
     autojump_clock: MockClock,
 ) -> None:
