@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -305,8 +306,13 @@ class TransactionsPart(Part):
 
 def _ids(rng: Random) -> Callable[[], str]:
     """Unique ids that differ in their ends alone, as those of a producer: so the key index hashes them quickly."""
-    front, numbers = f"{rng.getrandbits(96):024X}", count()
-    return lambda: f"{front}{next(numbers):08X}"
+    numbers = count()
+
+    @cache
+    def front() -> str:
+        return f"{rng.getrandbits(96):024X}"
+
+    return lambda: f"{front()}{next(numbers):08X}"
 
 
 def _kept(files: Files) -> KeptTransactions | None:

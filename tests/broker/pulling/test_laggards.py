@@ -54,7 +54,7 @@ async def test_a_group_that_reads_slowly_may_no_longer_consume(autojump_clock: M
         assert not kept.subscription_group_table["G"].consume_enable
         node.groups.update([SubscriptionGroup("G")])
         await trio.sleep(200)
-        assert await read(made, node, code, 2, 8) is ResponseCode.SUCCESS, "allowed again, it is judged anew"
+        assert await read(made, node, code, 2, 10) is ResponseCode.SUCCESS, "allowed again, it is judged anew"
         await trio.sleep(200)
         assert node.groups.groups["G"].consume_enable, "it read up to the end"
 
