@@ -99,14 +99,18 @@ class ConsumeQueue:
         self._doubt_what_is_not_sure(min(sure, log_end))
 
     def _doubt_what_is_not_sure(self, sure: int) -> None:
-        """Mark files as unsynced that hold what is not sure: it may be in the system's memory alone."""
-        if self.max_offset == self.min_offset:
+        """Mark files as unsynced that hold what is not sure, or nothing yet.
+
+        They, or their names, may be in the system's memory alone."""
+        if not self._open:
             return
-        offset, length, _ = self.entry(self.max_offset - 1)
-        if offset + length > sure:
-            in_file = self._file_bytes // ENTRY_BYTES
-            first = bisect_left(range(len(self._open)), True, key=lambda at: not self._is_sure(at, in_file - 1, sure))
-            self._dirty |= {NEW, *range(first, len(self._open))}
+        if self.max_offset > self.min_offset:
+            offset, length, _ = self.entry(self.max_offset - 1)
+            if offset + length <= sure:
+                return
+        in_file = self._file_bytes // ENTRY_BYTES
+        first = bisect_left(range(len(self._open)), True, key=lambda at: not self._is_sure(at, in_file - 1, sure))
+        self._dirty |= {NEW, *range(first, len(self._open))}
 
     @property
     def is_unsynced(self) -> bool:

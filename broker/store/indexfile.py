@@ -255,6 +255,7 @@ class KeyIndex:
                 self._open.append(IndexFile(self._files, f"{DIRECTORY}/{name}", self._slots, self._entries))
         for file in self._open[-2:] if killed else ():
             file.repair()
+        self.new_names = killed and bool(self._open)
         if complete or killed:
             self._told = complete - 1
         elif self._open and self._open[-1].count > 1:

@@ -200,3 +200,34 @@ def test_a_flush_counts_on_no_entry_that_a_killed_process_left_in_memory(count: 
     again.flush()
     assert complete(files) == again.log.max_offset
     check(files, 5 + count)
+
+
+def test_a_flush_counts_on_no_file_that_a_killed_process_made_and_left_empty() -> None:
+    files = MemoryFiles()
+    store = opened(files)
+    store.writer.put(Message(b"other", b"m"), 0)
+    store.log.flush()
+    store.visible.advance()
+    store.flush()
+    store.writer.put(Message(b"t", b"m0", 0, encode_properties({"KEYS": "k0"})), 0)
+    store.log.flush()
+    store.abandon()
+    files.open("consumequeue/t/0/" + "0" * 20, create=True).resize(20 * 8)
+    again = opened(files)
+    again.visible.advance()
+    again.flush()
+    assert complete(files) == again.log.max_offset
+    check(files, 1)
+
+
+def test_a_flush_counts_on_no_index_file_whose_name_a_killed_process_left_in_memory() -> None:
+    files = MemoryFiles()
+    store = opened(files)
+    put(store, 0, 5)
+    assert store.messages.get_by_key(b"t", "k1"), "there is a file now"
+    store.abandon()
+    again = opened(files)
+    again.visible.advance()
+    again.flush()
+    assert complete(files) == again.log.max_offset
+    check(files, 5)

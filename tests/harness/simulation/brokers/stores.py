@@ -29,6 +29,15 @@ PLANTED: Final = (
             "        self._doubt_what_is_not_sure(min(sure, log_end))\n\n", "\n",
             ("tests/broker/store/test_flush.py::"
              "test_a_flush_counts_on_no_entry_that_a_killed_process_left_in_memory",)),
+    Planted("a flush counts on an empty file that a killed process left in memory", STORE + "consumequeue.py",
+            "        if not self._open:\n            return\n        if self.max",
+            "        if self.max_offset == self.min_offset:\n            return\n        if self.max",
+            ("tests/broker/store/test_flush.py::"
+             "test_a_flush_counts_on_no_file_that_a_killed_process_made_and_left_empty",)),
+    Planted("a flush counts on an index file that a killed process left in memory", STORE + "indexfile.py",
+            "        self.new_names = killed and bool(self._open)\n", "",
+            ("tests/broker/store/test_flush.py::"
+             "test_a_flush_counts_on_no_index_file_whose_name_a_killed_process_left_in_memory",)),
     Planted("a queue that lacks a file is taken for whole", STORE + "writing.py",
             "                if queue_offset > due and gapless:\n                    return False\n", "",
             ("tests/broker/store/test_flush.py::test_queues_that_lost_more_than_a_file_are_told_again",)),
