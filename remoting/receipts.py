@@ -76,7 +76,6 @@ class Receipt:
             raise _no_receipt(text, "names no broker")
         return cls(start, pop_time_ms, invisible_ms, revive_qid, flag, fields[5], queue_id, offset)
 
-
     @classmethod
     def decode_front(cls, text: str) -> Receipt:
         """As ``decode``, without the offset. Receipts of one POP differ in nothing else, so it is soon remembered."""
