@@ -121,11 +121,14 @@ async def transactions(run: Run, systems: Sequence[System]) -> None:
     assert run.load is not None
     for number in range(run.options.waiting_rounds + 1):
         for system in systems:
+            before = system.cpu_s()
             found = await run.load.ask(
                 f"transact {system.namesrv.address} load {THREADS} 1 {BODY_BYTES} {run.options.seconds} 0")
+            each_us = (system.cpu_s() - before) / max(1.0, found["per_second"] * run.options.seconds) * 1e6
             if number:  # the first one warms up
                 run.note("transactions", system.name, {
-                    key: float(f"{found[key]:.4g}") for key in ("per_second", "p50_us", "p99_us", "failed")})
+                    key: float(f"{value:.4g}") for key, value in {**found, "cpu_us": each_us}.items()
+                    if key in ("per_second", "p50_us", "p99_us", "failed", "cpu_us")})
 
 
 async def first(run: Run, systems: Sequence[System]) -> None:
@@ -194,6 +197,7 @@ def rows(rounds: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         ("burst", "last_ms", "the last of those timers, ms behind its time"),
         ("transactions", "per_second", "transactions a second, 32 threads (ratio ≥ 0.5)"),
         ("transactions", "p50_us", "the same, p50 of a send with its local transaction, µs"),
+        ("transactions", "cpu_us", "the same, CPU of the brokers for each, µs"),
         ("first", "timer_ms", "master killed with -9: until the first timer that was due, ms"),
         ("first", "check_ms", "the same, until the first check of a half, ms (transactionCheckInterval=6000)"),
         ("idle", "percent", "a broker in which many timers wait: percent of a core (≤ 1)"),

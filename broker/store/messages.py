@@ -20,6 +20,8 @@ class StoredMessages:
 
     def __init__(self, log: Log, queues: Queues, index: KeyIndex | None) -> None:
         self.log, self._queues, self._index = log, queues, index
+        self.finds_keys = index is not None
+        """There is an index, so that ``get_by_key`` finds what there is."""
 
     def queues(self) -> list[Queue]:
         """Return topic and id of every queue that has ever had a visible message, sorted."""

@@ -230,7 +230,7 @@ class Asking:
         self._moving[first] = None
         self._in_flight += 1
         reign = self._reign
-        self._puts.put([moved, self._author.mark([half.queue_offset], why, first if why is records.GIVEN_UP else None)],
+        self._puts.put([moved, self._author.mark([half.queue_offset], why, [first] if why is records.GIVEN_UP else [])],
                        lambda result: self._moved(transaction, moved, why, asked, result, reign))
 
     def _moved(self, transaction: OpenTransaction, moved: Message, why: str, asked: Connection | None,

@@ -1,9 +1,9 @@
-"""Request 37, a producer's decision. A commit is one put of the final record and its mark; a rollback is a mark.
+"""Request 37, a producer's decision. A commit is one put of the final record and a mark; a rollback is a mark.
 
-*The idea.* A transaction is decided once, by the log. The decision is one put, stored whole or not at all. Every
-replica computes its table of transactions from the same log (``halves``), so a decision survives its master as any
-acknowledged message does. A repeated decision is answered with success and writes nothing; a contradicting one is
-refused.
+*The idea.* A transaction is decided once, by the log. The decision is one put, stored whole or not at all; those that
+come in one turn of the loop share it (``together``). Every replica computes its table of transactions from the same log
+(``halves``), so a decision survives its master as any acknowledged message does. A repeated decision is answered with
+success and writes nothing; a contradicting one is refused.
 
 *Rejected.*
 
@@ -54,6 +54,7 @@ from broker.transactions import records
 from broker.transactions.checking import CheckLimits, is_late
 from broker.transactions.feeding import Feed
 from broker.transactions.records import COMMITTED, ROLLED_BACK, Half, read_half
+from broker.transactions.together import Decided, SharedPut, SharedPuts
 from remoting.codes import ResponseCode
 from remoting.command import ONEWAY, Command, response
 from remoting.connection import Connection
@@ -79,6 +80,8 @@ LATE: Final = ("Message commit fail [producer end]: it comes later than CHECK_IM
                "the broker asks")
 UNKNOWN: Final = "How the transaction ended is not known any more"
 _DECISIONS: Final = {COMMIT: COMMITTED, ROLLBACK: ROLLED_BACK}
+_OF_ONE: Final = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
+"""Refusals of one message, for which those that were put with it are not to blame."""
 
 
 @attrs.define
@@ -119,10 +122,10 @@ class Author:
     wall_ms: Callable[[], int]
     new_id: Callable[[], str]
 
-    def mark(self, places: Sequence[int], why: str, first: int | None = None) -> Message:
-        """A mark. ``first``: offset of the first half of the transaction that ends."""
+    def mark(self, places: Sequence[int], why: str, firsts: Sequence[int] = ()) -> Message:
+        """A mark. ``firsts``: offsets of the first halves of the transactions that end."""
         return records.mark(places, why, self.new_id(), self.wall_ms(), self.store_host, self.standing.role.epoch,
-                            first=first)
+                            firsts=firsts)
 
 
 class DecisionLedger(Protocol):
@@ -152,9 +155,11 @@ class Ending:
     may no longer."""
 
     def __init__(self, feed: Feed, log: Log, messages: StoredMessages, puts: Puts, outlet: Outlet, author: Author,
-                 rules: Sequence[Rule], why_not: Callable[[], str]) -> None:
+                 rules: Sequence[Rule], why_not: Callable[[], str],
+                 before_write: Callable[[Callable[[], None]], None]) -> None:
         """``outlet`` takes an acting slave's commits. ``rules`` are those of other parts for a delivered message.
-        ``why_not`` returns why this broker may not decide, or "" if it may."""
+        ``why_not`` returns why this broker may not decide, or "" if it may. ``before_write`` has a call made when the
+        turn is over in which decisions were gathered."""
         self.ledger: DecisionLedger | None = None
         """Set in groups where slaves may act."""
         self.sends_on: Callable[[], bool] = lambda: False
@@ -164,6 +169,7 @@ class Ending:
         self.counters = EndCounters()
         self._feed, self._log, self._messages, self._puts, self._author = feed, log, messages, puts, author
         self._rules, self._why_not = Chain(*rules), why_not
+        self._gathering, self._before_write = SharedPuts(log.file_bytes // 4), before_write
         self._looked_at = [f"{name}\x01".encode() for name in self._rules.looked_at]
         self._none_left: set[Callable[[], None]] = set()
         """Run once, when no decision is in flight on a slave."""
@@ -370,16 +376,33 @@ class Ending:
     def _put(self, connection: Connection, request: Command, record: Record, half: Half, first: int, place: int,
              decision: str) -> Command | None:
         """``place``: queue offset of the transaction's present half, which the mark names."""
-        messages = [self._author.mark([place], decision, first)]
+        final = None
         if decision is COMMITTED:
-            final = self._ruled(records.final(record, half, self._author.store_host, self._author.standing.role.epoch))
-            if isinstance(final, Refusal):
+            ruled = self._ruled(records.final(record, half, self._author.store_host, self._author.standing.role.epoch))
+            if isinstance(ruled, Refusal):
                 self.counters.failed += 1
-                return response(request, final.code, remark=final.remark)
-            messages.insert(0, final)
+                return response(request, ruled.code, remark=ruled.remark)
+            final = ruled
         under_way = self._under_way[first] = _UnderWay(decision, [(connection, request)])
-        self._puts.put(messages, lambda result: self._done(first, under_way, half, result))
+        decided = Decided(place, first, final, lambda result: self._done(first, under_way, half, result))
+        if self._gathering.add(decision, decided):
+            self._before_write(self._put_gathered)
         return None
+
+    def _put_gathered(self) -> None:
+        for together in self._gathering.take():
+            self._put_together(together)
+
+    def _put_together(self, together: SharedPut) -> None:
+        def done(result: PutResult) -> None:
+            if result.status in _OF_ONE and len(together.all) > 1:
+                for alone in together.alone():
+                    self._put_together(alone)
+                return
+            for each in together.all:
+                each.done(result)
+
+        self._puts.put(together.messages(self._author.mark), done)
 
     def settle(self, offset: int, *, committed: bool, done: Callable[[], None]) -> None:
         """Put the mark of an acting slave's decision into this master's log; the message itself is at another group's
@@ -402,7 +425,7 @@ class Ending:
             if result.status in STORED:
                 done()
 
-        self._puts.put([self._author.mark([transaction.half.queue_offset], under_way.decision, first)], stored)
+        self._puts.put([self._author.mark([transaction.half.queue_offset], under_way.decision, [first])], stored)
 
     def _ruled(self, message: Message) -> Message | Refusal:
         """The message after the rules of other parts, which may delay it."""

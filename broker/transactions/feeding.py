@@ -22,7 +22,7 @@ from broker.store.messages import StoredMessages
 from broker.topics.names import HALF, OP_HALF
 from broker.transactions import records
 from broker.transactions.halves import Halves
-from broker.transactions.records import Half, outlined_half, read_half
+from broker.transactions.records import Half, is_first, outlined_half, read_half
 from remoting.body import Body, body
 from remoting.errors import DamagedRecord
 from remoting.fields import Int64
@@ -206,8 +206,7 @@ class Feed:
         if self._finals:
             self.on_change()
         while most > 0 and self._finals:
-            self._final(self._finals.popleft())
-            most -= 1
+            most -= self._final(self._finals.popleft())
         self._look_at_deleted()
         self._hears = not (behind := self.behind)
         self._level_at = -1 if behind else self._visible.offset
@@ -322,16 +321,21 @@ class Feed:
         heard.append((found, raw))
 
     def _take_heard(self) -> None:
-        """Take what was heard, all at once: that is quicker than one by one, as it comes."""
+        """Take what was heard, all at once: that is quicker than one by one, as it comes.
+
+        On a slave most transactions begin and end between two ticks. The table need not know of them, where the index
+        finds their marks."""
         if not self._heard_bytes:
             return
         halves, marks = self._halves_heard, self._marks_heard
+        over = self._over() if halves and marks and self._messages.finds_keys else ()
         while halves:
             found, raw = halves[0]
-            self._take_half(outlined_half(found, stored_born_ms(raw)), found[0])
+            if found[3] not in over or not is_first(found[7]):
+                self._take_half(outlined_half(found, stored_born_ms(raw)), found[0])
+                self._keep(found[0], raw)
             self._half_at += 1
             halves.popleft()
-            self._keep(found[0], raw)
         while marks:
             found, raw = marks[0]
             self._take_mark(found[0], found[3], found[7], stored_body(raw))
@@ -339,6 +343,14 @@ class Feed:
             marks.popleft()
         self._heard_bytes = 0
         self.on_change()
+
+    def _over(self) -> set[int]:
+        """Places that are named by decisions of ours among the marks that were heard: such marks have keys."""
+        places = set[int]()
+        for found, raw in self._marks_heard:
+            if records.reason(found[7]) in (records.COMMITTED, records.ROLLED_BACK):
+                places.update(records.marked(stored_body(raw)))
+        return places
 
     def _keep(self, offset: int, raw: bytes) -> None:
         self._kept[offset] = raw
@@ -401,25 +413,27 @@ class Feed:
         if found[4] & ROLLBACK == COMMIT and value_behind(found[7], _PREPARED_ID) is not None:
             self._finals.append(found)
 
-    def _final(self, found: Outline) -> None:
+    def _final(self, found: Outline) -> bool:
         """Take a final record: it commits the half at its prepared offset. A copy of one has prepared offset 0, and
-        commits nothing: at 0 another half may stand. Mostly a mark has ended the transaction before."""
+        commits nothing: at 0 another half may stand. Mostly a mark has ended the transaction before, and False says
+        that the record was not looked at."""
         unique = (value_behind(found[7], UNIQ_KEY) or b"").decode(errors="replace")
         if not self.halves.is_open(unique):
-            return
+            return False
         record = self._record(found[0], found[1])
         if record is None:
-            return
+            return True
         offset = record.message.prepared_offset
         known = self.halves.of(offset)
         if known is None and self.halves.ended(offset) is None:
             half = self._half_at_offset(offset) if offset >= self._log.min_offset else None
             if half is None or half.first is None:
-                return
+                return True
             offset = half.first
             known = self.halves.of(offset)
         if known is not None and known.half.unique == unique:
             self.halves.decided(offset, records.COMMITTED, record.offset)
+        return True
 
     # --- the log is cut --------------------------------------------------------------------------------------
 

@@ -122,7 +122,7 @@ class TransactionsPart(Part):
         delays = [rule for part in before if not isinstance(part, HalvesPart) for rule in part.rules()]
         self._ending = Ending(
             self.feed, journal.log, journal.messages, shared.puts, shared.outlet, author, delays,
-            self._why_not)
+            self._why_not, journal.before_write)
         self._asking = Asking(
             self.feed, journal.log, shared.outlet, author, self._ending, before[ClientsPart].producers, self._offsets,
             self._make_topic)

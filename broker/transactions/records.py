@@ -51,6 +51,8 @@ GIVEN_UP_TOPIC: Final = CHECK_MAX_TIME.encode()
 QUEUE: Final = 0
 """The only queue of each of these topics."""
 MARK_TAG: Final = "d"
+_FIRST: Final = f"{FIRST}\x01".encode()
+_CHECK_TIMES: Final = f"{CHECK_TIMES}\x01".encode()
 _ENDED: Final = f"{ENDED}\x01".encode()
 _EPOCH: Final = f"{EPOCH}\x01".encode()
 _OF_HALVES: Final = (*(f"{name}\x01".encode() for name in (TRAN_MSG, REAL_TOPIC, REAL_QID)), _EPOCH)
@@ -111,6 +113,11 @@ def outlined_half(found: Outline, born_ms: int) -> Half | str:
         (_offset(text) if (text := values.get(RESUMED)) else None) or born_ms)
 
 
+def is_first(properties: bytes) -> bool:
+    """Return whether a half with these properties begins its transaction: it was not put back, nor resumed."""
+    return properties.find(_FIRST) < 0 and properties.find(_CHECK_TIMES) < 0  # quicker than ``in``
+
+
 def _immunity_ms(text: str) -> int:
     seconds = decimal(text)
     return -1 if seconds is None or seconds < 0 else seconds * 1_000
@@ -146,10 +153,11 @@ def final(record: Record, half: Half, store_host: bytes, epoch: int) -> Message:
 
 
 def mark(queue_offsets: Iterable[int], why: str, unique: str, now_ms: int, store_host: bytes, epoch: int, *,
-         first: int | None = None) -> Message:
-    """A mark: the halves at these places of their queue are done with. ``unique`` is the mark's own id. ``first``, the
-    offset of the first half, becomes its key, by which the index finds it."""
-    key = "" if first is None else f"KEYS\x01{first}\x02"
+         firsts: Iterable[int] = ()) -> Message:
+    """A mark: the halves at these places of their queue are done with. ``unique`` is the mark's own id. ``firsts``, the
+    offsets of their transactions' first halves, become its keys, by which the index finds it."""
+    keys = " ".join(map(str, firsts))
+    key = f"KEYS\x01{keys}\x02" if keys else ""
     properties = f"{_MARKED}{unique}\x02{ENDED}\x01{why}\x02{EPOCH}\x01{epoch}\x02{key}".encode()
     body = "".join([f"{offset}," for offset in queue_offsets]).encode()
     return Message(OP_TOPIC, body, QUEUE, properties, 0, 0, now_ms, store_host, store_host)

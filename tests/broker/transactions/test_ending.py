@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
@@ -12,11 +13,13 @@ from broker.ha.acks import PutStatus
 from broker.metrics import BrokerMetrics
 from broker.puts import Done, Puts
 from broker.topics.names import CHECK_MAX_TIME, HALF, OP_HALF
+from broker.transactions import records as made_of
 from broker.transactions.ending import Ending
 from broker.transactions.feeding import PATH
+from broker.transactions.records import Half
 from harness.simulation.worlds.brokers import cluster
 from remoting.codes import ResponseCode
-from remoting.record import COMMIT, ROLLBACK, Message
+from remoting.record import COMMIT, ROLLBACK, Message, Record
 from tests.broker.transactions.world import (
     FAST,
     GROUP,
@@ -59,6 +62,81 @@ async def test_final_and_mark_are_one_append(autojump_clock: MockClock) -> None:
             await trio.sleep(0.1)
             (final,), (mark,) = records(node), records(node, OP_HALF)
             assert mark.offset == final.offset + final.size
+
+
+async def decided_together(shop: Producer, decisions: Mapping[Place, int]) -> list[int]:
+    """The codes of the answers to decisions that come in one turn."""
+    codes = dict.fromkeys(decisions, -1)
+
+    async def end(place: Place) -> None:
+        codes[place] = (await shop.end(place, decisions[place])).code
+
+    async with trio.open_nursery() as nursery:
+        for place in decisions:
+            nursery.start_soon(end, place)
+    return list(codes.values())
+
+
+async def test_those_that_are_decided_in_one_turn_share_a_mark(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        async with producer(made, node) as shop:
+            halves = [await shop.half(b"%d" % number, unique=f"U{number}") for number in range(7)]
+            elsewhere = await shop.half(b"elsewhere", unique="U7", topic="other")
+            assert set(await decided_together(shop, {
+                each: ROLLBACK if number % 3 == 2 else COMMIT for number, each in enumerate([*halves, elsewhere])
+            })) == {ResponseCode.SUCCESS}
+            await trio.sleep(0.1)
+            committed = [0, 1, 3, 4, 6]
+            assert sorted(bodies(node)) == [b"%d" % number for number in committed]
+            assert bodies(node, "other") == [b"elsewhere"]
+            marks = {(values(each)["__QUORATE_END"], tuple(sorted(map(int, each.message.body.split(b",")[:-1])))): each
+                     for each in records(node, OP_HALF)}
+            assert marks.keys() == {("commit", tuple(committed)), ("commit", (7,)), ("rollback", (2, 5))}
+            mark = marks["commit", tuple(committed)]
+            begin = mark.offset
+            for final in reversed(records(node)):
+                assert final.offset + final.size == begin, "one append"
+                begin = final.offset
+            assert set(values(mark)["KEYS"].split()) == {str(halves[number].offset) for number in committed}
+
+
+async def test_each_of_those_that_were_decided_together_is_known_after_a_start(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(flushDiskType="SYNC_FLUSH")
+        async with producer(made, node) as shop:
+            halves = [await shop.half(unique=f"U{number}") for number in range(4)]
+            await decided_together(shop, {each: COMMIT if number % 2 else ROLLBACK
+                                          for number, each in enumerate(halves)})
+            await trio.sleep(15)
+        await node.kill()
+        await node.start()
+        async with producer(made, node) as shop:
+            for number, each in enumerate(halves):
+                right, wrong = (COMMIT, ROLLBACK) if number % 2 else (ROLLBACK, COMMIT)
+                assert (await shop.end(each, right)).code == ResponseCode.SUCCESS
+                assert (await shop.end(each, wrong)).code == ResponseCode.ILLEGAL_OPERATION
+            assert len(bodies(node)) == 2
+
+
+async def test_who_cannot_be_stored_is_refused_alone(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_final = made_of.final
+
+    def final(record: Record, half: Half, store_host: bytes, epoch: int) -> Message:
+        message = made_final(record, half, store_host, epoch)
+        return attrs.evolve(message, properties=bytes(33_000)) if message.body == b"1" else message
+
+    monkeypatch.setattr(made_of, "final", final)
+    async with cluster() as made:
+        node = await made.node()
+        async with producer(made, node) as shop:
+            halves = [await shop.half(b"%d" % number, unique=f"U{number}") for number in range(3)]
+            codes = await decided_together(shop, dict.fromkeys(halves, COMMIT))
+            assert sorted(codes) == [ResponseCode.SUCCESS, ResponseCode.SUCCESS, ResponseCode.MESSAGE_ILLEGAL]
+            await trio.sleep(1)
+            assert sorted(bodies(node)) == [b"0", b"2"]
+            assert [each.half.unique for each in transactions(node).halves] == ["U1"]
 
 
 @pytest.mark.parametrize("first", ["late commit", "answer"])

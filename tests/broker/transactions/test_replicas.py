@@ -63,6 +63,33 @@ async def test_every_replica_knows_what_is_open(autojump_clock: MockClock) -> No
                 assert table.counts == {"T": 3}
 
 
+@pytest.mark.parametrize("index", ["true", "false"])
+async def test_what_began_and_ended_between_two_looks_of_a_slave_is_known_when_it_leads(
+        index: str, autojump_clock: MockClock) -> None:
+    async with cluster(controllers=3) as made:
+        master, *others = await three(made, **DURABLE, messageIndexEnable=index)
+        async with producer(made, master) as shop:
+            await trio.sleep(1)
+            halves = [await shop.half(b"%d" % number, unique=f"U{number}") for number in range(4)]
+            for number, half in enumerate(halves):
+                await shop.end(half, COMMIT if number % 2 else ROLLBACK)
+            open_ = await shop.half(b"open", unique="U9")
+            await trio.sleep(0.5)
+        for node in others:
+            halves_of = transactions(node).halves
+            assert [each.half.unique for each in halves_of] == ["U9"] and halves_of.counts == {"T": 1}
+        await master.kill()
+        leader = await new_master(*others)
+        async with producer(made, leader, "q") as shop:
+            for number, half in enumerate(halves):
+                right, wrong = (COMMIT, ROLLBACK) if number % 2 else (ROLLBACK, COMMIT)
+                assert (await shop.end(half, right)).code == 0
+                assert (await shop.end(half, wrong)).code != 0
+            await shop.commit(open_)
+            await trio.sleep(10)
+            assert sorted(bodies(leader)) == [b"1", b"3", b"open"] and shop.checks == []
+
+
 @pytest.mark.parametrize("moment", ["after the half", "after a check", "after the decision"])
 async def test_the_master_dies_and_each_is_decided_once(moment: str, autojump_clock: MockClock) -> None:
     async with cluster(controllers=3) as made:
@@ -138,6 +165,33 @@ async def test_what_a_java_master_put_back_is_one_transaction(autojump_clock: Mo
             await put(node, java_final(records(node, HALF)[0]))
             await trio.sleep(0.3)
             assert len(transactions(node).halves) == 0
+
+
+async def test_a_half_that_was_put_back_and_decided_between_two_looks_ends_its_transaction(
+        autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        await put(node, half_message())
+        await trio.sleep(0.5)
+        (record,) = records(node, HALF)
+        half = read_half(record)
+        assert isinstance(half, Half) and len(transactions(node).halves) == 1
+        await put(node, made_of.put_back(record, half, half.offset, HOST, checks=1),
+                  made_of.mark([1], made_of.COMMITTED, "M", 5, HOST, 1, firsts=[half.offset]))
+        await trio.sleep(0.5)
+        assert len(transactions(node).halves) == 0
+
+
+async def test_what_a_mark_of_rocketmq_names_is_remembered(autojump_clock: MockClock) -> None:
+    """It has no key by which the index would find it."""
+    async with cluster() as made:
+        node = await made.node()
+        await trio.sleep(0.5)
+        await put(node, half_message(), java_mark(0))
+        await trio.sleep(0.5)
+        (record,) = records(node, HALF)
+        ended = transactions(node).halves.ended(record.offset)
+        assert ended is not None and ended.decision == made_of.UNKNOWN
 
 
 async def test_javas_marks_decide(autojump_clock: MockClock) -> None:

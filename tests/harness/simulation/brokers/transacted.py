@@ -8,6 +8,7 @@ from tests.harness.planting import Planted
 
 BROKER: Final = "broker/transactions/"
 HALVES: Final = "tests/broker/transactions/test_halves.py::"
+TOGETHER: Final = BROKER + "together.py"
 ENDING: Final = "tests/broker/transactions/test_ending.py::"
 STANDING_IN: Final = "tests/broker/transactions/test_standing_in.py::"
 ASKING: Final = "tests/broker/transactions/test_asking.py::"
@@ -38,8 +39,29 @@ PLANTED: Final = (
             "transaction.half, transaction.given_up = half, False", "transaction.half = half",
             (HALVES + "test_the_table_agrees_with_a_model",
              ASKING + "test_unanswered_checks_end_in_a_topic_and_a_half_is_brought_back")),
-    Planted("a commit has no mark in its append", BROKER + "ending.py",
-            "messages.insert(0, final)", "messages = [final]", (ENDING + "test_final_and_mark_are_one_append",)),
+    Planted("a commit has no mark in its append", TOGETHER,
+            "return [*finals, mark(", "return finals or [mark(", (ENDING + "test_final_and_mark_are_one_append",)),
+    Planted("a mark has the key of one of its transactions", TOGETHER,
+            "[each.first for each in self.all])]", "[self.all[0].first])]",
+            (ENDING + "test_each_of_those_that_were_decided_together_is_known_after_a_start",)),
+    Planted("commits and rollbacks share a mark", TOGETHER,
+            "found = self._open.get((decision, topic))", "found = self._all[-1] if self._all else None",
+            (ENDING + "test_those_that_are_decided_in_one_turn_share_a_mark",)),
+    Planted("one message that cannot be stored refuses those beside it", BROKER + "ending.py",
+            "if result.status in _OF_ONE and len(together.all) > 1:", "if False:",
+            (ENDING + "test_who_cannot_be_stored_is_refused_alone",)),
+    Planted("one put of decisions has no bound", TOGETHER,
+            "if found is None or len(found.all) == COUNT_MAX or found.size + size > self._bytes_max:",
+            "if found is None:", ("tests/broker/transactions/test_together.py::test_a_put_has_bounds",)),
+    Planted("a half that was put back is passed over when its mark was heard, too", BROKER + "feeding.py",
+            "if found[3] not in over or not is_first(found[7]):", "if found[3] not in over:",
+            (REPLICAS + "test_a_half_that_was_put_back_and_decided_between_two_looks_ends_its_transaction",)),
+    Planted("a half is passed over where no index finds its mark", BROKER + "feeding.py",
+            "if halves and marks and self._messages.finds_keys else ()", "if halves and marks else ()",
+            (REPLICAS + "test_what_began_and_ended_between_two_looks_of_a_slave_is_known_when_it_leads",)),
+    Planted("a half is passed over for whatever mark names it", BROKER + "feeding.py",
+            "if records.reason(found[7]) in (records.COMMITTED, records.ROLLED_BACK):", "if True:",
+            (REPLICAS + "test_what_a_mark_of_rocketmq_names_is_remembered",)),
     Planted("who decides again decides once more", BROKER + "ending.py",
             "if transaction is None and half.queue_offset < self._feed.half_end:", "if False:",
             (ENDING + "test_a_late_commit_and_the_answer_to_a_check_are_one_message",)),
