@@ -56,6 +56,8 @@ COPIES_MAX: Final = 4
 LOOK_MS: Final = 50
 BREAK_MS: Final = 10
 """Time in which controllers may see that channels broke, before messages are cut."""
+OPERATOR_PATIENCE_MS: Final = 2_000
+"""Time after which an operator asks again: a controller answers before that, if it does at all."""
 PATIENCE_MS: Final = 8_000
 """Longest backoff of a controller that INV_C30 waits for."""
 
@@ -569,8 +571,8 @@ class Progress:
         if self._join_anew(key):
             return True
         scene, fleet = self.scene, self.scene.fleets[key]
-        group, active = fleet.group(), scene.active()
-        if group is None or active is None or group.master is not None or scene.plan.settings.unclean:
+        group = fleet.group()
+        if group is None or scene.active() is None or group.master is not None or scene.plan.settings.unclean:
             return False
         here = self.electable(key)
         gone = group.electable - here.keys()
@@ -578,11 +580,31 @@ class Progress:
         if not gone or not all(doubts and host.unsafe for host in here.values()):
             return False
         scene.counts["an operator gave up a lost disk"] += 1
-        scene.admin.ask(active.name, request(RequestCode.CLEAN_BROKER_DATA, CleanBrokerDataRequest(
-            key.name, key.cluster, ";".join(map(str, sorted(gone))) if here else None, not here)), _ignore)
-        self._run_until(lambda: not gone & (fleet.group() or group).replicas.keys(), SETTLE_MS)
+        self._clean(key, gone, whole=not here)
         self._join_anew(key)
         return True
+
+    def _clean(self, key: GroupKey, gone: frozenset[int], *, whole: bool) -> None:
+        """Have these brokers cleaned, or all of their group. A request that comes to nothing is repeated.
+
+        The connection may lead to a process that was killed since the operator last asked anything.
+        """
+        scene, fleet = self.scene, self.scene.fleets[key]
+        header = CleanBrokerDataRequest(
+            key.name, key.cluster, None if whole else ";".join(map(str, sorted(gone))), whole)
+        answers: list[Command | None] = []
+
+        def cleaned() -> bool:
+            group = fleet.group()
+            return group is not None and not gone & group.replicas.keys()
+
+        end = self.cluster.now_ms + SETTLE_MS
+        while self.cluster.now_ms < end and not cleaned():
+            answers.clear()
+            active = scene.active()
+            if active is not None:
+                scene.admin.ask(active.name, request(RequestCode.CLEAN_BROKER_DATA, header), answers.append)
+            self._run_until(lambda: cleaned() or bool(answers), OPERATOR_PATIENCE_MS)
 
     def _lose(self, key: GroupKey, *, closes: bool) -> None:
         """Kill a master while another member is in sync, and check INV_C20."""

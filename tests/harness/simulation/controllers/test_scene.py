@@ -114,6 +114,23 @@ def test_where_only_lost_disks_may_lead_all_join_anew() -> None:
     assert scene.counts[GIVEN_UP] == 1 and group is not None and min(group.replicas) > 3
 
 
+def test_an_operator_whose_connection_leads_to_a_dead_controller_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controllers were killed and started again, and nobody told the operator."""
+    scene, fleet = without_all_disks()
+    for host in [*fleet.hosts]:
+        host.machine.crash(lambda: True)
+        fleet.wipe(host)
+        scene.start_machine(host.machine)
+    monkeypatch.setattr(scene, "bury", lambda process: None)
+    for name in scene.cluster.names:
+        assert scene.admin._connect(name) is not None
+        scene.cluster.crash(name)
+        scene.cluster.start(name)
+    Progress(scene).demand()
+    group = fleet.group()
+    assert scene.counts[GIVEN_UP] == 1 and group is not None and min(group.replicas) > 3
+
+
 def test_a_seed_is_the_same_every_time() -> None:
     first, second = play(12), play(12)
     assert first.events > 1_000
