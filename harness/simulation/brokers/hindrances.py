@@ -94,10 +94,15 @@ class Hindrances:
             if not short or spoke_ns < began:
                 self._broken("INV_B32", "accused of a silence that was none", judge, who, (judge.now - spoke_ns) / MS)
 
-    def _member_spoke(self, master: BrokerProcess, member: int) -> int | None:
-        host = self._scene.host_of(member)
+    @staticmethod
+    def _member_spoke(master: BrokerProcess, member: int) -> int | None:
+        """Return when this member's latest connection spoke last.
+
+        It is known by the run at the other end: a machine whose disk was lost comes back as another broker, and may
+        speak on a connection of its own while that of the former one is still open here."""
         links = [link for link in master.switch.port.links.values()
-                 if host is not None and link.spoke and link.stream.open and link.stream.peer == host.name]
+                 if link.spoke and link.stream.open and link.stream.other is not None
+                 and link.stream.other.process.member.manager.broker_id == member]
         return max(links, key=lambda link: link.number).stream.spoken_ns if links else None
 
     @staticmethod

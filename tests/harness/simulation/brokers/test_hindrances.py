@@ -12,6 +12,7 @@ from broker.replicas.yielding import Yielding
 from broker.store.health import DiskHealth
 from controller.yielding import NoSuccessor
 from harness.simulation.brokers.hindrances import forsake
+from harness.simulation.brokers.process import IDENTITY
 from harness.simulation.brokers.scene import BrokerScene, make
 from raft.config import MS
 from raft.invariants import InvariantViolation
@@ -48,6 +49,24 @@ def test_who_is_cut_off_is_silent_and_may_be_called_so() -> None:
     assert scene.counts["member judged silent"] and scene.counts["master judged silent"] == 2
     assert scene.watch.counts["INV_B32"] == sum(
         scene.counts[f"{who} judged silent"] for who in ("member", "master"))
+
+
+def test_a_machine_that_came_back_as_another_broker_does_not_speak_for_the_former_one() -> None:
+    """The close of the former one's connection was lost: at the master it stays open for a while."""
+    scene = playing()
+    slave = scene.hosts[1]
+    assert slave.process is not None
+    former = slave.process.member.manager.broker_id
+    scene.network.cut("b1", "b0")
+    slave.crash(power=False)
+    scene.network.heal()
+    hook, slave.files.hook = slave.files.hook, lambda what: None
+    slave.files.remove(IDENTITY)
+    slave.files.hook = hook
+    slave.start()
+    scene.play(2_800 * MS)
+    assert slave.process.member.manager.broker_id not in (None, former)
+    assert scene.counts["member judged silent"] == 1 == scene.watch.counts["INV_B32"]
 
 
 def test_a_disk_that_is_well_is_not_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
