@@ -13,6 +13,7 @@ import attrs
 from broker.ha.config import HaConfig
 from broker.ha.copying import FAULTS, Copying, CopyingCore, Decoder, MessageT
 from broker.ha.epochfile import EpochFile
+from broker.ha.epochs import EpochList
 from broker.ha.mark import ConfirmMark
 from broker.ha.master import Close, Idle
 from broker.ha.port import Frame, Link, Port
@@ -109,6 +110,15 @@ class Switch(Switching):
         self.broker_id = broker_id
         self._taking = self.taking(role, "this broker takes another role"), done
         self._go_on()
+
+    def _record(self, epochs: EpochList, failures: list[Exception]) -> None:
+        """Write the epochs of a master. Its log is what others compare theirs with from then on, even if it is killed
+        right behind the note on its disk."""
+        try:
+            super()._record(epochs, failures)
+        finally:
+            if not failures:
+                self.scene.watch.doubts.trusted(self.process)
 
     def leave(self) -> None:
         """Leave the role, after one that is being taken."""
@@ -409,14 +419,14 @@ class Following(Dialling[MasterHandshake | Transfer]):
                 watch.copies.acknowledges(process, self.end_, data)
             case TruncateLog(point):
                 watch.copies.truncates(process, point)
+            case LogTrusted():
+                watch.doubts.trusted(process)  # it may be killed when that is on its disk
         super()._one(output)
         match output:
             case SetConfirm():
                 watch.confirms(process)
             case WriteEpochs():
                 watch.copies.wrote_epochs(process)
-            case LogTrusted():
-                watch.doubts.trusted(process)
             case TruncateLog(point):
                 watch.copies.truncated(process, point)
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
+from broker.ha.slave import LogTrusted
+from broker.store.trust import LogTrust
+from harness.simulation.brokers.host import Killed
 from harness.simulation.brokers.scene import make
 from raft.config import MS
 from raft.invariants import InvariantViolation
@@ -47,3 +52,26 @@ def test_a_cut_that_was_under_way_leaves_trusted_what_was_synced() -> None:
     watch.doubts.acknowledges(process, synced)
     with pytest.raises(InvariantViolation, match="INV_B30"):
         watch.doubts.acknowledges(process, log.next_offset(synced) + 1)
+
+
+@pytest.mark.parametrize("elected", [True, False])
+def test_who_is_killed_behind_the_note_that_its_log_is_trusted_doubts_no_more(
+    elected: bool, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = make(Tape(1), "calm")
+    scene.play(3_000 * MS)
+    process, doubts = scene.hosts[1].process, scene.watch.doubts
+    assert process is not None and process.switch.following is not None
+    doubts.cut(process.host, 0)
+    regained = LogTrust.regained
+
+    def killed(trust: LogTrust) -> None:
+        regained(trust)
+        raise Killed
+
+    monkeypatch.setattr(LogTrust, "regained", killed)
+    switch, following = process.switch, process.switch.following
+    note = partial(switch._record, switch.epochs, []) if elected else partial(following._one, LogTrusted())
+    with pytest.raises(Killed):
+        note()
+    doubts.acknowledges(process, process.journal.log.max_offset)
