@@ -504,8 +504,7 @@ class ControllerScene(Scene):
             fleet.healed = True
         for copy in self.copies.values():
             copy.resume()
-            if copy.up:
-                copy.crash(self._seen)
+            copy.crash(self._seen)  # also where it is down: nobody starts it again
         for machine in self.machines.values():
             machine.trouble = False
             machine.resume()

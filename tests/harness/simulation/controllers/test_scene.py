@@ -194,6 +194,22 @@ def test_a_copy_that_is_gone_for_good_leads_nobody_and_may_not_be_elected() -> N
     assert not progress.electable(key)
 
 
+def test_healing_ends_a_copy_for_good_also_one_that_is_about_to_start_again() -> None:
+    """One that came back later took a member's place, and the judge, who counts no copies, missed that member."""
+    scene = make(Tape(5), "calm")
+    fleet = scene.fleets[scene.keys[0]]
+    scene.cluster.run_until(fleet.watch.level, 10_000)
+    assert fleet.watch.level()
+    scene._do_copied_disk(fleet.hosts[0].machine, 60_000, 0)
+    copy = scene.copies["k0"]
+    scene._do_broker_crash(copy, 300, 1)
+    scene._heal()
+    scene.cluster.run_ms(1_000)
+    assert (copy.up, scene.counts["broker crash"]) == (False, 1)
+    scene.cluster.run_until(fleet.watch.level, 10_000)
+    assert fleet.watch.level()
+
+
 @pytest.mark.parametrize("profile", CONTROLLERS.profiles)
 def test_every_profile_can_be_drawn(profile: str) -> None:
     for seed in range(20):
