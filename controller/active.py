@@ -99,6 +99,7 @@ class ActiveController:
         self._asked.clear()
         self._doubted.clear()
         for key, group in self._metadata.groups.items():
+            _put_on_record(self.liveness, now, key, group)  # a snapshot tells of no registration that it holds
             self._expect(now, key, group)
             self._marked[key] = None
 
@@ -193,9 +194,7 @@ class ActiveController:
                 self._changed(now, (key,))
             case Imported(keys=keys):
                 for key in keys:
-                    for broker_id, replica in self._metadata.groups[key].replicas.items():
-                        if self.liveness.beat(key, broker_id) is not None:
-                            self.liveness.registered(now, key, broker_id, replica)
+                    _put_on_record(self.liveness, now, key, self._metadata.groups[key])
                 self._changed(now, keys)
 
     def poll(self, now: int) -> Todo:
@@ -475,3 +474,10 @@ class _Reachable:
         if group is None or self.liveness.life(self.now, key, broker_id) is not Life.ALIVE:
             return None
         return group.address_of(broker_id)
+
+
+def _put_on_record(liveness: Liveness, now: int, key: GroupKey, group: BrokerGroup) -> None:
+    """Tell which processes are the members, of those that were heard under their ids."""
+    for broker_id, replica in group.replicas.items():
+        if liveness.beat(key, broker_id) is not None or liveness.rivals(now, key, (broker_id,)):
+            liveness.registered(now, key, broker_id, replica)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from controller.liveness import MS, RIVALS_MAX, Heartbeat, Life, Liveness
-from controller.metadata.commands import ElectMaster, LiveReplica, RegisterBroker, Trigger
+from controller.metadata.codec import encode
+from controller.metadata.commands import ElectMaster, LiveReplica, Observation, RegisterBroker, Trigger
 from controller.metadata.groups import GroupKey, Replica
 from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import Elected, Registered
@@ -137,10 +140,14 @@ def test_while_older_controllers_are_there_no_id_moves_during_an_election() -> N
     assert stage.active.instead_of(1_000 * MS, KEY, 1, THERE, SECOND) == (HERE, None)
 
 
-def come_in(stage: Stage) -> None:
-    outcome = stage.commit(RegisterBroker(
+def comes_in(stage: Stage) -> RegisterBroker:
+    return RegisterBroker(
         term=1, key=KEY, broker_id=1, address=THERE, life=SECOND, instead_of=(HERE, FIRST),
-        observation=stage.active.observe(stage.now * MS, KEY)))
+        observation=stage.active.observe(stage.now * MS, KEY))
+
+
+def come_in(stage: Stage) -> None:
+    outcome = stage.commit(comes_in(stage))
     assert isinstance(outcome, Registered) and outcome.master is None
 
 
@@ -187,6 +194,29 @@ def test_who_was_heard_before_its_registration_was_applied_here_is_alive_with_it
     assert stage.active.liveness.life(0, KEY, 1) is Life.ALIVE
     stage.active.closed("second")
     assert stage.active.liveness.life(0, KEY, 1) is Life.CLOSED
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_who_was_put_on_record_by_a_snapshot_is_the_member_to_a_new_active_controller(heard: bool) -> None:
+    """A controller that was behind had heard it as a rival, found its master dead, and replaced one that lived."""
+    stage = formed()
+    stage.active.deactivate()
+    stage.active.closed("first")
+    if heard:
+        stage.beat(1, "second", replica=LiveReplica(life=SECOND), address=THERE)
+    elected = ElectMaster(term=1, key=KEY, trigger=Trigger.ADMIN, broker_id=1, designate=True,
+                          observation=Observation({1: LiveReplica(life=SECOND, address=THERE)}))
+    for command in (comes_in(stage), elected):  # nobody is told of what a snapshot holds
+        assert stage.machine.apply_at(encode(command, stage.machine.format), 1).changed
+    stage.active.activate(0, 1)
+    assert stage.group.leader == 1 and not stage.asked()
+    assert stage.active.liveness.life(0, KEY, 1) is (Life.ALIVE if heard else Life.UNKNOWN)
+    if heard:
+        stage.active.closed("second")
+    stage.at(1_001)
+    stage.beat(2), stage.beat(3)
+    (asked,) = stage.asked()
+    assert isinstance(asked, ElectMaster) and asked.observation.live.keys() == {2, 3}
 
 
 def test_who_tells_no_life_and_was_taken_off_the_record_is_on_it_again_when_that_one_is_dead() -> None:
