@@ -585,6 +585,14 @@ class BrokerWatch:
             and (host.process.journal.confirm_offset == end or not enough)
             and not undispatched(host.process.journal) for host in self.scene.hosts)
 
+    def waits_for_cleaned_ms(self) -> int:
+        """Return how long the master may still count a member that was cleaned while its request was unanswered."""
+        group, master = self.scene.group(), self._master()
+        held = None if master is None else master.switch.in_sync
+        if group is None or held is None or held.members <= group.replicas.keys():
+            return 0
+        return held.config.asked_void_ms
+
     def _master(self) -> BrokerProcess | None:
         """The run of the master on record; None if it is down."""
         group = self.scene.group()

@@ -536,8 +536,11 @@ class Progress:
         self._stop(keys[0])
 
     def _settle(self, fleets: Sequence[FleetGroup]) -> None:
-        self._run_until(lambda: all(fleet.watch.level() for fleet in fleets),
-                        SETTLE_MS + 6 * self.scene.plan.fleet.poll_ms)
+        def level() -> bool:
+            return all(fleet.watch.level() for fleet in fleets)
+
+        self._run_until(level, SETTLE_MS + 6 * self.scene.plan.fleet.poll_ms)
+        self._run_until(level, max(fleet.watch.waits_for_cleaned_ms() for fleet in fleets))
 
     def _run_until(self, holds: Callable[[], bool], timeout_ms: float) -> None:
         """Run until ``holds()``, asked every ``LOOK_MS``: after each event it would cost more than the events."""

@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from controller.active import ActiveController, ElectionSettings
-from controller.liveness import Liveness
+from controller.liveness import MS, Liveness
 from controller.metadata import machine
 from controller.metadata.commands import ElectMaster, Observation
 from controller.metadata.elect import elect
@@ -208,6 +208,21 @@ def test_healing_ends_a_copy_for_good_also_one_that_is_about_to_start_again() ->
     assert (copy.up, scene.counts["broker crash"]) == (False, 1)
     scene.cluster.run_until(fleet.watch.level, 10_000)
     assert fleet.watch.level()
+
+
+def test_a_master_is_level_once_its_request_for_a_member_that_was_cleaned_is_void() -> None:
+    """It waits for all that may be in sync, and the judge gave up before."""
+    scene = make(Tape(5), "calm")
+    fleet = scene.fleets[scene.keys[0]]
+    scene.cluster.run_until(fleet.watch.level, 10_000)
+    assert fleet.watch.waits_for_cleaned_ms() == 0
+    master = fleet.watch._master()
+    held = None if master is None else master.switch.in_sync
+    assert master is not None and held is not None
+    held.ask(1_000_000, held.accepted | {99}, master.now - held.config.asked_void_ms * MS)
+    assert fleet.watch.waits_for_cleaned_ms() == held.config.asked_void_ms
+    scene.cluster.run_until(lambda: not fleet.watch.waits_for_cleaned_ms(), 10_000)
+    assert fleet.watch.waits_for_cleaned_ms() == 0
 
 
 @pytest.mark.parametrize("profile", CONTROLLERS.profiles)
