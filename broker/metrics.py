@@ -43,6 +43,10 @@ class BrokerMetrics(Page):
         closed = running.puts.closed if running.standing.role.takes_puts else ""
         return closed and f"the master takes no messages: {closed}"
 
+    def unwritable(self) -> str:
+        """Return why this broker takes no messages now; "" if it is a master that takes them."""
+        return self._running.puts.closed
+
     def collect(self) -> Iterator[Metric]:
         yield from self._role()
         for part in self._running.parts:

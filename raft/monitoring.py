@@ -1,6 +1,6 @@
-"""A small HTTP server for monitoring: it shows a process's metrics, whether it is healthy, and whether it is ready.
+"""A small HTTP server for monitoring: it shows a process's metrics, and whether it is healthy, ready, and writable.
 
-h11 does the protocol; this module has the three pages, and keeps slow connections from blocking them. It is a trio task
+h11 does the protocol; this module has the pages, and keeps slow connections from blocking them. It is a trio task
 and starts no thread. Needs the extra ``metrics``. Knows nothing of what it shows.
 """
 
@@ -45,6 +45,14 @@ class Judged(Protocol):
         """Return the reason why it does not serve now."""
 
 
+@runtime_checkable
+class Writable(Judged, Protocol):
+    """An object that also knows whether it takes writes: one of a group does, and a balancer asks often which."""
+
+    def unwritable(self) -> str:
+        """Return the reason why it takes no writes now, "" if it takes them."""
+
+
 @attrs.frozen
 class _Page:
     status: HTTPStatus
@@ -56,9 +64,10 @@ async def serve_monitoring(
     shown: Exposed, listen: str, *, advice: str = "",
     task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer ``GET`` of ``/metrics``, ``/healthz`` and ``/readyz`` at ``listen`` (``host:port``) until cancelled.
+    """Answer ``GET`` of ``/metrics`` and of its verdicts at ``listen`` (``host:port``) until cancelled.
 
-    Reports its listeners. ``shown`` is asked at each request; if it is not ``Judged``, there are only metrics.
+    Reports its listeners. ``shown`` is asked at each request. ``Judged`` objects have ``/healthz`` and ``/readyz``,
+    ``Writable`` ones ``/writable`` beside them: 200 and ``ok``, or 503 and the reason.
 
     Raises ``ConfigError`` for a bad address, and ``OSError``, with ``advice``, for one that cannot be used.
     """
@@ -113,13 +122,14 @@ def _page(method: bytes, target: bytes, shown: Exposed) -> _Page:
         return _Page(HTTPStatus.METHOD_NOT_ALLOWED, b"GET and HEAD alone are answered\n")
     if path == b"/metrics":
         return _Page(HTTPStatus.OK, shown.exposition(), _EXPOSITION)
-    if not isinstance(shown, Judged):
-        return _Page(HTTPStatus.NOT_FOUND, b"there is /metrics\n")
-    if path == b"/healthz":
+    if path == b"/writable" and isinstance(shown, Writable):
+        return _verdict(shown.unwritable())
+    if path == b"/healthz" and isinstance(shown, Judged):
         return _verdict(shown.unhealthy())
-    if path == b"/readyz":
+    if path == b"/readyz" and isinstance(shown, Judged):
         return _verdict(shown.unready())
-    return _Page(HTTPStatus.NOT_FOUND, b"there are /metrics, /healthz and /readyz\n")
+    more = ["/healthz", "/readyz"] * isinstance(shown, Judged) + ["/writable"] * isinstance(shown, Writable)
+    return _Page(HTTPStatus.NOT_FOUND, f"there is {', '.join(['/metrics', *more])}\n".encode())
 
 
 def _verdict(why_not: str) -> _Page:

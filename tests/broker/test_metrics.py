@@ -59,6 +59,8 @@ async def test_a_master_whose_lease_is_over_is_not_ready_and_its_slave_is(autoju
             "the master takes no messages: no active controller has renewed this master's lease")
         assert page_of(master).unhealthy() == ""
         assert page_of(slave).unready() == READY
+        assert page_of(slave).unwritable() == "this broker is not the master of its group"
+        assert page_of(master).unwritable() == "no active controller has renewed this master's lease"
 
 
 async def test_a_broker_whose_disk_failed_is_neither_healthy_nor_ready(autojump_clock: trio.abc.Clock) -> None:
@@ -105,7 +107,9 @@ async def test_real_servers_say_when_they_serve(tmp_path: Path) -> None:
             await until_answered(led, "/readyz", 200, "ok")
             await until_answered(stored, "/readyz", 200, "ok")
             await until_answered(stored, "/metrics", 200, "broker_writes_open")
+            await until_answered(stored, "/writable", 200, "ok")
             await controller.kill()
+            await until_answered(stored, "/writable", 503, "lease")
             await until_answered(stored, "/readyz", 503, "the master takes no messages")
             await until_answered(stored, "/healthz", 200, "ok")
 

@@ -33,6 +33,14 @@ class Watched(Counted):
         return self.busy
 
 
+@attrs.define
+class Led(Watched):
+    follows: str = ""
+
+    def unwritable(self) -> str:
+        return self.follows
+
+
 @asynccontextmanager
 async def served(shown: Exposed) -> AsyncGenerator[int, None]:
     async with trio.open_nursery() as nursery:
@@ -67,7 +75,19 @@ async def test_the_three_pages() -> None:
         shown.ill, shown.busy = "the disk failed", "no leader is known"
         assert await get(port, "/healthz") == (503, "the disk failed\n")
         assert await get(port, "/readyz") == (503, "no leader is known\n")
-        assert await get(port, "/else") == (404, "there are /metrics, /healthz and /readyz\n")
+        assert await get(port, "/else") == (404, "there is /metrics, /healthz, /readyz\n")
+        assert (await get(port, "/writable"))[0] == 404
+
+
+async def test_one_of_a_group_says_whether_it_takes_writes() -> None:
+    """A follower is healthy and ready, and takes none."""
+    shown = Led()
+    async with served(shown) as port:
+        assert await get(port, "/writable") == (200, "ok\n")
+        shown.follows = "n2 leads"
+        assert await get(port, "/writable") == (503, "n2 leads\n")
+        assert await get(port, "/readyz") == (200, "ok\n")
+        assert await get(port, "/else") == (404, "there is /metrics, /healthz, /readyz, /writable\n")
 
 
 async def test_who_knows_nothing_of_its_health_is_not_judged() -> None:
