@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from broker.ha.acks import PutStatus
+from broker.ha.insync import InSync
 from broker.ha.tail import undispatched
 from broker.ha.taking import Become, BecomeMaster
 from broker.puts import LEASE_OVER, PutResult
@@ -587,11 +588,19 @@ class BrokerWatch:
 
     def waits_for_cleaned_ms(self) -> int:
         """Return how long the master may still count a member that was cleaned while its request was unanswered."""
-        group, master = self.scene.group(), self._master()
-        held = None if master is None else master.switch.in_sync
+        group, held = self.scene.group(), self._held()
         if group is None or held is None or held.members <= group.replicas.keys():
             return 0
         return held.config.asked_void_ms
+
+    def asked_for(self) -> bool:
+        """Return whether a request of the master on record is under way."""
+        held = self._held()
+        return held is not None and bool(held.asked)
+
+    def _held(self) -> InSync | None:
+        master = self._master()
+        return None if master is None else master.switch.in_sync
 
     def _master(self) -> BrokerProcess | None:
         """The run of the master on record; None if it is down."""

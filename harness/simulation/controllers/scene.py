@@ -617,7 +617,8 @@ class Progress:
             group, active = scene.group(key), scene.active()
             return group is not None and active is not None and fleet.watch.agreed() and len(
                 [each for each in group.sync_state_set if scene.host_of(key, each) is not None]) > 1 and all(
-                    scene.watch.hears(active, key, each) for each in group.sync_state_set)
+                    scene.watch.hears(active, key, each) for each in group.sync_state_set
+                ) and not fleet.watch.asked_for()  # a request under way may leave the master alone in its set
 
         self._run_until(ready, SETTLE_MS)
         group = scene.group(key)

@@ -214,13 +214,14 @@ def test_a_master_is_level_once_its_request_for_a_member_that_was_cleaned_is_voi
     """It waits for all that may be in sync, and the judge gave up before."""
     scene = make(Tape(5), "calm")
     fleet = scene.fleets[scene.keys[0]]
-    scene.cluster.run_until(fleet.watch.level, 10_000)
+    scene.cluster.run_until(lambda: fleet.watch.level() and not fleet.watch.asked_for(), 10_000)
     assert fleet.watch.waits_for_cleaned_ms() == 0
     master = fleet.watch._master()
     held = None if master is None else master.switch.in_sync
     assert master is not None and held is not None
+    assert not fleet.watch.asked_for()
     held.ask(1_000_000, held.accepted | {99}, master.now - held.config.asked_void_ms * MS)
-    assert fleet.watch.waits_for_cleaned_ms() == held.config.asked_void_ms
+    assert fleet.watch.waits_for_cleaned_ms() == held.config.asked_void_ms and fleet.watch.asked_for()
     scene.cluster.run_until(lambda: not fleet.watch.waits_for_cleaned_ms(), 10_000)
     assert fleet.watch.waits_for_cleaned_ms() == 0
 
