@@ -7,7 +7,7 @@ one decision on the tape, whose boring value is to do nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -582,6 +582,8 @@ class Progress:
         if not gone or not all(doubts and host.unsafe for host in here.values()):
             return False
         scene.counts["an operator gave up a lost disk"] += 1
+        if here and group.sync_state_set <= gone:
+            self._designate(key, here.keys())  # somebody must be in sync before the others can be cleaned
         self._clean(key, gone, whole=not here)
         self._join_anew(key)
         return True
@@ -607,6 +609,20 @@ class Progress:
             if active is not None:
                 scene.admin.ask(active.name, request(RequestCode.CLEAN_BROKER_DATA, header), answers.append)
             self._run_until(lambda: cleaned() or bool(answers), OPERATOR_PATIENCE_MS)
+
+    def _designate(self, key: GroupKey, among: Collection[int]) -> None:
+        """Make the one of these with the longest log master, as an operator who repeats what comes to nothing."""
+        def led() -> bool:
+            group = self.scene.fleets[key].group()
+            return group is not None and group.master is not None
+
+        end = self.cluster.now_ms + SETTLE_MS
+        while self.cluster.now_ms < end and not led() and (active := self.scene.active()) is not None:
+            heard = {each: beat.replica for each in among
+                     if (beat := active.active.liveness.beat(key, each)) is not None}
+            if heard:
+                self.scene.designate(key, max(heard, key=lambda each: (heard[each].epoch, heard[each].max_offset)))
+            self._run_until(led, OPERATOR_PATIENCE_MS)
 
     def _lose(self, key: GroupKey, *, closes: bool) -> None:
         """Kill a master while another member is in sync, and check INV_C20."""
