@@ -26,6 +26,8 @@ PLANTED: Final = (
             "self._puts, self._replication, self.levelling, self._itself = puts, replication, levelling, itself\n",
             "self._puts, self._replication, self.levelling, self._itself = puts, replication, levelling, itself\n"
             "        puts.serve(replication)\n", ("INV_B60",), ACTING),
+    Planted("a master comes back without what its members have beyond its log", "broker/preonline/steps.py",
+            "if ends.end > own.end}", "if False}", ("INV_B36",), ACTING),
     Planted("an isolated master locks queues", "broker/locks/part.py",
             "        if self._is_isolated and not self._is_strict:\n", "        if False:\n",
             ("tests/broker/locks/test_part.py::test_a_master_that_is_not_back_yet_grants_nothing_by_itself",)),
