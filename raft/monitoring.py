@@ -7,6 +7,7 @@ and starts no thread. Needs the extra ``metrics``. Knows nothing of what it show
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final, Protocol, runtime_checkable
 
@@ -122,14 +123,17 @@ def _page(method: bytes, target: bytes, shown: Exposed) -> _Page:
         return _Page(HTTPStatus.METHOD_NOT_ALLOWED, b"GET and HEAD alone are answered\n")
     if path == b"/metrics":
         return _Page(HTTPStatus.OK, shown.exposition(), _EXPOSITION)
-    if path == b"/writable" and isinstance(shown, Writable):
-        return _verdict(shown.unwritable())
-    if path == b"/healthz" and isinstance(shown, Judged):
-        return _verdict(shown.unhealthy())
-    if path == b"/readyz" and isinstance(shown, Judged):
-        return _verdict(shown.unready())
-    more = ["/healthz", "/readyz"] * isinstance(shown, Judged) + ["/writable"] * isinstance(shown, Writable)
-    return _Page(HTTPStatus.NOT_FOUND, f"there is {', '.join(['/metrics', *more])}\n".encode())
+    verdicts: dict[bytes, Callable[[], str]] = {}
+    if isinstance(shown, Judged):
+        verdicts = {b"/healthz": shown.unhealthy, b"/readyz": shown.unready}
+    if isinstance(shown, Writable):
+        verdicts[b"/writable"] = shown.unwritable
+    if path in verdicts:
+        return _verdict(verdicts[path]())
+    if not verdicts:
+        return _Page(HTTPStatus.NOT_FOUND, b"there is /metrics\n")
+    *front, last = b"/metrics", *verdicts
+    return _Page(HTTPStatus.NOT_FOUND, b"there are %b and %b\n" % (b", ".join(front), last))
 
 
 def _verdict(why_not: str) -> _Page:

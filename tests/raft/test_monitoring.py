@@ -75,7 +75,7 @@ async def test_the_three_pages() -> None:
         shown.ill, shown.busy = "the disk failed", "no leader is known"
         assert await get(port, "/healthz") == (503, "the disk failed\n")
         assert await get(port, "/readyz") == (503, "no leader is known\n")
-        assert await get(port, "/else") == (404, "there is /metrics, /healthz, /readyz\n")
+        assert await get(port, "/else") == (404, "there are /metrics, /healthz and /readyz\n")
         assert (await get(port, "/writable"))[0] == 404
 
 
@@ -87,7 +87,7 @@ async def test_one_of_a_group_says_whether_it_takes_writes() -> None:
         shown.follows = "n2 leads"
         assert await get(port, "/writable") == (503, "n2 leads\n")
         assert await get(port, "/readyz") == (200, "ok\n")
-        assert await get(port, "/else") == (404, "there is /metrics, /healthz, /readyz, /writable\n")
+        assert await get(port, "/else") == (404, "there are /metrics, /healthz, /readyz and /writable\n")
 
 
 async def test_who_knows_nothing_of_its_health_is_not_judged() -> None:
