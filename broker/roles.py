@@ -226,10 +226,11 @@ class ControlledRole(Bearer):
 
     def __init__(
         self, parts: Parts, puts: Puts, journal: Journal, standing: Standing, registration: Registration,
-        ha_addresses: HaAddresses, replication: AutoSwitch, forwarder: Forwarder, *, forward_ms: int,
-        hand_over_ms: int,
+        ha_addresses: HaAddresses, replication: AutoSwitch, forwarder: Forwarder, *, quorum: QuorumConfig,
+        sync_flush_timeout_ms: int, forward_ms: int, hand_over_ms: int,
     ) -> None:
-        """``forward_ms``: for how long requests are passed on to the next master after this mastership."""
+        """``quorum``, ``sync_flush_timeout_ms``: what ``puts`` need. ``forward_ms``: for how long requests are passed
+        on to the next master after this mastership."""
         super().__init__(parts, standing)
         self._puts, self._journal, self._registration = puts, journal, registration
         self._ha_addresses, self._replication, self._forwarder = ha_addresses, replication, forwarder
@@ -241,10 +242,10 @@ class ControlledRole(Bearer):
         self._finding = trio.CancelScope()
         self.handed_over = False
         self._stopping = False
-        self._demand = Demand(lambda: self.member.manager.gate, self._apply)
+        self._demand = Demand(lambda: self.member.manager.gate, quorum, self._apply)
         journal.ticks.join("demand", lambda _: self._demand.settle())
         journal.disk_changed.join("role", self._changed)
-        self._sync_flush_timeout_ms = 0
+        self._sync_flush_timeout_ms = sync_flush_timeout_ms
         """The time-out as it was configured last."""
         self._nursery: trio.Nursery | None = None
         replication.advanced = puts.advanced
@@ -326,6 +327,7 @@ class ControlledRole(Bearer):
             self.told(await self._ha_addresses.find(master_address))
 
     def serve(self) -> None:
+        self._demand.settle()
         if isinstance(self.member.manager.role, BecomeMaster):
             self._parts.writes_opened()
             self._puts.serve(self._replication, self.member.manager.lease.holds)

@@ -291,7 +291,8 @@ class Broker:
             switch.may_begin = self.queue_ends.may_begin
             role = ControlledRole(
                 self.parts, self.puts, journal, self.standing, self.registration, self.ha_addresses, switch,
-                self.forwarder, forward_ms=config.forward_ms, hand_over_ms=config.hand_over_ms)
+                self.forwarder, quorum=settings.quorum(config), sync_flush_timeout_ms=config.sync_flush_timeout,
+                forward_ms=config.forward_ms, hand_over_ms=config.hand_over_ms)
             role.member = GroupMember(
                 settings.manager(config), files=Spared(world.files, world.store_files),
                 identity_path=config.identity_path,

@@ -17,11 +17,10 @@ from broker.replicas.lease import Gate
 class Demand:
     """The operator's demand. ``apply`` is told what puts need from now on, with the minimum that is in force."""
 
-    def __init__(self, gate: Callable[[], Gate], apply: Callable[[QuorumConfig], None]) -> None:
-        self._gate, self._apply = gate, apply
-        self._wanted: QuorumConfig | None = None
-        """The operator's demand; None: as it was at the start."""
-        self._in_force = 0
+    def __init__(self, gate: Callable[[], Gate], wanted: QuorumConfig, apply: Callable[[QuorumConfig], None]) -> None:
+        """``wanted`` is in force until the gate says otherwise."""
+        self._gate, self._wanted, self._apply = gate, wanted, apply
+        self._in_force = wanted.min_in_sync_replicas
 
     def change(self, wanted: QuorumConfig) -> None:
         """Put in force what the operator demands from now on."""
@@ -31,9 +30,10 @@ class Demand:
         assert self._in_force >= wanted.min_in_sync_replicas, "a higher minimum counts at once"
 
     def settle(self) -> None:
-        """Look at the gate again; called now and then, and before a role is taken."""
+        """Look at the gate again; called now and then, before a role is taken, and when writes open."""
         in_force = self._gate().in_force
-        assert self._wanted is None or in_force >= self._wanted.min_in_sync_replicas, "a gate is raised at once"
-        if self._wanted is not None and in_force != self._in_force:
+        assert in_force >= self._wanted.min_in_sync_replicas, "a gate is raised at once"
+        if in_force != self._in_force:
             self._in_force = in_force
-            self._apply(attrs.evolve(self._wanted, min_in_sync_replicas=in_force))
+            self._apply(attrs.evolve(
+                self._wanted, min_in_sync_replicas=in_force, total_replicas=max(in_force, self._wanted.total_replicas)))

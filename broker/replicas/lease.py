@@ -17,6 +17,8 @@ import attrs
 
 CLOCK_DRIFT_PERCENT: Final = 10
 """The faster of two clocks gains no more than this on the slower one, as ``clock_drift_percent`` of the controllers."""
+EVERY_REPLICA: Final = 2**31 - 1
+"""A minimum that no set meets, the greatest that a configuration may name."""
 
 
 @attrs.define
@@ -64,7 +66,8 @@ class Gate:
     """``minInSyncReplicas`` as it is in force: raised at once, and lowered when the active controller knows.
 
     The controller may elect by what was announced. So a lower minimum counts only when the active controller has
-    answered a heartbeat that said so."""
+    answered a heartbeat that said so. A process before this one may have announced more: no minimum counts before such
+    an answer, unless controllers tell the two apart."""
 
     announced: int
     generation: int = 0
@@ -79,16 +82,22 @@ class Gate:
         self.highest = max(self.highest, least)
         self.generation += 1
         self.in_force = max(self.in_force, least)
-        assert self.announced <= self.in_force <= self.highest, "puts need no less than was announced, ever"
+        assert self.announced <= self.in_force, "puts need no less than was announced"
 
-    def begin(self) -> None:
+    def begin(self, *, own: bool) -> None:
         """A mastership begins: what was announced must be answered anew.
 
         Another controller than the one that answered may have given the mastership. It may know an older announcement,
-        by which other replicas are eligible."""
+        by which other replicas are eligible. ``own``: that one is of this process. Else it may be of the one before.
+        """
         self.generation += 1
-        self.in_force = self.highest
+        self.in_force = self.highest if own else EVERY_REPLICA
         assert self.announced <= self.in_force
+
+    @property
+    def shut(self) -> bool:
+        """Return whether no minimum is in force yet."""
+        return self.in_force == EVERY_REPLICA
 
     def answered(self, generation: int) -> None:
         """The active controller has answered a heartbeat with that announcement."""

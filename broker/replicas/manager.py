@@ -222,7 +222,7 @@ class ReplicasManager:
         if self._another(header.master_broker_id, header.master_address, header.master_life):
             times.put(Kind.POLL)  # the active controller knows
             return self.tick(now_ns)
-        return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
+        return self._master_is(header.master_broker_id, header.master_address, header.master_epoch, header.master_life,
                                members.sync_state_set, members.sync_state_set_epoch) + self.tick(now_ns)
 
     def role_taken(self, role: Become, now_ns: int) -> list[Output]:
@@ -319,7 +319,8 @@ class ReplicasManager:
                 or not (trusted or troubles != self._said or self._times.due(Kind.BEAT, now_ns)):
             return []
         self._said_doubt, self._said = self._in_doubt, troubles
-        waits = isinstance(self.machine.target or self.role, BecomeMaster) and not self.lease.began
+        waits = isinstance(self.machine.target or self.role, BecomeMaster) and not (
+            self.lease.began and not self.gate.shut)
         self._times.put(Kind.BEAT, now_ns + NS_PER_MS * (
             min(config.heartbeat_interval_ms, UNLEASED_BEAT_MS) if waits else config.heartbeat_interval_ms))
         header = BrokerHeartbeatRequest(
@@ -482,7 +483,7 @@ class ReplicasManager:
             return []  # it asks again
         if self._another(master, address, life):
             return self._give_way(epoch or 0)
-        return self._master_is(master, address, epoch, members, members_epoch)
+        return self._master_is(master, address, epoch, life, members, members_epoch)
 
     def _give_way(self, epoch: int) -> list[Output]:
         """Give up the role: another process is registered under this id. This one has none until it is registered
@@ -554,8 +555,8 @@ class ReplicasManager:
 
     # --- roles, the SyncStateSet and the fence ---------------------------------------------------------------
 
-    def _master_is(self, master: int | None, address: str | None, epoch: int | None, members: frozenset[int],
-                   members_epoch: int) -> list[Output]:
+    def _master_is(self, master: int | None, address: str | None, epoch: int | None, life: int | None,
+                   members: frozenset[int], members_epoch: int) -> list[Output]:
         """Learn who is master by any answer of a controller; only a newer one counts."""
         if master is None or not address or epoch is None or self.broker_id is None or epoch < self._seen:
             return []
@@ -577,7 +578,8 @@ class ReplicasManager:
                       else BecomeSlave(epoch, master, address))
         if isinstance(role, BecomeMaster):
             assert epoch > self._doubtful_epoch, "nobody leads an epoch of which it may lack something"
-            self.gate.begin()
+            by_life = life is not None and self._life is not None
+            self.gate.begin(own=self._heard and (by_life or not self.lease.granted))  # Java's elect by none
         self._seen = epoch
         return self._act(self.machine.named(role))
 
@@ -651,11 +653,12 @@ class ReplicasManager:
     def _closed(self, now_ns: int) -> str:
         """Return why writes are closed; "" where they are open."""
         machine, writes = self.machine, self.machine.writes
-        if writes is Writes.OPEN or (writes is Writes.LEASED and self.lease.holds(now_ns)):
+        if writes is Writes.OPEN or (writes is Writes.LEASED and self.lease.holds(now_ns) and not self.gate.shut):
             return ""
         if writes is Writes.LEASED:
             return (f"no active controller has renewed the lease for {self.lease.lasts_ns // NS_PER_MS} ms"
-                    if self.lease.until_ns is not None else "no active controller has granted the lease yet")
+                    if self.lease.until_ns is not None and not self.gate.shut
+                    else "no active controller has heard this master yet")
         if machine.state is State.MASTER:
             return self._why_it_yields() if machine.yielding else _HANDED_OVER
         if machine.state in TAKING and machine.target is not None:

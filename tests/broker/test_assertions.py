@@ -138,7 +138,7 @@ def two_outputs(carrying: Any) -> None:
 
 def a_higher_minimum(demand: Any) -> None:
     gate = Gate(1)
-    demand.Demand(lambda: gate, lambda config: None).change(QuorumConfig(2, 2, 2))
+    demand.Demand(lambda: gate, QuorumConfig(2), lambda config: None).change(QuorumConfig(2, 2, 2))
 
 
 def a_lease_renewed(leader: Any) -> None:

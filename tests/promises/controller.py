@@ -71,6 +71,9 @@ PAGE = Page("docs/explanation/controller.md", (
     Promise("It ends when the controllers accept", "C25 ELIGIBLE B31", not_real=ORDERS),
     Promise("A new mastership begins with the highest minimum", "B31", not_real=ORDERS, tests=tests_of(
         "broker", "server", "a_master_that_is_elected_again_demands_what_it_did")),
+    Promise("A process that controllers do not tell from", "B31", not_real=ORDERS, tests=tests_of(
+        "broker/replicas", "demand",
+        "a_process_that_passes_for_the_one_before_serves_when_it_was_heard_as_master")),
     Promise("Such a master shows to consumers", "B24", real=("failovers UNSEEN",)),
     Promise("RocketMQ's brokers do not announce it", not_simulated=JAVA, not_real=ONE_RULE,
             tests=tests_of("controller/metadata", "eligible", "without_the_announcement_nobody_is_eligible")),

@@ -163,7 +163,7 @@ class BrokerProcess:
         self.switch.may_begin = self.ends.may_begin
         self.switch.advanced = self.puts.advanced
         self.member = Member(self)
-        self.demand = Demand(lambda: self.member.manager.gate, self._demands)
+        self.demand = Demand(lambda: self.member.manager.gate, self._quorum(host.min_in_sync), self._demands)
         journal.ticks.join("demand", lambda _: self.demand.settle())
         self.switch.changed = self.member.ring
         journal.disk_changed.join("role", self.member.ring)
@@ -193,7 +193,7 @@ class BrokerProcess:
         """Let the operator demand ``least`` in sync; after healing, no more than there are members."""
         least = min(least, self.scene.able) if self.scene.healed else least
         self.host.min_in_sync = least
-        self.demand.change(attrs.evolve(self._quorum(least), total_replicas=1))
+        self.demand.change(self._quorum(least))
         self.scene.watch.demands.changed(self)
 
     def _demands(self, quorum: QuorumConfig) -> None:
@@ -351,6 +351,7 @@ class Member(Membership):
 
     def _serve(self) -> None:
         process = self.process
+        process.demand.settle()
         if isinstance(self.manager.role, BecomeMaster):
             self.scene.counts["writes open"] += 1
             self.scene.watch.serves(process)

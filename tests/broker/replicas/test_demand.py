@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import attrs
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ from tests.broker.replicas.test_manager import CONFIG, Broker, Controller
 
 def demanded(gate: Gate) -> tuple[Demand, list[QuorumConfig]]:
     told: list[QuorumConfig] = []
-    return Demand(lambda: gate, told.append), told
+    return Demand(lambda: gate, QuorumConfig(2, 1, gate.announced), told.append), told
 
 
 def test_a_higher_minimum_counts_at_once_and_a_lower_one_when_its_announcement_was_answered() -> None:
@@ -48,7 +49,7 @@ def test_a_new_mastership_begins_with_what_was_announced_at_any_time() -> None:
     late = gate.generation
     gate.answered(late)
     demand.settle()
-    gate.begin()
+    gate.begin(own=True)
     demand.settle()
     assert [each.min_in_sync_replicas for each in told] == [2, 1, 2]
     gate.answered(late)
@@ -60,20 +61,51 @@ def test_a_new_mastership_begins_with_what_was_announced_at_any_time() -> None:
 
 
 def test_a_master_that_is_elected_again_waits_until_the_new_epochs_controllers_have_heard_its_minimum() -> None:
-    broker = Broker(Controller(), attrs.evolve(CONFIG, min_in_sync_replicas=2))
+    broker = Broker(Controller(), attrs.evolve(CONFIG, min_in_sync_replicas=2), life=5)
     broker.run(100)
     broker.manager.gate.announce(1)
     broker.run(2_000)
     assert broker.manager.gate.in_force == 1
     broker.lose = {RequestCode.BROKER_HEARTBEAT}
     outputs = broker.manager.notified(
-        NotifyBrokerRoleChangedRequest(CONFIG.address, 7, 9, 1), SyncStateSet(frozenset({1}), 9), broker.now)
+        NotifyBrokerRoleChangedRequest(CONFIG.address, 7, 9, 1, master_life=5), SyncStateSet(frozenset({1}), 9),
+        broker.now)
     assert any(isinstance(output, BecomeMaster) for output in outputs)
     assert broker.manager.gate.in_force == 2, "before it takes the role"
     broker.controller.epoch = 7
     broker.do(outputs)
     broker.lose = set()
     broker.run(2_000)
+    assert broker.manager.gate.in_force == 1
+
+
+@pytest.mark.parametrize("lives", [True, False], ids=["by its life", "by its address"])
+def test_a_process_that_passes_for_the_one_before_serves_when_it_was_heard_as_master(lives: bool) -> None:
+    """That one may have announced more. Controllers elected by it, and have others eligible."""
+    broker = Broker(Controller(), life=5)
+    broker.run(2_000)
+    assert (broker.manager.serving, broker.manager.gate.in_force) == (True, 1)
+    broker.start()
+    broker.lose = {RequestCode.BROKER_HEARTBEAT}
+    broker.run(2_000)
+    assert (broker.manager.epoch, broker.manager.gate.shut, broker.manager.serving) == (1, True, False)
+    broker.lose = set()
+    broker.run(300)
+    assert (broker.manager.gate.in_force, broker.manager.serving) == (1, True)
+    outputs = broker.manager.notified(
+        NotifyBrokerRoleChangedRequest(CONFIG.address, 7, 9, 1, master_life=5 if lives else None),
+        SyncStateSet(frozenset({1}), 9), broker.now)
+    assert any(isinstance(output, BecomeMaster) for output in outputs)
+    assert broker.manager.gate.shut != lives, "what other controllers may know is this process's own"
+
+
+def test_java_controllers_elect_by_no_minimum_so_who_was_heard_there_need_not_be_heard_again() -> None:
+    broker = Broker(Controller(java=True), life=5)
+    broker.run(2_000)
+    assert (broker.manager.serving, broker.manager.gate.in_force) == (True, 1)
+    broker.lose = {RequestCode.BROKER_HEARTBEAT}
+    broker.manager.notified(
+        NotifyBrokerRoleChangedRequest(CONFIG.address, 7, 9, 1), SyncStateSet(frozenset({1}), 9), broker.now)
     assert broker.manager.gate.in_force == 1
 
 
@@ -91,7 +123,7 @@ def test_nothing_less_is_in_force_than_who_elects_may_believe(first: int, script
             believed = max(believed, number)
             sent = [*sent, (gate.generation, number)]
         elif what == "begin":
-            gate.begin()
+            gate.begin(own=True)
             believed = max(ever)
             sent = [(gate.generation, ever[-1])]
         else:

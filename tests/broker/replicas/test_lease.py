@@ -51,8 +51,15 @@ def test_a_raised_minimum_is_in_force_at_once_and_a_lowered_one_when_it_was_answ
     assert gate.in_force == 3, "that heartbeat said something else"
     gate.answered(gate.generation)
     assert gate.in_force == 1
-    gate.begin()
-    assert gate.in_force == 3, "another controller may know no later announcement"
+    gate.begin(own=True)
+    assert (gate.in_force, gate.shut) == (3, False), "another controller may know no later announcement"
+    gate.begin(own=False)
+    assert gate.shut, "another process may have announced any"
+    gate.announce(2)
+    gate.answered(gate.generation - 1)
+    assert gate.shut
+    gate.answered(gate.generation)
+    assert (gate.in_force, gate.shut) == (2, False)
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["epoch told", "earlier release"])

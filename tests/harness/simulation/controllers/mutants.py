@@ -81,6 +81,10 @@ PLANTED = (
             "UNSETTLED if held is not None and held.asked else self.gate.generation", "self.gate.generation",
             ("tests/broker/replicas/test_manager.py::"
              "test_an_answer_to_a_heartbeat_of_while_a_change_of_the_set_was_under_way_lowers_no_gate",)),
+    Planted("a master goes by what it announced, and who elected it by the process before", REPLICAS + "lease.py",
+            "self.in_force = self.highest if own else EVERY_REPLICA", "self.in_force = self.highest",
+            ("tests/broker/replicas/test_demand.py::"
+             "test_a_process_that_passes_for_the_one_before_serves_when_it_was_heard_as_master",)),
     Planted("who waits for nobody says that it waits for all", "broker/replicas/manager.py",
             "        least = self.gate.announced if self._config.all_ack_in_sync_state_set and self.gate",
             "        least = self.gate.announced if self.gate",

@@ -42,7 +42,8 @@ def play(seed: int, profile: str = "swarm") -> Result:
     ("swarm", 2), ("swarm", 42), ("swarm", 83), ("swarm", 1019), ("swarm", 1026), ("swarm", 8000009),
     ("swarm", 8000035), ("swarm", 9600066), ("swarm", 9600131), ("brokers", 3), ("controllers", 4), ("calm", 5),
     ("successors", 6), ("deposed", 12), ("leases", 1),
-    ("demands", 1), ("demands", 920005), ("swarm", 56000070), ("swarm", 57000018)])
+    ("demands", 1), ("demands", 920005), ("swarm", 56000070), ("swarm", 57000018),
+    ("swarm", 58500351)])
 def test_seeds_pass(profile: str, seed: int) -> None:
     """Some of them once failed."""
     result = play(seed, profile)
