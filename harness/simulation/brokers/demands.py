@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from broker.ha.taking import BecomeMaster
+from broker.replicas.lease import EVERY_REPLICA
 from controller.metadata.groups import BrokerGroup
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ class Demands:
         """Note that another minimum is in force on a broker."""
         before, process.demanded = process.demanded, least
         counts, group = self._scene.counts, self._scene.group()
+        if EVERY_REPLICA in (before, least):  # no operator's: a mastership begins, and is heard
+            self.stands(process)
+            return
         if least == before:
             return
         counts["minimum raised" if least > before else "minimum lowered"] += 1

@@ -342,7 +342,9 @@ class ControllerScene(Scene):
             self.counts["broker silence"] += 1
             machine.pause()
             life = machine.life
-            self.after(span_ms, lambda: machine.resume() if machine.life == life else None)
+            healed = self.healed
+            # Healing resumes all. Later it may be stopped again, by who looks at its successors.
+            self.after(span_ms, lambda: machine.resume() if (machine.life, self.healed) == (life, healed) else None)
 
     def _do_lonely(self, machine: Machine, span_ms: int, number: int) -> None:
         """Cut a broker off from all other brokers, not from controllers.

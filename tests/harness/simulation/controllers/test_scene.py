@@ -43,7 +43,7 @@ def play(seed: int, profile: str = "swarm") -> Result:
     ("swarm", 8000035), ("swarm", 9600066), ("swarm", 9600131), ("brokers", 3), ("controllers", 4), ("calm", 5),
     ("successors", 6), ("deposed", 12), ("leases", 1),
     ("demands", 1), ("demands", 920005), ("swarm", 56000070), ("swarm", 57000018),
-    ("swarm", 58500351)])
+    ("swarm", 58500351), ("swarm", 59000093)])
 def test_seeds_pass(profile: str, seed: int) -> None:
     """Some of them once failed."""
     result = play(seed, profile)
