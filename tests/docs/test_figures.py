@@ -15,8 +15,13 @@ from benchmarks.structure import FIGURES, Cell, Counted, Tree, best, counted, re
 ROOT = Path(__file__).parents[2]
 
 
-def test_no_figure_is_worse_than_what_was_reached() -> None:
-    if offences := worse(counted(ROOT), recorded()["reached"]):
+@pytest.fixture(scope="module")
+def here() -> Counted:
+    return counted(ROOT)
+
+
+def test_no_figure_is_worse_than_what_was_reached(here: Counted) -> None:
+    if offences := worse(here, recorded()["reached"]):
         pytest.fail("\n".join(offences), pytrace=False)
 
 
@@ -160,9 +165,8 @@ def test_a_judged_figure_may_rise() -> None:
     assert worse(of("large", "raft", 9, 10), of("large", "raft", 1, 10)) == []
 
 
-def test_each_large_class_is_judged() -> None:
+def test_each_large_class_is_judged(here: Counted) -> None:
     judged = set(re.findall(r"\b[A-Z]\w+", " ".join(
         row.split("|")[1] for row in structure.PAGE.read_text(encoding="utf-8").split("| class | methods |")[1]
         .split("\n\n")[0].splitlines()[2:])))
-    cells = counted(ROOT)["large"].values()
-    assert {name.partition(":")[0] for cell in cells for name in cell.which} <= judged
+    assert {name.partition(":")[0] for cell in here["large"].values() for name in cell.which} <= judged

@@ -157,16 +157,23 @@ async def an_operators_first_hour(stage: Stage) -> None:
 
 async def of_ours(*arguments: str) -> Said:
     """Run our command into a closed pipe, as behind ``| head -0``, and once more for its output."""
-    command = [*child("controller.admin.cli"), *arguments]
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        unread = await trio.run_process(command, stdout=writing, capture_stderr=True, check=False)
+        unread = await trio.run_process([*child("controller.admin.cli"), *arguments], stdout=writing,
+                                        capture_stderr=True, check=False)
     finally:
         os.close(writing)
-    run = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
-    said = run.stdout + run.stderr + unread.stderr
-    return run.returncode == 0 and b"Traceback" not in said and b"BrokenPipe" not in said, said.decode()
+    well, said = await asked(*arguments)
+    said += unread.stderr.decode()
+    return well and "Traceback" not in said and "BrokenPipe" not in said, said
+
+
+async def asked(*arguments: str) -> Said:
+    """Run our command, and read all that it says."""
+    run = await trio.run_process([*child("controller.admin.cli"), *arguments], capture_stdout=True, capture_stderr=True,
+                                 check=False)
+    return run.returncode == 0, (run.stdout + run.stderr).decode()
 
 
 async def broker_of(stack: AsyncExitStack, text: str, here: Path, namesrv: str, controller: str = "") -> Handle:
@@ -180,7 +187,7 @@ async def broker_of(stack: AsyncExitStack, text: str, here: Path, namesrv: str, 
     broker = await stack.enter_async_context(running(Handle(
         "broker", here, command, f"127.0.0.1:{port}", "boot success", variables={"HOME": str(here)})))
     with trio.fail_after(60):
-        while "broker-a" not in (await of_ours("clusterList", "-n", namesrv))[1]:
+        while "broker-a" not in (await asked("clusterList", "-n", namesrv))[1]:
             await trio.sleep(0.1)
     return broker
 

@@ -116,7 +116,7 @@ async def _plain(stage: Stage, master: Broker, slave: Broker, namesrv: str) -> N
     await same_logs(stage, "after the master's restart", master, slave)
 
 
-@scenario("5.5.0", smoke=True)
+@scenario("5.5.0")
 async def a_java_slave_copies_our_plain_master(stage: Stage) -> None:
     """Default HA: a Java slave copies our master, away and back; puts wait for its copies; the logs are the same."""
     async with (

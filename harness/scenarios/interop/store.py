@@ -155,7 +155,7 @@ async def _ours_to_java(stage: Stage, *, closed: bool) -> None:
         stage.say(f"{len(got)} messages received by Java at our queue offsets, {len(more)} added, all read by ours")
 
 
-@scenario("5.5.0", smoke=True)
+@scenario("5.5.0")
 async def a_store_that_ours_wrote_opens_in_java(stage: Stage) -> None:
     """A store written by ours and closed: a Java broker serves each message at its queue offset, and goes on behind."""
     await _ours_to_java(stage, closed=True)

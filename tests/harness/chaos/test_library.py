@@ -122,17 +122,28 @@ def test_what_a_broker_knows_beside_its_queues_outlives_it(tmp_path: Path, name:
     assert verdicts["nodes"]["asked"]["faults"] == 1
 
 
+HALF = """
+about = "Two of the ways to keep a group alive that `thousand-failovers` has."
+seconds = 16
+seed = 3
+
+[together]
+quorum-write = "failovers-quorum-write"
+acting = "failovers-acting"
+"""
+
+
 @pytest.mark.slow
-def test_all_ways_to_keep_a_group_alive_lose_nothing_that_they_promise(tmp_path: Path) -> None:
-    told = chaos(tmp_path, "run", "thousand-failovers", "--seed", "3", "--seconds", "16", "--out", "run", "--json")
+def test_ways_to_keep_a_group_alive_lose_nothing_that_they_promise(tmp_path: Path) -> None:
+    (tmp_path / "half.toml").write_text(HALF)
+    told = chaos(tmp_path, "run", "half.toml", "--out", "run", "--json")
     assert told.returncode == 0, told.stdout + told.stderr
     verdicts = json.loads(told.stdout)["checkers"]
-    for group in ("all-ack", "quorum-write", "acting", "elected"):
+    for group in ("quorum-write", "acting"):
         asked_of = verdicts[f"{group}: queue"]["asked"]
         assert asked_of["read at the end"] >= asked_of["acknowledged"] > 10
         assert verdicts[f"{group}: nodes"]["asked"]["kill"] >= 1
-    for group in ("all-ack", "acting", "elected"):  # nobody takes over in the other
-        assert verdicts[f"{group}: nodes"]["asked"]["failovers"] >= 1
+    assert verdicts["acting: nodes"]["asked"]["failovers"] >= 1  # nobody takes over in the other
 
 
 def test_where_java_is_missing_it_is_said(tmp_path: Path) -> None:
@@ -155,9 +166,8 @@ def test_the_same_is_done_to_servers_of_java(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", ["raft-kill-leader", "raft-partition"])
-def test_keys_of_a_raft_group_stay_linearizable(tmp_path: Path, scenario: str) -> None:
-    told = chaos(tmp_path, "run", scenario, "--seed", "1", "--seconds", "9", "--json")
+def test_keys_of_a_raft_group_stay_linearizable(tmp_path: Path) -> None:
+    told = chaos(tmp_path, "run", "raft-kill-leader", "--seed", "1", "--seconds", "9", "--json")
     assert told.returncode == 0, told.stdout + told.stderr
     verdicts = json.loads(told.stdout)["checkers"]
     assert verdicts["linearizable kv"]["asked"]["operations"] > 50
