@@ -209,6 +209,8 @@ Survivors = Callable[[int], int]
 """Chooses what a crash leaves: given a number of unsynced changes, returns how many of them survive."""
 SECTOR_BYTES: Final = 512
 """Size of a sector: a disk writes it whole or not at all."""
+ZEROS_FROM: Final = 4 << 20
+"""So many zeros at the end of a file in memory are counted, and not stored."""
 
 
 Hook = Callable[[str], None]
@@ -224,23 +226,31 @@ class MemoryFile:
     """Implements ``File``. ``fault`` is raised by the next write or sync."""
 
     data: bytearray = attrs.field(factory=bytearray)
-    synced: bytes = b""
+    synced: bytearray = attrs.field(factory=bytearray, converter=bytearray)
+    """What the last sync left on the disk."""
     changes: list[tuple[int, bytes | None]] = attrs.field(factory=list)
     """Changes since the last sync: where what was written, or the new size and None."""
     fault: OSError | None = None
     hook: Hook = _nothing
     reads_ahead: bool = True
+    zeros: int = 0
+    """How many zeros follow ``data``: a large file that is not written yet takes no memory."""
+    synced_zeros: int = 0
+    """How many zeros follow ``synced``."""
 
     def read_ahead(self, wanted: bool) -> None:
         self.reads_ahead = wanted
 
     def pread(self, size: int, offset: int, *, cached: bool = True) -> bytes:
         assert size >= 0 and offset >= 0, "the system refuses less than nothing"
-        return bytes(self.data[offset : offset + size])
+        part = bytes(self.data[offset : offset + size])
+        if self.zeros:
+            part += bytes(max(min(size, self.size() - offset) - len(part), 0))
+        return part
 
     def data_from(self, offset: int) -> int | None:
         assert offset >= 0, "the system refuses less than nothing"
-        return offset if offset < len(self.data) else None
+        return offset if offset < self.size() else None
 
     def write_past(self, parts: Sequence[bytes | memoryview], offset: int) -> None:
         self.pwrite(b"".join(parts), offset)
@@ -248,18 +258,16 @@ class MemoryFile:
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         assert offset >= 0, "the system refuses less than nothing"
         self._begin("write")
-        if len(self.data) < offset:
-            self.data.extend(bytes(offset - len(self.data)))
-        self.data[offset : offset + len(data)] = data
+        self.zeros = _write_into(self.data, self.zeros, offset, data)
         self.changes.append((offset, bytes(data)))
 
     def size(self) -> int:
-        return len(self.data)
+        return len(self.data) + self.zeros
 
     def resize(self, size: int) -> None:
         assert size >= 0, "the system refuses less than nothing"
         self._begin("resize")
-        _resize(self.data, size)
+        self.zeros = _resize(self.data, size)
         self.changes.append((size, None))
 
     def reserve(self, offset: int, size: int) -> None:
@@ -268,7 +276,9 @@ class MemoryFile:
 
     def sync(self) -> None:
         self._begin("sync")
-        self.synced = bytes(self.data)
+        for at, data in self.changes:
+            self.synced_zeros = (_resize(self.synced, at) if data is None
+                                 else _write_into(self.synced, self.synced_zeros, at, data))
         self.changes.clear()
 
     def close(self) -> None:
@@ -281,19 +291,19 @@ class MemoryFile:
 
     def crash(self, survivors: Survivors) -> None:
         """Lose changes: each sector is as of the last sync or of a later change of it, whatever others are."""
-        kept, left = bytearray(self.synced), self._left(survivors)
+        kept, zeros, left = self.synced, self.synced_zeros, self._left(survivors)
         for at, data in self.changes:
             if data is None:
-                if survivors(1) or at > len(kept):  # a start repairs files that are too short
-                    _resize(kept, at)
+                if survivors(1) or at > len(kept) + zeros:  # a start repairs files that are too short
+                    zeros = _resize(kept, at)
                 continue
             for sector, begin, part in _sectors(at, data):
                 assert begin // SECTOR_BYTES == (begin + len(part) - 1) // SECTOR_BYTES == sector, "of one sector"
                 if left[sector]:
                     left[sector] -= 1
-                    _resize(kept, max(len(kept), begin + len(part)))
-                    kept[begin : begin + len(part)] = part
-        self.data, self.changes, self.fault, self.synced = kept, [], None, bytes(kept)
+                    zeros = _write_into(kept, zeros, begin, part)
+        self.data, self.changes, self.fault = kept[:], [], None
+        self.zeros = self.synced_zeros = zeros
 
     def _left(self, survivors: Survivors) -> dict[int, int]:
         """Return by sector how many of its changes reached the disk. A change reaches it only with all earlier changes
@@ -313,11 +323,27 @@ def _sectors(at: int, data: bytes) -> Iterator[tuple[int, int, bytes]]:
         at, data = at + len(part), data[len(part) :]
 
 
-def _resize(data: bytearray, size: int) -> None:
-    if size < len(data):
+def _resize(data: bytearray, size: int) -> int:
+    """Cut ``data``, or lengthen it by zeros. Returns how many are to follow it instead, if they are many."""
+    assert size >= 0, "no file is shorter than nothing"
+    more = size - len(data)
+    if more >= ZEROS_FROM:
+        return more
+    if more < 0:
         del data[size:]
     else:
-        data.extend(bytes(size - len(data)))
+        data.extend(bytes(more))
+    return 0
+
+
+def _write_into(data: bytearray, zeros: int, at: int, what: bytes | bytearray | memoryview) -> int:
+    """Write into ``data``, which so many zeros follow. Returns how many follow it then."""
+    assert at >= 0 and zeros >= 0, "all of a file is behind its beginning"
+    size = max(len(data) + zeros, at + len(what))
+    if at > len(data):
+        data.extend(bytes(at - len(data)))
+    data[at : at + len(what)] = what
+    return size - len(data)
 
 
 @attrs.define(eq=False)

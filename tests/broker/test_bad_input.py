@@ -398,7 +398,7 @@ def damage(node: Node, name: str, how: str) -> None:
         case _:
             data[:] = bytes(len(data))
     if name in node.store.content:
-        node.store.content[name].synced = bytes(data)
+        node.store.content[name].synced = data[:]
 
 
 async def test_a_damaged_log_is_not_cut_before_what_was_answered(autojump_clock: trio.abc.Clock) -> None:

@@ -84,7 +84,8 @@ class FleetGroup(Group):
         """Copy its disk, cache included, to another machine."""
         other = FleetHost(self, host.number, machine)
         for path, file in host.files.content.items():
-            other.files.content[path] = MemoryFile(bytearray(file.data), bytes(file.data), hook=other.files.hook)
+            other.files.content[path] = MemoryFile(
+                file.data[:], file.data, hook=other.files.hook, zeros=file.zeros, synced_zeros=file.zeros)
         other.files.crash(lambda size: size)  # the copy is synced as a whole
         self.copies.append(other)
         machine.brokers[self.key] = other
