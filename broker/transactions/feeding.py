@@ -391,13 +391,16 @@ class Feed:
         self._take_mark(record.offset, record.queue_offset, record.message.properties, record.message.body)
 
     def _take_mark(self, offset: int, queue_offset: int, properties: bytes, body: bytes) -> None:
-        why, last = records.reason(properties), -1
+        why, last, unknown = records.reason(properties), -1, False
         for place in records.marked(body):
             last = max(last, place)
             if why in (records.PUT_BACK, records.GIVEN_UP, records.ENDED_BEFORE):
                 self.halves.unmarked.pop(place, None)
             else:
-                self.halves.mark(place, why, offset)
+                unknown |= not self.halves.mark(place, why, offset)
+        if unknown and why != records.UNKNOWN:  # a half that was put back meanwhile may be known by the first one alone
+            for first in records.firsts(properties):
+                self.halves.decided(first, why, offset)
         self.halves.highest = max(self.halves.highest, offset)
         self._marks.add(queue_offset, last)
 

@@ -186,7 +186,8 @@ class Halves:
         self.highest = max(self.highest, at)
         first = self._by_queue_offset.get(queue_offset)
         self.unmarked.pop(queue_offset, None)
-        return self._end(first, decision, at, marked=True)
+        known = self._open.get(first) if first is not None else None
+        return self._end(first, decision, at, marked=known is not None and known.half.queue_offset == queue_offset)
 
     def _end(self, first: int | None, decision: str, at: int, *, marked: bool) -> bool:
         self.highest = max(self.highest, at)

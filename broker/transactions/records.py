@@ -16,7 +16,17 @@ import attrs
 from broker.properties import REAL_QID, REAL_TOPIC, TRAN_MSG, UNIQ_KEY, write
 from broker.topics.names import CHECK_MAX_TIME, HALF, OP_HALF
 from remoting.fields import decimal
-from remoting.record import COMMIT, ROLLBACK, Message, Outline, Record, decode_properties, elsewhere, value_behind
+from remoting.record import (
+    COMMIT,
+    KEYS,
+    ROLLBACK,
+    Message,
+    Outline,
+    Record,
+    decode_properties,
+    elsewhere,
+    value_behind,
+)
 
 GROUP: Final = "PGROUP"
 """Property with the group of producers that may be asked."""
@@ -202,6 +212,12 @@ def marked(body: bytes) -> Iterator[int]:
             return
         if text.isdigit() and len(text) < 19:
             yield int(text)
+
+
+def firsts(properties: bytes) -> list[int]:
+    """Offsets of the first halves of the transactions that a mark of ours ends, by its properties."""
+    keys = value_behind(properties, KEYS) or b""
+    return [int(text) for text in keys.split() if text.isdigit() and len(text) < 19]
 
 
 def reason(properties: bytes) -> str:

@@ -13,8 +13,9 @@ from broker.moments import Moment
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE
 from broker.store.log import Log
 from broker.topics.names import HALF
+from broker.transactions import records
 from broker.transactions.feeding import KEPT_BYTES, NEAR_BYTES, Feed
-from broker.transactions.records import HALF_TOPIC
+from broker.transactions.records import HALF_TOPIC, Half
 from harness.simulation.worlds.brokers import cluster
 from remoting.record import Message, encode, encode_properties, outlines
 from tests.broker.transactions.world import FAST, bodies, producer
@@ -162,6 +163,20 @@ def test_after_a_cut_other_halves_are_read_where_those_stood_that_are_gone() -> 
     journal.store(["C", "D"], b"paid")
     feed.feed_all()
     assert [each.half.unique for each in feed.halves] == ["C", "D"]
+
+
+@pytest.mark.parametrize("why", [records.COMMITTED, records.ROLLED_BACK])
+def test_a_decision_ends_a_half_that_was_put_back_meanwhile_where_the_first_one_is_not_known(why: str) -> None:
+    """Who decided did not know yet of the half that was put back, so the mark names the place of the one before."""
+    feed = HalvesAlone([]).feed()
+    feed.halves.since = 100
+    back = Half(200, 10, 7, "u", "g", "T", 0, 0, 0, 1, None, 50, 0)
+    assert feed.halves.half(back) is not None
+    mark = records.mark([3], why, "m", 0, b"h", 1, firsts=[20, 50])
+    feed._take_mark(300, 0, mark.properties, mark.body)
+    assert not feed.halves and list(feed.halves.unmarked) == [7]
+    ended = feed.halves.ended(200)
+    assert ended is not None and ended.decision == why
 
 
 def test_what_is_heard_is_not_read() -> None:

@@ -158,6 +158,14 @@ def test_what_is_decided_without_a_mark_is_remembered_until_one_comes(marked: bo
     assert not halves.unmarked
 
 
+def test_a_mark_of_an_earlier_half_is_none_of_the_present_one() -> None:
+    halves = Halves()
+    halves.half(half(0, 0))
+    halves.half(half(100, 1, first=0, checks=1))
+    assert halves.mark(0, ROLLED_BACK, 200)
+    assert list(halves.unmarked) == [1], "a Java master would ask for it"
+
+
 def test_a_half_is_not_given_up_by_what_lies_before_it() -> None:
     halves = Halves()
     halves.half(half(0, 0))

@@ -110,6 +110,13 @@ PLANTED: Final = (
     Planted("who gave itself a time is asked before", BROKER + "checking.py",
             "return Verdict.WAIT if age_ms <= half.immunity_ms else Verdict.ASK", "return Verdict.ASK",
             (ASKING + "test_immunity_delays_checks_counts_none_and_refuses_late_decisions",)),
+    Planted("a mark decides by places alone", BROKER + "feeding.py",
+            "        if unknown and", "        if False and",
+            (FEEDING + "test_a_decision_ends_a_half_that_was_put_back_meanwhile_where_the_first_one_is_not_known",)),
+    Planted("a mark of an earlier half is one of the present half, too", BROKER + "halves.py",
+            "marked=known is not None and known.half.queue_offset == queue_offset)", "marked=True)",
+            ("tests/broker/transactions/test_halves.py::"
+             "test_a_mark_of_an_earlier_half_is_none_of_the_present_one",)),
     Planted("a final record of any id decides", BROKER + "feeding.py",
             "if known is not None and known.half.unique == unique:", "if known is not None:",
             (REPLICAS + "test_a_copy_of_a_final_record_does_not_decide_the_half_at_its_place",)),
