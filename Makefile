@@ -27,7 +27,7 @@ AGAIN = { test $$? -eq 1 && printf '\n== again, alone: what failed above\n' && \
   $(RUN) -m pytest --last-failed --last-failed-no-failures none --maxfail 1 $(ARGS); }
 comma := ,
 
-.PHONY: help demo demo-controllers demo-raft test check fix sim sim-controllers sim-brokers failovers interop bench bench-raft bench-remoting bench-controller bench-broker bench-analysis fuzz mutants \
+.PHONY: help demo demo-controllers demo-raft test campaigns check fix sim sim-controllers sim-brokers failovers interop bench bench-raft bench-remoting bench-controller bench-broker bench-analysis fuzz mutants \
         mutants-controllers mutants-brokers mutants-machine powercut coverage figures constraints clean
 
 help: ## list the targets
@@ -44,6 +44,9 @@ demo-raft: $(VENV)/.demo ## three real processes, a leader killed again and agai
 
 test: $(VENV)/.dev ## all tests, on half as many processes again as WORKERS: some only wait for servers
 	$(RUN) -m pytest -n $(TEST_WORKERS) --dist worksteal $(ARGS) || $(AGAIN)
+
+campaigns: $(VENV)/.dev ## the tests that take longest: scenarios of real processes, ours and Java's, and a cluster of Spark
+	$(RUN) -m pytest -m campaign $(ARGS)
 
 check: $(VENV)/.dev ## lint, types, layers, figures; writes nothing
 	$(BIN)/ruff check .

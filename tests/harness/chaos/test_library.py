@@ -110,6 +110,7 @@ def test_a_master_is_killed_and_nothing_is_lost(tmp_path: Path) -> None:
     assert verdicts["recovery"]["asked"]["faults"] == 1
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "asked_of"), [("transactions-failovers", "refused"), ("pop-failovers", "received")])
 def test_what_a_broker_knows_beside_its_queues_outlives_it(tmp_path: Path, name: str, asked_of: str) -> None:
@@ -133,6 +134,7 @@ acting = "failovers-acting"
 """
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_ways_to_keep_a_group_alive_lose_nothing_that_they_promise(tmp_path: Path) -> None:
     (tmp_path / "half.toml").write_text(HALF)
@@ -154,6 +156,7 @@ def test_where_java_is_missing_it_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.java
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_the_same_is_done_to_servers_of_java(tmp_path: Path) -> None:
     """Which promises Java's servers keep is theirs: that they are started, killed, found and judged is ours."""
@@ -174,6 +177,7 @@ def test_keys_of_a_raft_group_stay_linearizable(tmp_path: Path) -> None:
     assert verdicts["nodes"]["asked"]["faults"] >= 1
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_groups_keep_their_epochs_when_controllers_are_killed(tmp_path: Path) -> None:
     """The last fault kills all: on a busy machine the first may find nobody, as nobody has told yet who is active."""
@@ -186,6 +190,7 @@ def test_groups_keep_their_epochs_when_controllers_are_killed(tmp_path: Path) ->
     assert verdicts["nodes"]["asked"]["kill"] >= 1
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_controllers_that_take_alters_of_old_epochs_are_found(tmp_path: Path) -> None:
     """A bug in a copy of the tree: the set that a master knows is not asked for. Every master asks, most times by one
@@ -203,6 +208,7 @@ def test_controllers_that_take_alters_of_old_epochs_are_found(tmp_path: Path) ->
     assert "fenced" in broken
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_reads_that_ask_nobody_are_found_to_be_stale(tmp_path: Path) -> None:
     told = chaos(

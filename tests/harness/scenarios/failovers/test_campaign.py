@@ -57,7 +57,9 @@ def test_nothing_is_lost_in_a_short_campaign(forwarding: bool, tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["fill_masters_disk", "stall_masters_syncs", "stall_masters_disk"])
+@pytest.mark.parametrize("fault", [
+    "fill_masters_disk", *(pytest.param(each, marks=pytest.mark.campaign) for each in (
+        "stall_masters_syncs", "stall_masters_disk"))])
 def test_a_master_whose_disk_is_no_use_is_replaced(fault: str, tmp_path: Path) -> None:
     """In both kinds of mode. What is synced with each message, and an append that hangs, stop sends themselves."""
     if why := sandbox.impossible():
