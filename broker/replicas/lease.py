@@ -17,8 +17,8 @@ import attrs
 
 CLOCK_DRIFT_PERCENT: Final = 10
 """The faster of two clocks gains no more than this on the slower one, as ``clock_drift_percent`` of the controllers."""
-EVERY_REPLICA: Final = 2**31 - 1
-"""A minimum that no set meets, the greatest that a configuration may name."""
+EVERY_REPLICA: Final = 2**31
+"""A minimum that no set meets, and no configuration names."""
 
 
 @attrs.define

@@ -319,8 +319,8 @@ class ReplicasManager:
                 or not (trusted or troubles != self._said or self._times.due(Kind.BEAT, now_ns)):
             return []
         self._said_doubt, self._said = self._in_doubt, troubles
-        waits = isinstance(self.machine.target or self.role, BecomeMaster) and not (
-            self.lease.began and not self.gate.shut)
+        waits = isinstance(self.machine.target or self.role, BecomeMaster) and (
+            not self.lease.began or self.gate.shut)
         self._times.put(Kind.BEAT, now_ns + NS_PER_MS * (
             min(config.heartbeat_interval_ms, UNLEASED_BEAT_MS) if waits else config.heartbeat_interval_ms))
         header = BrokerHeartbeatRequest(

@@ -183,11 +183,9 @@ class Halves:
 
     def mark(self, queue_offset: int, decision: str, at: int) -> bool:
         """Hear of a mark at ``at`` that names this place of the half queue."""
-        self.highest = max(self.highest, at)
-        first = self._by_queue_offset.get(queue_offset)
+        ended = self._end(self._by_queue_offset.get(queue_offset), decision, at, marked=False)
         self.unmarked.pop(queue_offset, None)
-        known = self._open.get(first) if first is not None else None
-        return self._end(first, decision, at, marked=known is not None and known.half.queue_offset == queue_offset)
+        return ended
 
     def _end(self, first: int | None, decision: str, at: int, *, marked: bool) -> bool:
         self.highest = max(self.highest, at)

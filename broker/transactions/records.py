@@ -9,6 +9,7 @@ first half of its transaction. Pure values. Source: ``TransactionalMessageBridge
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 import attrs
@@ -207,17 +208,16 @@ def asked(message: Message, half: Half) -> Message:
 
 def marked(body: bytes) -> Iterator[int]:
     """Places in the half queue that a mark names; text that is no number is skipped."""
-    for count, text in enumerate(body.split(b",")):
-        if count >= _NUMBERS_MAX:
-            return
-        if text.isdigit() and len(text) < 19:
-            yield int(text)
+    return _numbers(body.split(b","))
 
 
-def firsts(properties: bytes) -> list[int]:
+def firsts(properties: bytes) -> Iterator[int]:
     """Offsets of the first halves of the transactions that a mark of ours ends, by its properties."""
-    keys = value_behind(properties, KEYS) or b""
-    return [int(text) for text in keys.split() if text.isdigit() and len(text) < 19]
+    return _numbers((value_behind(properties, KEYS) or b"").split())
+
+
+def _numbers(texts: list[bytes]) -> Iterator[int]:
+    return (int(text) for text in islice(texts, _NUMBERS_MAX) if text.isdigit() and len(text) < 19)
 
 
 def reason(properties: bytes) -> str:

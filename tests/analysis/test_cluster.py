@@ -1,8 +1,7 @@
-"""The same answers from a Spark standalone cluster of two workers, which know of this project only what is shipped."""
+"""The same report on a Spark standalone cluster of two workers, which know of this project only what is shipped."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -17,11 +16,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from analysis.logs import open_logs
+from analysis.report import report
 from analysis.session import LIGHT
+from tests.analysis.report.browser import seen
 from tests.analysis.scene import plant, story, write_traces
 from tests.analysis.waiting import until
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.campaign]
+pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 SPARK = Path(pyspark.__file__).parent
 SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -87,39 +88,30 @@ def master(spark: SparkSession, tree: Path) -> Iterator[str]:
         yield address
 
 
-ASKED = ("leadership", "entry_sizes")
-DRIVER = f"""
-import json, sys
-from analysis.logs import open_logs
-from analysis.session import session
-from analysis.shipping import ship
-
-path, master, settings = sys.argv[1:]
-spark = session(master, **json.loads(settings))
-ship(spark)
-logs = open_logs(spark, path)
-assert not logs.in_driver
-logs.keep()
-for name in {ASKED}:
-    print(json.dumps([name, sorted(str(row) for row in logs.ask(name).collect())]))
-"""
-
-
-def test_answers_of_a_cluster_are_those_of_one_machine(spark: SparkSession, tree: Path, master: str) -> None:
-    """The cluster's come from a process of its own; its workers read what the driver reads here."""
+def test_the_report_of_a_cluster_is_that_of_one_machine(spark: SparkSession, tree: Path, master: str) -> None:
+    """The cluster's by the command, in a process of its own; its workers read what the driver reads here."""
+    page = tree / "cluster.html"
     settings = {
         **LIGHT, "spark.driver.host": "127.0.0.1", "spark.driver.memory": "512m", "spark.executor.memory": "512m",
         "spark.sql.shuffle.partitions": "2", "spark.executor.extraJavaOptions": SMALL}
     done = subprocess.run(
-        [sys.executable, "-c", DRIVER, str(tree / "logs"), master, json.dumps(settings)],
+        [sys.executable, "-m", "analysis.cli", str(tree / "logs"), "--out", str(page), "--title", "Both",
+         "--master", master, *(part for each in settings.items() for part in ("--conf", "=".join(each)))],
         capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         env={**os.environ, "PYSPARK_PYTHON": str(bare_python(tree)), "PYSPARK_DRIVER_PYTHON": sys.executable})
     assert done.returncode == 0, done.stderr[-3_000:]
-    there = dict(map(json.loads, done.stdout.splitlines()))
+    assert "findings" in done.stdout
+    there = seen(page.read_text())
     logs = open_logs(spark, str(tree / "logs"))
     assert logs.in_driver
-    here = {name: sorted(str(row) for row in logs.ask(name).collect()) for name in ASKED}
-    assert there == here
-    assert all(here.values()), "each has something to answer"
+    report(logs, tree / "local.html", title="Both")
+    here = seen((tree / "local.html").read_text())
+    assert there.figures == here.figures
+    assert sorted((each.rule, each.file, each.offset) for each in there.findings) == sorted(
+        (each.rule, each.file, each.offset) for each in here.findings)
+    assert len(here.findings) >= 5
+    assert {name: sorted(rows) for name, rows in there.tables.items()} == {
+        name: sorted(rows) for name, rows in here.tables.items()}
+    assert there.rows_of == here.rows_of
     executed = [work for number in range(2) for work in (tree / f"work-{number}").glob("app-*/*/stderr")]
     assert len(executed) >= 2, "both workers ran an executor"

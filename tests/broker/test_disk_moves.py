@@ -157,9 +157,8 @@ async def test_a_stalled_master_gives_way_within_a_second_of_its_key(autojump_cl
         await nothing_is_lost(found)
 
 
-@pytest.mark.parametrize(("mode", "kind"), [
-    ("all-ack", DiskHealth.FULL), ("all-ack, synced", DiskHealth.STALLED), ("all-ack, alone", DiskHealth.FULL),
-    ("default", DiskHealth.STALLED)])
+@pytest.mark.parametrize("kind", [DiskHealth.FULL, DiskHealth.STALLED], ids=["full", "stalled"])
+@pytest.mark.parametrize("mode", MODES)
 async def test_a_disk_that_all_share_elects_nobody_in_circles(
     autojump_clock: MockClock, mode: str, kind: DiskHealth, caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -141,7 +141,7 @@ class Trouble:
             self.net.disks[name].bell.ring()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(8))
 async def test_every_answer_is_true(seed: int, autojump_clock: trio.testing.MockClock) -> None:
     rng, ledger, stop = Random(seed), Ledger(), trio.Event()
     config = Config(

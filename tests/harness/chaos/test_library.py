@@ -110,7 +110,6 @@ def test_a_master_is_killed_and_nothing_is_lost(tmp_path: Path) -> None:
     assert verdicts["recovery"]["asked"]["faults"] == 1
 
 
-@pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "asked_of"), [("transactions-failovers", "refused"), ("pop-failovers", "received")])
 def test_what_a_broker_knows_beside_its_queues_outlives_it(tmp_path: Path, name: str, asked_of: str) -> None:
@@ -123,29 +122,17 @@ def test_what_a_broker_knows_beside_its_queues_outlives_it(tmp_path: Path, name:
     assert verdicts["nodes"]["asked"]["faults"] == 1
 
 
-HALF = """
-about = "Two of the ways to keep a group alive that `thousand-failovers` has."
-seconds = 16
-seed = 3
-
-[together]
-quorum-write = "failovers-quorum-write"
-acting = "failovers-acting"
-"""
-
-
-@pytest.mark.campaign
 @pytest.mark.slow
-def test_ways_to_keep_a_group_alive_lose_nothing_that_they_promise(tmp_path: Path) -> None:
-    (tmp_path / "half.toml").write_text(HALF)
-    told = chaos(tmp_path, "run", "half.toml", "--out", "run", "--json")
+def test_all_ways_to_keep_a_group_alive_lose_nothing_that_they_promise(tmp_path: Path) -> None:
+    told = chaos(tmp_path, "run", "thousand-failovers", "--seed", "3", "--seconds", "16", "--out", "run", "--json")
     assert told.returncode == 0, told.stdout + told.stderr
     verdicts = json.loads(told.stdout)["checkers"]
-    for group in ("quorum-write", "acting"):
+    for group in ("all-ack", "quorum-write", "acting", "elected"):
         asked_of = verdicts[f"{group}: queue"]["asked"]
         assert asked_of["read at the end"] >= asked_of["acknowledged"] > 10
         assert verdicts[f"{group}: nodes"]["asked"]["kill"] >= 1
-    assert verdicts["acting: nodes"]["asked"]["failovers"] >= 1  # nobody takes over in the other
+    for group in ("all-ack", "acting", "elected"):  # nobody takes over in the other
+        assert verdicts[f"{group}: nodes"]["asked"]["failovers"] >= 1
 
 
 def test_where_java_is_missing_it_is_said(tmp_path: Path) -> None:
@@ -156,7 +143,6 @@ def test_where_java_is_missing_it_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.java
-@pytest.mark.campaign
 @pytest.mark.slow
 def test_the_same_is_done_to_servers_of_java(tmp_path: Path) -> None:
     """Which promises Java's servers keep is theirs: that they are started, killed, found and judged is ours."""
@@ -169,15 +155,15 @@ def test_the_same_is_done_to_servers_of_java(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_keys_of_a_raft_group_stay_linearizable(tmp_path: Path) -> None:
-    told = chaos(tmp_path, "run", "raft-kill-leader", "--seed", "1", "--seconds", "9", "--json")
+@pytest.mark.parametrize("scenario", ["raft-kill-leader", "raft-partition"])
+def test_keys_of_a_raft_group_stay_linearizable(tmp_path: Path, scenario: str) -> None:
+    told = chaos(tmp_path, "run", scenario, "--seed", "1", "--seconds", "9", "--json")
     assert told.returncode == 0, told.stdout + told.stderr
     verdicts = json.loads(told.stdout)["checkers"]
     assert verdicts["linearizable kv"]["asked"]["operations"] > 50
     assert verdicts["nodes"]["asked"]["faults"] >= 1
 
 
-@pytest.mark.campaign
 @pytest.mark.slow
 def test_groups_keep_their_epochs_when_controllers_are_killed(tmp_path: Path) -> None:
     """The last fault kills all: on a busy machine the first may find nobody, as nobody has told yet who is active."""
@@ -190,7 +176,6 @@ def test_groups_keep_their_epochs_when_controllers_are_killed(tmp_path: Path) ->
     assert verdicts["nodes"]["asked"]["kill"] >= 1
 
 
-@pytest.mark.campaign
 @pytest.mark.slow
 def test_controllers_that_take_alters_of_old_epochs_are_found(tmp_path: Path) -> None:
     """A bug in a copy of the tree: the set that a master knows is not asked for. Every master asks, most times by one
@@ -208,7 +193,6 @@ def test_controllers_that_take_alters_of_old_epochs_are_found(tmp_path: Path) ->
     assert "fenced" in broken
 
 
-@pytest.mark.campaign
 @pytest.mark.slow
 def test_reads_that_ask_nobody_are_found_to_be_stale(tmp_path: Path) -> None:
     told = chaos(

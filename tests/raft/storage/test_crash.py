@@ -183,7 +183,7 @@ class Run:
             return
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(10))
 def test_crash_in_every_operation(seed: int) -> None:
     whole = Run(seed, 0)
     formatting = whole.disk.operations

@@ -57,20 +57,18 @@ def test_nothing_is_lost_in_a_short_campaign(forwarding: bool, tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", [
-    "fill_masters_disk", *(pytest.param(each, marks=pytest.mark.campaign) for each in (
-        "stall_masters_syncs", "stall_masters_disk"))])
+@pytest.mark.parametrize("fault", ["fill_masters_disk", "stall_masters_syncs", "stall_masters_disk"])
 def test_a_master_whose_disk_is_no_use_is_replaced(fault: str, tmp_path: Path) -> None:
     """In both kinds of mode. What is synced with each message, and an append that hangs, stop sends themselves."""
     if why := sandbox.impossible():
         pytest.skip(f"not run: {why}")
-    ran = play(tmp_path, "--failovers", "2", "--seconds", "90", "--mode", "synced", "--mode", "default", "--seed", "3",
+    ran = play(tmp_path, "--failovers", "4", "--seconds", "90", "--mode", "synced", "--mode", "default", "--seed", "3",
                "--fault", fault, "--disk-bytes", str(256 << 20))
     if "which can stall" not in ran.stdout and fault != "fill_masters_disk":
         pytest.skip("not run: no disks here that stall")
     assert ran.returncode == 0, ran.stdout
     result = json.loads((tmp_path / "result.json").read_text())
-    assert result["failovers"] >= 2, ran.stdout
+    assert result["failovers"] >= 4, ran.stdout
     assert list(result["faults"]) == [fault]
     assert "NOTHING ACKNOWLEDGED WAS LOST" in ran.stdout
 
