@@ -22,7 +22,7 @@ from tests.analysis.report.browser import seen
 from tests.analysis.scene import plant, story, write_traces
 from tests.analysis.waiting import until
 
-pytestmark = [pytest.mark.java, pytest.mark.slow]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.campaign]
 
 SPARK = Path(pyspark.__file__).parent
 SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -23,6 +23,7 @@ from remoting.codes import ResponseCode
 from remoting.errors import RemotingError
 from remoting.headers.sending import SendMessageResponse
 from remoting.record import decode
+from tests.campaigns import campaign
 
 MODES: Final = {
     "all-ack": {"allAckInSyncStateSet": "true", "minInSyncReplicas": "2"},
@@ -157,8 +158,11 @@ async def test_a_stalled_master_gives_way_within_a_second_of_its_key(autojump_cl
         await nothing_is_lost(found)
 
 
-@pytest.mark.parametrize("kind", [DiskHealth.FULL, DiskHealth.STALLED], ids=["full", "stalled"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "kind"), [
+    ("all-ack", DiskHealth.FULL), ("all-ack, synced", DiskHealth.STALLED), ("all-ack, alone", DiskHealth.FULL),
+    ("default", DiskHealth.STALLED),
+    *campaign(("all-ack", DiskHealth.STALLED), ("all-ack, synced", DiskHealth.FULL),
+              ("all-ack, alone", DiskHealth.STALLED), ("default", DiskHealth.FULL))])
 async def test_a_disk_that_all_share_elects_nobody_in_circles(
     autojump_clock: MockClock, mode: str, kind: DiskHealth, caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -57,7 +57,7 @@ def run(package: str, workers: int, arguments: Iterable[str] = ()) -> int:
     folder.mkdir(parents=True)
     settings = folder / "settings.ini"
     settings.write_text(SETTINGS.format(source=ROOT / package, data=folder / "data", variable=VARIABLE))
-    command = [sys.executable, "-m", "pytest", "-q", "-n", str(workers), "-p", "tests.coverage.contexts",
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "", "-n", str(workers), "-p", "tests.coverage.contexts",
                f"tests/{package}", *arguments]
     code = subprocess.run(command, cwd=ROOT, check=False, env={**os.environ, "COVERAGE_PROCESS_START": str(settings),
                                                                "COVERAGE_CORE": "ctrace"}).returncode

@@ -41,6 +41,7 @@ def test_the_store_is_right_and_its_bug_is_found(tmp_path: Path) -> None:
         assert any(all(line in each for line in text.splitlines()) for each in said), text
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_the_store_in_go_is_right_and_its_bug_is_found(tmp_path: Path) -> None:
     if shutil.which("go") is None:

@@ -6,11 +6,12 @@ import pytest
 
 from harness.chaos.asked import SCENARIOS, library
 from harness.chaos.sim import program_of
+from tests.campaigns import campaign
 from tests.harness.planting import ROOT, can_be_planted
 from tests.harness.rediscovered import ROWS
 from tests.harness.rediscovery import SIMULATED, WITHIN_S, Rediscovery, apart, readable, recorded
 
-QUICK = ("A2", "A4", "A5", "C11", "C12")
+QUICK = ("A2", "A5", "C11", "C12", *campaign("A4"))
 LINES_MOST = 40
 
 

@@ -13,6 +13,7 @@ import pytest
 from harness.chaos.asked import SCENARIOS, TARGETS, RunRequest, TogetherRequest, asked, asked_for, library
 from harness.clients.rocketmq import missing, roles_listed, roles_of
 from mqcluster.looking import ClusterView, GroupView
+from tests.campaigns import campaign
 from tests.harness.processes.rocketmq import current_release
 from tests.harness.rediscovery import COPIED
 from tests.raft.bugs.run_mutants import copy_tree
@@ -110,6 +111,7 @@ def test_a_master_is_killed_and_nothing_is_lost(tmp_path: Path) -> None:
     assert verdicts["recovery"]["asked"]["faults"] == 1
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "asked_of"), [("transactions-failovers", "refused"), ("pop-failovers", "received")])
 def test_what_a_broker_knows_beside_its_queues_outlives_it(tmp_path: Path, name: str, asked_of: str) -> None:
@@ -122,6 +124,7 @@ def test_what_a_broker_knows_beside_its_queues_outlives_it(tmp_path: Path, name:
     assert verdicts["nodes"]["asked"]["faults"] == 1
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_all_ways_to_keep_a_group_alive_lose_nothing_that_they_promise(tmp_path: Path) -> None:
     told = chaos(tmp_path, "run", "thousand-failovers", "--seed", "3", "--seconds", "16", "--out", "run", "--json")
@@ -143,6 +146,7 @@ def test_where_java_is_missing_it_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.java
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_the_same_is_done_to_servers_of_java(tmp_path: Path) -> None:
     """Which promises Java's servers keep is theirs: that they are started, killed, found and judged is ours."""
@@ -155,7 +159,7 @@ def test_the_same_is_done_to_servers_of_java(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", ["raft-kill-leader", "raft-partition"])
+@pytest.mark.parametrize("scenario", ["raft-kill-leader", *campaign("raft-partition")])
 def test_keys_of_a_raft_group_stay_linearizable(tmp_path: Path, scenario: str) -> None:
     told = chaos(tmp_path, "run", scenario, "--seed", "1", "--seconds", "9", "--json")
     assert told.returncode == 0, told.stdout + told.stderr
@@ -164,6 +168,7 @@ def test_keys_of_a_raft_group_stay_linearizable(tmp_path: Path, scenario: str) -
     assert verdicts["nodes"]["asked"]["faults"] >= 1
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_groups_keep_their_epochs_when_controllers_are_killed(tmp_path: Path) -> None:
     """The last fault kills all: on a busy machine the first may find nobody, as nobody has told yet who is active."""
@@ -176,6 +181,7 @@ def test_groups_keep_their_epochs_when_controllers_are_killed(tmp_path: Path) ->
     assert verdicts["nodes"]["asked"]["kill"] >= 1
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_controllers_that_take_alters_of_old_epochs_are_found(tmp_path: Path) -> None:
     """A bug in a copy of the tree: the set that a master knows is not asked for. Every master asks, most times by one
@@ -193,6 +199,7 @@ def test_controllers_that_take_alters_of_old_epochs_are_found(tmp_path: Path) ->
     assert "fenced" in broken
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_reads_that_ask_nobody_are_found_to_be_stale(tmp_path: Path) -> None:
     told = chaos(

@@ -100,7 +100,7 @@ def copy_tree(target: Path, copied: Sequence[str] = COPIED) -> None:
 def run_tests(tree: Path, tests: Sequence[str], *, first_only: bool) -> Run | None:
     """The named tests in this tree; None when they do not end in time."""
     report = tree / "report.xml"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist",
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "", "-p", "no:cacheprovider", "-p", "no:xdist",
                f"--junitxml={report}", *(["-x"] if first_only else []), *tests]
     environment = {**os.environ, "PYTHONPATH": str(tree)}  # before an editable install of the tree left alone
     process = subprocess.Popen(

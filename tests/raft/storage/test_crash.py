@@ -18,6 +18,7 @@ from raft.sim.disk import SimulatedCrash, VirtualDisk, seeded
 from raft.storage.identity import format_directory
 from raft.storage.model import Images, LogImage, Script, apply, differs
 from raft.storage.segment import SegmentStorage
+from tests.campaigns import campaign
 
 SEGMENT_BYTES = 32 << 10
 
@@ -183,7 +184,7 @@ class Run:
             return
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", [*range(5), *campaign(*range(5, 10))])
 def test_crash_in_every_operation(seed: int) -> None:
     whole = Run(seed, 0)
     formatting = whole.disk.operations

@@ -22,6 +22,7 @@ from harness.scenarios.failovers.__main__ import parser, played
 from harness.scenarios.failovers.campaign import MODES, Run, differing, groups, names, planned
 from harness.scenarios.failovers.recording import JudgedHistory
 from mqcluster.processes import Cluster
+from tests.campaigns import campaign
 
 ROOT = Path(__file__).parents[4]
 
@@ -57,18 +58,20 @@ def test_nothing_is_lost_in_a_short_campaign(forwarding: bool, tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["fill_masters_disk", "stall_masters_syncs", "stall_masters_disk"])
-def test_a_master_whose_disk_is_no_use_is_replaced(fault: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("fault", "failovers"), [
+    ("fill_masters_disk", 2),
+    *campaign(("fill_masters_disk", 4), ("stall_masters_syncs", 4), ("stall_masters_disk", 4))])
+def test_a_master_whose_disk_is_no_use_is_replaced(fault: str, failovers: int, tmp_path: Path) -> None:
     """In both kinds of mode. What is synced with each message, and an append that hangs, stop sends themselves."""
     if why := sandbox.impossible():
         pytest.skip(f"not run: {why}")
-    ran = play(tmp_path, "--failovers", "4", "--seconds", "90", "--mode", "synced", "--mode", "default", "--seed", "3",
-               "--fault", fault, "--disk-bytes", str(256 << 20))
+    ran = play(tmp_path, "--failovers", str(failovers), "--seconds", "90", "--mode", "synced", "--mode", "default",
+               "--seed", "3", "--fault", fault, "--disk-bytes", str(256 << 20))
     if "which can stall" not in ran.stdout and fault != "fill_masters_disk":
         pytest.skip("not run: no disks here that stall")
     assert ran.returncode == 0, ran.stdout
     result = json.loads((tmp_path / "result.json").read_text())
-    assert result["failovers"] >= 4, ran.stdout
+    assert result["failovers"] >= failovers, ran.stdout
     assert list(result["faults"]) == [fault]
     assert "NOTHING ACKNOWLEDGED WAS LOST" in ran.stdout
 
