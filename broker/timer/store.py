@@ -98,7 +98,7 @@ class TimerStore:
             if self._flushed is not None and self._flushed.own is None:  # RocketMQ's checkpoint may claim too much
                 place = place_of(self._last_offset) if self._last_offset >= 0 else None
                 self.queue_offset = self.queue_offset if place is None else min(self.queue_offset, place + 1)
-            self._cut(self._first_from(log_end), place_of)
+            self._cut_to_claim(self._first_from(log_end), place_of)
         self.queue_ends(queue_end)
         return wrong
 
@@ -142,7 +142,7 @@ class TimerStore:
         return 0 if self._flushed is None else self._flushed.log_end
 
     def _find_units(self) -> str:
-        """Find the end of the timer log, and bring the wheel up to it. Returns what is wrong, or ""."""
+        """Find the end of the timer log, and compare it with checkpoint and wheel. Returns what is wrong, or ""."""
         log, wheel = self._log, self._wheel
         claimed = self._claimed
         if self._flushed is not None and self._flushed.own is not None and log.begin > self._oldest:
@@ -152,13 +152,27 @@ class TimerStore:
         log.find_end(claimed)
         if log.end < claimed:
             return f"{FOLDER} ends at {log.end}, but {PATH} says that it is flushed up to {claimed}"
+        last = log.last()
+        self._last_offset = log.read(last)[5] if last >= 0 else -1
+        self._oldest = max(self._oldest, log.begin)
         if claimed <= log.begin:
             wheel.clear()
-            return self._replay(log.begin)
+            return ""
         wrong = wheel.open(wheel.begin, log.begin, log.end)
         if not wrong and not wheel.exists:
             wrong = f"{WHEEL_PATH} is not there"
-        return wrong or self._check_slots(claimed) or self._replay(claimed)
+        return wrong or self._check_slots(claimed)
+
+    def _cut_to_claim(self, at: int, place_of: PlaceOf) -> None:
+        """Remove units from ``at`` on, and those that the checkpoint does not know: their messages are enqueued again.
+
+        They were inserted when later slots were done. A marker that was late then stands behind its timer's slot, which
+        is not done by the checkpoint: the timer would be delivered first."""
+        claimed = self._claimed
+        if claimed <= self._log.begin < self._log.end:
+            self.anew("")
+        else:
+            self._cut(min(at, claimed), place_of)
 
     def _check_slots(self, claimed: int) -> str:
         """Compare a sample of slots and units; returns what is wrong, or ""."""
@@ -183,20 +197,6 @@ class TimerStore:
 
     def _is_of(self, fields: units.Fields, at: int, slot: int) -> bool:
         return units.is_whole(fields, at) and (fields[3] + fields[4]) // self.precision_ms == slot
-
-    def _replay(self, begin: int) -> str:
-        """Add units from ``begin`` on that the wheel on disk lacks; returns what is wrong, or ""."""
-        log, wheel = self._log, self._wheel
-        for at, fields in log.scan(begin):
-            slot = (fields[3] + fields[4]) // self.precision_ms
-            if slot >= wheel.begin + wheel.slots:
-                return f"{FOLDER}: the unit at {at} is of {fields[3] + fields[4]} ms, beyond the wheel"
-            if slot >= wheel.begin and wheel.last(slot) < at:
-                wheel.add(slot, at, units.counted(fields[2]))
-        last = log.last()
-        self._last_offset = log.read(last)[5] if last >= 0 else -1
-        self._oldest = max(self._oldest, log.begin)
-        return ""
 
     def anew(self, why: str) -> None:
         """Delete all files, so that the caller enqueues the whole queue again. ``why`` is for the caller's log. Raises

@@ -145,14 +145,15 @@ class Wheel:
         of, first, _, count, _ = SLOT.unpack_from(page, inside)
         if of != slot:
             return
-        if last < first or last < 0:
+        is_empty = last < first or last < 0
+        if is_empty:
             page[inside : inside + SLOT_BYTES] = bytes(SLOT_BYTES)
         else:
             SLOT.pack_into(page, inside, slot, first, last, count - counted, 0)
         self._dirty.add(slot % self.slots // _PAGE_SLOTS)
         if slot >= self.begin:
-            self.count -= counted
-            if last < first or last < 0:
+            self.count -= count if is_empty else counted
+            if is_empty:
                 self._unmark(slot % self.slots)
 
     def uncount(self, slot: int, counted: int) -> None:

@@ -13,7 +13,7 @@ T0 = 1_700_000_000_000
 
 def opened(files: Files, log_end: int = 1 << 40, *, precision_ms: int = 1_000, begin: int = T0) -> TimerStore:
     store = TimerStore(files, precision_ms=precision_ms, slots=SLOTS, log_file_bytes=LOG_FILE_BYTES)
-    assert store.recover(log_end) == ""
+    assert store.recover(log_end, place_of=place_of) == ""
     store.done_before(begin)
     return store
 

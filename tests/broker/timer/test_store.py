@@ -54,17 +54,43 @@ def test_the_next_process_finds_all_of_it(files: Files) -> None:
     assert everything(again) == wanted
 
 
-def test_the_next_process_finds_what_was_handed_to_the_system_though_nothing_was_flushed(files: Files) -> None:
+@pytest.mark.parametrize("flushed", [0, 1, 12, 29])
+def test_the_next_process_enqueues_again_what_was_handed_to_the_system_and_not_flushed(
+    files: Files, flushed: int,
+) -> None:
     store = opened(files)
     for number in range(30):
+        if number == flushed:
+            store.flush()
         put(store, number % 3 * 7, number * 100)
     store._log.write()
+    store.close()
     again = opened(files)
-    assert again.queue_offset == 0, "it reads the queue again"
-    assert not again.insert(at(7), Unit(1_600, 100), T0), "and finds that it is here"
-    put(again, 7, 3_000)
-    assert everything(again) == {second: [*range(100 * second // 7, 3_000, 300), *([3_000] if second == 7 else [])]
-                                 for second in (0, 7, 14)}
+    assert again.queue_offset == flushed
+    for number in range(flushed, 31):
+        assert again.insert(at(number % 3 * 7), Unit(number * 100, 100), T0)
+    assert everything(again) == {second: [*range(100 * second // 7, 3_100, 300)] for second in (0, 7, 14)}
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_marker_that_was_late_for_its_slot_is_in_it_after_a_kill(files: Files, flushed: bool) -> None:
+    """A slave heard that its master was further. By the checkpoint the timer's slot is not done."""
+    store = opened(files)
+    put(store, 2, 0)
+    if flushed:
+        store.flush()
+    store.done_before(at(5))
+    store.insert(at(2), Unit(100, 100, kind=MESSAGE | DELETE), T0)
+    store.queue_offset += 1
+    assert everything(store) == {5: [100]}
+    store._log.write()
+    store.close()
+    again = opened(files)
+    assert (again.read_time_ms, again.queue_offset) == (at(0), int(flushed))
+    if not flushed:
+        put(again, 2, 0)
+    again.insert(at(2), Unit(100, 100, kind=MESSAGE | DELETE), T0)
+    assert everything(again) == {2: [0, 100]}
 
 
 def test_one_that_is_late_waits_in_the_first_slot_that_is_not_done() -> None:
@@ -238,7 +264,8 @@ def test_what_a_killed_process_wrote_and_did_not_sync_is_synced_before_anybody_c
     while not files.content["timerwheel"].changes:
         next(steps)
     again = opened(files)
-    again.queue_offset = 40
+    for number in range(again.queue_offset, 40):
+        put(again, number % 3, number * 100)
     again.flush()
     files.crash()
     assert everything(opened(files)) == {second: [*range(100 * second, 4_000, 300)] for second in range(3)}

@@ -93,6 +93,9 @@ PLANTED: Final = (
             "        self._settles = self.done\n", "        self.settled = self._settles = self.done\n", (SETTLED,)),
     Planted("what was delivered is forgotten before its slot is done", DELIVERED, "order[0][0] < read_time_ms",
             "order[0][0] <= read_time_ms", (KNOWN + "test_it_is_forgotten_when_the_slots_of_its_time_are_done",)),
+    Planted("a killed process's marker stays where it came too late", TIMER + "store.py",
+            "self._cut(min(at, claimed), place_of)", "self._cut(at, place_of)",
+            ("tests/broker/timer/test_store.py::test_a_marker_that_was_late_for_its_slot_is_in_it_after_a_kill",)),
     # --- which were delivered by a slave that acted
     Planted("a slave says that it delivered what it never had", "broker/ledger/part.py",
             "str(done.below), 0)", "str(EVERY), 0)", (LACKED,)),
