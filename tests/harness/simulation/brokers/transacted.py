@@ -114,7 +114,7 @@ PLANTED: Final = (
             "        if unknown and", "        if False and",
             (FEEDING + "test_a_decision_ends_a_half_that_was_put_back_meanwhile_where_the_first_one_is_not_known",)),
     Planted("a mark of an earlier half is one of the present half, too", BROKER + "halves.py",
-            "marked=known is not None and known.half.queue_offset == queue_offset)", "marked=True)",
+            "decision, at, marked=False)", "decision, at, marked=True)",
             ("tests/broker/transactions/test_halves.py::"
              "test_a_mark_of_an_earlier_half_is_none_of_the_present_one",)),
     Planted("a final record of any id decides", BROKER + "feeding.py",
