@@ -5,6 +5,7 @@ A scenario or target is one of the library, or a path. Paths in a scenario begin
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -12,7 +13,9 @@ from typing import Final
 
 import attrs
 
+from harness.chaos import check
 from harness.chaos.subcommand import Refused
+from harness.checkers import chosen as checkers
 from harness.nemesis import faults as registry
 from harness.nemesis.fault import BadArguments
 from harness.targets import target as targets
@@ -20,8 +23,8 @@ from harness.targets.fields import FormatError, nearest
 from harness.targets.target import NODES_MAX, Target
 from harness.torture import scenario as scenarios
 from harness.torture import selecting
-from harness.torture.scenario import TogetherScenario, TortureScenario
-from harness.torture.schedule import Schedule, draw
+from harness.torture.scenario import Check, FaultPlan, TogetherScenario, TortureScenario
+from harness.torture.schedule import Schedule, Step, draw
 from harness.workloads import chosen
 
 SCENARIOS: Final = "harness.scenarios.library"
@@ -30,18 +33,28 @@ TARGETS: Final = "harness.targets.library"
 
 @attrs.frozen
 class RunRequest:
-    """A scenario with its target. ``here``: the folder of the target's file."""
+    """A scenario with its target. ``here``: the folder of the target's file; ``beside``: of the scenario's."""
 
     scenario: TortureScenario
     scenario_text: str
     target: Target
     target_text: str
     here: Path
+    beside: Path
 
     @property
     def kinds(self) -> dict[str, str]:
         """Name of a node -> its kind."""
         return {node: self.target.kind_of(node).name for node in self.target.nodes}
+
+    def check_fault(self, where: str, plan: FaultPlan | Step) -> None:
+        """Check a fault's name, arguments and nodes. Raises ``Refused``."""
+        try:
+            registry.fault(plan.fault).checked(plan.args)
+        except (registry.UnknownFault, BadArguments) as error:
+            raise Refused(f"{where} {error}") from None
+        if words := selecting.unknown(plan.nodes, self.kinds, bool(self.target.roles)):
+            raise Refused(f"{where} nodes: {words}")
 
     def drawn(self, seed: int) -> Schedule:
         """Draw the schedule of this seed. Raises ``Refused``."""
@@ -125,31 +138,60 @@ def asked(what: str, target: str | None = None, options: Mapping[str, str] | Non
     except FormatError as error:
         raise Refused(f"{path}: {error}") from None
     at = _found(target or scenario.target, library(TARGETS), Path.cwd() if target else path.parent, "target")
-    return made(scenario, text, at, at.read_text(encoding="utf-8"), at.parent, options or {})
+    return made(scenario, text, at, at.read_text(encoding="utf-8"), at.parent, path.parent, options or {})
 
 
 def made(
-    scenario: TortureScenario, text: str, at: Path, target_text: str, here: Path, options: Mapping[str, str],
+    scenario: TortureScenario, text: str, at: Path, target_text: str, here: Path, beside: Path,
+    options: Mapping[str, str],
 ) -> RunRequest:
-    """Make and check a request from the texts of its files. Raises ``Refused``."""
+    """Make and check a request from the texts of its files, and from the folders of both. Raises ``Refused``."""
+    scenario = _in_folder(scenario, beside)
     try:
         target = targets.parse(target_text, at.stem, {**scenario.options, **options})
     except FormatError as error:
         raise Refused(f"{at}: {error}") from None
-    found = RunRequest(scenario, text, target, target_text, here)
+    for kind in target.kinds.values():
+        if kind.stop not in signal.Signals.__members__:
+            raise Refused(f"{at}: [nodes.{kind.name}] stop is {kind.stop!r}, which is no signal here"
+                          f"{nearest(kind.stop, signal.Signals.__members__)}")
+    found = RunRequest(scenario, text, target, target_text, here, beside)
     try:
-        chosen.find(scenario.load.name)
-    except FormatError as error:
+        check.require(judging(scenario, Path()))
+    except (FormatError, checkers.NotChosen) as error:
         raise Refused(f"{scenario.name}: {error}") from None
     for number, plan in enumerate(scenario.faults, 1):
-        try:
-            registry.fault(plan.fault).checked(plan.args)
-        except (registry.UnknownFault, BadArguments) as error:
-            raise Refused(f"{scenario.name}: [faults {number}] {error}") from None
-        words = selecting.unknown(plan.nodes, found.kinds, bool(target.roles))
-        if words:
-            raise Refused(f"{scenario.name}: [faults {number}] nodes: {words}")
+        found.check_fault(f"{scenario.name}: [faults {number}]", plan)
     return found
+
+
+def _in_folder(scenario: TortureScenario, folder: Path) -> TortureScenario:
+    """The same scenario, whose ``FILE.py:NAME``, paths from this folder, are found from any."""
+    options = dict(scenario.check.options)
+    if "model" in options:
+        options["model"] = checkers.beside(options["model"], folder)
+    return attrs.evolve(
+        scenario, load=attrs.evolve(scenario.load, name=checkers.beside(scenario.load.name, folder)),
+        check=Check(tuple(checkers.beside(each, folder) for each in scenario.check.checkers), options))
+
+
+def judging(scenario: TortureScenario, path: Path) -> list[str]:
+    """The command line of ``chaos check`` that judges a run of the scenario in that directory: a workload's ``checks``
+    are the default of the scenario's. Raises ``FormatError``."""
+    line: list[str] = [str(path)]
+    for name in scenario.check.checkers:
+        line += ["--checker", name]
+    usual = getattr(chosen.find(scenario.load.name), "checks", {})
+    for name, value in {**usual, **scenario.check.options}.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            line.append(option)
+        elif isinstance(value, list):
+            for each in value:
+                line += [option, str(each)]
+        elif value is not False:
+            line += [option, str(value)]
+    return line
 
 
 def _found(name: str, there: Mapping[str, Path], folder: Path, kind: str) -> Path:

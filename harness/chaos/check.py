@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import attrs
 import orjson
@@ -20,7 +20,7 @@ from harness.chaos.subcommand import CODES, Refused
 from harness.checkers import chosen, controllers, linearizability, queues, recovery, verdict
 from harness.checkers.models import UnknownOperation
 from harness.checkers.verdict import Valid, Verdict
-from harness.histories.events import APART, INVOKE, Event, HistoryError
+from harness.histories.events import APART, INVOKE, Event, HistoryError, short
 from harness.histories.reading import EVENTS_MAX, FORMATS, OPENCHAOS, Source, open_history
 from harness.torture.directory import GROUPS
 
@@ -135,9 +135,32 @@ def of_history(path: Path) -> dict[str, Any]:
 
 def verdicts_of(line: Sequence[str]) -> list[Verdict]:
     """The verdicts for a command line of ``chaos check``. Raises ``Refused`` and ``HistoryError``."""
-    parser = argparse.ArgumentParser()
+    return _asked(parsed(line))[2]
+
+
+def require(line: Sequence[str]) -> None:
+    """Check a command line before there is a history: its checkers and its model must exist. Raises ``Refused`` and
+    ``NotChosen``."""
+    options = parsed(line)
+    for name in options.checker or ():
+        if name not in (LINEARIZABLE, RECOVERY, chosen.QUEUE, chosen.CONTROLLERS):
+            chosen.checker(name)
+    if options.model:
+        chosen.model(options.model)
+
+
+def parsed(line: Sequence[str]) -> argparse.Namespace:
+    """The options of a command line of ``chaos check``. Raises ``Refused``."""
+    parser = _Quiet()
     arguments(parser)
-    return _asked(parser.parse_args(line))[2]
+    return parser.parse_args(line)
+
+
+class _Quiet(argparse.ArgumentParser):
+    """Prints no usage: the command line is of a scenario."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Refused(message)
 
 
 def judged(source: Source, events: Iterator[Event], options: argparse.Namespace) -> list[Verdict]:
@@ -164,11 +187,24 @@ def judged(source: Source, events: Iterator[Event], options: argparse.Namespace)
         elif name == LINEARIZABLE:
             made.append(_linearizable(held, options))
         else:
-            made.append(chosen.checker(name)(held))
+            made.append(_of_users(name, held))
     if not options.checker:  # the default shows recovery times where there are any
         figures = _recovery(held, _faults(options.history, held), options.accepted_within_ms)
         made += [figures] if figures.valid is not Valid.UNKNOWN else []
     return made
+
+
+def _of_users(name: str, held: list[Event]) -> Verdict:
+    """Ask a user's own checker. Raises ``Refused`` if it fails or returns no verdict."""
+    try:
+        found = chosen.checker(name)(held)
+    except chosen.NotChosen:
+        raise
+    except Exception as error:
+        raise Refused(f"the checker {name} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(found, Verdict):
+        raise Refused(f"the checker {name} returned {short(found)}; a harness.checkers.verdict.Verdict is wanted")
+    return found
 
 
 def _linearizable(held: Sequence[Event], options: argparse.Namespace) -> Verdict:

@@ -1,7 +1,8 @@
 """``chaos``: torture a state machine, a service or a cluster, and judge what its clients saw.
 
 Knows the table of subcommands and the command line. Exit codes: 0 passed, 1 a promise is broken, 2 wrong usage or
-unreadable input, 3 unknown or invalid, 130 interrupted.
+unreadable input, 3 unknown or invalid, 130 interrupted. What nobody foresaw, as the error of a user's own checker, is
+told in one line, and is 3: it is no broken promise.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Final, cast
 
-from harness.chaos.subcommand import USAGE, Refused, Subcommand
+from harness.chaos.subcommand import UNKNOWN, USAGE, Refused, Subcommand
 from harness.histories.events import HistoryError
 from raft.command import INTERRUPTED
 from remoting.daemon.completion import add_completion
@@ -49,9 +51,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code: int = options.run(options)
         return code
+    except BrokenPipeError:
+        raise
     except (Refused, HistoryError, OSError) as error:
         sys.stderr.write(f"chaos {options.command}: {error}\n")
         return USAGE
     except KeyboardInterrupt:
         sys.stderr.write(f"chaos {options.command}: interrupted\n")
         return INTERRUPTED
+    except Exception as error:  # noqa: BLE001  it must not pass for a broken promise
+        sys.stderr.write(f"chaos {options.command}: it ended without a verdict: {_where(error)}\n")
+        return UNKNOWN
+
+
+def _where(error: Exception) -> str:
+    """The first error of a group, and the line that raised it."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"

@@ -22,7 +22,7 @@ import orjson
 import trio
 
 from harness.chaos import check, report
-from harness.chaos.asked import RunRequest, made
+from harness.chaos.asked import RunRequest, judging, made
 from harness.chaos.subcommand import CODES, Refused
 from harness.checkers import verdict
 from harness.checkers.verdict import SHOWN, Breach, Valid, Verdict
@@ -85,7 +85,7 @@ def prepared(path: Path, found: RunRequest, schedule: Schedule) -> RunDirectory:
     directory.write("schedule.json", to_json(schedule))
     directory.write("asked.json", {
         "scenario": found.scenario.name, "target": found.target.name, "here": str(found.here),
-        "options": dict(found.target.options), "command": command()})
+        "beside": str(found.beside), "options": dict(found.target.options), "command": command()})
     return directory
 
 
@@ -116,12 +116,16 @@ def read(path: Path) -> tuple[RunRequest, Schedule]:
         text = (path / "scenario.toml").read_text(encoding="utf-8")
         scenario = scenarios.parse(text, told["scenario"])
         found = made(scenario, text, Path(f"{told['target']}.toml"),
-                     (path / "target.toml").read_text(encoding="utf-8"), Path(told["here"]), told["options"])
-        return found, from_json(orjson.loads(file.read_bytes()))
+                     (path / "target.toml").read_text(encoding="utf-8"), Path(told["here"]),
+                     Path(told.get("beside", told["here"])), told["options"])
+        schedule = from_json(orjson.loads(file.read_bytes()))
     except FileNotFoundError as error:
         raise Refused(f"{path} is no directory of a run: {Path(str(error.filename)).name} is missing") from None
     except (FormatError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise Refused(f"{path} cannot be read as a run: {error}") from None
+    for number, step in enumerate(schedule.steps, 1):
+        found.check_fault(f"{file}: step {number}:", step)
+    return found, schedule
 
 
 def prepared_for() -> Path | None:
@@ -216,21 +220,8 @@ def told(path: Path, seed: int, verdicts: Sequence[Verdict], options: argparse.N
 
 
 def judged(path: Path, scenario: scenarios.TortureScenario) -> list[Verdict]:
-    """The verdicts of the scenario's checkers; a workload's ``checks`` are the default of its options."""
-    line: list[str] = [str(path)]
-    for name in scenario.check.checkers:
-        line += ["--checker", name]
-    usual = getattr(chosen.find(scenario.load.name), "checks", {})
-    for name, value in {**usual, **scenario.check.options}.items():
-        option = f"--{name.replace('_', '-')}"
-        if value is True:
-            line.append(option)
-        elif isinstance(value, list):
-            for each in value:
-                line += [option, str(each)]
-        elif value is not False:
-            line += [option, str(value)]
-    return check.verdicts_of(line)
+    """The verdicts of the scenario's checkers."""
+    return check.verdicts_of(judging(scenario, path))
 
 
 def _of_nodes(played: Played, *, asked: bool) -> Verdict:

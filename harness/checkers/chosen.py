@@ -81,16 +81,22 @@ def loaded(name: str, group: str) -> Any:
 
     Raises ``NotChosen`` if loading fails.
     """
-    for entry in entry_points(group=group, name=name):
-        return entry.load()
     where, colon, attribute = name.rpartition(":")
-    if not colon:
-        return None
     try:
+        for entry in entry_points(group=group, name=name):
+            return entry.load()
+        if not colon:
+            return None
         module = _of_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
         return getattr(module, attribute)
-    except (ImportError, AttributeError, OSError) as error:
-        raise NotChosen(f"{name} cannot be loaded: {error}") from error
+    except Exception as error:  # it is a user's code
+        raise NotChosen(f"{name} cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def beside(name: str, folder: Path) -> str:
+    """The name as it is for programs in other folders: ``FILE.py:NAME`` is a path from ``folder``."""
+    where, colon, attribute = name.rpartition(":")
+    return f"{folder / where}:{attribute}" if colon and where.endswith(".py") else name
 
 
 def _of_file(path: Path) -> Any:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
@@ -106,8 +108,14 @@ def _texts(file: Iterable[bytes]) -> Iterator[str]:
             raise HistoryError(number, f"no UTF-8: {error.reason} at byte {error.start}") from None
 
 
-def _open(path: Path) -> IO[bytes] | gzip.GzipFile:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+@contextmanager
+def _open(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
+    """Open the file to read it. Raises ``HistoryError`` if what it unpacks is damaged or cut off."""
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        try:
+            yield file
+        except (EOFError, zlib.error) as error:
+            raise HistoryError(0, f"{path} is damaged or cut off: {error}") from None
 
 
 def _capped(events: Iterator[Event], most: int) -> Iterator[Event]:
@@ -125,9 +133,12 @@ def write_history(path: Path, events: Iterable[Event], kind: str) -> int:
         OPENCHAOS: lambda event: chaos.line_of(event).encode()}
     number = 0
     staged = path.with_name(path.name + ".part")
-    with staged.open("wb") as file:
-        for event in events:
-            file.write(writers[kind](event))
-            number += 1
-    staged.replace(path)
+    try:
+        with staged.open("wb") as file:
+            for event in events:
+                file.write(writers[kind](event))
+                number += 1
+        staged.replace(path)
+    finally:
+        staged.unlink(missing_ok=True)
     return number

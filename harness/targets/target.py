@@ -15,6 +15,7 @@ import attrs
 
 from harness.targets.fields import Fields, FormatError, nearest
 
+PORT_MAX: Final = 65_535
 NODES_MAX: Final = 100
 _HOLE: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _NAME: Final = re.compile(r"[a-z][a-z0-9-]*")
@@ -168,6 +169,8 @@ def _kind(name: str, fields: Fields) -> NodeKind:
         _upgraded(fields.table("upgraded"), before), ready, fields.texts("after", ()), fields.text("stop", "SIGTERM"))
     if not before.command:
         raise FormatError(f"{fields.at('command')} is empty")
+    if made.first_port + made.count * len(ports) - 1 > PORT_MAX:
+        raise FormatError(f"{fields.at('first_port')} is {made.first_port}; the last port would be beyond {PORT_MAX}")
     if not re.fullmatch(r"SIG[A-Z]+", made.stop):
         raise FormatError(f"{fields.at('stop')} is {made.stop!r}; a signal's name is wanted, as SIGTERM")
     fields.done()

@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol
 import attrs
 import trio
 
-from harness.checkers.chosen import NotChosen, loaded
+from harness.checkers.chosen import NotChosen, beside, loaded
 from harness.processes.handle import environment
 from harness.torture.words import RunFailed
 from harness.workloads.workload import LoadOp, LoadOutcome
@@ -34,6 +34,10 @@ LATE_MS: Final = 1_000
 """Time that an answer may come later than its operation's own time-out."""
 LINE_BYTES_MAX: Final = 64 << 20
 _TYPES: Final = ("ok", "fail", "info")
+
+
+def _no_json(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 class Failed(Exception):
@@ -122,8 +126,8 @@ class ProgramClient:
         line = bytes(self._read[:end])
         del self._read[:end + 1]
         try:
-            return json.loads(line)
-        except ValueError:
+            return json.loads(line, parse_constant=_no_json)
+        except (ValueError, RecursionError):
             return line[:200]
 
     async def aclose(self) -> None:
@@ -165,9 +169,8 @@ def class_of(made_by: str, here: Path) -> Any:
 
     Raises ``RunFailed``.
     """
-    where, colon, name = made_by.rpartition(":")
     try:
-        made = loaded(f"{here / where}:{name}" if colon and where.endswith(".py") else made_by, GROUP)
+        made = loaded(beside(made_by, here), GROUP)
     except NotChosen as error:
         raise RunFailed(f"[client] class = {made_by!r}: {error}; a class beside the target is FILE.py:CLASS") from None
     if made is None:

@@ -118,6 +118,15 @@ class Crowd:
         finally:
             self._under_way.remove(ended)
             ended.set()
-            value = op.value if told.value is None and told.type == "ok" and op.f not in ASKING else told.value
+            told = self._noted(process, op, told)
+        return told
+
+    def _noted(self, process: int, op: LoadOp, told: LoadOutcome) -> LoadOutcome:
+        """Write the outcome; returns it as it is written. A value that no JSON holds leaves it unknown."""
+        value = op.value if told.value is None and told.type == "ok" and op.f not in ASKING else told.value
+        try:
             self.history.add(told.type, process, op, value, told.error)
+        except TypeError as error:
+            told = LoadOutcome(INFO, None, f"the client's answer cannot be kept: {error}")
+            self.history.add(INFO, process, op, None, told.error)
         return told

@@ -7,6 +7,7 @@ import signal
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Final
 
@@ -116,8 +117,11 @@ class RunNode(Handle):
         elif self.ready.how == "http":
             return await trio.to_thread.run_sync(_answers, str(what))
         with trio.move_on_after(PAGE_S):
-            return not (await trio.run_process(list(what), check=False, capture_stdout=True,
-                                               capture_stderr=True)).returncode
+            try:
+                done = await trio.run_process(list(what), check=False, capture_stdout=True, capture_stderr=True)
+            except OSError as error:
+                raise StartFailed(f"{self.name}: [ready] command: {what[0]}: {error.strerror}") from None
+            return not done.returncode
         return False
 
     async def kill(self) -> None:
@@ -159,5 +163,5 @@ def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=PAGE_S) as answer:
             return bool(answer.status == 200)
-    except (OSError, ValueError):
+    except (OSError, ValueError, HTTPException):
         return False

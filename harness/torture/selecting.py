@@ -54,6 +54,8 @@ def selector(value: Any, place: str) -> Selector:
     count = "all"
     if words[0] in _COUNTS or words[0] in _SHARES or words[0].isdigit():
         count = words.pop(0)
+        if count.isdigit() and not int(count):
+            raise FormatError(f"{place} is {value!r}: no node at all")
         if words and words[0] == "of":
             words.pop(0)
     filters, wanted = [], True

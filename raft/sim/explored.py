@@ -24,7 +24,7 @@ from raft.sim.cluster import Cluster
 from raft.sim.history import History
 from raft.sim.machine import SimMachine
 from raft.sim.node import Life, Proposal, Reading
-from raft.sim.operations import Choices, Operation, Workload, from_tape, json_value, operation_of, to_tape
+from raft.sim.operations import Choices, Operation, Workload, from_tape, json_value, operation_of, shown, to_tape
 from raft.sim.swarm import Plan, draw_plan, with_lapses
 from raft.sim.tape import Chance, Tape, Value
 from raft.statemachine import AnyMachine, codec_of, query_of
@@ -274,7 +274,7 @@ class Explored(Scene):
             return None
         node, client = self._whom(chance), int(chance() * len(self._clients))
         made = self._made(self._choices.point(chance, self._acts.count, client))
-        return None if made is None else {"client": client, "node": node, **to_tape(made, self._encode)}
+        return None if made is None else {"client": client, "node": node, **self._on_tape(made)}
 
     def _made(self, choices: Choices) -> Operation | None:
         """Ask the workload for an operation. Its exceptions become ``UsageError``, as a replay would not call it."""
@@ -283,6 +283,13 @@ class Explored(Scene):
         except Exception as error:
             name = name_of_predicate(self.subject.operations)
             raise UsageError(f"{name}, which makes operations, raised {error!r}") from error
+
+    def _on_tape(self, made: Operation) -> dict[str, Value]:
+        try:
+            return to_tape(made, self._encode)
+        except Exception as error:
+            name = name_of_predicate(self.subject.operations)
+            raise UsageError(f"{name}, which makes operations, made {shown(made.command)}: {error}") from error
 
     def _begin(self, act: dict[str, Value]) -> None:
         client, life = self._clients[act["client"] % len(self._clients)], self._life(act["node"])

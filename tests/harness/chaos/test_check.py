@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,29 @@ def test_a_users_checker(stale: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         "def few(events):\n    return Verdict('few', Valid.TRUE, f'{len(events)} events', {'events': len(events)})\n")
     assert main(["check", str(stale), "--checker", f"{tmp_path}/mine.py:few"]) == PASSED
     assert "7 events" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("code", "words"), [
+    ("def judge(events): ...", "returned None; a harness.checkers.verdict.Verdict is wanted"),
+    ("def judge(events): raise KeyError('x')", "failed: KeyError: 'x'"),
+    ("def judge(events)", "cannot be loaded: SyntaxError")])
+def test_a_users_checker_that_is_none_is_told(
+    stale: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], code: str, words: str,
+) -> None:
+    (tmp_path / "mine.py").write_text(code)
+    assert main(["check", str(stale), "--checker", f"{tmp_path}/mine.py:judge"]) == USAGE
+    assert words in capsys.readouterr().err
+
+
+def test_what_nobody_foresaw_is_one_line_and_no_broken_promise(
+    stale: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "model.py").write_text(
+        "class Mine:\n    def begin(self): raise RuntimeError('no state')\n    def step(self, *_): ...\n"
+        "    def reads(self, *_): ...\n    functions = {'put': 1, 'get': 1}\n")
+    assert main(["check", str(stale), "--model", f"{tmp_path}/model.py:Mine"]) == UNKNOWN
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"chaos check: it ended without a verdict: \w+: .* \(.*\.py:\d+\)", line), line
 
 
 def test_there_and_back(stale: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

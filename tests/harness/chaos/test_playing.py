@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 from harness.chaos import check, playing
-from harness.chaos.asked import RunRequest, asked_for
+from harness.chaos.asked import SCENARIOS, RunRequest, asked_for, library
 from harness.chaos.subcommand import BROKEN, PASSED, UNKNOWN, Refused
 from harness.checkers.verdict import Breach, Valid, Verdict
 from harness.torture.player import Played
@@ -53,6 +53,39 @@ def test_what_is_no_run_is_refused_in_words(tmp_path: Path, name: str, text: str
         (tmp_path / name).write_text(text)
     with pytest.raises(Refused, match=words):
         playing.read(tmp_path)
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"fault": "kil"}, "schedule.json: step 1: there is no fault 'kil'"),
+    ({"nodes": ["store-9"]}, "step 1: nodes: "), ({"args": {"side": "in"}}, "step 1: kill takes no side")])
+def test_a_schedule_that_somebody_changed_is_checked_before_it_is_played(
+    tmp_path: Path, change: dict[str, object], words: str,
+) -> None:
+    written(tmp_path)
+    file = tmp_path / "schedule.json"
+    schedule = json.loads(file.read_text())
+    schedule["steps"][0] |= change
+    file.write_text(json.dumps(schedule))
+    with pytest.raises(Refused, match=words):
+        playing.read(tmp_path)
+
+
+def test_a_users_own_code_stands_beside_the_scenario_for_replays_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = library(SCENARIOS)["kill-store"].read_text(encoding="utf-8")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "own.toml").write_text(
+        text.replace('"register"', '"load.py:Load"') + '[check]\ncheckers = ["load.py:judge"]\n')
+    (tmp_path / "mine" / "load.py").write_text(
+        "class Load:\n    def next(self, client): ...\n    def seen(self, *told): ...\n    def last(self): ...\n"
+        "def judge(events): ...\n")
+    monkeypatch.chdir(tmp_path)
+    found = asked("mine/own.toml")
+    assert found.scenario.load.name == f"{tmp_path}/mine/load.py:Load"
+    playing.prepared(tmp_path / "run", found, found.drawn(7)).close()
+    monkeypatch.chdir(tmp_path / "mine")
+    assert playing.read(tmp_path / "run")[0].scenario == found.scenario
 
 
 def test_a_directory_with_a_run_is_not_written_over(tmp_path: Path) -> None:
@@ -136,9 +169,9 @@ def test_checkers_get_the_options_of_the_workload_and_of_the_scenario(monkeypatc
         lines.append(line)
         return []
 
+    scenario = asked().scenario
     monkeypatch.setattr(check, "verdicts_of", keep)
     monkeypatch.setattr(chosen, "find", lambda name: SimpleNamespace(checks={"least": 3, "strict": True}))
-    scenario = asked().scenario
     scenario = attrs.evolve(scenario, check=attrs.evolve(
         scenario.check, checkers=("log",), options={"least": 4, "strict": False, "only_of": ["a", "b"], "fast": True}))
     playing.judged(Path("run"), scenario)

@@ -194,6 +194,12 @@ def copied(folder: Path, old: str, new: str) -> None:
     ('target = "target.toml"', 'target = "nowhere.toml"', "there is no file"),
     ("seconds = 10", "seconds = ten", "no TOML"),
     ("seconds = 10", "seconds = 10\n[options]\nfalg = 1", "no option falg; did you mean flag"),
+    ('nodes = "all"', 'nodes = "0 of kind:store"', "no node at all"),
+    ("seconds = 10", "seconds = 10\n[check]\ncheckers = [\"linearisable\"]", "no checker is called linearisable"),
+    ("seconds = 10", "seconds = 10\n[check.options]\nmodel = \"regster\"", "no model is called regster"),
+    ("seconds = 10", "seconds = 10\n[check.options]\nmemory = \"lots\"", "argument --memory"),
+    ("[nodes.store]", "[nodes.store]\nstop = \"SIGFOO\"", "stop is 'SIGFOO', which is no signal here"),
+    ("[nodes.store]", "[nodes.store]\nfirst_port = 65536", "the last port would be beyond 65535"),
 ])
 def test_what_is_asked_for_and_cannot_be(tmp_path: Path, old: str, new: str, words: str) -> None:
     copied(tmp_path, old, new)
@@ -241,6 +247,7 @@ def test_roles_that_nobody_tells_are_waited_for_so_long_and_no_longer(tmp_path: 
     ('"{here}/store/server.py"', '"{here}/nothing.py"', "store-1 ended with exit code 2 before it was up"),
     ('["{python}", "-P", "{here}/store/server.py"', '["{here}/no-program"', "store-1 cannot be started"),
     ('"{here}/store/client.py"', '"{here}/nothing.py"', "the client does not begin with"),
+    ('[client]', '[nodes.store.ready]\ncommand = ["no-such-program"]\n[client]', "[ready] command: no-such-program"),
     ('"{listen.http}"', '"{listen.htpt}"', "unknown placeholder {listen.htpt}; did you mean listen.http?"),
     ('[client]', '[build]\ncommand = ["false"]\n[client]', "[build] false ended with exit code 1"),
     ('[client]', '[build]\ncommand = ["no-such-builder"]\n[client]', "is it installed?"),

@@ -45,5 +45,8 @@ def test_a_users_own(tmp_path: Path) -> None:
             (f"{tmp_path}/gone.py:Mine", "there is no file"), ("nothing", "no model is called nothing")):
         with pytest.raises(NotChosen, match=words):
             model(name)
+    (tmp_path / "broken.py").write_text("def judge(events)")
+    with pytest.raises(NotChosen, match="cannot be loaded: SyntaxError"):
+        checker(f"{tmp_path}/broken.py:judge")
     with pytest.raises(NotChosen, match="no checker is called nothing"):
         checker("nothing")

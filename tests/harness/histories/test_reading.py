@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,14 @@ def test_broken_letters_are_told_with_their_line(tmp_path: Path) -> None:
         list(open_history(tmp_path / "h", EDN).events)
 
 
+@pytest.mark.parametrize("change", [lambda data: data[:-9], lambda data: data[:10] + b"\xff" * 8 + data[18:]])
+def test_a_packed_file_that_is_damaged_or_cut_is_told(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "h.gz"
+    path.write_bytes(change(gzip.compress(FILES[JSON].encode())))
+    with pytest.raises(HistoryError, match="is damaged or cut off"):
+        list(open_history(path, JSON).events)
+
+
 def test_a_file_is_written_whole_or_not(tmp_path: Path) -> None:
     (tmp_path / "h").write_text(FILES[JSON])
     for kind in (JSON, EDN, OPENCHAOS):
@@ -77,4 +86,5 @@ def test_a_file_is_written_whole_or_not(tmp_path: Path) -> None:
     with pytest.raises(HistoryError):
         write_history(tmp_path / EDN, open_history(tmp_path / "h", JSON).events, EDN)
     assert [each.f for each in open_history(tmp_path / EDN).events] == ["read"]
+    assert not list(tmp_path.glob("*.part"))
     assert reading.FORMATS.keys() == FILES.keys()

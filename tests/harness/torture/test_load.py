@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Generator
 
 import attrs
+import pytest
 import trio
 import trio.testing
 
@@ -66,3 +68,25 @@ async def test_a_turn_is_over_when_the_operation_that_hangs_has_ended(autojump_c
         assert trio.current_time() == began + HANGS_S
         assert clients[0].asked == 1 < clients[1].asked, "the other one goes on meanwhile"
         stop.set()
+
+
+@pytest.mark.parametrize("value", [2**70, "\ud800"])
+async def test_an_answer_that_no_history_can_keep_is_unknown(value: object) -> None:
+    class Odd(Client):
+        async def ask(self, op: LoadOp, timeout_ms: int) -> LoadOutcome:
+            await trio.lowlevel.checkpoint()
+            return LoadOutcome("ok", value)
+
+    class Once(Writes):
+        def last(self) -> Generator[LoadOp, LoadOutcome, None]:
+            told.append((yield LoadOp("read")))
+
+    async def opened(_: int) -> Client:
+        await trio.lowlevel.checkpoint()
+        return Odd(hangs=False)
+
+    told: list[LoadOutcome] = []
+    file = io.BytesIO()
+    await Crowd(Once(), HistoryFile(file), opened, count=1, rate=10.0, timeout_ms=100).finish()
+    assert told[0].type == "info" and "cannot be kept" in str(told[0].error)
+    assert [json.loads(line)["type"] for line in file.getvalue().splitlines()] == ["invoke", "info"]

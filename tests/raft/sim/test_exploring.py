@@ -115,6 +115,11 @@ def test_what_the_workload_raises_is_its_own_fault(run: Callable[..., Any]) -> N
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+def test_an_operation_that_is_none_is_the_workloads_fault(run: Callable[..., Any]) -> None:
+    with pytest.raises(UsageError, match=r"which makes operations, made 5: a command is bytes"):
+        run(Register, lambda choices: 5)
+
+
 def test_a_question_to_a_machine_that_answers_none_is_refused_in_words(run: Callable[..., Any]) -> None:
     class Mute:
         def apply(self, command: bytes) -> None:
