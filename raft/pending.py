@@ -81,6 +81,8 @@ class Batch:
     deadline: int = 0
     done: bool = False
     """True once all callers were woken, or if there are none."""
+    expired: bool = False
+    """True once its deadline passed while callers with longer ones waited for it."""
 
     def result(self, position: int) -> Any:
         """Return the result of the command at ``position``, or raise the error in its place."""
@@ -95,6 +97,10 @@ class Batch:
         if position < len(self.results):  # some took effect: neither "all" nor "none" would be true
             raise Unknown(self.first + position, self.first + position + count - 1, "some of it took effect")
         raise self._error(position, count)
+
+    def overdue(self) -> Unknown:
+        """Return the error of a caller whose time is over, while the fate of the batch is open."""
+        return Unknown(self.first, self.last, "its deadline passed")
 
     def _error(self, position: int, count: int) -> RaftError:
         assert self.failure is not None
@@ -124,13 +130,16 @@ class Ticket(Generic[ResultT_co]):
     @property
     def done(self) -> bool:
         """True once ``wait`` would return or raise at once."""
-        return self._batch.done
+        return self._batch.done or self._batch.expired
 
     async def wait(self) -> ResultT_co:
         """Wait for the result of ``apply`` and return it. Any number of tasks may wait. Raises as ``propose`` does."""
         batch = self._batch
         if batch.done:
             await checkpoint()
+        elif batch.expired:
+            await checkpoint()
+            raise batch.overdue()
         else:
             task = current_task()
             batch.tasks.append(task)
@@ -514,15 +523,16 @@ class Proposals:
                     continue
                 else:
                     continue
-            fail(task, place, Unknown(place.first, place.last, "its deadline passed"))
+            fail(task, place, place.overdue())
             if task in place.patient:
                 place.patient.remove(task)
 
     def _give_up(self, batch: Batch) -> None:
         if batch.patient:  # callers with longer deadlines still wait for it
+            batch.expired = True
             tasks, batch.tasks = batch.tasks, []
             for task in tasks:
-                fail(task, batch, Unknown(batch.first, batch.last, "its deadline passed"))
+                fail(task, batch, batch.overdue())
         elif batch.first:
             self._resolve(batch, _late)
         else:
