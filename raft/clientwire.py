@@ -281,8 +281,9 @@ def encode_answer(answer: Answer) -> bytes:
     try:
         body = cbor2.dumps(answer.value)
         problem = f"is too large ({len(body)} bytes)" if len(body) + _ANSWER.size > ANSWER_BYTES_MAX else ""
-    except (cbor2.CBORError, ValueError, TypeError, RecursionError, OverflowError) as error:
-        problem = f"cannot be CBOR ({error})"
+    except Exception as error:  # noqa: BLE001 - the value is the user's, and so is code that runs while it is encoded
+        said = str(error).encode("utf-8", "backslashreplace").decode()
+        problem = f"cannot be CBOR ({type(error).__name__}: {said})"
     if problem:
         result = ResultCode.USAGE
         body = cbor2.dumps([

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import cbor2
@@ -100,8 +101,19 @@ class Odd:
     """Nothing CBOR knows."""
 
 
-@pytest.mark.parametrize(("value", "why"), [(Odd(), "Odd, cannot be CBOR"), (b"x" * ANSWER_BYTES_MAX,
-                                                                             "bytes, is too large")])
+class Lazy(list[int]):
+    """Fails like any code of a user."""
+
+    def __iter__(self) -> Iterator[int]:
+        raise LookupError("gone \ud800")
+
+    def __len__(self) -> int:
+        return 3
+
+
+@pytest.mark.parametrize(("value", "why"), [
+    (Odd(), "Odd, cannot be CBOR"), (Lazy(), "Lazy, cannot be CBOR (LookupError: gone \\ud800)"),
+    (b"x" * ANSWER_BYTES_MAX, "bytes, is too large")])
 def test_a_result_that_cannot_travel_says_that_the_request_took_effect(value: object, why: str) -> None:
     (block,) = Blocks(ANSWER_BYTES_MAX).feed(encode_answer(Answer(8, ResultCode.OK, value)))
     answer = decode_answer(block)
