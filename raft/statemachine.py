@@ -6,7 +6,8 @@ Knows nothing of trio, threads, logs or roles; ``applier`` decides when and wher
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias
 
 import attrs
 
@@ -27,6 +28,9 @@ else:  # TypeVar has no defaults before Python 3.13; only type checkers need the
 
 WRITE_BYTES = 1 << 20
 """Bytes at a time in which the result of ``snapshot`` is handed on."""
+
+_METHODS: Final = (
+    "apply", "apply_batch", "apply_entries", "query", "snapshot", "restore", "capture", "write", "restore_from")
 
 
 class Sink(Protocol):
@@ -152,6 +156,10 @@ class Machine:
         self.encode = codec.encode if codec is not None else None
         self._decode = codec.decode if codec is not None else None
         self.apply_many = self._found(inner, codec)
+        for name in _METHODS:
+            if iscoroutinefunction(getattr(inner, name, None)):
+                raise UsageError(f"{name} of {type(inner).__name__} is an async function, and nobody awaits what it "
+                                 "returns: make it a plain one; if it blocks, set threaded to True")
         streams = self._all_or_none("capture", "write", "restore_from")
         self.threaded = bool(getattr(inner, "threaded", False))
         self.snapshots = streams or self._all_or_none("snapshot", "restore")

@@ -105,6 +105,15 @@ def test_a_machine_without_apply_is_refused() -> None:
         Machine(object())  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("name", ["apply", "apply_batch", "apply_entries", "query", "snapshot", "restore"])
+def test_a_method_that_nobody_would_await_is_refused(name: str) -> None:
+    async def later(self: object, given: object = None) -> None: ...
+
+    made = type("Async", (Small,), {name: later})
+    with pytest.raises(UsageError, match=f"^{name} of Async is an async function"):
+        Machine(made())
+
+
 def test_the_shortcut_writes_in_pieces_and_restores_whole() -> None:
     small, sink = Small(), Pieces()
     small.state = bytes(range(256)) * (WRITE_BYTES // 128)
