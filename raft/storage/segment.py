@@ -206,6 +206,9 @@ class SegmentStorage:
     def _continue(self, offset: int) -> None:
         """Go on in the newest segment. What was read may still be in the system's cache only: sync it first."""
         segment = self._catalog.segments[-1]
+        if segment.size < SEGMENT_BYTES_MIN:
+            raise DamagedLog(segment.path, segment.size,
+                             f"the file was cut short here: a segment has {SEGMENT_BYTES_MIN} bytes or more")
         file = self._files.open(segment.path)
         file.sync()
         self._activate(segment, file)

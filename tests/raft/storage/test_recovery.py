@@ -120,6 +120,15 @@ def test_a_rotten_first_block_is_refused() -> None:
         found(disk)
 
 
+@pytest.mark.parametrize("size", [4_000, 8 << 10, SEGMENT_BYTES - 1])
+def test_a_newest_segment_that_was_cut_short_is_refused(size: int) -> None:
+    disk, _ = synced_log()
+    disk.open(FIRST).truncate(size)
+    with pytest.raises(DamagedLog, match="cut short") as refused:
+        found(disk)
+    assert (refused.value.path, refused.value.offset) == (FIRST, size)
+
+
 def test_blocks_of_another_life_are_not_taken_up() -> None:
     """Life A loses block 3 and keeps block 4. Life B writes a block 3 of the same size: A's block 4 must not follow."""
     disk, storage = fresh()
