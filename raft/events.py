@@ -6,8 +6,10 @@ Each subscriber has a bounded queue. One that is too slow loses the oldest event
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from typing import TypeAlias
+from weakref import WeakValueDictionary
 
 import attrs
 import trio
@@ -52,7 +54,7 @@ NodeEvent: TypeAlias = RoleChanged | MembershipChanged | SnapshotTaken | Snapsho
 
 class Subscription:
     """Iterates over events since ``node.events()`` was called, the present role first. For one task; ends with the
-    node."""
+    node, or when nobody has it any more."""
 
     def __init__(self, hub: EventHub, first: NodeEvent) -> None:
         self._hub, self._bell = hub, Bell()
@@ -101,7 +103,9 @@ class EventHub:
     """All subscriptions to one node's events."""
 
     def __init__(self) -> None:
-        self._subscribers: list[Subscription] = []
+        self._subscribers: WeakValueDictionary[int, Subscription] = WeakValueDictionary()
+        """By number, in order. Who drops a subscription without closing it has left as well."""
+        self._numbers = itertools.count()
         self._ended = False
 
     def subscribe(self, first: NodeEvent) -> Subscription:
@@ -109,20 +113,21 @@ class EventHub:
         if self._ended:
             subscription.end()
         else:
-            self._subscribers.append(subscription)
+            self._subscribers[next(self._numbers)] = subscription
         return subscription
 
     def leave(self, subscription: Subscription) -> None:
-        if subscription in self._subscribers:
-            self._subscribers.remove(subscription)
+        for number, other in list(self._subscribers.items()):
+            if other is subscription:
+                del self._subscribers[number]
 
     def put(self, event: NodeEvent) -> None:
-        for subscription in self._subscribers:
+        for subscription in self._subscribers.values():
             subscription.put(event)
 
     def end(self) -> None:
         """No more events; iterations end when they have drained theirs."""
         self._ended = True
-        for subscription in self._subscribers:
+        for subscription in self._subscribers.values():
             subscription.end()
         self._subscribers.clear()

@@ -676,6 +676,19 @@ async def test_a_slow_subscriber_is_told_what_it_missed(autojump_clock: trio.tes
         assert len(events.pending()) == QUEUE_EVENTS - 1
 
 
+async def test_who_drops_a_subscription_has_left(autojump_clock: trio.testing.MockClock) -> None:
+    async with network() as net:
+        leader = await one(net)
+        hub, kept = leader._driver.events_hub, leader.events()
+        before = len(hub._subscribers)
+        for _ in range(3):
+            async for _ in leader.events():
+                break
+        assert len(hub._subscribers) == before
+        hub.put(NodeFaulted("told"))
+        assert kept.pending()[-1] == NodeFaulted("told")
+
+
 # --- stopping ----------------------------------------------------------------------------------------------------
 
 
