@@ -11,7 +11,7 @@ import os
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
@@ -655,7 +655,8 @@ async def _open_storage(
 
     def work() -> tuple[Identity, Storage, dict[int, Recovered], Lives]:
         files.lock()
-        try:
+        with ExitStack() as undo:
+            undo.callback(files.unlock)
             if read_identity(files) is None:
                 if not create:
                     raise WrongDirectory(f"the directory is empty or not formatted. {START_WORDS}")
@@ -666,6 +667,7 @@ async def _open_storage(
             if noted := storage.kind != SEGMENTS and not before:
                 note_kind(files, storage.kind, opened=False)
             recovered = storage.open()
+            undo.callback(storage.close)
             if noted:
                 note_kind(files, storage.kind, opened=True)
             for number in removed_groups(files):  # an interrupted removal may have left some of their data
@@ -674,10 +676,9 @@ async def _open_storage(
                     storage.write([Write(0, number, forget=True)])
                     storage.sync()
                 storage.drop_snapshots(number)
-            return identity, storage, recovered, begin_life(files, rng.getrandbits(RANDOM_BITS))
-        except BaseException:
-            files.unlock()
-            raise
+            lives = begin_life(files, rng.getrandbits(RANDOM_BITS))
+            undo.pop_all()
+        return identity, storage, recovered, lives
 
     opened: tuple[Identity, Storage, dict[int, Recovered], Lives] = await run_blocking(in_words(work, directory))
     return opened

@@ -13,10 +13,11 @@ from sqlite_storage import SqliteStorage
 import raft
 from harness.simulation.worlds.nodes import Counter
 from raft import raftlog
-from raft.errors import DamagedLog, WrongDirectory
+from raft.errors import DamagedLog, StorageError, UsageError, WrongDirectory
 from raft.groups import group_number
-from raft.host import open_host
+from raft.host import open_host, segments
 from raft.storage import place as place_module
+from raft.storage.interface import Storage
 from raft.storage.place import Place
 from tests.raft.test_host import ALONE, CHILD, FAST, Three, acknowledged_by_the_killed, alone, n, until_leads
 
@@ -129,3 +130,21 @@ async def test_a_lost_log_is_not_begun_anew(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(DamagedLog, match="the log is gone"):
             await opens(tmp_path, storage=SqliteStorage)
+
+
+async def test_a_storage_is_closed_where_opening_fails_behind_it(tmp_path: Path) -> None:
+    made: list[Storage] = []
+
+    def make(place: Place) -> Storage:
+        made.append(segments(place))
+        return made[-1]
+
+    await opens(tmp_path)
+    (tmp_path / "lives").unlink()
+    (tmp_path / "lives").mkdir()
+    with pytest.raises(StorageError):
+        await opens(tmp_path, storage=make)
+    with pytest.raises(UsageError, match="not open"):
+        made[0].sync()
+    (tmp_path / "lives").rmdir()
+    await opens(tmp_path)
