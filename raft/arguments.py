@@ -71,6 +71,11 @@ def addresses(name: str, given: Mapping[str, str]) -> dict[str, str]:
     return book
 
 
+def own_address(given: str) -> str:
+    """Return ``given`` if it is an address of this node that fits into a hello, or "" for none."""
+    return a_name("address", given) if given else given
+
+
 def directory(given: Any) -> str:
     """Return the path of a directory, as text."""
     path = given.__fspath__() if hasattr(type(given), "__fspath__") else given

@@ -714,7 +714,7 @@ async def open_host(
     config, rng, clock = config or Config(), rng or Random(SystemRandom().getrandbits(128)), clock or monotonic_ns
     inline = files is not None
     run_blocking = _threads(inline)
-    address = _known(address) or _known(listen or "")
+    address = arguments.own_address(_known(address) or _known(listen or ""))
     files = files if files is not None else DirectoryFiles(Path(directory))
     identity, kept, recovered, lives = await _open_storage(
         directory, files, cluster, node_id, create, config, rng, inline, storage, run_blocking)

@@ -114,7 +114,7 @@ async def test_a_host_refuses_wrong_types_in_the_call_and_lives_on(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("name", "values"), [
-    ("node_id", NO_TEXT), ("cluster", NO_TEXT), ("listen", NO_ADDRESS), ("address", (5, b"h:1")),
+    ("node_id", NO_TEXT), ("cluster", NO_TEXT), ("listen", NO_ADDRESS), ("address", (5, b"h:1", "t" * 256, "h\n:1")),
     ("config", (5, "x")), ("tls", (5, "x")), ("limits", (5, "x")), ("access", (5, "x")), ("rng", (5, "x")),
     ("clock", (5, "x")), ("wall_ms", (5, None)), ("connect", (5, None)), ("storage", (5, None)), ("listeners", (5,)),
     ("create", ("no",)), ("data_dir", (None, 5, "", b"d", "a\0b", ["d"])),
