@@ -103,11 +103,19 @@ class ServedNode(Protocol):
     def accept_loss(self) -> Awaitable[bool]: ...
 
 
+def _hold_all(size: int) -> None:
+    """Take an unfinished request of any size."""
+
+
 async def serve_client(
-    nodes: Mapping[int, ServedNode], config: Config, stream: Stream, hello: Hello, received: bytes, *,
+    nodes: Mapping[int, ServedNode], config: Config, stream: Stream, hello: Hello, received: bytes,
+    hold: Callable[[int], None] = _hold_all, *,
     run_blocking: RunBlocking = trio.to_thread.run_sync, access: Access | None = None,
 ) -> None:
     """Serve a client until it leaves or misbehaves. ``received`` holds the bytes that followed its hello.
+
+    ``hold`` is told how many bytes of an unfinished request are kept, and raises ``MalformedMessage`` if that is more
+    than there is room for beside other connections.
 
     ``nodes`` are this process's, by their group's number, and may change meanwhile; ``config`` sets the limits;
     ``run_blocking`` is for queries of threaded state machines; ``access`` says what this client may do, None: all.
@@ -115,7 +123,7 @@ async def serve_client(
     Does not close ``stream``. Raises no errors of the stream or the client. A client that leaves withdraws none of the
     commands that it has sent.
     """
-    connection = _Connection(nodes, config, stream, run_blocking, access)
+    connection = _Connection(nodes, config, stream, hold, run_blocking, access)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.send_answers, nursery.cancel_scope)
         try:
@@ -133,10 +141,10 @@ class _Connection:
     """Requests under way on one connection, and answers waiting to be sent."""
 
     def __init__(
-        self, nodes: Mapping[int, ServedNode], config: Config, stream: Stream, run_blocking: RunBlocking,
-        access: Access | None,
+        self, nodes: Mapping[int, ServedNode], config: Config, stream: Stream, hold: Callable[[int], None],
+        run_blocking: RunBlocking, access: Access | None,
     ) -> None:
-        self._nodes, self._stream, self._run_blocking = nodes, stream, run_blocking
+        self._nodes, self._stream, self._hold, self._run_blocking = nodes, stream, hold, run_blocking
         self._access = access
         self._commands_max = config.proposals_pending_max
         self._blocks = Blocks(request_bytes_max(config))
@@ -175,6 +183,7 @@ class _Connection:
                 else:
                     nursery.start_soon(self._handle, request, size)
             self._start(nursery, quick)
+            self._hold(self._blocks.unfinished_bytes)
             received = await self._stream.receive_some(_RECEIVE_BYTES)
             if not received:
                 return

@@ -144,6 +144,11 @@ class Blocks:
         self._buffer = bytearray()
         self._due = _LENGTH.size
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes kept of the block that is not whole yet."""
+        return len(self._buffer)
+
     def feed(self, data: bytes | bytearray) -> list[bytes]:
         """Return every block that ``data`` completes. Raises ``MalformedMessage`` for a length beyond the limit."""
         buffer = self._buffer

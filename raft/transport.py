@@ -14,6 +14,7 @@ import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -53,6 +54,7 @@ from raft.hello import (
     encode_greeting,
 )
 from raft.hello import MAGIC as GREETING_MAGIC
+from raft.inbound import Inbound, is_client, ping, whence, words
 from raft.lives import NONE_MET, Met
 from raft.messages import PeerMessage
 from raft.outbox import Outbox
@@ -63,11 +65,13 @@ from raft.wakeup import Bell
 logger = logging.getLogger("raft.transport")
 
 _RECEIVE_BYTES: Final = 1 << 20
+HEARD_MAX: Final = 64
+"""Connections beyond ``connections_max`` that are heard at one time, until they have said who they are."""
 _REFUSALS_MAX: Final = 64
 """Refusals remembered for people. The number is bounded, as a stranger can make up names."""
 
 OnMessage = Callable[[str, PeerMessage], None]
-OnClient = Callable[[Stream, Hello, bytes], Awaitable[None]]
+OnClient = Callable[[Stream, Hello, bytes, Callable[[int], None]], Awaitable[None]]
 
 
 def _nothing(*_: object) -> None:
@@ -86,9 +90,10 @@ class TransportLimits:
     guest_idle_ms: int = 10_000
     """Time without messages after which a guest, a node that is dialled only because it dialled us, is dropped."""
     connections_max: int = 1_024
-    """Accepted connections at one time, clients included."""
+    """Accepted connections at one time, clients included. Peers that are wanted get in beyond it."""
     receive_bytes_max: int = 256 << 20
-    """Bytes of unfinished messages over all accepted connections; the connection that exceeds it is closed."""
+    """Bytes of unfinished messages over all accepted connections; the connection that exceeds it is closed, but clients
+    before nodes."""
     queue_bytes_max: int = 32 << 20
     """Bytes that wait for one peer in one lane; beyond it messages are dropped."""
     queue_buffers_max: int = 65_536
@@ -144,17 +149,6 @@ class Prepared:
 
 
 @attrs.define(eq=False)
-class _Inbound:
-    """A connection that another node opened to this one."""
-
-    stream: Stream
-    hello: Hello | None = None
-    decoder: wire.Decoder | None = None
-    scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
-    pinging: bool = False
-
-
-@attrs.define(eq=False)
 class _Peer:
     """Another node: wanted by ``set_peers``, or a guest that dials us."""
 
@@ -167,7 +161,7 @@ class _Peer:
     learned: str = ""
     """Address in its latest hello."""
     connections: dict[object, Hello] = attrs.Factory(dict)
-    """Present connections both ways, by their ``_Inbound`` or ``Outbox``."""
+    """Present connections both ways, by their ``Inbound`` or ``Outbox``."""
     dialling: trio.CancelScope | None = None
     """Scope that ends the lanes to it; None: it is not dialled."""
     traffic: int = 0
@@ -187,9 +181,10 @@ class Transport:
     It calls ``on_message(peer, message)`` for each message, ``on_batch_end()`` once after all messages of one receive
     (and after each of the other callbacks), ``on_greeted(peer, hello)`` and ``on_identify(peer, incarnation)`` for each
     hello that was accepted, in either direction, and ``on_unreachable(peer)`` when messages to a peer may have been
-    lost. It calls none of them from inside ``send`` or ``flush``. ``on_client(stream, hello, received)`` serves a
-    client's connection after both hellos; ``received`` holds the bytes that followed the client's hello. The stream is
-    closed when it returns.
+    lost. It calls none of them from inside ``send`` or ``flush``. ``on_client(stream, hello, received, hold)`` serves a
+    client's connection after both hellos; ``received`` holds the bytes that followed the client's hello. It calls
+    ``hold(size)`` whenever it keeps so many bytes of an unfinished request, which raises ``MalformedMessage`` beyond
+    ``receive_bytes_max``. The stream is closed when it returns.
     """
 
     def __init__(
@@ -236,7 +231,9 @@ class Transport:
         for node, address in (addresses or {}).items():
             split_address(address)
             self.set_address(node, address)
-        self._inbound: set[_Inbound] = set()
+        self._inbound: set[Inbound] = set()
+        self._heard: dict[Inbound, None] = {}
+        """Those of them that found no place and have not greeted yet, oldest first."""
         self._unfinished_bytes = 0
         self._dirty: list[Outbox] = []
         self._nursery: trio.Nursery | None = None
@@ -354,7 +351,7 @@ class Transport:
 
     def _drop_if_idle(self, node: str) -> None:
         peer = self._peers.get(node)
-        if peer and node not in self._wanted and not any(isinstance(key, _Inbound) for key in peer.connections):
+        if peer and node not in self._wanted and not any(isinstance(key, Inbound) for key in peer.connections):
             del self._peers[node]
             if peer.dialling:
                 peer.dialling.cancel()
@@ -465,7 +462,7 @@ class Transport:
         except (MalformedMessage, *STREAM_ERRORS) as error:
             if isinstance(error.__cause__, ssl.SSLError):
                 self._note_refusal(peer.node, RefusalKind.CERTIFICATE, f"TLS failed: {error.__cause__}")
-            self._lane_failed(peer, f"{address}: {_words(error)}")
+            self._lane_failed(peer, f"{address}: {words(error)}")
         finally:
             peer.connections.pop(outbox, None)
             outbox.detach()
@@ -528,11 +525,13 @@ class Transport:
         """
         if self._nursery is None:
             raise UsageError("serve_stream needs a running transport")
-        connection = _Inbound(stream)
+        connection = Inbound(stream)
         if len(self._inbound) >= self.limits.connections_max:
-            self.counters.accepts_over_limit += 1
-            await trio.aclose_forcefully(stream)
-            return
+            if not self._wanted:
+                self.counters.accepts_over_limit += 1
+                await trio.aclose_forcefully(stream)
+                return
+            self._hear(connection)
         self.counters.accepted += 1
         self._inbound.add(connection)
         try:
@@ -540,21 +539,40 @@ class Transport:
                 await self._serve(connection, bytearray(prefix))
         except MalformedMessage as error:
             self.counters.malformed += 1
-            logger.warning("connection from %s closed: %s", _whence(connection), error)
+            logger.warning("connection from %s closed: %s", whence(connection), error)
         except Refused as refused:
-            self._note_refusal(_whence(connection), refused.kind, refused.reason)
+            self._note_refusal(whence(connection), refused.kind, refused.reason)
             await refuse(connection.stream, refused)
         except STREAM_ERRORS as error:
             if isinstance(error.__cause__, ssl.SSLError):
-                self._note_refusal(_whence(connection), RefusalKind.CERTIFICATE, f"TLS failed: {error.__cause__}")
+                self._note_refusal(whence(connection), RefusalKind.CERTIFICATE, f"TLS failed: {error.__cause__}")
             else:
-                logger.debug("connection from %s broke: %s", _whence(connection), _words(error))
+                logger.debug("connection from %s broke: %s", whence(connection), words(error))
         finally:
             self._inbound.discard(connection)
             self._forget(connection)
             await trio.aclose_forcefully(connection.stream)
 
-    async def _serve(self, connection: _Inbound, received: bytearray) -> None:
+    def _hear(self, connection: Inbound) -> None:
+        """Let a connection that found no place say whether it is a wanted peer. Who did not say so for longest goes."""
+        if len(self._heard) >= HEARD_MAX:
+            oldest = next(iter(self._heard))
+            del self._heard[oldest]
+            self.counters.accepts_over_limit += 1
+            oldest.scope.cancel()
+        self._heard[connection] = None
+
+    def _check_place(self, connection: Inbound, hello: Hello) -> None:
+        """End a connection that found no place, unless it is a wanted peer's or another one has left meanwhile."""
+        if connection not in self._heard:
+            return
+        del self._heard[connection]
+        if len(self._inbound) - len(self._heard) > self.limits.connections_max and (
+                hello.lane is Lane.CLIENT or hello.node not in self._wanted):
+            self.counters.accepts_over_limit += 1
+            raise trio.BrokenResourceError(f"all {self.limits.connections_max} places are taken")
+
+    async def _serve(self, connection: Inbound, received: bytearray) -> None:
         tune_socket(connection.stream)
         with trio.move_on_after(self.limits.hello_timeout_ms / 1e3) as timer:
             hello = await self._accept(connection, received)
@@ -564,7 +582,7 @@ class Transport:
         stream = connection.stream
         if hello.lane is Lane.CLIENT:
             assert self._on_client is not None
-            await self._on_client(stream, hello, bytes(received))
+            await self._on_client(stream, hello, bytes(received), partial(self._hold, connection))
             return
         peer = self._peers[hello.node]
         if isinstance(stream, trio.SocketStream):
@@ -572,7 +590,7 @@ class Transport:
         else:
             await self._receive_from_stream(peer, connection, received)
 
-    async def _accept(self, connection: _Inbound, received: bytearray) -> Hello:
+    async def _accept(self, connection: Inbound, received: bytearray) -> Hello:
         """Greet as the acceptor; before that, start TLS if the first byte says so."""
         stream = connection.stream
         if not received:
@@ -590,6 +608,7 @@ class Transport:
         own = attrs.evolve(self.hello, lane=hello.lane)
         check_hello(own, hello)
         self._check_tls(stream, hello)
+        self._check_place(connection, hello)
         if hello.lane is not Lane.CLIENT:
             self._admit(connection, hello)
         elif self._on_client is None:
@@ -609,7 +628,7 @@ class Transport:
         elif self.contexts:
             raise Refused(RefusalKind.CERTIFICATE, f"node {self.hello.node!r} takes connections over TLS only")
 
-    def _admit(self, connection: _Inbound, hello: Hello) -> None:
+    def _admit(self, connection: Inbound, hello: Hello) -> None:
         """Count a peer's connection from here on. Raises ``Refused`` if the peer is not let in, or is connected from
         another process or directory.
         """
@@ -618,7 +637,7 @@ class Transport:
         peer = self._peer(hello.node)
         self._check_same_process(peer, hello)
         for key, known in peer.connections.items():
-            if isinstance(key, _Inbound) and known.lane is hello.lane:
+            if isinstance(key, Inbound) and known.lane is hello.lane:
                 key.scope.cancel()  # the peer dialled again, so it has given this one up
         if hello.address:
             peer.learned = hello.address
@@ -631,9 +650,9 @@ class Transport:
             try:
                 check_same_process(known, hello)
             except Refused:
-                if isinstance(key, _Inbound) and self._nursery and not key.pinging:
+                if isinstance(key, Inbound) and self._nursery and not key.pinging:
                     key.pinging = True
-                    self._nursery.start_soon(_ping, key)
+                    self._nursery.start_soon(ping, key)
                 raise
 
     def _identified(self, peer: _Peer, key: object, hello: Hello) -> None:
@@ -644,9 +663,9 @@ class Transport:
         self._on_identify(peer.node, hello.incarnation)
         self._on_batch_end()
 
-    def _forget(self, connection: _Inbound) -> None:
-        if connection.decoder is not None:
-            self._unfinished_bytes -= connection.decoder.unfinished_bytes
+    def _forget(self, connection: Inbound) -> None:
+        self._heard.pop(connection, None)
+        self._unfinished_bytes -= connection.unfinished_bytes
         if connection.hello is not None and (peer := self._peers.get(connection.hello.node)):
             peer.connections.pop(connection, None)
             self._drop_if_idle(peer.node)
@@ -663,11 +682,11 @@ class Transport:
     # --- receiving -------------------------------------------------------------------------------------------
 
     async def _receive_from_socket(
-        self, peer: _Peer, connection: _Inbound, sock: trio.socket.SocketType, received: bytearray
+        self, peer: _Peer, connection: Inbound, sock: trio.socket.SocketType, received: bytearray
     ) -> None:
-        decoder = connection.decoder = wire.Decoder(self._config.message_bytes_max)
+        decoder = wire.Decoder(self._config.message_bytes_max)
         if received:
-            self._deliver(peer, decoder, bytes(received))
+            self._deliver(peer, connection, decoder, bytes(received))
         scratch, buffers, fd = self._scratch, [self._scratch], sock.fileno()
         while True:
             await trio.lowlevel.wait_readable(sock)
@@ -677,30 +696,47 @@ class Transport:
                 continue
             if not size:
                 return
-            self._deliver(peer, decoder, scratch[:size])
+            self._deliver(peer, connection, decoder, scratch[:size])
 
-    async def _receive_from_stream(self, peer: _Peer, connection: _Inbound, received: bytearray) -> None:
-        decoder = connection.decoder = wire.Decoder(self._config.message_bytes_max)
+    async def _receive_from_stream(self, peer: _Peer, connection: Inbound, received: bytearray) -> None:
+        decoder = wire.Decoder(self._config.message_bytes_max)
         data: bytes | bytearray = bytes(received)
         while True:
             if data:
-                self._deliver(peer, decoder, data)
+                self._deliver(peer, connection, decoder, data)
             data = await connection.stream.receive_some(_RECEIVE_BYTES)
             if not data:
                 return
 
-    def _deliver(self, peer: _Peer, decoder: wire.Decoder, data: bytes | bytearray | memoryview) -> None:
+    def _hold(self, connection: Inbound, size: int) -> None:
+        """Count the unfinished bytes of a connection. Raises ``MalformedMessage`` if there are too many over all; but
+        clients do not take them from nodes, so the clients that hold the most are cut off first."""
+        self._unfinished_bytes += size - connection.unfinished_bytes
+        connection.unfinished_bytes = size
+        if self._unfinished_bytes <= self.limits.receive_bytes_max:
+            return
+        if not is_client(connection):
+            for client in sorted(filter(is_client, self._inbound), key=lambda each: -each.unfinished_bytes):
+                logger.warning("client %s is cut off: it holds %d of %d bytes of unfinished messages",
+                               whence(client), client.unfinished_bytes, self._unfinished_bytes)
+                self._unfinished_bytes -= client.unfinished_bytes
+                client.unfinished_bytes = 0
+                client.scope.cancel()
+                if self._unfinished_bytes <= self.limits.receive_bytes_max:
+                    return
+        raise MalformedMessage(f"{self._unfinished_bytes} bytes of unfinished messages over all connections")
+
+    def _deliver(
+        self, peer: _Peer, connection: Inbound, decoder: wire.Decoder, data: bytes | bytearray | memoryview,
+    ) -> None:
         counters = self.counters
-        before = decoder.unfinished_bytes
         try:
             messages = decoder.feed(data)
         except MalformedMessage:
             _raise_refusal(data)
             raise
-        finally:
-            self._unfinished_bytes += decoder.unfinished_bytes - before
-        if self._unfinished_bytes > self.limits.receive_bytes_max:
-            raise MalformedMessage(f"{self._unfinished_bytes} bytes of unfinished messages over all connections")
+        if decoder.unfinished_bytes != connection.unfinished_bytes:
+            self._hold(connection, decoder.unfinished_bytes)
         counters.bytes_received += len(data)
         if messages:
             counters.messages_received += len(messages)
@@ -717,36 +753,3 @@ def _raise_refusal(data: bytes | bytearray | memoryview) -> None:
         found = decode_greeting(bytes(data[:GREETING_BYTES_MAX]))
         if found and isinstance(found[0], HelloRefusal):
             raise Refused(found[0].kind, found[0].reason)
-
-
-async def _ping(connection: _Inbound) -> None:
-    """Send a ping over a quiet connection, so that its own task notices if the other end is gone."""
-    try:
-        await connection.stream.send_all(encode_greeting(Ping()))
-    except trio.BusyResourceError:
-        pass  # its own task is sending at this moment, and so notices
-    except STREAM_ERRORS:
-        connection.scope.cancel()
-    finally:
-        connection.pinging = False
-
-
-def _whence(connection: _Inbound) -> str:
-    if connection.hello is not None and connection.hello.node:
-        return connection.hello.node
-    stream: Any = connection.stream
-    while not isinstance(stream, trio.SocketStream):
-        stream = getattr(stream, "transport_stream", None) or getattr(stream, "_stream", None)
-        if stream is None:
-            return "a stream"
-    try:
-        return ":".join(map(str, stream.socket.getpeername()[:2]))
-    except OSError:
-        return "a closed socket"
-
-
-def _words(error: Exception) -> str:
-    """Return words for a stream's error; trio keeps the system's own words in the cause."""
-    text = str(error) or type(error).__name__
-    cause = error.__cause__
-    return f"{text}: {cause}" if cause and str(cause) not in text else text

@@ -26,7 +26,7 @@ from raft.clientwire import (
     failure,
 )
 from raft.config import Config, Read
-from raft.errors import DiskFull, NotLeader, RaftError, Rejected, RejectReason, Unknown
+from raft.errors import DiskFull, MalformedMessage, NotLeader, RaftError, Rejected, RejectReason, Unknown
 from raft.hello import Hello, Lane
 from tests.raft.served import Adder, FakeNode, faulted
 
@@ -178,6 +178,28 @@ async def test_malformed_input_is_answered_with_a_reason_and_the_end() -> None:
         assert "at most" in answer.value[0]
         with pytest.raises(EOFError):
             await talk.hear()
+
+
+async def test_what_is_kept_of_an_unfinished_request_is_told_and_may_be_too_much() -> None:
+    held: list[int] = []
+
+    def hold(size: int) -> None:
+        held.append(size)
+        if size > 100:
+            raise MalformedMessage(f"{size} bytes of unfinished messages")
+
+    near, far = memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_client, {1: FakeNode()}, Config(), far, HELLO, b"", hold)
+        talk, request = Talk(near), encode_request(Request(1, Op.PROPOSE, commands=[b"1" * 90]))
+        await near.send_all(request[:50])
+        await trio.testing.wait_all_tasks_blocked()
+        assert held[-1] == 50
+        await near.send_all(request[50:])
+        assert (await talk.hear()).id == 1
+        assert held[-1] == 0
+        await near.send_all(request + request[:101])
+        assert {(await talk.hear()).id, (await talk.hear()).id} == {1, 0}
 
 
 async def test_a_connection_is_not_read_beyond_its_share_of_requests() -> None:

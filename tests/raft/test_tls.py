@@ -75,7 +75,7 @@ class Node:
             limits=TransportLimits(connect_timeout_ms=20_000),
         )
 
-    async def _serve_client(self, stream: Stream, hello: Hello, received: bytes) -> None:
+    async def _serve_client(self, stream: Stream, hello: Hello, received: bytes, hold: object) -> None:
         self.clients += 1
 
     @property

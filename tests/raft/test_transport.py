@@ -25,7 +25,7 @@ from raft.handshake import greet, read_greeting, split_address
 from raft.hello import Hello, HelloRefusal, Lane, Ping, encode_greeting
 from raft.messages import Append, ReadRequest, Vote
 from raft.status import RefusalKind
-from raft.transport import Transport, TransportLimits
+from raft.transport import HEARD_MAX, Transport, TransportLimits
 from tests.raft.transports import ADDRESSES, CONFIG, Net, Node, append, hello_of, network, settle, vote
 
 # --- messages ------------------------------------------------------------------------------------------------
@@ -209,6 +209,35 @@ async def test_unfinished_messages_of_all_connections_share_one_limit(autojump_c
         assert len(n1.got) == 1 and n1.transport._unfinished_bytes == 0
 
 
+async def greet_as_client(stream: Stream) -> None:
+    await greet(stream, Hello(cluster="", node="", incarnation=b"", lane=Lane.CLIENT), bytearray())
+
+
+async def test_unfinished_requests_of_clients_count_and_give_way_to_nodes(autojump_clock: MockClock) -> None:
+    async with network() as net:
+        n1 = await net.start("n1", limits=TransportLimits(receive_bytes_max=100_000))
+        small, large, late = [await net.dial("n1") for _ in range(3)]
+        for stream in (small, large, late):
+            await greet_as_client(stream)
+        for stream, size in ((small, b"30000"), (large, b"60000")):
+            await stream.send_all(size)
+            assert await stream.receive_some() == size
+        await late.send_all(b"20000")
+        assert await late.receive_some() == b""
+        assert n1.transport._unfinished_bytes == 90_000
+        whole = b"".join(wire.encode(append(1, 90_000)))
+        bulk = await net.dial("n1")
+        await greet(bulk, hello_of("n2", lane=Lane.BULK), bytearray())
+        await bulk.send_all(whole[:60_000])
+        assert await large.receive_some() == b""
+        assert n1.transport._unfinished_bytes == 90_000
+        await bulk.send_all(whole[60_000:])
+        await settle()
+        assert len(n1.got) == 1 and n1.transport._unfinished_bytes == 30_000
+        await small.send_all(b"still here")
+        assert await small.receive_some() == b"STILL HERE"
+
+
 async def test_a_damaged_message_that_came_in_parts_leaves_the_limit_as_it_was(autojump_clock: MockClock) -> None:
     async with network() as net:
         n1 = await net.start("n1")
@@ -234,6 +263,43 @@ async def test_connections_beyond_the_limit_are_closed_at_once(autojump_clock: M
         await settle()
         again = await net.dial("n1")
         await greet(again, hello_of("n2"), bytearray())
+
+
+@pytest.mark.parametrize("silent", [True, False], ids=["who never greet", "clients"])
+async def test_a_peer_finds_a_place_when_strangers_have_them_all(silent: bool, autojump_clock: MockClock) -> None:
+    async with network() as net:
+        n1 = await net.start("n1", "n2", limits=TransportLimits(connections_max=3, hello_timeout_ms=60_000))
+        strangers = [await net.dial("n1") for _ in range(3)]
+        for stranger in () if silent else strangers:
+            await greet_as_client(stranger)
+        await settle()
+        waiting = [await net.dial("n1") for _ in range(HEARD_MAX)]
+        for lane in (Lane.CONTROL, Lane.BULK):
+            peer = await net.dial("n1")
+            await greet(peer, hello_of("n2", lane=lane), bytearray())
+        assert n1.transport.connected("n2")
+        assert await waiting[0].receive_some() == b""  # who had not greeted for longest
+        assert n1.transport.counters.accepts_over_limit == 1
+        for hello in (hello_of("n3"), Hello(cluster="", node="", incarnation=b"", lane=Lane.CLIENT)):
+            late = await net.dial("n1")
+            with pytest.raises(trio.BrokenResourceError):
+                await greet(late, hello, bytearray())
+        assert n1.transport.counters.accepts_over_limit == 3
+        await waiting[-1].aclose()
+        await settle()
+        assert len(n1.transport._heard) == HEARD_MAX - 2
+        assert n1.transport._heard.keys() <= n1.transport._inbound
+
+
+async def test_who_was_heard_without_a_place_takes_one_that_came_free(autojump_clock: MockClock) -> None:
+    async with network() as net:
+        n1 = await net.start("n1", "n2", limits=TransportLimits(connections_max=1))
+        first, second = await net.dial("n1"), await net.dial("n1")
+        await settle()
+        await first.aclose()
+        await settle()
+        await greet_as_client(second)
+        assert len(n1.clients) == 1
 
 
 async def test_who_never_greets_is_closed(autojump_clock: MockClock) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from random import Random
 
@@ -53,9 +53,13 @@ class Node:
             on_client=self._serve_client, connect=net.connect, limits=limits,
         )
 
-    async def _serve_client(self, stream: Stream, hello: Hello, received: bytes) -> None:
+    async def _serve_client(
+        self, stream: Stream, hello: Hello, received: bytes, hold: Callable[[int], None],
+    ) -> None:
         self.clients.append((hello, received))
         while data := await stream.receive_some(100):
+            if data.isdigit():
+                hold(int(data))
             await stream.send_all(data.upper())
 
     def say(self, peer: str, *messages: PeerMessage) -> None:
