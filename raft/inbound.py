@@ -1,15 +1,44 @@
-"""One connection that another node or a client opened to this one, and words for what happens on it."""
+"""One connection that another node or a client opened to this one, words for it, and how many there may be.
+
+Knows streams, hellos and the process's limit of open files; decides nothing about who is let in.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+import resource
+from typing import Any, Final
 
 import attrs
 import trio
 from trio.abc import Stream
 
+from raft.errors import UsageError
 from raft.handshake import STREAM_ERRORS
 from raft.hello import Hello, Lane, Ping, encode_greeting
+
+logger = logging.getLogger("raft.transport")
+
+DESCRIPTORS_KEPT: Final = 192
+"""File descriptors that accepted connections leave to the rest of a process: 64 for connections that are heard without
+a place, others for the log, snapshots, peers and the program."""
+
+
+def places(connections_max: int) -> int:
+    """Return how many connections may be accepted at one time, which is fewer than asked for if descriptors are few.
+
+    Raises ``UsageError`` if there are none for connections.
+    """
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if descriptors == resource.RLIM_INFINITY or connections_max <= descriptors - DESCRIPTORS_KEPT:
+        return connections_max
+    if descriptors <= DESCRIPTORS_KEPT:
+        raise UsageError(f"this process may have {descriptors} open files, and a node that listens needs more than "
+                         f"{DESCRIPTORS_KEPT}: raise its limit (ulimit -n)")
+    fewer = descriptors - DESCRIPTORS_KEPT
+    logger.warning("connections_max=%d is lowered to %d: this process may have %d open files (ulimit -n), and %d of "
+                   "them are kept for other things", connections_max, fewer, descriptors, DESCRIPTORS_KEPT)
+    return fewer
 
 
 @attrs.define(eq=False)

@@ -54,7 +54,7 @@ from raft.hello import (
     encode_greeting,
 )
 from raft.hello import MAGIC as GREETING_MAGIC
-from raft.inbound import Inbound, is_client, ping, whence, words
+from raft.inbound import Inbound, is_client, ping, places, whence, words
 from raft.lives import NONE_MET, Met
 from raft.messages import PeerMessage
 from raft.outbox import Outbox
@@ -372,6 +372,8 @@ class Transport:
         """
         if self._nursery is not None:
             raise UsageError("this transport runs already")
+        if listen is not None or listeners:
+            self.limits = attrs.evolve(self.limits, connections_max=places(self.limits.connections_max))
         if listen is not None:
             host, port = split_address(listen)
             opened = await trio.open_tcp_listeners(port, host=host)

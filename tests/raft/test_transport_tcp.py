@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 import trio
 
+from raft.errors import UsageError
 from raft.handshake import connect_tcp, greet
+from raft.inbound import places
 from raft.messages import Append, AppendReply, PeerMessage, Vote
 from tests.raft.transports import Net, Node, append, hello_of, vote
 
@@ -72,6 +75,28 @@ async def test_bulk_over_tcp_arrives_whole_while_control_passes() -> None:
         assert len(n1.got) < frames, "the vote overtook"
         await until(lambda: len(n1.got) == frames + 1)
         assert [m.frames[0].first for _, m in n1.got if isinstance(m, Append)] == list(range(1, frames + 1))
+
+
+@pytest.mark.parametrize(("descriptors", "connections_max", "taken"), [
+    (1_024, 1_024, 832), (1_024, 832, 832), (193, 5, 1), (resource.RLIM_INFINITY, 5_000, 5_000)])
+def test_connections_leave_descriptors_for_the_rest(
+    descriptors: int, connections_max: int, taken: int,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
+    assert places(connections_max) == taken
+    said = f"connections_max={connections_max} is lowered to {taken}: this process may have {descriptors} open files"
+    assert (said in caplog.text) == (taken < connections_max)
+
+
+async def test_a_process_with_few_descriptors_accepts_fewer_or_does_not_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (400, 400))
+    async with tcp_nodes(1) as nodes:
+        assert nodes[0].transport.limits.connections_max == 208
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (192, 192))
+    with pytest.RaisesGroup(pytest.RaisesExc(UsageError, match="needs more than 192")):
+        async with tcp_nodes(1):
+            raise AssertionError("it listens")
 
 
 async def test_both_ends_notice_a_process_that_dies() -> None:
