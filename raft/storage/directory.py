@@ -105,6 +105,8 @@ class DirectoryFiles:
             raise UsageError(f"no storage for {sys.platform}: nobody knows what its sync promises; use Linux or macOS")
         self.root = Path(root)
         self._lock_fd = -1
+        self._synced_fds: dict[str, int] = {}
+        """Directories that were synced while the lock is held: they are synced again without another descriptor."""
 
     def open(self, path: str, *, create: bool = False) -> DirectoryFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
@@ -126,7 +128,12 @@ class DirectoryFiles:
         os.makedirs(self.root / path, mode=0o750, exist_ok=True)
 
     def sync_dir(self, path: str) -> None:
-        _sync_directory(self.root / path)
+        if self._lock_fd < 0:
+            _sync_directory(self.root / path)
+            return
+        if path not in self._synced_fds:
+            self._synced_fds[path] = os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+        os.fsync(self._synced_fds[path])
 
     def lock(self) -> None:
         if self._lock_fd >= 0:
@@ -144,6 +151,8 @@ class DirectoryFiles:
         self._lock_fd = fd
 
     def unlock(self) -> None:
+        while self._synced_fds:
+            os.close(self._synced_fds.popitem()[1])
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1

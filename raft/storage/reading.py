@@ -16,6 +16,7 @@ from raft.frame import HEADER_BYTES, MAGIC, Frame, parse
 from raft.storage.blocks import BLOCK_BYTES, BLOCK_MAGIC, LOCAL_BYTES, LOCAL_MAGIC
 from raft.storage.catalog import Extent, Segment
 from raft.storage.interface import File, Files
+from raft.storage.trouble import NO_DESCRIPTOR, trouble
 
 _WINDOW_BYTES: Final = 128 << 10
 _FILES_OPEN: Final = 16
@@ -71,6 +72,8 @@ class SegmentReader:
             try:
                 file = self._files.open(segment.path)
             except OSError as error:
+                if error.errno in NO_DESCRIPTOR:
+                    raise trouble(error) from error
                 raise DamagedLog(segment.path, 0, f"cannot be opened: {error}") from error
             while len(self._open) >= _FILES_OPEN:
                 self._open.pop(next(iter(self._open))).close()

@@ -39,6 +39,7 @@ from raft.storage.reading import SegmentReader
 from raft.storage.recovery import LOG_DIR, recover, scrub, segment_path, segment_sequences
 from raft.storage.snapshots import SnapshotStore
 from raft.storage.spares import SparePool
+from raft.storage.trouble import NO_DESCRIPTOR
 
 _ROOM_BYTES_MIN: Final = 4096
 SEGMENT_BYTES_MIN: Final = 32 << 10
@@ -279,6 +280,7 @@ class SegmentStorage:
         self._is_open = False
         self._reader.close()
         self._mark.close()
+        self._spares.close()
         self.snapshots.close()
         self._files.unlock()
 
@@ -492,11 +494,10 @@ class SegmentStorage:
             self._seal(self._active)
         sequence = self._active.sequence + 1 if self._active is not None else 1
         path = segment_path(sequence)
-        self._spares.take(path)
+        file = self._spares.take(path)
         if self._file is not None:
             self._file.close()
         states = {number: GroupState(group.hard_state, group.last) for number, group in self._catalog.groups.items()}
-        file = self._files.open(path)
         segment = Segment(sequence, path, file.size(), self._sequence + 1, states)
         with self._map_lock:
             self._catalog.begin(segment)
@@ -710,11 +711,13 @@ class SegmentStorage:
                 try:
                     if next(steps, None) is None:
                         break
-                except (DamagedLog, OSError):
+                except (DamagedLog, OSError) as error:
                     with self._map_lock:
-                        if segment in self._catalog.segments:
-                            raise
-                    break
+                        if segment not in self._catalog.segments:
+                            break
+                    if not isinstance(error, OSError) or error.errno not in NO_DESCRIPTOR:
+                        raise
+                    steps = scrub(self._files, self._owner, segment.sequence, step_bytes=step_bytes)  # another time
                 yield segment.path
 
     # --- reading and snapshots -------------------------------------------------------------------------------

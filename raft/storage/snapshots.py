@@ -22,7 +22,7 @@ from raft.errors import DamagedLog, DiskFull, MalformedMessage, StorageError, Us
 from raft.messages import SnapshotMeta
 from raft.snapshotmeta import META_BYTES_MAX, decode_meta, encode_meta
 from raft.storage.interface import File, Files
-from raft.storage.trouble import FULL
+from raft.storage.trouble import NO_DESCRIPTOR, PASSING, trouble
 
 DIRECTORY: Final = "snapshots"
 CHUNK_BYTES: Final = 1 << 20
@@ -251,6 +251,8 @@ class SnapshotStore:
                 try:
                     self._reading = stored, self._files.open(stored.path)
                 except OSError as error:
+                    if error.errno in NO_DESCRIPTOR:
+                        raise trouble(error) from error
                     raise DamagedLog(stored.path, 0, f"cannot be opened: {error}") from error
             if offset >= stored.meta.size:
                 return b""
@@ -368,7 +370,7 @@ class _Sink:
     def _trouble(self, error: OSError) -> StorageError:
         self.abort()
         words = f"snapshot {self.meta.index} of group {self.group}: {error.strerror or error}"
-        return DiskFull(words) if error.errno in FULL else WriteFailed(words)
+        return DiskFull(words) if error.errno in PASSING else WriteFailed(words)
 
     def abort(self) -> None:
         """Drop what is staged, and its file."""

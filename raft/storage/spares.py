@@ -11,9 +11,9 @@ import threading
 from typing import Final
 
 from raft.errors import DiskFull
-from raft.storage.interface import Files
+from raft.storage.interface import File, Files
 from raft.storage.recovery import LOG_DIR
-from raft.storage.trouble import FULL
+from raft.storage.trouble import FULL, NO_DESCRIPTOR, PASSING
 
 _PREFIX: Final = "spare-"
 _KEPT: Final = 2
@@ -22,12 +22,12 @@ _SYNC_EVERY: Final = 4 << 20
 
 
 class SparePool:
-    """Spare segments of ``segment_bytes`` each."""
+    """Spare segments of ``segment_bytes`` each. They are open already, so that beginning one opens no file."""
 
     def __init__(self, files: Files, segment_bytes: int) -> None:
         self._files, self._bytes = files, segment_bytes
         self._lock = threading.Lock()
-        self._paths: list[str] = []
+        self._spares: list[tuple[str, File]] = []
         self._number = 0
 
     def load(self) -> None:
@@ -39,64 +39,80 @@ class SparePool:
                 path = f"{LOG_DIR}/{name}"
                 self._number = max(self._number, int(name[len(_PREFIX) :]))
                 file = self._files.open(path)
-                size = file.size()
-                file.close()
-                if size == self._bytes and len(self._paths) < _KEPT:
-                    self._paths.append(path)
+                if file.size() == self._bytes and len(self._spares) < _KEPT:
+                    self._spares.append((path, file))
                 else:
+                    file.close()
                     self._files.remove(path)
+
+    def close(self) -> None:
+        """Close the files. They stay spares of the next life."""
+        with self._lock:
+            while self._spares:
+                self._spares.pop()[1].close()
 
     def ready(self) -> int:
         """Return how many spare files are at hand."""
-        return len(self._paths)
+        return len(self._spares)
 
     def require(self, count: int) -> None:
         """Have ``count`` spares. Raises ``DiskFull``, or OSError for anything worse."""
         with self._lock:
-            while len(self._paths) < count:
-                self._paths.append(self._make())
+            while len(self._spares) < count:
+                self._spares.append(self._make())
 
-    def take(self, path: str) -> None:
-        """Rename a spare to ``path``, durably."""
+    def take(self, path: str) -> File:
+        """Rename a spare to ``path``, durably, and return it."""
         with self._lock:
-            if not self._paths:
-                self._paths.append(self._make())
-            self._files.rename(self._paths[0], path)
-            del self._paths[0]
+            if not self._spares:
+                self._spares.append(self._make())
+            spare, file = self._spares[0]
+            self._files.rename(spare, path)
             self._files.sync_dir(LOG_DIR)
+            del self._spares[0]
+            return file
 
     def give(self, path: str, size: int) -> None:
         """A segment is not needed any more. Durable before this returns, so names never vanish out of order."""
         with self._lock:
-            if size == self._bytes and len(self._paths) < _KEPT:
+            file = self._opened(path) if size == self._bytes and len(self._spares) < _KEPT else None
+            if file is not None:
                 spare = self._name()
                 self._files.rename(path, spare)
-                self._paths.append(spare)
+                self._spares.append((spare, file))
             else:
                 self._files.remove(path)
             self._files.sync_dir(LOG_DIR)
+
+    def _opened(self, path: str) -> File | None:
+        """Open a file; None if there is no descriptor for it."""
+        try:
+            return self._files.open(path)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR:
+                raise
+            return None
 
     def _name(self) -> str:
         self._number += 1
         return f"{LOG_DIR}/{_PREFIX}{self._number:010d}"
 
-    def _make(self) -> str:
-        path = self._name()
+    def _make(self) -> tuple[str, File]:
+        path, file = self._name(), None
         try:
             file = self._files.open(path, create=True)
-            try:
-                file.allocate(self._bytes)
-                for offset in range(0, self._bytes, len(_ZEROS)):
-                    file.pwrite([_ZEROS[: self._bytes - offset]], offset)
-                    if offset % _SYNC_EVERY == 0:
-                        file.sync()  # in small steps, as the writer's syncs would wait for a large one
-                file.sync()
-            finally:
+            file.allocate(self._bytes)
+            for offset in range(0, self._bytes, len(_ZEROS)):
+                file.pwrite([_ZEROS[: self._bytes - offset]], offset)
+                if offset % _SYNC_EVERY == 0:
+                    file.sync()  # in small steps, as the writer's syncs would wait for a large one
+            file.sync()
+        except BaseException as error:
+            if file is not None:
                 file.close()
-        except OSError as error:
-            if error.errno not in FULL:
+            if not isinstance(error, OSError) or error.errno not in PASSING:
                 raise
-            if path.rpartition("/")[2] in self._files.list(LOG_DIR):
+            if error.errno in FULL and path.rpartition("/")[2] in self._files.list(LOG_DIR):
                 self._files.remove(path)
             raise DiskFull(f"no room for another segment of {self._bytes} bytes: {error}") from error
-        return path
+        return path, file

@@ -13,7 +13,11 @@ from raft.errors import DiskFull, StorageError, WrongDirectory
 
 T = TypeVar("T")
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""No room: what was not kept may be tried again."""
+"""No room on the disk."""
+NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
+"""No file could be opened: nothing was changed, and nothing is wrong with what is there."""
+PASSING: Final = FULL | NO_DESCRIPTOR
+"""What was not kept may be tried again."""
 
 _WORDS: Final = {
     errno.EACCES: "this process may not read and write there; give its user the directory and all that is in it",

@@ -89,7 +89,7 @@ MUTANTS = [
            new="",
            tests=(TESTS + "test_BUG_A7_what_is_called_withdrawn_is_withdrawn",)),
     Mutant("A8", "raft/storage/spares.py",
-           old="            if error.errno not in FULL:\n                raise\n",
+           old="            if not isinstance(error, OSError) or error.errno not in PASSING:\n                raise\n",
            new="            raise\n",
            tests=(TESTS + "test_BUG_A8_a_full_disk_ends_leadership_and_not_the_node",)),
     Mutant("A8", "raft/storage/segment.py",

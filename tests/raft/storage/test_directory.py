@@ -86,6 +86,21 @@ def test_names(files: Files) -> None:
     files.unlock()
 
 
+def test_a_locked_directory_is_synced_again_without_another_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = DirectoryFiles(tmp_path)
+    files.lock()
+    files.sync_dir("")
+    with monkeypatch.context() as short:
+        short.setattr(os, "open", None)
+        files.sync_dir("")
+    files.unlock()
+    assert not files._synced_fds
+    files.sync_dir("")
+    assert not files._synced_fds
+
+
 def test_the_lock_holds_other_processes_off(tmp_path: Path) -> None:
     held = DirectoryFiles(tmp_path)
     held.lock()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 from random import Random
 from typing import Any
 
 import pytest
 
-from raft.errors import DiskFull, UsageError, WriteFailed, WrongDirectory
+from raft.errors import DiskFull, StorageError, UsageError, WriteFailed, WrongDirectory
 from raft.frame import Frame, Kind, build
 from raft.messages import HardState, Write
-from raft.sim.disk import DiskFaults, SimulatedCrash, VirtualDisk, seeded
+from raft.sim.disk import DiskFaults, SimulatedCrash, VirtualDisk, VirtualFile, seeded
 from raft.storage.conformance import frames, read_all, snapshot_at
 from raft.storage.identity import format_directory, read_identity
 from raft.storage.model import LogImage, differs
@@ -251,6 +252,76 @@ def test_scrubbing_while_the_log_rolls_finds_no_damage() -> None:
     storage._write_block = beside  # type: ignore[method-assign]
     put(storage, frames(60, size=2_000))
     assert rolls[0] > 2
+
+
+# --- no descriptors ------------------------------------------------------------------------------------------
+
+
+def out_of_descriptors(disk: VirtualDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str, *, create: bool = False) -> VirtualFile:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    monkeypatch.setattr(disk, "open", refuse)
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_a_process_without_descriptors_writes_until_its_spares_are_used_up_and_goes_on_later(
+    background: bool, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk, storage = fresh(background=background)
+    assert storage.maintain()
+    log = frames(60, size=2_000)
+    with monkeypatch.context() as short:
+        out_of_descriptors(disk, short)
+        kept = fill(storage, log)
+        assert kept > SEGMENT_BYTES // 2_000, "the spare was used"
+        storage.write([Write(99, 1, hard_state=HardState(3))])
+        storage.sync()
+        assert not storage.has_room()
+    assert storage.has_room()
+    put(storage, log[kept:])
+    storage.close()
+    storage = make(disk)
+    assert not differs(LogImage(HardState(3), frames=tuple(log)), storage.open()[1], read_all(storage, 1, 1))
+
+
+def test_a_segment_that_cannot_be_opened_for_want_of_a_descriptor_is_not_damaged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk, storage = fresh()
+    log = frames(60, size=2_000)
+    put(storage, log)
+    storage.create_snapshot(1, snapshot_at(log[9])).finish()
+    storage.close()
+    storage = make(disk)
+    storage.open()
+    with monkeypatch.context() as short:
+        out_of_descriptors(disk, short)
+        for read in (lambda: storage.read(1, 1, 100), lambda: storage.read_snapshot(1, 10, 0, 100)):
+            with pytest.raises(StorageError, match="ulimit") as refused:
+                read()
+            assert type(refused.value) is StorageError
+        scrub = storage.scrub(step_bytes=4_096)
+        first = [next(scrub) for _ in range(3)]
+    assert set(first) == {"log/00000000000000000001.seg"}
+    newest = storage._catalog.segments[-1].sequence
+    assert {first[0], *scrub} == {f"log/{number:020d}.seg" for number in range(1, newest)}
+    assert storage.read(1, 1, 100)[0].first == 1
+
+
+def test_a_purged_segment_is_removed_where_there_is_no_descriptor_to_keep_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, storage = fresh(background=True)
+    log = frames(60, size=2_000)
+    put(storage, log)
+    storage.create_snapshot(1, snapshot_at(log[-1])).finish()
+    storage.write([Write(500, 1, purge_to=60)])
+    storage.write([Write(501, 1, hard_state=HardState(1))])
+    storage.sync()
+    out_of_descriptors(disk, monkeypatch)
+    assert not storage.maintain(), "there is no spare"
+    assert len([name for name in disk.list("log") if name.endswith(".seg")]) == 1
+    storage.write([Write(502, 1, hard_state=HardState(2))])
+    storage.sync()
 
 
 # --- sizes ---------------------------------------------------------------------------------------------------
