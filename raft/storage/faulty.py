@@ -61,6 +61,13 @@ class _Undo:
     size: int
 
 
+@attrs.define(eq=False)
+class _Name:
+    """The name of a file, which may change while the file is open."""
+
+    path: str
+
+
 class FaultyFiles:
     """Implements ``Files`` around another one. Names are as durable as below; data is what a cut may take."""
 
@@ -77,6 +84,7 @@ class FaultyFiles:
         self._planned = _Planned()
         self._sleep = sleep
         self._undo: dict[str, list[_Undo]] = {}
+        self._names: dict[str, _Name] = {}
 
     @property
     def counts(self) -> Counter[str]:
@@ -131,7 +139,8 @@ class FaultyFiles:
         self._undo.pop(path, None)
 
     def open(self, path: str, *, create: bool = False) -> _FaultyFile:
-        return _FaultyFile(self, self.files.open(path, create=create), path)
+        file = self.files.open(path, create=create)
+        return _FaultyFile(self, file, self._names.setdefault(path, _Name(path)))
 
     def list(self, path: str) -> list[str]:
         return self.files.list(path)
@@ -141,9 +150,14 @@ class FaultyFiles:
         self._undo.pop(new, None)
         if old in self._undo:
             self._undo[new] = self._undo.pop(old)
+        self._names.pop(new, None)
+        if old in self._names:
+            name = self._names[new] = self._names.pop(old)
+            name.path = new
 
     def remove(self, path: str) -> None:
         self.files.remove(path)
+        self._names.pop(path, None)
         self._undo.pop(path, None)
 
     def make_dir(self, path: str) -> None:
@@ -166,15 +180,15 @@ class FaultyFiles:
 class _FaultyFile:
     """A file whose operations fail as ``FaultyFiles`` plans it."""
 
-    def __init__(self, files: FaultyFiles, file: File, path: str) -> None:
-        self._files, self._file, self._path = files, file, path
+    def __init__(self, files: FaultyFiles, file: File, name: _Name) -> None:
+        self._files, self._file, self._name = files, file, name
 
     def pread(self, size: int, offset: int) -> bytes:
         self._files.trouble("read")
         data = self._file.pread(size, offset)
         if self._files.flip is not None:
             path, at = self._files.flip
-            if path == self._path and offset <= at < offset + len(data):
+            if path == self._name.path and offset <= at < offset + len(data):
                 self._files.counts["flip"] += 1
                 at -= offset
                 return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
@@ -189,7 +203,7 @@ class _FaultyFile:
         error = files.planned_write()
         if error is not None:
             data = data[: len(data) // 2]
-        files.remember(self._path, _Undo(offset, self._file.pread(len(data), offset), len(data), size))
+        files.remember(self._name.path, _Undo(offset, self._file.pread(len(data), offset), len(data), size))
         self._file.pwrite([data], offset)
         if error is not None:
             raise error
@@ -197,7 +211,7 @@ class _FaultyFile:
     def _demand(self) -> None:
         if self._files.full:
             self._files.counts["full"] += 1
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._name.path)
 
     def sync(self) -> None:
         self._files.wait()
@@ -206,7 +220,7 @@ class _FaultyFile:
             self._files.counts["lying sync"] += 1
             return
         self._file.sync()
-        self._files.synced(self._path)
+        self._files.synced(self._name.path)
 
     def size(self) -> int:
         return self._file.size()

@@ -165,7 +165,8 @@ class Files(Protocol):
         """Open for reading and writing; ``create`` makes it (and fails if it exists)."""
     def list(self, path: str) -> list[str]:
         """Names in a directory, sorted; [] if there is no such directory."""
-    def rename(self, old: str, new: str) -> None: ...
+    def rename(self, old: str, new: str) -> None:
+        """Replace ``new`` if there is one. Files that are open stay so, under the new name."""
     def remove(self, path: str) -> None: ...
     def make_dir(self, path: str) -> None:
         """Create a directory if missing."""
