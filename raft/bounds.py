@@ -39,6 +39,8 @@ def INV_R32(group: Checker, node: Ghost, replica: Replica) -> None:
         require(waiting <= config.reads_pending_max, "INV_R32", f"{node.name} keeps {waiting} reads waiting")
     require(len(replica.identities.met) <= GUESTS_MAX, "INV_R32", f"{node.name} remembers too many directories",
             len(replica.identities.met))
+    require(len(replica.regaining.words) <= GUESTS_MAX, "INV_R32", f"{node.name} remembers too many nodes' words",
+            len(replica.regaining.words))
 
 
 def INV_R37(group: Checker, node: Ghost, term: int) -> None:

@@ -7,6 +7,7 @@ the peers; ``host`` owns both and starts these tasks. Users see ``node.Node``, w
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -60,6 +61,7 @@ from raft.storage.interface import EarlyAck
 from raft.surroundings import Disk, Peers, RunBlocking, System
 from raft.wakeup import Bell
 
+logger = logging.getLogger("raft.driver")
 NS = 1_000_000_000
 ROOM_RETRY_S = 1.0
 """Pause before a full disk is tried again; doubles up to ``ROOM_RETRY_MAX_S``."""
@@ -68,7 +70,6 @@ SUSPENDED_NS = 10 * MS
 """Least difference of the two clocks that means a suspension; reading one after the other makes smaller ones."""
 STOP_TRANSFER_S = 1.0
 """Time that a stopping leader has to hand over; after that it stops without."""
-
 
 
 class Driver:
@@ -225,10 +226,15 @@ class Driver:
     def outlived(self, peer: str, lives: tuple[int, ...]) -> bool:
         """Take lives that a peer met of this directory, and that it never had. Return whether that is news."""
         news = self.replica.regaining.outlived(self.clock(), peer, lives)
-        if news:
-            self.held.clear()  # a vote among them may be the second one in its term
+        self._take_loss(news)
         self.pump()
         return news
+
+    def _take_loss(self, news: bool) -> None:
+        if news:
+            logger.warning("group %r: a peer met a later life of node %r's directory, which is an older copy",
+                           self.name, self.replica.node_id)
+            self.held.clear()  # a vote among them may be the second one in its term
 
     def unreachable(self, peer: str) -> None:
         """Note that the connection to a peer broke."""
@@ -346,6 +352,7 @@ class Driver:
         elif isinstance(output, MembershipChanged):
             self.peers.members_changed(output.membership)
             self.events_hub.put(output)
+            self._take_loss(self.replica.regaining.believe_members(self.clock()))
         elif isinstance(output, Load):
             try:
                 self._loads.send_nowait(output)

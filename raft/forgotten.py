@@ -55,6 +55,7 @@ def begins(node: Ghost, life: int, *, knows: bool) -> None:
     node.own.add(life)
     node.met = {peer: lives[:] for peer, lives in node.kept.items()}
     node.was_told = False
+    node.words.clear()
     if not knows:
         node.told_of.clear()
 
@@ -68,10 +69,18 @@ def greets(node: Ghost, source: Ghost) -> None:
         lives.append(source.life)
         del lives[:-LIVES_MET]
     assert len(lives) <= LIVES_MET and source.life in lives, "the newest lives are remembered"
-    unknown = set(source.met.get(node.directory, ())) - node.own
-    node.told_of |= unknown
-    if unknown and node.lost is not None and not node.knows:
-        node.knows = node.was_told = True
+    node.words[source.name] = set(source.met.get(node.directory, ())) - node.own
+    believes(node)
+
+
+def believes(node: Ghost) -> None:
+    """Let a node take what members said. What others say counts once they are members."""
+    assert node.replica is not None
+    for peer in node.words.keys() & node.replica.membership.members.keys():
+        unknown = node.words.pop(peer)
+        node.told_of |= unknown
+        if unknown and node.lost is not None and not node.knows:
+            node.knows = node.was_told = True
 
 
 def INV_R35(group: Checker, node: Ghost, replica: Replica, voter: Ghost) -> None:

@@ -109,11 +109,16 @@ class _Links:
     """Addresses as memberships list them. Only a change of these overrides the caller's addresses."""
     lives: Lives = attrs.Factory(Lives)
     """Lives of this directory, and the lives of others that it met."""
-    missing: dict[int, str] = attrs.Factory(dict)
-    """Lives that this directory never had -> peer that met them, for groups that are opened later."""
+    missing: dict[str, tuple[int, ...]] = attrs.Factory(dict)
+    """Peer -> lives that it met of this directory, which never had them, for groups that are opened later."""
     kept: bytes = b""
     """The lives as they were last written to disk."""
     to_keep: trio.Event = attrs.Factory(trio.Event)
+
+    def forget_guest(self, known: dict[str, Any]) -> None:
+        """Drop a peer if there are too many: a peer that greets under ever new names must not fill the memory."""
+        if len(known) > GUESTS_MAX:
+            del known[next((peer for peer in known if peer not in self.listed), next(iter(known)))]
 
 
 class GroupOptions(TypedDict, total=False):
@@ -297,12 +302,13 @@ class Host:
         self._peers.learn({**_addresses(replica.membership), **peers})
         self._links.listed.update(_addresses(replica.membership))
         self._links.to_keep.set()
+        await driver.restore()
+        # Peers greet meanwhile: what they said is taken when the node is where later hellos reach it.
+        self.drivers[number] = driver
         for peer, incarnation in self._links.met.items():
             replica.identities.meet(self._clock(), peer, incarnation)
-        await driver.restore()
-        for life, peer in self._links.missing.items():
-            replica.regaining.outlived(self._clock(), peer, (life,))
-        self.drivers[number] = driver
+        for peer, lives in self._links.missing.items():
+            replica.regaining.outlived(self._clock(), peer, lives)
         self._served[number] = Served(driver)
         self._recovered.pop(number, None)
         assert self._nursery is not None
@@ -526,11 +532,10 @@ class Host:
             links.lives.forget_guests(links.listed.__contains__)
             links.to_keep.set()
         if missing := links.lives.missing(self.incarnation, hello.met):
-            links.missing.update(dict.fromkeys(missing, peer))
+            links.missing[peer] = missing
+            links.forget_guest(links.missing)
             for driver in self.drivers.values():
-                if driver.outlived(peer, missing):
-                    logger.warning("group %r: node %r met a later life of this directory, which is an older copy",
-                                   driver.name, peer)
+                driver.outlived(peer, missing)
 
     async def _keep_lives(self) -> None:
         """Write down, as a task, the lives of members that were met. A crash loses only those met just before."""
@@ -547,10 +552,8 @@ class Host:
                     logger.warning("the lives of peers that this node met could not be written down: %s", error)
 
     def _on_identify(self, peer: str, incarnation: bytes) -> None:
-        met = self._links.met
-        met[peer] = incarnation
-        if len(met) > GUESTS_MAX:
-            del met[next((name for name in met if name not in self._links.listed), peer)]
+        self._links.met[peer] = incarnation
+        self._links.forget_guest(self._links.met)
         for driver in self.drivers.values():
             driver.identify(peer, incarnation)
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from raft.bounds import INV_R32, INV_R37, INV_R38, INV_R39, INV_R40
 from raft.config import MS, Config, Read, Rules
-from raft.forgotten import INV_R35, INV_R36, begins, greets, knew, said, told
+from raft.forgotten import INV_R35, INV_R36, begins, believes, greets, knew, said, told
 from raft.frame import Frame, Kind
 from raft.held import Held
 from raft.memberrules import INV_R16, INV_R17, INV_R18, INV_R19_candidate, INV_R19_removed
@@ -128,6 +128,10 @@ class Checker:
     def greeted(self, name: str, source: str) -> None:
         """A hello of ``source`` reached a node."""
         greets(self.nodes[name], self.nodes[source])
+
+    def believed(self, name: str) -> None:
+        """A node takes what nodes said that have become members since."""
+        believes(self.nodes[name])
 
     def kept_lives(self, name: str) -> None:
         """Note that a node's disk holds the lives of its peers that it met."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from raft.config import NEVER
+from raft.identities import GUESTS_MAX
 from raft.lives import TOLD_MAX
 from raft.messages import FOLLOWER, SUCCESS, UNKNOWN_TERM, Lapse, ReadReply, ReadRequest
 from raft.trace import Outlived, Regained
@@ -23,6 +24,8 @@ class Regaining:
     def __init__(self, core: Replica, told: tuple[int, ...]) -> None:
         self.core, self.told = core, told
         """Lives that peers met of this directory although it never had them; the group knows of these."""
+        self.words: dict[str, tuple[int, ...]] = {}
+        """Node that is no member -> lives that it says it met. They count once it is a member."""
         self.deadline = NEVER
         """Time to ask the leader again."""
         self._question = 0
@@ -34,10 +37,15 @@ class Regaining:
         """Take lives that a peer met of this directory, and that it never had. Return whether that is news.
 
         This directory is then an older copy, without what those lives acknowledged and voted. So no message of this
-        node that waits may leave.
+        node that waits may leave. Where strangers are kept out, the word of one is only kept: see ``believe_members``.
         """
         core, fresh = self.core, set(lives).difference(self.told)
         if not core.enter(now) or not fresh:
+            return False
+        if core.following.members_only and peer not in core.membership.members:
+            self.words[peer] = lives
+            if len(self.words) > GUESTS_MAX:  # a node that greets under ever new names must not fill the memory
+                del self.words[next(iter(self.words))]
             return False
         self.told = tuple(sorted({*self.told, *fresh})[-TOLD_MAX:])
         core.lapse = Lapse(max(1, core.log.last_index), UNKNOWN_TERM, self.told)
@@ -49,6 +57,12 @@ class Regaining:
         assert core.role == FOLLOWER and len(self.told) <= TOLD_MAX
         self.reset()
         return True
+
+    def believe_members(self, now: int) -> bool:
+        """Take what nodes said that have become members since. Return whether that is news."""
+        members = self.core.membership.members
+        heard = {peer: self.words.pop(peer) for peer in list(self.words) if peer in members}
+        return sum(self.outlived(now, peer, lives) for peer, lives in heard.items()) > 0  # each is taken
 
     def reset(self) -> None:
         """Begin anew with another leader, or none."""

@@ -184,6 +184,8 @@ class Ghost:
         self.own: set[int] = set()
         """Lives that the disk had, and lives it was told of whose loss is over."""
         self.told_of: set[int] = set()
+        self.words: dict[str, set[int]] = {}
+        """Node that is no member -> lives of this directory that it said it met, and that this never had."""
         self.met: dict[Directory, list[int]] = {}
         """Directory of a peer -> its lives that were met, the newest last. This process knows ``met``, its disk
         ``kept``. Lives of a former directory do not count for a new one."""

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 def answer_vote(core: Replica, peer: str, request: Vote) -> None:
     """Answer a request for this node's vote, and change term and vote as the rules say."""
-    if core.lapse is not None:
-        # It may have given this vote to another, or lack entries that its vote would vouch for.
+    if core.lapse is not None or peer in core.regaining.words:
+        # It may have given this vote to another, or lack entries that its vote would vouch for: as it knows, or as the
+        # candidate itself says, which is no member here yet.
         core.send(peer, VoteReply(core.group, core.term, request.round, VoteResult.UNKNOWN, request.probe))
         return
     me = core.voter()

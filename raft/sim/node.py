@@ -171,7 +171,8 @@ class Life:
         self._handlers: dict[type, Callable[[Any], None]] = {
             Write: self._write, Committed: self._committed, Load: self._load,
             LoadChunk: self._load_chunk, StoreChunk: self._store_chunk, Install: self._install,
-            ReadReady: self._read_ready, Resolved: self._resolved, RoleChanged: _ignore, MembershipChanged: _ignore,
+            ReadReady: self._read_ready, Resolved: self._resolved,
+            RoleChanged: lambda _: None, MembershipChanged: self._members_changed,
         }
         self._start()
 
@@ -337,9 +338,22 @@ class Life:
         if self.lives.meet(source.name, source.incarnation, source.number_of_life):
             self.later(SYNC_NS, self._keep_lives, None)
         missing = self.lives.missing(self.node.incarnation, life.lives.met(self.name))
-        if missing and self.replica.regaining.outlived(self.now, source.name, missing):
+        if missing:
+            self._take_loss(self.replica.regaining.outlived(self.now, source.name, missing))
+
+    def _take_loss(self, news: bool) -> None:
+        if news:
             self.held.clear()
             self.cluster.counts["told by a peer"] += 1
+
+    def _members_changed(self, _: MembershipChanged) -> None:
+        if self.replica.regaining.words:
+            self.later(0, self._believe_members, None)
+
+    def _believe_members(self, _: None) -> None:
+        self.checker.believed(self.name)
+        self._take_loss(self.replica.regaining.believe_members(self.now))
+        self.settle(E_IDENTIFY)
 
     def _keep_lives(self, _: None) -> None:
         self.node.lives = self.lives.encode()
@@ -781,7 +795,3 @@ class Life:
         self.proposals.clear()
         self.tickets.clear()
         self.waiting.clear()
-
-
-def _ignore(_: object) -> None:
-    """Ignore events that shells publish: a simulation reads the replica."""

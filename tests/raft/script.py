@@ -223,6 +223,8 @@ class Script:
             node.roles.append(output)
         elif isinstance(output, MembershipChanged):
             node.memberships.append(output)
+            if replica.regaining.believe_members(self.now):
+                node.held.clear()
         elif isinstance(output, Load):
             frames = storage.read(1, output.first, output.max_bytes)
             replica.loaded(self.now, output.peer, output.session, output.first, frames)

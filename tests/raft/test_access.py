@@ -20,7 +20,8 @@ from raft.client import connect
 from raft.errors import ConfigError, NotAllowed, RejectReason
 from raft.handshake import caller_of, greet, split_address
 from raft.hello import Hello, Lane, Refused
-from raft.host import open_node
+from raft.host import open_host, open_node
+from raft.lives import NONE_MET, Met
 from raft.node import Node
 from raft.status import RefusalKind
 from tests.raft.test_host import ALONE, FAST, three, until_leads
@@ -142,10 +143,10 @@ async def test_clients_propose_unless_told_otherwise(tmp_path: Path, access: Acc
         assert await asking.propose(b"1") == 1
 
 
-async def knock(address: str, node: str, source: str = PEER) -> Hello:
+async def knock(address: str, node: str, source: str = PEER, met: Met = NONE_MET) -> Hello:
     """As a node would."""
     async with await dial(source, address) as stream:
-        hello = Hello(cluster="default", node=node, incarnation=bytes(16), lane=Lane.CONTROL)
+        hello = Hello(cluster="default", node=node, incarnation=bytes(16), lane=Lane.CONTROL, met=met)
         with trio.fail_after(5):
             return await greet(stream, hello, bytearray())
 
@@ -158,6 +159,22 @@ async def test_BUG_W3_a_node_that_is_no_member_is_not_let_in(tmp_path: Path) -> 
             await knock(address, "x")
         (refusal,) = node.status().refusals
         assert refusal.kind is RefusalKind.STRANGER and "x is not let in" in " ".join(node.explain())
+
+
+@pytest.mark.usefixtures("_nobody_is_local")
+async def test_BUG_F23_a_node_that_is_let_in_as_no_member_takes_no_vote_away(tmp_path: Path) -> None:
+    """A group that waits to be joined lets any node in. One greeting ended the other groups of its host for good."""
+    async with open_host(tmp_path, node_id="n0", listen="127.0.0.1:0", create=True, config=FAST,
+                         access=Access()) as host:
+        node = await host.open_group("a", state_machine=Counter(), peers=ALONE, bootstrap=True)
+        await until_leads(node)
+        await host.open_group("b", state_machine=Counter(), join=True)
+        theirs = await knock(host.address, "x")
+        told = host._links.missing
+        await knock(host.address, "x", met=Met(theirs.incarnation, (1 << 62,)))
+        while "x" not in told:
+            await trio.sleep(0.01)
+        assert await node.propose(b"1") == 1 and not node.status().lapse_index
 
 
 @pytest.mark.usefixtures("_nobody_is_local")

@@ -27,6 +27,7 @@ import raft
 from harness.simulation.worlds.nodes import Counter
 from raft.errors import DamagedLog, Faulted, NotLeader, Rejected, RejectReason, Unknown, UsageError, WrongDirectory
 from raft.groups import group_number
+from raft.handshake import Connector
 from raft.host import Host, open_host, open_node
 from raft.node import Node
 from raft.sim.disk import VirtualDisk
@@ -572,21 +573,26 @@ async def test_on_simulated_files_and_a_virtual_clock_every_run_is_the_same(
     assert await run() == await run()
 
 
+def wires(nursery: trio.Nursery, hosts: dict[str, Host]) -> Connector:
+    """Streams in memory to the hosts at these addresses."""
+    async def connect(address: str) -> trio.abc.Stream:
+        host = hosts.get(address)
+        if host is None:
+            raise OSError("nobody there")
+        ours, theirs = trio.testing.memory_stream_pair()
+        nursery.start_soon(host.transport.serve_stream, theirs)
+        await trio.lowlevel.checkpoint()
+        return ours
+    return connect
+
+
 async def test_three_hosts_on_memory_streams_and_simulated_disks(autojump_clock: trio.testing.MockClock) -> None:
     """The whole stack without a socket, a file or a thread, faster than time."""
     peers = {f"n{number}": f"h{number}:1" for number in range(3)}
     hosts: dict[str, Host] = {}
     start = trio.current_time()
     async with trio.open_nursery() as nursery:
-        async def connect(address: str) -> trio.abc.Stream:
-            host = hosts.get(address)
-            if host is None:
-                raise OSError("nobody there")
-            ours, theirs = trio.testing.memory_stream_pair()
-            nursery.start_soon(host.transport.serve_stream, theirs)
-            await trio.lowlevel.checkpoint()
-            return ours
-
+        connect = wires(nursery, hosts)
         async with AsyncExitStack() as stack:
             nodes = []
             for name, address in peers.items():
@@ -604,6 +610,50 @@ async def test_three_hosts_on_memory_streams_and_simulated_disks(autojump_clock:
                 assert n(node) == 500
             assert trio.current_time() - start < 3
         nursery.cancel_scope.cancel()
+
+
+async def test_BUG_M12_a_wiped_voter_that_greets_while_a_snapshot_is_restored_counts_for_nothing(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Own: its hello reached only nodes that were open already. Together the two lost what was acknowledged."""
+    peers = {f"n{number}": f"h{number}:1" for number in range(3)}
+    hosts: dict[str, Host] = {}
+    disks, rng = {name: VirtualDisk() for name in peers}, Random(7)
+    async with trio.open_nursery() as nursery:
+        @asynccontextmanager
+        async def opened(*names: str) -> AsyncIterator[list[Node]]:
+            async with AsyncExitStack() as stack:
+                nodes = []
+                for name in names:
+                    host = await stack.enter_async_context(open_host(
+                        "unused", node_id=name, listen=None, address=peers[name], create=True, rng=rng,
+                        files=disks[name], connect=wires(nursery, hosts)))
+                    hosts[peers[name]] = host
+                    stack.callback(hosts.pop, peers[name])
+                    nodes.append(await host.open_group(state_machine=Counter(), peers=peers, bootstrap=True))
+                yield nodes
+
+        async with opened(*peers) as nodes:
+            await nodes[0].wait_leader()
+            await next(node for node in nodes if node.is_leader).propose(b"1")
+            while not all(member.incarnation for member in nodes[0].status().membership.members.values()):
+                await trio.sleep(0.01)
+            await nodes[0].take_snapshot()
+        disks["n1"] = VirtualDisk()
+        async with opened("n1"):
+            monkeypatch.setattr("raft.host.run_inline", _slow_to_restore)
+            async with opened("n0") as (survivor,):
+                assert n(survivor) == 1
+                await trio.sleep(10)
+                assert survivor.status().strangers == ("n1",) and not survivor.is_leader
+                with pytest.raises(NotLeader):
+                    await survivor.propose(b"1")
+        nursery.cancel_scope.cancel()
+
+
+async def _slow_to_restore(function: Callable[..., Any], *args: Any) -> Any:
+    await trio.sleep(3 if function is list else 0)  # it reads the snapshot
+    return function(*args)
 
 
 async def test_a_full_disk_is_survived_without_losing_an_answer(autojump_clock: trio.testing.MockClock) -> None:

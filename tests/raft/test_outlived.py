@@ -21,7 +21,9 @@ from harness.simulation.worlds.nodes import network as node_network
 from raft.config import Config, DLedgerTimers, Rules
 from raft.errors import MalformedMessage
 from raft.hello import Hello, decode_greeting, encode_greeting
+from raft.identities import GUESTS_MAX
 from raft.lives import MET_MAX, NONE_MET, OWN_MAX, RANDOM_BITS, TOLD_MAX, Lives, Met
+from raft.membership import Membership
 from raft.messages import UNKNOWN_TERM, WHOLE, Lapse, ReadReply, Role, Vote, VoteReply, VoteResult, Write
 from raft.shadow import Copy
 from raft.sim import Cluster, InvariantViolation
@@ -30,12 +32,14 @@ from raft.sim.disks import MemoryDisk
 from raft.storage.identity import format_directory
 from raft.storage.lives import NAME, begin_life, read_lives, write_lives
 from raft.storage.mark import NAME as MARK
+from raft.storage.memory import MemoryStorage
 from raft.trace import Event, Outlived, Regained
 from tests.raft.script import Script, led
 from tests.raft.sim.machines import Counter
 from tests.raft.storage.test_mark import formatted, opened, written
 from tests.raft.test_hello import MINE, sealed
 from tests.raft.test_host import Three, n
+from tests.raft.test_strangers import closed
 from tests.raft.transports import network, settle
 
 CONFIGS = {
@@ -203,6 +207,58 @@ def test_a_lapse_of_unknown_reach_is_told_in_a_reply() -> None:
     assert tell(script, "n1", LIFE)
     reply = script["n1"].following._acknowledgement(0)
     assert Decoder(1 << 20).feed(b"".join(encode(reply))) == [reply] and reply.hint_term == UNKNOWN_TERM
+
+
+# --- whose word counts -------------------------------------------------------------------------------------------
+
+
+def newcomer(script: Script) -> None:
+    script.start("x", MemoryStorage(), Membership())
+    script["x"].following.members_only = True
+
+
+def test_BUG_F23_a_node_that_is_no_member_takes_nobodys_vote_away() -> None:
+    """Own: whoever greeted while there was no leader made a node lapse, on its disk. Guards that it must be a member
+    where strangers are kept out."""
+    script = closed(led())
+    assert not tell(script, "n1", LIFE, peer="x")
+    script.elapse(1_000)
+    assert script["n1"].lapse is None and script["n1"].regaining.told == ()
+    assert tell(script, "n1", LIFE, peer="n2")
+
+
+@pytest.mark.parametrize("name", ["n0", "n1"])
+def test_BUG_F23_what_a_node_said_counts_once_it_is_a_member(name: str) -> None:
+    """This node's membership may be the older one."""
+    script = closed(led())
+    newcomer(script)
+    assert not tell(script, name, LIFE, peer="x")
+    script.reconfigure("n0", ["n0", "n1", "n2", "x"])
+    for _ in range(100):
+        script.elapse(50)
+    lapses = [event for event in script.nodes[name].traces if isinstance(event, Outlived)]
+    assert [event.peer for event in lapses] == ["x"] and script[name].regaining.told == (LIFE,)
+    assert not script[name].regaining.words
+
+
+def test_BUG_F23_a_candidate_is_refused_the_vote_that_it_says_was_lost() -> None:
+    """Own: it may be a member by the later membership, and is voted for as one."""
+    script = closed(led())
+    asks = Vote(1, 9, 1, 1_000, 8, transfer=True)
+    script.cut("n0")
+    assert not tell(script, "n1", LIFE, peer="x")
+    for name, result in (("n1", VoteResult.UNKNOWN), ("n2", VoteResult.ACCEPT)):
+        script[name].receive(script.now, "x", asks)
+        script.pump(name)
+        (reply,) = (mail.message for mail in script.mail if (mail.source, mail.target) == (name, "x"))
+        assert isinstance(reply, VoteReply) and reply.result == result
+
+
+def test_words_of_nodes_that_are_no_members_are_bounded() -> None:
+    script = closed(led())
+    for number in range(GUESTS_MAX + 9):
+        assert not tell(script, "n1", LIFE, peer=f"guest {number}")
+    assert len(script["n1"].regaining.words) == GUESTS_MAX
 
 
 # --- lives ---------------------------------------------------------------------------------------------------------

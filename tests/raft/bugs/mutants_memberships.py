@@ -87,6 +87,11 @@ MUTANTS = [
            old="        if (self._unrecorded and self.record_incarnations()) or self.desired is None:\n",
            new="        if self.desired is None and not (self._unrecorded and self.record_incarnations() and False):\n",
            tests=(TESTS + "test_BUG_M12_a_newcomer_is_known_by_its_directory_before_it_votes",)),
+    Mutant("M12", "raft/host.py",
+           old="        for peer, incarnation in self._links.met.items():\n",
+           new="        for peer, incarnation in dict[str, bytes]().items():\n",
+           tests=("tests/raft/test_host.py::"
+                  "test_BUG_M12_a_wiped_voter_that_greets_while_a_snapshot_is_restored_counts_for_nothing",)),
     Mutant("M13", "raft/log.py",
            old="            if frame.first > base[0]:\n",
            new="            if frame.first > base[0] and not self.snapshot:\n",

@@ -31,7 +31,7 @@ TABLES: dict[str, tuple[str, int]] = {
     "A": ("Applying, resources, the API", 11),
     "G": ("Disks that stand still, groups that say nothing", 6),
     "U": ("Guards that no test held", 17),
-    "F": ("What a node forgot", 22),
+    "F": ("What a node forgot", 23),
     "W": ("Who may do what", 4),
     "DL_R": ("DLedger's own schedules", 20),
 }

@@ -36,11 +36,11 @@ def test_who_was_told_of_its_loss_counts_as_lapsed_while_it_is_down(monkeypatch:
 
 
 def test_a_directory_made_anew_owes_nothing_for_the_lives_of_the_one_before() -> None:
-    bootstrap = Membership(("n1",), members={"n1": Member("n1")})
+    bootstrap = Membership(("n0", "n1"), members={name: Member(name) for name in ("n0", "n1")})
     peer, before, after = (
         Ghost(name, incarnation, bootstrap) for name, incarnation in (("n0", b"a"), ("n1", b"b"), ("n1", b"c")))
     for life, ghost in enumerate((peer, before, after)):
-        ghost.replica = cast(Replica, SimpleNamespace())
+        ghost.replica = cast(Replica, SimpleNamespace(membership=bootstrap))
         begins(ghost, life, knows=False)
     greets(peer, before)
     after.lost = after.disk.copy()
