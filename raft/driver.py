@@ -176,6 +176,8 @@ class Driver:
             del self._requests[ticket]
             answer = self._answers.pop(ticket, None)
         if answer is None:
+            if self.stopping:  # the core has taken it: others may carry it on
+                raise Unknown(detail="this node stopped")
             raise self.refusal()
         if answer.unknown:
             raise Unknown(detail=answer.detail)

@@ -692,6 +692,30 @@ async def test_who_drops_a_subscription_has_left(autojump_clock: trio.testing.Mo
 # --- stopping ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", ["change", "hand-over"])
+async def test_whoever_asked_for_a_change_is_not_told_that_it_has_no_effect_when_the_node_stops(
+    autojump_clock: trio.testing.MockClock, kind: str,
+) -> None:
+    """Others carry it on."""
+    async with network() as net:
+        leader = await three(net)
+        await leader.propose(b"1")
+        while leader.status().peers[0].match < leader.status().last_index:
+            await trio.sleep(0.01)
+        other = next(name for name in THREE if name != leader.node_id)
+        kept = {name: address for name, address in THREE.items() if name != other}
+        caught = Caught()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(caught.of, partial(leader.reconfigure, kept) if kind == "change" else partial(
+                leader.transfer_leadership, other))
+            while not leader.status().membership.outgoing and not leader._driver._requests:
+                await trio.lowlevel.checkpoint()
+            leader._driver.close()
+        assert isinstance(caught.error, Unknown) and "this node stopped" in str(caught.error)
+        with pytest.raises(Rejected, match="stopping"):
+            await leader.reconfigure(kept)
+
+
 async def test_stopping_answers_everybody(autojump_clock: trio.testing.MockClock) -> None:
     config = Config(uncommitted_frames_target=1)
     async with network(config) as net:
