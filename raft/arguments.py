@@ -46,10 +46,15 @@ def freshness(given: Read) -> Read:
     return given
 
 
+def fits(text: object) -> bool:
+    """Return whether this is text that a hello can carry."""
+    # Printable, because names end up in logs, where a line break would begin a line of its own.
+    return type(text) is str and text.isprintable() and len(text.encode("utf-8", "replace")) <= NAME_BYTES_MAX
+
+
 def a_name(name: str, given: str) -> str:
     """Return ``given`` if it is a name that fits into a hello."""
-    size = len(given.encode("utf-8", "replace")) if type(given) is str and given.isprintable() else 0
-    if not 0 < size <= NAME_BYTES_MAX:
+    if not given or not fits(given):
         raise UsageError(f"{name}={given!r:.80}: must be printable text of 1 to {NAME_BYTES_MAX} bytes")
     return given
 

@@ -16,6 +16,7 @@ import attrs
 import cbor2
 from google_crc32c import value as crc32c
 
+from raft.arguments import NAME_BYTES_MAX, fits
 from raft.errors import HandshakeRefused, MalformedMessage, UsageError
 from raft.lives import NONE_MET, Met, take_met
 from raft.status import RefusalKind
@@ -28,7 +29,6 @@ FEATURES: Final = 0
 REQUIRED_FEATURES: Final = 0xFFFF_FFFF_0000_0000
 """A node that sets one of these wants no peer that does not know it; the lower bits are offers."""
 GREETING_BYTES_MAX: Final = 4_096
-TEXT_BYTES_MAX: Final = 255
 INCARNATION_BYTES: Final = 16
 
 _HEADER: Final = struct.Struct("<4sBBBBQII")
@@ -111,9 +111,9 @@ def encode_greeting(greeting: Greeting) -> bytes:
     """Encode a greeting. Raises ``UsageError`` if a text is too long, or the incarnation has not 0 or 16 bytes."""
     if isinstance(greeting, Hello):
         texts = (greeting.cluster, greeting.node, greeting.rules, greeting.address, greeting.expects)
-        if not all(_fits(text) for text in texts) or len(greeting.incarnation) not in (0, INCARNATION_BYTES):
+        if not all(fits(text) for text in texts) or len(greeting.incarnation) not in (0, INCARNATION_BYTES):
             raise UsageError(
-                f"a name in a hello is printable text of at most {TEXT_BYTES_MAX} bytes, an incarnation 16: {greeting}"
+                f"a name in a hello is printable text of at most {NAME_BYTES_MAX} bytes, an incarnation 16: {greeting}"
             )
         payload = cbor2.dumps([
             greeting.cluster, greeting.node, greeting.incarnation, greeting.boot, greeting.rules, greeting.address,
@@ -131,11 +131,6 @@ def _seal(kind: int, lane: int, oldest: int, newest: int, features: int, payload
     assert HEADER_BYTES + len(payload) <= GREETING_BYTES_MAX, "the other end takes no more"
     head = _HEADER.pack(MAGIC, kind, lane, oldest, newest, features, len(payload), 0)
     return head[:-4] + struct.pack("<I", crc32c(head[:-4] + payload)) + payload
-
-
-def _fits(text: object) -> bool:
-    # Printable, because names end up in logs, where a line break would begin a line of its own.
-    return type(text) is str and text.isprintable() and len(text.encode("utf-8", "replace")) <= TEXT_BYTES_MAX
 
 
 def decode_greeting(data: bytes | bytearray) -> tuple[Greeting, int] | None:
@@ -176,8 +171,8 @@ def _take_hello(fields: Any, lane: Lane, versions: tuple[int, int], features: in
     cluster, node, incarnation, boot, rules, address, expects = fields[:7]
     lease_ms, request_bytes_max, life = [*fields[7:10], 0, 0, 0][:3]
     met = take_met(fields[10]) if len(fields) > 10 else NONE_MET
-    if not all(_fits(text) for text in (cluster, node, rules, address, expects)):
-        raise ValueError(f"a name is printable text of at most {TEXT_BYTES_MAX} bytes")
+    if not all(fits(text) for text in (cluster, node, rules, address, expects)):
+        raise ValueError(f"a name is printable text of at most {NAME_BYTES_MAX} bytes")
     if type(incarnation) is not bytes or type(boot) is not int or boot < 0 or boot >> 64:
         raise ValueError("wrong incarnation or boot number")
     if not all(type(number) is int and 0 <= number < 1 << 63 for number in (lease_ms, request_bytes_max, life)):

@@ -38,6 +38,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 import cbor2
 
+from raft.arguments import NAME_BYTES_MAX, fits
 from raft.errors import MalformedMessage
 from raft.quorum import has_quorum
 
@@ -141,6 +142,9 @@ def illegal(desired: Desired) -> str | None:
     for name, address in everyone:
         if type(name) is not str or type(address) is not str:
             return f"ids and addresses (host:port) are text, not {name!r} and {address!r}"
+        if not fits(name) or not fits(address):
+            return (f"ids and addresses are printable text of at most {NAME_BYTES_MAX} bytes, not {name!r:.80} and "
+                    f"{address!r:.80}")
     for name, priority in desired.priorities.items():
         if type(priority) is not int:
             return f"a priority is a whole number, not {priority!r} for {name!r}"

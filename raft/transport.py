@@ -24,6 +24,7 @@ from trio.abc import Listener, Stream
 
 from raft import wire
 from raft.access import Caller
+from raft.arguments import fits
 from raft.config import Config
 from raft.errors import ConfigError, MalformedMessage, UsageError
 from raft.handshake import (
@@ -344,7 +345,11 @@ class Transport:
         return known
 
     def _start_dialling(self, peer: _Peer) -> None:
-        if self._nursery is not None and peer.dialling is None:
+        if not fits(peer.node):  # a membership that was written before names were checked may hold it
+            if not peer.problem:
+                peer.problem = f"no hello can name {peer.node!r:.80}: remove it from the membership"
+                logger.warning("a member is not dialled: %s", peer.problem)
+        elif self._nursery is not None and peer.dialling is None:
             peer.dialling = trio.CancelScope()
             peer.control.accepting = peer.bulk.accepting = True
             self._nursery.start_soon(self._keep_dialling, peer, peer.dialling, name=f"lanes to {peer.node}")

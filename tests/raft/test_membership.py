@@ -239,6 +239,11 @@ def test_m12_a_wiped_voter_leaves_the_voters_and_comes_back_as_a_learner() -> No
     (Desired({"": "a:1"}, {}), "lack a name or an address"),
     (Desired({"a": 7}, {}), "text, not 'a' and 7"),  # type: ignore[dict-item]
     (Desired({"a": "a:1"}, {7: "b:1"}), "text, not 7 and 'b:1'"),  # type: ignore[dict-item]
+    (Desired({"a": "a:1", "b\nc": "b:1"}, {}), r"at most 255 bytes, not 'b\nc' and 'b:1'"),
+    (Desired({"a": "a:1"}, {"b" * 256: "b:1"}), "at most 255 bytes, not 'bbb"),
+    (Desired({"a": "a:1", "\ud800": "b:1"}, {}), r"at most 255 bytes, not '\ud800'"),
+    (Desired({"a": "h" * 256}, {}), "at most 255 bytes, not 'a' and 'hhh"),
+    (Desired({"a": "a:1"}, {"b": "\ud800:1"}), "at most 255 bytes"),
     (Desired({"a": "a:1"}, {}, {"a": 1.5}), "a whole number, not 1.5 for 'a'"),  # type: ignore[dict-item]
 ])
 def test_a_desired_membership_that_cannot_be_is_refused_in_words(desired: Desired, word: str) -> None:
@@ -267,10 +272,12 @@ def test_what_would_not_fit_into_a_snapshot_is_illegal() -> None:
     both = Membership([*known], [*other], (), {**known, **other})
     meta = encode_meta(SnapshotMeta(1 << 60, 1 << 60, 1 << 31, both, 1 << 60, 1 << 60, 1 << 31, 1 << 60))
     assert decode_meta(meta).membership == both
-    room = 24 * 1024 - len(start(["n0"], []).encode()) - (16 - len("n0")) - (3 - 1)  # a longer incarnation, a long text
-    longest = "h" * (room + len("n0:1"))
-    assert illegal(Desired({"n0": longest}, {})) is None
-    assert "24577 bytes" in (illegal(Desired({"n0": f"{longest}h"}, {})) or "")
+    long = {f"n{i:02}": "h" * 242 for i in range(1, 91)}
+    known = {name: Member(at, bytes(16)) for name, at in {"n0": "h" * 100, **long}.items()}
+    spare = 24 * 1024 - len(Membership(("n0",), (), tuple(long), known).encode())
+    assert 0 < spare < 155, "the address stays one that a hello can carry"
+    assert illegal(Desired({"n0": "h" * (100 + spare)}, long)) is None
+    assert "24577 bytes" in (illegal(Desired({"n0": "h" * (101 + spare)}, long)) or "")
     many = {f"learner-{i:03}": f"{i:03}.example.com:7000" for i in range(3_000)}
     assert "are kept in every snapshot" in (illegal(Desired(voters, many)) or "")
-    assert "are kept in every snapshot" in (illegal(Desired({"n0": "h" * 70_000}, {})) or "")
+    assert "at most 255 bytes" in (illegal(Desired({"n0": "h" * 70_000}, {})) or "")

@@ -526,6 +526,21 @@ async def test_lost_connections_come_back_and_the_driver_hears_of_it(autojump_cl
             assert n0.got[-1] == ("n1", vote(term))
 
 
+@pytest.mark.parametrize("name", ["a\nb", "n" * 256])
+async def test_a_member_that_no_hello_can_name_is_not_dialled(autojump_clock: MockClock, name: str) -> None:
+    """A membership of before names were checked may hold it. Dialling it ended the process, at each start."""
+    async with network() as net:
+        node = await net.start("n0")
+        await net.start("n1")
+        node.transport.set_address(name, "n1")
+        node.transport.set_peers([name, "n1"])
+        await settle()
+        assert node.transport.connected("n1") and not node.transport.connected(name)
+        assert "remove it from the membership" in node.transport.problem(name)
+        node.transport.send(name, vote(1))
+        assert node.transport.counters.dropped_unconnected == 1
+
+
 async def test_attempts_back_off_with_jitter_up_to_the_limit(autojump_clock: MockClock) -> None:
     async with network() as net:
         await net.start("n0", "n1", limits=TransportLimits(backoff_min_ms=10, backoff_max_ms=1000))
