@@ -8,8 +8,8 @@ for the disk: a step goes on, and code that needs durability looks at ``durable_
 A write changes the log in the order of its fields, so a truncation or a snapshot after frames begins another write. A
 write makes durable the end of the log as it was then, less what was truncated since (etcd's append/ABA race).
 
-A full disk kept nothing after the durable token. Term and vote, or the snapshot that the log begins with, are then
-written again at once: storage keeps a reserve for them. Frames stay in memory until there is room.
+A full disk kept nothing after the durable token. Term and vote, a lapse, or the snapshot that the log begins with, are
+then written again at once: storage keeps a reserve for them. Frames stay in memory until there is room.
 
 Knows no roles and no clock, decides nothing, calls nobody: the replica says what changes, and what the disk reports.
 """
@@ -22,7 +22,7 @@ from typing import Final
 from raft.config import NEVER
 from raft.frame import Frame
 from raft.log import RaftLog
-from raft.messages import HardState, Lapse, Output, PeerMessage, Send, SnapshotMeta, Write
+from raft.messages import WHOLE, HardState, Lapse, Output, PeerMessage, Send, SnapshotMeta, Write
 
 WRITES_MAX: Final = 256
 """Most writes that are under way to the disk; further changes join one that waits here."""
@@ -34,8 +34,8 @@ class Writes:
     """The outputs of one group, in order, and its writes that are not durable yet."""
 
     __slots__ = (
-        "_group", "_install", "_log", "_next_token", "_outputs", "_owed", "_pending", "_under_way",
-        "_unsynced_bytes_max", "_withheld", "disk_full", "durable_token", "hard_token", "install_token",
+        "_group", "_install", "_lapse", "_lapse_token", "_log", "_next_token", "_outputs", "_owed", "_pending",
+        "_under_way", "_unsynced_bytes_max", "_withheld", "disk_full", "durable_token", "hard_token", "install_token",
         "unsynced_bytes",
     )
 
@@ -51,6 +51,8 @@ class Writes:
         self.install_token = 0
         self._install: SnapshotMeta | None = None
         """The latest snapshot that replaced the log; the write ``install_token`` makes that durable."""
+        self._lapse, self._lapse_token = WHOLE, 0
+        """What this node was last known to lack; the write ``_lapse_token`` makes that durable."""
         self._under_way: deque[tuple[int, int, int, int]] = deque()
         """(token, log's last index after it, issued at, bytes) of writes that are not durable yet."""
         self.unsynced_bytes = 0
@@ -109,7 +111,9 @@ class Writes:
 
     def keep_lapse(self, lapse: Lapse) -> None:
         """Write down, beside the log, what this node is known to lack."""
-        self._open().lapse = lapse
+        write = self._open()
+        write.lapse = self._lapse = lapse
+        self._lapse_token = write.token
 
     def _open(self) -> Write:
         """Return the pending write; a new one if there is none."""
@@ -211,6 +215,8 @@ class Writes:
             write.install, self.install_token = self._install, write.token
         else:
             write.truncate_from = self._log.durable_index + 1  # a truncation may be among the lost writes
+        if self._lapse_token > self.durable_token:
+            self.keep_lapse(self._lapse)
         self.set_hard_state(hard_state)
 
     def disk_has_room(self, now: int) -> None:

@@ -317,6 +317,24 @@ def test_a_full_disk_is_told_again_what_must_not_be_forgotten() -> None:
     assert (bench.log.durable_index, bench.log.last_index) == (9, 10), "the frame is in memory only"
 
 
+@pytest.mark.parametrize("lapse", [Lapse(3, 1, (5,)), Lapse(told=(5,))])
+def test_a_full_disk_is_told_again_of_a_lapse_that_it_lost(lapse: Lapse) -> None:
+    """It was written never: the node voted again after its next start."""
+    bench = Bench(2)
+    bench.writes.keep_lapse(lapse)
+    bench.drain()
+    bench.full()
+    assert bench.write().lapse == lapse
+    bench.full()  # it takes that neither
+    assert bench.drain() == []
+    bench.room()
+    again = bench.write()
+    assert again.lapse == lapse
+    bench.writes.durable(again.token)
+    bench.full()
+    assert bench.write().lapse is None
+
+
 def test_a_full_disk_is_told_again_of_a_snapshot_that_it_lost() -> None:
     bench = Bench(2)
     bench.install(8)
