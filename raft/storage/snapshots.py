@@ -205,9 +205,12 @@ class SnapshotStore:
             if sink is not None:
                 sink.abort()
             path = _path(group, meta.index, meta.term, "part")
-            for name in self._files.list(DIRECTORY):
-                if name.startswith(f"{group}-") and name.endswith(".part") and f"{DIRECTORY}/{name}" != path:
-                    self._files.remove(f"{DIRECTORY}/{name}")
+            try:
+                for name in self._files.list(DIRECTORY):
+                    if name.startswith(f"{group}-") and name.endswith(".part") and f"{DIRECTORY}/{name}" != path:
+                        self._files.remove(f"{DIRECTORY}/{name}")
+            except OSError as error:
+                raise _trouble(group, meta, error) from error
             sink = self._receiving[group] = _Sink(self, self._files, group, meta, path, received=True)
             return sink
 
@@ -222,7 +225,8 @@ class SnapshotStore:
             held.sort(key=lambda each: (each.meta.index, each.meta.term))
             self._stored[stored.group] = held[-KEPT:]
             for each in held[:-KEPT]:
-                self._files.remove(each.path)
+                with contextlib.suppress(OSError):  # it goes some time after the next opening
+                    self._files.remove(each.path)
 
     def drop(self, group: int) -> None:
         """Remove every file of a group, also what was received in part or set aside."""
@@ -271,6 +275,11 @@ class SnapshotStore:
             for sink in self._receiving.values():
                 sink.leave()
             self._receiving.clear()
+
+
+def _trouble(group: int, meta: SnapshotMeta, error: OSError) -> StorageError:
+    words = f"snapshot {meta.index} of group {group}: {error.strerror or error}"
+    return DiskFull(words) if error.errno in PASSING else WriteFailed(words)
 
 
 class _Sink:
@@ -369,8 +378,7 @@ class _Sink:
 
     def _trouble(self, error: OSError) -> StorageError:
         self.abort()
-        words = f"snapshot {self.meta.index} of group {self.group}: {error.strerror or error}"
-        return DiskFull(words) if error.errno in PASSING else WriteFailed(words)
+        return _trouble(self.group, self.meta, error)
 
     def abort(self) -> None:
         """Drop what is staged, and its file."""

@@ -138,6 +138,41 @@ def test_trouble_ends_this_snapshot_and_leaves_nothing(
     assert sink.finish().size == len(STATE)
 
 
+@pytest.mark.parametrize("operation", ["list", "remove"])
+def test_trouble_before_the_first_chunk_ends_this_snapshot_only(
+    operation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory of a node could not be listed, and that ended its whole program."""
+    disk = VirtualDisk()
+    held = store(disk)
+    held.receive(1, meta(STATE, 4)).write(STATE)
+    held.close()
+
+    def fails(path: str) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, operation, fails)
+        with pytest.raises(WriteFailed, match="snapshot 5 of group 1: too many open files"):
+            held.receive(1, meta(STATE))
+    sink = held.receive(1, meta(STATE))
+    sink.write(STATE)
+    assert sink.finish().size == len(STATE)
+
+
+def test_a_snapshot_is_there_although_an_older_one_stays() -> None:
+    disk = VirtualDisk()
+    held = store(disk)
+    for index in (3, 4, 5):
+        sink = held.create(1, meta(STATE, index))
+        sink.write(STATE)
+        if index == 5:
+            disk.fail("remove")
+        sink.finish()
+    newest = held.newest(1)
+    assert newest is not None and newest.index == 5 and len(disk.list("snapshots")) == 3
+
+
 def test_every_damaged_byte_of_a_snapshot_is_noticed() -> None:
     disk = VirtualDisk()
     held = store(disk)
