@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -35,8 +35,7 @@ from raft.identities import GUESTS_MAX
 from raft.lives import RANDOM_BITS, Lives
 from raft.membership import Desired, Member, Membership, illegal
 from raft.messages import PeerMessage, Recovered, Write
-from raft.node import Node
-from raft.pending import Ticket
+from raft.node import Node, Served
 from raft.replica import LIFE_BITS, Replica
 from raft.rules import make_rules
 from raft.shared import SharedDisk, SharedPeers
@@ -60,7 +59,7 @@ from raft.storage.place import SEGMENTS, MakeStorage, Place, check_kind, note_ki
 from raft.storage.segment import SegmentStorage
 from raft.storage.trouble import in_words
 from raft.storage.writer import InlineWriter, LogWriter, WriterEvents
-from raft.surroundings import Clock, RunBlocking, System
+from raft.surroundings import Clock, System
 from raft.tls import TLSConfig
 from raft.trace import Trace
 from raft.transport import Transport, TransportLimits
@@ -153,29 +152,6 @@ class NodeOptions(TypedDict, total=False):
     storage: MakeStorage
 
 
-class Served(Node[bytes, Any, Any]):
-    """A node as clients reach it: commands are bytes already, and queries have threads of their own."""
-
-    def propose(self, command: bytes, timeout_ms: int | None = None) -> Coroutine[Any, Any, Any]:
-        self._driver.applier.machine.check(command)
-        return super().propose(command, timeout_ms)
-
-    def propose_nowait(self, command: bytes) -> Ticket[Any]:
-        self._driver.applier.machine.check(command)
-        return super().propose_nowait(command)
-
-    def propose_many(self, commands: Sequence[bytes], timeout_ms: int | None = None) -> Coroutine[Any, Any, list[Any]]:
-        for command in commands:
-            self._driver.applier.machine.check(command)
-        return super().propose_many(commands, timeout_ms)
-
-    async def ask_machine(
-        self, ask: Callable[[bytes], object], data: bytes, *, run_blocking: RunBlocking, timeout_ms: int | None = None,
-    ) -> object:
-        """Ask the state machine: see ``Driver.ask_machine``."""
-        return await self._driver.ask_machine(ask, data, run_blocking=run_blocking, timeout_ms=timeout_ms)
-
-
 class Host:
     """The host that ``open_host`` makes. Groups are opened one by one, and live as long as the host."""
 
@@ -221,6 +197,7 @@ class Host:
         self._unheard: deque[Mapping[int, int]] = deque()
         """Reports of the writer (``LogWriter.reports``) that the loop was not told of yet."""
         self._nursery: trio.Nursery | None = None
+        self._closed = False
 
     # --- for the user ----------------------------------------------------------------------------------------
 
@@ -262,10 +239,12 @@ class Host:
         a new group; all of them must be given the same. ``join`` says that the group exists and will take this node in
         by ``reconfigure``. Later both are ignored, and ``peers`` only tells where others listen.
 
-        ``config`` may differ from the host's, but not in rules and election timeout: hellos name the host's.
+        ``config`` may differ from the host's, but not in rules and election timeout: hellos name the host's. Its
+        messages, and so its entries, are no larger.
 
         Raises ``UsageError``, ``ConfigError``, ``WrongDirectory``, ``DamagedLog``.
         """
+        self._check_open()
         peers = arguments.addresses("peers", peers)
         arguments.kinds(config=(config, Config), bootstrap=(bootstrap, bool), join=(join, bool))
         if bootstrap and join:
@@ -276,6 +255,10 @@ class Host:
         for field in ("rules", "election_timeout_ms"):
             if config is not None and getattr(config, field) != getattr(self.config, field):
                 raise ConfigError(field, getattr(config, field), f"must be the host's, {getattr(self.config, field)}")
+        if config is not None and config.message_bytes_max > self.config.message_bytes_max:
+            raise ConfigError("message_bytes_max", config.message_bytes_max,
+                              f"must not exceed the host's, {self.config.message_bytes_max}: all groups share its "
+                              "connections and segments")
         number = group_number(name)
         if number in self._taken:
             raise UsageError(f"group {name!r} is open already; or closing it was interrupted: then open the host again")
@@ -303,6 +286,7 @@ class Host:
         self._links.listed.update(_addresses(replica.membership))
         self._links.to_keep.set()
         await driver.restore()
+        self._check_open()
         # Peers greet meanwhile: what they said is taken when the node is where later hellos reach it.
         self.drivers[number] = driver
         for peer, incarnation in self._links.met.items():
@@ -330,6 +314,7 @@ class Host:
 
     async def _leave(self, name: str) -> int:
         """Close a group and return its number, which stays taken."""
+        self._check_open()
         number = group_number(name)
         driver = self.drivers.get(number)
         if driver is None:
@@ -356,6 +341,7 @@ class Host:
 
         Raises ``UsageError`` (the group never began here), ``StorageError`` (an open group then stays closed).
         """
+        self._check_open()
         number = group_number(name)
         origin: Origin | None = await self._run_blocking(in_words(read_origin), self._files, number)
         if origin is None or origin.name != name:
@@ -430,9 +416,14 @@ class Host:
                 nursery.start_soon(partial(driver.stop, transfer=True))
 
     def close(self) -> None:
-        """Answer everybody who still waits for one of the groups."""
+        """Answer everybody who still waits for one of the groups, and open none any more."""
+        self._closed = True
         for driver in self.drivers.values():
             driver.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("this host has ended, and another may have its directory: open it again")
 
     def close_disk(self) -> None:
         """Write and sync what is under way, then unlock the directory. Blocks."""
@@ -467,6 +458,7 @@ class Host:
             origin = Origin(name, Membership())
         else:
             raise WrongDirectory(f"group {name!r} has not begun in this directory. {START_WORDS}")
+        self._check_open()
         await self._run_blocking(in_words(write_origin), self._files, number, origin)
         return origin
 

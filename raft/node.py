@@ -21,6 +21,7 @@ from raft.messages import Role, SnapshotMeta
 from raft.pending import Ticket
 from raft.statemachine import AnswerT_co, AnyMachine, CommandT_contra, ResultT_co, query_of
 from raft.status import Status
+from raft.surroundings import RunBlocking
 from raft.survey import survey
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
     async def transfer_leadership(self, target: str | None = None) -> None:
         """Hand leadership to ``target``, or to the best placed voter. Returns when it leads.
 
-        Raises ``NotLeader``, ``Rejected`` (it does not lead), ``Unknown`` (this node stepped down, no new leader seen).
+        Raises ``NotLeader``, ``Rejected`` (it does not lead), ``Unknown`` (this node stopped, or stepped down and saw
+        no new leader).
         """
         await self._driver.hand_over(target if target is None else arguments.a_name("target", target))
 
@@ -253,3 +255,26 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
     def explain(self) -> list[str]:
         """Return sentences that say what is wrong here and why, the gravest first; one sentence if all is well."""
         return explain(self.status())
+
+
+class Served(Node[bytes, Any, Any]):
+    """A node as clients reach it: commands are bytes already, and queries have threads of their own."""
+
+    def propose(self, command: bytes, timeout_ms: int | None = None) -> Coroutine[Any, Any, Any]:
+        self._driver.applier.machine.check(command)
+        return super().propose(command, timeout_ms)
+
+    def propose_nowait(self, command: bytes) -> Ticket[Any]:
+        self._driver.applier.machine.check(command)
+        return super().propose_nowait(command)
+
+    def propose_many(self, commands: Sequence[bytes], timeout_ms: int | None = None) -> Coroutine[Any, Any, list[Any]]:
+        for command in commands:
+            self._driver.applier.machine.check(command)
+        return super().propose_many(commands, timeout_ms)
+
+    async def ask_machine(
+        self, ask: Callable[[bytes], object], data: bytes, *, run_blocking: RunBlocking, timeout_ms: int | None = None,
+    ) -> object:
+        """Ask the state machine: see ``Driver.ask_machine``."""
+        return await self._driver.ask_machine(ask, data, run_blocking=run_blocking, timeout_ms=timeout_ms)

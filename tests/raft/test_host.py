@@ -527,6 +527,43 @@ async def test_groups_of_a_host_share_what_their_connections_name(tmp_path: Path
                               config=attrs.evolve(FAST, propose_timeout_ms=1_000))
 
 
+async def test_a_group_has_no_larger_messages_than_its_host(tmp_path: Path) -> None:
+    """Its entry was larger than the host's segments hold, and that ended all groups."""
+    large = attrs.evolve(FAST, entry_bytes_max=12 << 20, message_bytes_max=16 << 20, segment_bytes=64 << 20)
+    async with open_host(tmp_path, node_id="n0", listen="127.0.0.1:0", create=True, config=FAST) as host:
+        with pytest.raises(raft.ConfigError, match=r"message_bytes_max=16777216: must not exceed the host's, 8388608"):
+            await host.open_group("b", state_machine=Counter(), peers=ALONE, bootstrap=True, config=large)
+        node = await host.open_group("b", state_machine=Counter(), peers=ALONE, bootstrap=True, config=attrs.evolve(
+            FAST, entry_bytes_max=4 << 20, segment_bytes=64 << 20))
+        await until_leads(node)
+        assert await node.propose(b"1".rjust(4 << 20, b"0")) == 1
+
+
+async def test_a_host_that_has_ended_takes_no_calls(tmp_path: Path) -> None:
+    """It wrote into a directory that another process may have by now, or waited for ever."""
+    async with open_host(tmp_path, node_id="n0", listen="127.0.0.1:0", create=True, config=FAST) as host:
+        await host.open_group("a", state_machine=Counter(), peers=ALONE, bootstrap=True)
+        await host.close_group("a")
+        await host.open_group("b", state_machine=Counter(), peers=ALONE, bootstrap=True)
+    before = await trio.to_thread.run_sync(_names_in, tmp_path)
+    for call in (partial(host.open_group, "c", state_machine=Counter(), peers=ALONE, bootstrap=True),
+                 partial(host.open_group, "a", state_machine=Counter()), partial(host.remove_group, "a"),
+                 partial(host.close_group, "b")):
+        with pytest.raises(UsageError, match="this host has ended"):
+            await call()
+    assert await trio.to_thread.run_sync(_names_in, tmp_path) == before
+
+
+def _names_in(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.rglob("*"))
+
+
+async def test_an_address_that_no_hello_can_carry_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="at most 255 bytes"):
+        async with open_host(tmp_path, node_id="n0", listen="127.0.0.1:0", address="h" * 256, create=True):
+            pass
+
+
 async def test_nodes_with_other_timers_refuse_each_other(tmp_path: Path) -> None:
     """Each would count on a silence that the other does not keep."""
     cluster = Three(tmp_path)

@@ -21,12 +21,12 @@ from raft.errors import (
 )
 from raft.events import NodeFaulted, SnapshotRestored, SnapshotTaken
 from raft.hello import Hello, Lane
-from raft.host import Served
 from raft.membership import Member, Membership
 from raft.messages import (
     SnapshotChunk,
     SnapshotMeta,
 )
+from raft.node import Served
 from raft.snapshotio import PIECES_MAX
 from raft.snapshotmeta import encode_meta
 from raft.statemachine import Sink, StateMachine, query_of
