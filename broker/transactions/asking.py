@@ -23,6 +23,7 @@ from broker.puts import Outlet, PutResult
 from broker.sending.answers import STORED
 from broker.store.errors import OffsetGone
 from broker.store.log import Log
+from broker.sure import Sure
 from broker.topics.names import HALF, OP_HALF
 from broker.transactions import records
 from broker.transactions.checking import CheckLimits, Verdict, verdict
@@ -102,6 +103,8 @@ class Asking:
         flight."""
         self._in_flight = 0
         self._marking_at = -1
+        self._places: Sure[tuple[int, ...]] = Sure(())
+        """The loop's places in both queues; (): none since it began."""
         self._turns: Counter[str] = Counter()
         self._reign = 0
         self._in_place = self._sends_on = False
@@ -120,6 +123,7 @@ class Asking:
         if sends_on and place is not None:  # the ledger tells the next process, and other slaves
             self._progress.commit(PROGRESS_GROUP, HALF, records.QUEUE, place)
         self._asked.clear()
+        self._places = Sure(())
         self._reign += 1
         self._round_at_ns = now_ns + self.config.transaction_check_interval * NS_PER_MS
         self._marks_at_ns = now_ns + self.config.transaction_op_batch_interval * NS_PER_MS
@@ -142,6 +146,7 @@ class Asking:
             if at is not None and at >= end:
                 del self._moving[first]
         self._marking_at = min(self._marking_at, end - 1)
+        self._places.cut(end)
 
     def shown(self, end: int) -> None:
         """The table has heard all halves below ``end``."""
@@ -189,13 +194,15 @@ class Asking:
         if now_ns >= self._marks_at_ns and self._marking_at < shown:
             self._marks_at_ns = now_ns + self.config.transaction_op_batch_interval * NS_PER_MS
             self._write_marks()
-        self._note_progress()
+        self._note_progress(shown)
 
     def _place(self) -> int | None:
         return self._progress.query(PROGRESS_GROUP, HALF, records.QUEUE)
 
-    def _note_progress(self) -> None:
-        for topic, at in zip((HALF, OP_HALF), self._feed.progress(), strict=True):
+    def _note_progress(self, shown: int) -> None:
+        self._places.offer(shown, self._feed.progress)
+        self._places.flushed(self._log.flushed_offset)
+        for topic, at in zip((HALF, OP_HALF), self._places.value, strict=False):
             if at != (self._progress.query(PROGRESS_GROUP, topic, records.QUEUE) or 0):
                 self._progress.commit(PROGRESS_GROUP, topic, records.QUEUE, at)
 

@@ -15,10 +15,11 @@ from typing import Final
 import attrs
 
 from broker.noted import Confirmed, Noted
-from broker.store.consumequeue import ENTRY, NOWHERE_SIZE
+from broker.store.consumequeue import ENTRY, NOWHERE_SIZE, ConsumeQueue
 from broker.store.errors import OffsetGone
 from broker.store.log import NOTHING, Read
 from broker.store.messages import StoredMessages
+from broker.sure import Sure
 from broker.topics.names import HALF, OP_HALF
 from broker.transactions import records
 from broker.transactions.halves import Halves
@@ -56,7 +57,8 @@ class KeptTransactions(Body):
     """The file ``config/openTransactions.json`` (ours): open transactions, and how far each source was read."""
 
     end: Int64 = 0
-    """End of the confirmed log at that time."""
+    """End of the confirmed log at that time; below 0: all is read, since the log was cut and the check loop's place may
+    say more than is left of it."""
     since: Int64 = 0
     log_offset: Int64 = 0
     half_offset: Int64 = 0
@@ -109,9 +111,13 @@ class Feed:
         """Halves that were heard last, as they are in the log, by their offset: most are decided soon after."""
         self._kept_bytes = 0
         self._log, self._visible, self._messages, self._progress = journal.log, journal.visible, messages, progress
-        self._saved = kept if kept is not None and 0 < kept.end <= self._log.max_offset else self._anew()
-        self._begin(self._saved)
-        self._noted = Noted(journal, self._saved.log_offset, self._heard, self._cut, flags=COMMIT)
+        if kept is None or not kept.end:
+            kept = self._from_the_check_loop()
+        elif not 0 < kept.end <= self._log.max_offset:
+            kept = self._from_the_begin()
+        self._saved = Sure(kept)
+        self._begin(kept)
+        self._noted = Noted(journal, kept.log_offset, self._heard, self._cut, flags=COMMIT)
 
     def _begin(self, kept: KeptTransactions) -> None:
         self.halves = Halves(kept.since)
@@ -129,20 +135,32 @@ class Feed:
         self._marks_heard: deque[tuple[Outline, bytes]] = deque()
         self._heard_bytes = 0
 
-    def _anew(self) -> KeptTransactions:
-        """Return where to read from without a checkpoint: the check loop's place.
+    def _from_the_check_loop(self) -> KeptTransactions:
+        """Return where to read from if there never was a checkpoint: the check loop's place.
 
         All halves before it ended or were put back, and no decision stands before its half. If the log was cut before
         that place, all marks are read."""
-        log_min = self._log.min_offset
-        queue = self._messages.queue(records.HALF_TOPIC, records.QUEUE)
-        if queue is None or queue.min_offset == queue.max_offset:
-            return KeptTransactions(0, log_min, self._visible.offset)
+        queue = self._half_queue()
         known = self._progress(HALF) or 0
+        if queue is None or not known:
+            return attrs.evolve(self._from_the_begin(), end=0)
+        log_min = self._log.min_offset
         at = min(max(known, queue.min_offset), queue.max_offset)
         offset, size, _ = queue.entry(at - 1) if at > queue.min_offset else (log_min, 0, 0)
         begin = max(log_min, offset + size) if size != NOWHERE_SIZE else log_min
         return KeptTransactions(0, begin, begin, at, (self._progress(OP_HALF) or 0) if at >= known else 0)
+
+    def _from_the_begin(self) -> KeptTransactions:
+        """Return where to read from if nothing is known that is true of what is left of the log: its begin."""
+        log_min, queue = self._log.min_offset, self._half_queue()
+        if queue is None:
+            return KeptTransactions(-1, log_min, self._visible.offset)
+        return KeptTransactions(-1, log_min, log_min, queue.min_offset)
+
+    def _half_queue(self) -> ConsumeQueue | None:
+        """The queue of halves; None: it is empty."""
+        queue = self._messages.queue(records.HALF_TOPIC, records.QUEUE)
+        return None if queue is None or queue.min_offset == queue.max_offset else queue
 
     # --- progress --------------------------------------------------------------------------------------------
 
@@ -171,26 +189,33 @@ class Feed:
         return place, self._marks.needed_from(place, self._mark_at)
 
     def checkpoint(self) -> KeptTransactions:
-        """The content of the file of open transactions."""
+        """The content of the file of open transactions: how the table was when the log ended where the disk has it."""
         if not self._to_load:
-            halves = self.halves
-            seen = self._visible.offset
-            self._saved = KeptTransactions(
-                seen, halves.since, self._finals[0][0] if self._finals else self._noted.offset, self._half_at,
-                self._mark_at, self._given_up_at, [
-                    [each.first, each.half.offset, each.half.size, int(each.given_up),
-                     *(number for place in each.former for number in place)]
-                    for each in halves],
-                list(halves.unmarked), [list(each) for each in self._marks.groups])
-        return self._saved
+            self._saved.flushed(self._log.flushed_offset)
+            self._saved.offer(self._visible.offset, self._as_it_is)
+        self._saved.flushed(self._log.flushed_offset)
+        return self._saved.value
+
+    def _as_it_is(self) -> KeptTransactions:
+        halves = self.halves
+        return KeptTransactions(
+            self._visible.offset, halves.since, self._finals[0][0] if self._finals else self._noted.offset,
+            self._half_at, self._mark_at, self._given_up_at, [
+                [each.first, each.half.offset, each.half.size, int(each.given_up),
+                 *(number for place in each.former for number in place)]
+                for each in halves],
+            list(halves.unmarked), [list(each) for each in self._marks.groups])
 
     # --- reading ---------------------------------------------------------------------------------------------
 
     def feed(self, most: int = SLICE) -> bool:
         """Read up to ``most`` records; True: there are more. Raises ``OSError``, ``OffsetGone`` or ``DamagedRecord``,
         after which it may be called again."""
+        if self._saved.flushed(self._log.flushed_offset):
+            self.on_change()
         while self._to_load and most > 0:
-            self._load(self._to_load.popleft())
+            self._load(self._to_load[0])
+            self._to_load.popleft()
             most -= 1
         if self._to_load:
             return True
@@ -206,7 +231,8 @@ class Feed:
         if self._finals:
             self.on_change()
         while most > 0 and self._finals:
-            most -= self._final(self._finals.popleft())
+            most -= self._final(self._finals[0])
+            self._finals.popleft()
         self._look_at_deleted()
         self._hears = not (behind := self.behind)
         self._level_at = -1 if behind else self._visible.offset
@@ -446,15 +472,17 @@ class Feed:
         self._halves_heard.clear()
         self._marks_heard.clear()
         self._hears, self._kept_bytes, self._heard_bytes = False, 0, 0
-        if end <= self._saved.end:
-            self._saved = KeptTransactions()
+        self._saved.cut(end)
+        if end <= self._saved.value.end:
+            self._saved = Sure(self._from_the_begin())
         while self._finals and self._finals[-1][0] >= end:
             self._finals.pop()
         if end > self.halves.highest:
             return  # the table has heard nothing of what is gone
-        if not self._saved.end:
-            self._saved = self._anew()
-        logger.info("the log was cut at %d: open transactions are read again from %d on", end, self._saved.log_offset)
-        self._begin(self._saved)
-        self._noted.go_back(self._saved.log_offset)
+        if self._saved.value.end <= 0:
+            self._saved = Sure(self._from_the_begin())
+        kept = self._saved.value
+        logger.info("the log was cut at %d: open transactions are read again from %d on", end, kept.log_offset)
+        self._begin(kept)
+        self._noted.go_back(kept.log_offset)
         self.on_change()

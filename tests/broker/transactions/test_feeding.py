@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from broker.store.consumequeue import ENTRY, NOWHERE_SIZE
 from broker.store.log import Log
 from broker.topics.names import HALF
 from broker.transactions import records
-from broker.transactions.feeding import KEPT_BYTES, NEAR_BYTES, Feed
+from broker.transactions.feeding import KEPT_BYTES, NEAR_BYTES, Feed, KeptTransactions
 from broker.transactions.records import HALF_TOPIC, Half
 from harness.simulation.worlds.brokers import cluster
 from remoting.record import Message, encode, encode_properties, outlines
@@ -41,15 +42,16 @@ async def test_killed_and_started_again(decided: bool, autojump_clock: MockClock
             assert bodies(node) == [b"paid"]
 
 
-def without_a_checkpoint(*, half: int, mark: int, first: int = 0, size: int = 100) -> Feed:
+def without_a_checkpoint(*, half: int, mark: int, first: int = 0, size: int = 100,
+                         kept: KeptTransactions | None = None) -> Feed:
     """Of a log from 5,000 on, with places ``first`` to 136 of the half queue: 100 bytes each, at 100 times the place.
     Nothing is shown yet, and the check loop was at ``half`` and ``mark``."""
     queue = SimpleNamespace(min_offset=first, max_offset=136, entry=lambda place: (100 * place, size, 0))
     journal: Any = SimpleNamespace(
-        log=SimpleNamespace(min_offset=5_000, max_offset=20_000), visible=SimpleNamespace(offset=0),
-        noted=Moment("Journal.noted"), was_cut=Moment("Journal.was_cut"))
+        log=SimpleNamespace(min_offset=5_000, max_offset=20_000, flushed_offset=20_000),
+        visible=SimpleNamespace(offset=0), noted=Moment("Journal.noted"), was_cut=Moment("Journal.was_cut"))
     messages: Any = SimpleNamespace(queue=lambda topic, number: queue)
-    return Feed(journal, messages, None, lambda topic: half if topic == HALF else mark)
+    return Feed(journal, messages, kept, lambda topic: half if topic == HALF else mark)
 
 
 def test_without_a_checkpoint_nothing_is_known_of_what_stands_before_the_first_half_that_is_read() -> None:
@@ -67,10 +69,61 @@ def test_where_the_queue_of_halves_is_shorter_than_the_check_loop_was_marks_are_
     assert (kept.since, kept.log_offset, kept.half_offset, kept.mark_offset) == (13_600, 13_600, 136, 0)
 
 
+def test_where_the_log_has_less_than_the_checkpoint_says_all_halves_are_read() -> None:
+    """The check loop's place is no better then: it may count decisions that are gone with the log's end."""
+    def begins(end: int) -> tuple[int, int, int, int]:
+        kept = without_a_checkpoint(half=100, mark=90, first=20, kept=KeptTransactions(end, 7, 8, 9, 10)).checkpoint()
+        return kept.since, kept.log_offset, kept.half_offset, kept.mark_offset
+
+    assert begins(20_000) == (7, 8, 9, 10)
+    assert begins(20_001) == (5_000, 5_000, 20, 0)
+    assert begins(-1) == (5_000, 5_000, 20, 0), "the process before found that, and did not get far"
+    assert begins(0) == (10_000, 10_000, 100, 90), "there never was one"
+
+
+def test_the_checkpoint_says_what_the_disk_has_of_the_log() -> None:
+    journal = HalvesAlone(["A"])
+    feed = journal.feed()
+    changes: list[None] = []
+    feed.on_change = lambda: changes.append(None)
+    feed.feed_all()
+    assert not feed.checkpoint().open
+    journal.log.flushed_offset = journal.log.max_offset
+    changes.clear()
+    feed.feed()
+    assert changes and [row[0] for row in feed.checkpoint().open] == [0]
+    journal.store(["A", "B"], b"paid")
+    feed.feed_all()
+    assert len(feed.checkpoint().open) == 1
+
+
+def test_what_a_disk_does_not_give_at_once_is_read_again() -> None:
+    journal = HalvesAlone(["A", "B"])
+    feed = journal.feed()
+    feed.feed_all()
+    journal.log.flushed_offset = journal.log.max_offset
+    kept = feed.checkpoint()
+    assert len(kept.open) == 2
+    whole, failed = journal.log.record, []
+
+    def record(offset: int, *where: Any) -> Any:
+        if offset and not failed:
+            failed.append(offset)
+            raise OSError(errno.EIO, "Input/output error")
+        return whole(offset, *where)
+
+    journal.log.record = record
+    again: Any = Feed(journal, journal, kept)  # type: ignore[arg-type]
+    with pytest.raises(OSError, match="Input/output"):
+        again.feed_all()
+    again.feed_all()
+    assert [each.half.unique for each in again.halves] == ["A", "B"]
+
+
 def test_only_what_was_shown_since_is_looked_for_and_after_a_cut_all_of_it() -> None:
     """A log that was cut may have grown to the same end again."""
     looked: list[bytes] = []
-    log = SimpleNamespace(min_offset=0, max_offset=1_000, run=lambda at, upto, ask: ([], at))
+    log = SimpleNamespace(min_offset=0, max_offset=1_000, flushed_offset=1_000, run=lambda at, upto, ask: ([], at))
     journal: Any = SimpleNamespace(
         log=log, visible=SimpleNamespace(offset=1_000), noted=Moment("Journal.noted"),
         was_cut=Moment("Journal.was_cut"))
@@ -97,7 +150,7 @@ class HalvesAlone:
     def __init__(self, ids: list[str], body: bytes = b"paid") -> None:
         self.reads = 0
         self.visible, self.log = SimpleNamespace(offset=0), SimpleNamespace(
-            min_offset=0, max_offset=0, read=self._read, run=lambda at, upto, ask: ([], at))
+            min_offset=0, max_offset=0, flushed_offset=0, read=self._read, run=lambda at, upto, ask: ([], at))
         self.log.record = lambda *where: Log.record(self.log, *where)
         self.noted, self.was_cut = Moment[[Any]]("Journal.noted"), Moment[[int]]("Journal.was_cut")
         self.store(ids, body)
