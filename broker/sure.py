@@ -19,6 +19,10 @@ class Sure(Generic[T]):
         self.value = value
         self._waits: tuple[int, T] | None = None
 
+    @property
+    def waits(self) -> bool:
+        return self._waits is not None
+
     def offer(self, end: int, make: Callable[[], T]) -> None:
         """``make`` returns what is true of the log up to ``end``. It is not called while another value waits."""
         if self._waits is None:

@@ -92,6 +92,7 @@ class TimersPart(SpecialService):
         self._store = TimerStore(
             shared.files, precision_ms=keys.timer_precision_ms, slots=self.slots,
             log_file_bytes=keys.mapped_file_size_timer_log)
+        self._store.commit_log = lambda: (journal.end, journal.log.flushed_offset)
         if keys.timer_wheel_enable:
             self._recover()
             journal.cutting.join("parts", self._cut)

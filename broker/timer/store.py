@@ -13,12 +13,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
 from broker.store.errors import StoreError
 from broker.store.files import Files, read_whole
+from broker.sure import Sure
 from broker.timer import units
 from broker.timer.checkpoint import PATH, OwnFacts, TimerCheckpoint
 from broker.timer.flush import TimerFlush
@@ -43,6 +44,16 @@ _WALK: Final = 1_024
 
 class TimersDamaged(StoreError):
     """The files contradict each other. The remedy is ``TimerStore.anew``."""
+
+
+class _Done(NamedTuple):
+    """What is done, of which the deliveries stand in the commit log; see ``done``, ``done_below`` and ``_oldest``."""
+
+    read_time_ms: int
+    below: int
+    done_below: int
+    done_ms: int
+    oldest: int
 
 
 class TimerStore:
@@ -73,6 +84,9 @@ class TimerStore:
         self.settled = self._settles = (0, 0)
         """A time and a log offset: messages below the offset, due before the time, are done, and the disk says so. The
         second pair becomes true with the flush in flight."""
+        self.commit_log: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        """Returns where the commit log ends, and up to where the disk has it."""
+        self._sure: Sure[_Done] | None = None
         self._flushed: TimerCheckpoint | None = None
         """The checkpoint that is on disk."""
         self._is_quiet = True
@@ -204,7 +218,7 @@ class TimerStore:
         self._give_up_flush()
         self.queue_offset, self._last_offset, self._oldest, self._oldest_flushed = 0, -1, 0, 0
         self.settled = 0, 0
-        self._flushed = attrs.evolve(self.checkpoint(), log_end=0)
+        self._flushed = self._to_write(0)
         self._run(TimerFlush(self._files, self._flushed))  # first, in case of a crash before the files are gone
         self._wheel.clear()
         self._log.clear()
@@ -250,6 +264,7 @@ class TimerStore:
         if self.queue_offset >= self.done_below:  # else not all of the queue is enqueued again yet
             self.done_below, self.done_ms = self.queue_offset, self.read_time_ms
         if not begin:
+            self._sure = None  # it begins here: nothing was delivered
             self.flush()
 
     @property
@@ -375,6 +390,8 @@ class TimerStore:
         Raises:
             OSError: the disk may still hold them; call it again.
         """
+        if self._sure is not None:
+            self._sure.cut(log_end)
         self._cut(self._first_from(log_end), place_of)
 
     def queue_ends(self, place: int) -> None:
@@ -423,7 +440,7 @@ class TimerStore:
         try:
             if self._flushed is not None and self._claimed > at:
                 self._flushed = attrs.evolve(
-                    self._flushed, log_end=at, queue_offset=self.queue_offset, own=self.checkpoint().own)
+                    self._flushed, log_end=at, queue_offset=self.queue_offset, own=self._to_write(at).own)
                 self._run(TimerFlush(self._files, self._flushed))
             self._run(self._begin_flush(at))
             log.cut(at)
@@ -495,10 +512,29 @@ class TimerStore:
                                self.state_version, self.timestamp, self.counter,
                                OwnFacts(self.precision_ms, self.done_below, self.done_ms, self._oldest))
 
+    def _sure_done(self) -> _Done:
+        """What is done whatever the power does: its deliveries are on disk."""
+        if self._sure is None:
+            self._sure = Sure(self._now_done())
+        end, flushed = self.commit_log()
+        self._sure.flushed(flushed)
+        self._sure.offer(end, self._now_done)
+        self._sure.flushed(flushed)
+        return self._sure.value
+
+    def _now_done(self) -> _Done:
+        return _Done(*self.done, self.done_below, self.done_ms, self._oldest)
+
+    def _to_write(self, log_end: int) -> TimerCheckpoint:
+        """The checkpoint for the disk. Of what is done it says no more than the disk has deliveries of."""
+        now, sure = self.checkpoint(), self._sure_done()
+        return attrs.evolve(now, read_time_ms=sure.read_time_ms, log_end=log_end, own=OwnFacts(
+            self.precision_ms, min(self.done_below, sure.done_below), sure.done_ms, min(self._oldest, sure.oldest)))
+
     @property
     def is_unflushed(self) -> bool:
         return not self.in_doubt and (
-            self._log.is_unsynced or self._wheel.is_unflushed or self.checkpoint() != self._flushed)
+            self._log.is_unsynced or self._wheel.is_unflushed or self._to_write(self._log.end) != self._flushed)
 
     @property
     def only_time_passed(self) -> bool:
@@ -506,9 +542,9 @@ class TimerStore:
         flushed = self._flushed
         if not self._is_quiet or flushed is None or self._log.is_unsynced or self._wheel.is_unflushed:
             return False
-        now, own = self.checkpoint(), flushed.own
-        return own is not None and attrs.evolve(flushed, read_time_ms=now.read_time_ms, own=attrs.evolve(
-            own, done_ms=self.done_ms)) == now
+        now, own = self._to_write(self._log.end), flushed.own
+        return own is not None and now.own is not None and attrs.evolve(
+            flushed, read_time_ms=now.read_time_ms, own=attrs.evolve(own, done_ms=now.own.done_ms)) == now
 
     def begin_flush(self) -> TimerFlush:
         """Begin a flush of the present state: run its ``steps``, perhaps in another thread, then call ``end_flush``.
@@ -520,16 +556,16 @@ class TimerStore:
         if self.in_doubt:
             self._flush = TimerFlush(self._files, None)
             return self._flush
-        self._is_quiet = True
+        checkpoint, sure = self._to_write(log_end), self._sure_done()
+        self._is_quiet |= self._sure is None or not self._sure.waits
         begin = self._wheel.begin
         self._late = {slot: offset for slot, offset in self._late.items() if slot >= begin}
-        self._settles = self.done
+        self._settles = sure.read_time_ms, min(sure.below, self.done[1])
         files, folders = self._log.to_sync()
         is_needed = self._wheel.is_unflushed or (log_end > 0 and not self._wheel.exists)
         wheel = self._wheel.ready() if is_needed else None
         self._flush = TimerFlush(
-            self._files, attrs.evolve(self.checkpoint(), log_end=log_end), files, folders, wheel,
-            self._wheel.begin_flush(), wheel_is_new=self._wheel.new_name)
+            self._files, checkpoint, files, folders, wheel, self._wheel.begin_flush(), wheel_is_new=self._wheel.new_name)
         return self._flush
 
     def end_flush(self, flush: TimerFlush) -> None:
