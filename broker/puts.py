@@ -59,6 +59,8 @@ class NotTaken(PutResult):
 
 
 Done = Callable[[PutResult], None]
+WRITTEN: Final = (PutStatus.FLUSH_DISK_TIMEOUT, PutStatus.FLUSH_SLAVE_TIMEOUT, PutStatus.SLAVE_NOT_AVAILABLE)
+"""It is in the log and not acknowledged yet: who puts it again stores it twice."""
 HELD_MAX: Final = 10_000
 HELD_BYTES_MAX: Final = 128 << 20
 """Limits for puts that a new master holds while replicas join: count, and bytes of bodies and properties."""

@@ -1,21 +1,22 @@
 """Delivers delayed messages out of the store into the store, and answers code 45.
 
 It runs on the journal's ticks and in pieces between its turns, without a task of its own. Unlike in Java, a delivered
-message waits for replicas as any message does: the position moves when it is acknowledged, so a master that is lost
-takes no message along.
+message waits for replicas as any message does: the position moves when it is acknowledged, or later confirmed, so a
+master that is lost takes no message along.
 Source: ``ScheduleMessageService`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import attrs
 
 from broker.ha.acks import PutStatus
 from broker.journal import NS_PER_MS, PIECE_MAX, Journal, Pieces
-from broker.puts import NotTaken, Outlet, PutResult
+from broker.puts import WRITTEN, NotTaken, Outlet, PutResult
 from broker.schedule import levels
 from broker.schedule.machine import Delivery, Machine
 from broker.store.consumequeue import ENTRY
@@ -91,6 +92,8 @@ class DelayedDelivery:
         self._mends = journal.mender.begins
         self._queues = _StoreQueues(journal.messages, journal.queue_end)
         self._pieces = Pieces(journal, self._poll)
+        self._written: deque[tuple[int, Delivery, int]] = deque()
+        """Deliveries that are stored and not acknowledged yet: their ends in the log, and how many messages they are."""
         self._wall_ms = wall_ms
         self._save_interval_ns = config.flush_delay_offset_interval_ms * NS_PER_MS
         self._save_at_ns = 0
@@ -119,6 +122,7 @@ class DelayedDelivery:
     def stop(self) -> None:
         """Stop delivering: this broker takes no messages any more, or closes."""
         self.machine.stop()
+        self._written.clear()
         self._save()
 
     def offsets(self) -> DelayOffsets:
@@ -167,6 +171,7 @@ class DelayedDelivery:
 
     def _poll(self, now_ns: int, until_ns: int) -> bool:
         """Deliver what is due. True: there may be more."""
+        self._look_at_written(now_ns)
         left = PIECE_MAX
         while (delivery := self.machine.poll(now_ns, self._wall_ms(), self._queues)) is not None:
             self._deliver(delivery, now_ns)
@@ -213,11 +218,22 @@ class DelayedDelivery:
                 messages.append(message)
         return messages
 
+    def _look_at_written(self, now_ns: int) -> None:
+        """Move on behind messages that were stored, but not acknowledged in time, once they are confirmed."""
+        sure, written = min(self._journal.confirm_offset, self._journal.durable_end), self._written
+        while written and written[0][0] <= sure:
+            _, delivery, count = written.popleft()
+            self.delivered += count
+            self.machine.done(delivery, now_ns, self._wall_ms())
+
     def _done(self, delivery: Delivery, count: int, result: PutResult) -> None:
         now_ns = self._journal.now_ns()
         if result.status is PutStatus.PUT_OK:
             self.delivered += count
             self.machine.done(delivery, now_ns, self._wall_ms())
+        elif result.status in WRITTEN and result.puts:
+            if self.machine.counts(delivery):
+                self._written.append((result.puts[-1].offset + result.puts[-1].size, delivery, count))
         elif not (isinstance(result, NotTaken) and self.machine.pass_by(delivery, now_ns, self._wall_ms())):
             logger.warning("delayed messages %d to %d of level %d are not delivered, and will be tried again: %s %s",
                            delivery.begin, delivery.end - 1, delivery.level, result.status.name, result.remark)

@@ -269,8 +269,12 @@ class Machine:
             level.look_at_ns = now_ns
         return True
 
+    def counts(self, delivery: Delivery) -> bool:
+        """Return whether the delivery belongs to the present run."""
+        return self.started and delivery.run == self._run
+
     def _answered(self, delivery: Delivery) -> _Level | None:
-        if not self.started or delivery.run != self._run:
+        if not self.counts(delivery):
             return None
         level = self._levels[delivery.level]
         at = level.offset if level.ahead is None else level.ahead

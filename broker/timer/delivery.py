@@ -20,7 +20,7 @@ import attrs
 from broker.ha.acks import PutStatus
 from broker.journal import NEVER, NS_PER_MS, PIECE_MAX, Journal, Pieces
 from broker.properties import REAL_QID
-from broker.puts import Outlet, PutResult
+from broker.puts import WRITTEN, Outlet, PutResult
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE
 from broker.store.errors import OffsetGone
 from broker.store.log import NOTHING, Read
@@ -67,7 +67,6 @@ SEARCH_PAUSE_MS: Final = 1
 EMPTY_MAX: Final = 1_000
 """Empty slots that one step of a search looks at."""
 ILLEGAL: Final = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
-WRITTEN: Final = (PutStatus.FLUSH_DISK_TIMEOUT, PutStatus.FLUSH_SLAVE_TIMEOUT, PutStatus.SLAVE_NOT_AVAILABLE)
 
 
 @attrs.define
@@ -743,6 +742,9 @@ class TimerDelivery:
             self.counters.set_aside += result.status is PutStatus.PUT_OK
             self.counters.gone += result.status in ILLEGAL
             self._finish(due)
+        elif result.puts and result.status in WRITTEN:
+            self.counters.set_aside += 1
+            self._written.append((result.puts[-1].offset + result.puts[-1].size, [due], Counter()))
         else:
             self._again([due], PAUSE_MOST_MS)
         self._delivering.ask()

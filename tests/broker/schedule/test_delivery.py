@@ -154,7 +154,7 @@ async def test_the_position_waits_for_replicas(autojump_clock: MockClock) -> Non
 
 async def test_no_level_waits_for_what_another_one_put(autojump_clock: MockClock) -> None:
     """So there is nothing that ``enableScheduleAsyncDeliver`` could choose, in whose absence Java's wait for a put."""
-    async with running(quorum=QuorumConfig(3, 2, 1)) as world:
+    async with running(quorum=QuorumConfig(3, 2, 1), schedule=ScheduleConfig(message_delay_level="1s 2s")) as world:
         orders(world)
         slaves = Slaves(acknowledges=True)
         world.puts.serve(slaves)
@@ -162,7 +162,7 @@ async def test_no_level_waits_for_what_another_one_put(autojump_clock: MockClock
             await world.ask(delayed(level, b"%d" % level))
         slaves.acknowledges = False
         end = world.journal.end
-        await trio.sleep(6.5)
+        await trio.sleep(2.5)
         assert world.delayed.offsets().offset_table == {1: 0, 2: 0}, "neither is acknowledged"
         put = [found[6] for found in world.journal.log.scan(end)]
         assert put.count(b"Orders") >= 2, "and both are put"
