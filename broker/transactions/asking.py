@@ -224,7 +224,7 @@ class Asking:
             return
         try:
             record = self._log.record(half.offset, half.size)
-        except (OffsetGone, DamagedRecord) as error:
+        except (OSError, OffsetGone, DamagedRecord) as error:
             logger.error("the half at %d of the log cannot be read: %s", half.offset, error)
             return
         host = self._author.store_host
@@ -270,7 +270,7 @@ class Asking:
             return
         try:
             record = self._log.record(half.offset, half.size)
-        except (OffsetGone, DamagedRecord) as error:
+        except (OSError, OffsetGone, DamagedRecord) as error:
             logger.error("the half at %d of the log cannot be read: %s", half.offset, error)
             return
         self._asked[first] += 1
@@ -295,7 +295,7 @@ class Asking:
                 continue
             try:
                 message = self._log.record(half.offset, half.size).message
-            except (OffsetGone, DamagedRecord) as error:
+            except (OSError, OffsetGone, DamagedRecord) as error:
                 logger.error("the half at %d of the log cannot be read: %s", half.offset, error)
                 self._retry_at(now_ns)
                 return

@@ -5,6 +5,7 @@ Source: ``SendMessageProcessor`` and ``TransactionalMessageBridge.parseHalfMessa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -33,6 +34,8 @@ class Conversion:
 
     def __init__(self) -> None:
         self.config = ConversionConfig()
+        self.delays: Callable[[Draft], Refusal | None] = lambda draft: None
+        """Returns why the message would be refused if it were committed now; None: it would not."""
         self.rule = rule(self.transactions, TRAN_MSG)
 
     def transactions(self, draft: Draft) -> Diverted | Refusal | None:
@@ -43,6 +46,9 @@ class Conversion:
         if self.config.reject_transaction_message:
             return Refusal(ResponseCode.NO_PERMISSION,
                            f"the broker[{self.config.broker_ip1}] sending transaction message is forbidden")
+        refusal = self.delays(draft)
+        if refusal is not None:
+            return refusal
         values, most = draft.properties, PROPERTIES_BYTES_MAX - SPARE_BYTES
         as_half(values)
         characters = sum(map(len, values)) + sum(map(len, values.values())) + 2 * len(values) + len(draft.topic)

@@ -305,7 +305,7 @@ class Ending:
             self.counters.again += 1
             return response(request)
         if transaction is None and half.queue_offset < self._feed.half_end:
-            ended = self._how_it_ended(half, first)
+            ended = self.how_it_ended(half, first)
             if ended == decision:
                 self.counters.again += 1
                 return response(request)
@@ -356,7 +356,7 @@ class Ending:
         return response(request, ResponseCode.ILLEGAL_OPERATION,
                         remark=f"the transaction {half.unique} was decided before: {decision}")
 
-    def _how_it_ended(self, half: Half, first: int) -> str:
+    def how_it_ended(self, half: Half, first: int) -> str:
         """Return how a transaction ended: by the table, else by our mark in the log or a Java master's final record.
 
         ``GIVEN_UP``: it may still be decided. ``UNKNOWN``: RocketMQ's marks tell no rollback."""
@@ -442,6 +442,16 @@ class Ending:
             return stop if isinstance(stop, Refusal) else Refusal(ResponseCode.SYSTEM_BUSY, "a topic is being made")
         return attrs.evolve(message, topic=draft.topic.encode(), queue_id=draft.queue_id, sys_flag=draft.sys_flag,
                             properties=props.write(draft.properties))
+
+    def refusal(self, draft: Draft) -> Refusal | None:
+        """Return why rules of other parts would refuse this half's message if it were committed now; None: they would
+        not."""
+        values = dict(draft.properties)
+        if self._rules.looked_at.isdisjoint(values):
+            return None
+        stop = self._rules.stops(attrs.evolve(draft, properties=values, sys_flag=draft.sys_flag & ~ROLLBACK | COMMIT,
+                                              level=decimal(values.get(props.DELAY, "")) or 0, answered={}))
+        return stop if isinstance(stop, Refusal) else None
 
     def _done(self, first: int, under_way: _UnderWay, half: Half, result: PutResult) -> None:
         code = _code(result.status)

@@ -17,7 +17,7 @@ from broker.consumers.part import ClientsPart
 from broker.noted import shows_all
 from broker.offsets.part import OffsetsPart
 from broker.part import Part, Parts, Shared
-from broker.rules import Rule
+from broker.rules import Draft, Refusal, Rule
 from broker.store.errors import OffsetGone, WrongStore
 from broker.store.files import Files
 from broker.store.tables import load
@@ -101,6 +101,10 @@ class HalvesPart(Part):
     def rules(self) -> Sequence[Rule]:
         return (self._conversion.rule,)
 
+    def refuse(self, why: Callable[[Draft], Refusal | None]) -> None:
+        """Refuse halves for which ``why`` returns a refusal."""
+        self._conversion.delays = why
+
     def configure(self, config: BrokerConfig) -> None:
         self._conversion.config = pick(config, ConversionConfig)
 
@@ -126,7 +130,8 @@ class TransactionsPart(Part):
         self._asking = Asking(
             self.feed, journal.log, shared.outlet, author, self._ending, before[ClientsPart].producers, self._offsets,
             self._make_topic)
-        self._resuming = Resuming(self.feed, journal.log, shared.puts, author)
+        self._resuming = Resuming(self.feed, journal.log, shared.puts, author, self._ending.how_it_ended)
+        before[HalvesPart].refuse(self._ending.refusal)
         self._file = shared.table_file(self.feed.checkpoint, path=PATH, pause_ms=SAVED_EVERY_MS)
         self.feed.on_change = self._file.changed
         self._counted: dict[str, TransactionCount] = {}

@@ -5,6 +5,8 @@ Source: ``AdminBrokerProcessor.resumeCheckHalfMessage`` of RocketMQ 5.5.0, which
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
 from broker.puts import PutResult, Puts
@@ -28,7 +30,10 @@ FAILED = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
 class Resuming:
     """Handles 323. ``open``: this broker is master and knows all decisions."""
 
-    def __init__(self, feed: Feed, log: Log, puts: Puts, author: Author) -> None:
+    def __init__(self, feed: Feed, log: Log, puts: Puts, author: Author,
+                 how_it_ended: Callable[[Half, int], str]) -> None:
+        """``how_it_ended`` returns what table and log say of a transaction, by a half and the first one's offset."""
+        self._how_it_ended = how_it_ended
         self._feed, self._log, self._puts, self._author = feed, log, puts, author
         self.open = False
 
@@ -50,7 +55,8 @@ class Resuming:
         if first is not None and (known := halves.of(first)) is not None and not known.given_up:
             return _refused(request, f"{FAILED} Its transaction is open.")
         if first is not None and halves.of(first) is None and (
-                halves.ended(first) is not None or first >= halves.since):
+                halves.ended(first) is not None or first >= halves.since
+                or self._how_it_ended(half, first) in (records.COMMITTED, records.ROLLED_BACK)):
             return _refused(request, f"{FAILED} Its transaction was decided.")
         back = records.resumed(record, first, self._author.store_host, self._author.wall_ms())
         self._puts.put([back], lambda result: connection.reply(request, _answer(request, result)))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -106,3 +109,23 @@ async def test_who_left_while_the_half_was_put_back_is_not_asked_but_another_one
             await until(lambda: stays.checks, within_s=1.5)
             assert values(stays.checks[0].record)["TRANSACTION_CHECK_TIMES"] == "1"
             await stays.commit(stays.checks[0].place)
+
+
+async def test_a_half_that_the_disk_does_not_give_is_asked_for_later(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster() as made:
+        node = await made.node(**FAST)
+        async with producer(made, node) as shop:
+            await shop.half()
+            await trio.sleep(0.5)
+            log = node.broker.journal.log
+
+            def fails(*where: object) -> bytes:
+                raise OSError(errno.EIO, "Input/output error")
+
+            with monkeypatch.context() as broken:
+                broken.setattr(type(log), "record", fails)
+                await trio.sleep(5)
+            assert not shop.checks
+            await trio.sleep(5)
+            assert shop.checks

@@ -336,3 +336,35 @@ async def test_forged_decisions_leave_the_half_alone(autojump_clock: MockClock) 
             assert bodies(node) == [b"ordinary", b"paid"]
 
 
+
+
+async def test_323_refuses_a_transaction_that_was_decided_where_the_log_begins_behind_its_first_half(
+        autojump_clock: MockClock) -> None:
+    """And the process that decided is gone: the mark says it."""
+    async with cluster() as made:
+        node = await made.node(**FAST, transactionCheckMax="3", mappedFileSizeCommitLog=str(1 << 16))
+        async with producer(made, node) as shop:
+            half = await shop.half()
+            await trio.sleep(3)
+            for _ in range(60):
+                assert (await made.send(node.address, b"y" * 2_000, "Other")).code == 0
+            await trio.sleep(30)
+            (lying,) = records(node, CHECK_MAX_TIME)
+            await shop.commit(shop.checks[-1].place)
+            await trio.sleep(1)
+            journal = node.broker.journal
+            journal.retention = attrs.evolve(journal.retention, file_reserved_time=0)
+            for _ in range(3):
+                journal.delete_old_files()
+                await trio.sleep(1)
+            assert journal.begin > half.offset
+            await trio.sleep(15)
+        await node.stop()
+        await node.start()
+        await trio.sleep(3)
+        async with producer(made, node, "p2") as again:
+            refused = await again.resume(lying)
+            assert refused.code == ResponseCode.SYSTEM_ERROR and "was decided" in (refused.remark or "")
+            again.decision = COMMIT
+            await trio.sleep(10)
+            assert bodies(node) == [b"paid"] and not again.checks
