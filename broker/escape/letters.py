@@ -26,6 +26,7 @@ from broker.properties import (
 )
 from broker.topics.names import HALF, SCHEDULE, TIMER, popped_from
 from remoting.bodies.namesrv import TopicRouteData
+from remoting.fields import decimal
 from remoting.record import COMPRESSED, COMPRESSION_SHIFT, Message, decode_properties
 
 DELIVER_MS: Final = "TIMER_DELIVER_MS"
@@ -54,15 +55,17 @@ class Parcel:
     """For a revived message: the topic that it was popped from. It must go to a master where that can be popped."""
 
 
-def parcel(message: Message, group: str) -> Parcel:
-    """The send of a message. ``group``: producer group if the message names none. A message that would be delayed here,
-    as a timer or in a level, is sent with its delay; a half is sent as a message of a transaction."""
+def parcel(message: Message, group: str, precision_ms: int = 1_000) -> Parcel:
+    """The send of a message. ``group``: producer group if the message names none. ``precision_ms``: length of a timer's
+    slot. A message that would be delayed here, as a timer or in a level, is sent with its delay; a half is sent as a
+    message of a transaction."""
     values = decode_properties(message.properties)
     topic, queue_id, key = message.topic.decode(errors="replace"), message.queue_id, _key(message, values)
     is_half = topic == HALF
-    due_ms, level = values.pop(TIMER_OUT_MS, ""), values.get(DELAY, "") if is_half else values.pop(DELAY, "")
+    due_ms = _due_ms(values.pop(TIMER_OUT_MS, ""), values.get(DELIVER_MS, ""), precision_ms)
+    level = values.get(DELAY, "") if is_half else values.pop(DELAY, "")
     if topic in (TIMER, SCHEDULE, HALF):
-        topic, queue_id = values.get(REAL_TOPIC, topic), int(values.get(REAL_QID, "0"))
+        topic, queue_id = values.get(REAL_TOPIC, topic), max(0, decimal(values.get(REAL_QID, "")) or 0)
     beside = popped_from(topic, values.get(ORIGIN_GROUP, "")) if POP_REVIVED in values else ""
     if message.topic != TIMER.encode():
         due_ms = ""
@@ -81,6 +84,15 @@ def parcel(message: Message, group: str) -> Parcel:
         "f": str(message.sys_flag & _COMPRESSION), "g": str(message.born_time_ms), "h": str(message.flag),
         "i": props.text(values), "j": str(message.reconsume_times), "k": "false", "m": "false",
         **({"l": str(_TIMES_MAX)} if beside else {})}, message.body, key, message, beside)
+
+
+def _due_ms(out_ms: str, asked_ms: str, precision_ms: int) -> str:
+    """When a timer is due whose slot begins at ``out_ms``: at the time that it asked for, if that is known and in the
+    slot, else when the slot is over. "": at once."""
+    out, asked = decimal(out_ms), decimal(asked_ms)
+    if out is None:
+        return ""
+    return str(asked if asked is not None and out < asked <= out + precision_ms else out + precision_ms)
 
 
 def _key(message: Message, values: dict[str, str]) -> str:

@@ -17,7 +17,7 @@ import attrs
 import trio
 
 from broker.client.route import READ, WRITE
-from broker.config import BrokerConfig
+from broker.config import BrokerConfig, pick
 from broker.escape.letters import Parcel, Refuge, in_turn, parcel, places
 from broker.ha.acks import PutStatus
 from broker.part import Part
@@ -53,6 +53,13 @@ _STORED: Final = frozenset({
     ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE})
 """Codes of a message that is in the master's log; only the first promises what its group's mode demands."""
+
+
+@attrs.frozen(kw_only=True)
+class EscapeConfig:
+    """A key of ``BrokerConfig`` and its default."""
+
+    timer_precision_ms: int = 1_000
 
 
 @attrs.define
@@ -93,6 +100,7 @@ class EscapePart(Part):
         self.siblings: Beside | None = None
         self._client, self._standing, self._route, self._stir = client, standing, route, stir
         self._group = f"InnerProducerGroup_{config.broker_name}_{config.broker_id}"
+        self._precision_ms = pick(config, EscapeConfig).timer_precision_ms
         self._enabled = config.enable_remote_escape
         self._routes: dict[tuple[str, str], _Route] = {}
         self._stored: dict[str, None] = {}
@@ -135,7 +143,8 @@ class EscapePart(Part):
         else:
             self._under_way += 1
             self._bytes += size
-            self._nursery.start_soon(self._put, [parcel(message, self._group) for message in messages], size, done)
+            self._nursery.start_soon(self._put, [
+                parcel(message, self._group, self._precision_ms) for message in messages], size, done)
 
     def _keep(self, count: int, done: Done, why: str, *, alone: bool = False) -> None:
         if why != self._why:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import attrs
+import pytest
 
 from broker.escape.letters import in_turn, parcel, places
 from remoting.bodies.namesrv import BrokerData, QueueData, TopicRouteData
@@ -32,12 +33,23 @@ def test_a_timer_that_would_wait_on_here_waits_there() -> None:
         "REAL_TOPIC": "T", "REAL_QID": "2", "TIMER_OUT_MS": "9000", "TIMER_DELAY_SEC": "5"}))
     made = parcel(waits, "own")
     assert (made.topic, made.queue) == ("T", 2)
-    assert values(made.fields["i"]) == {"TIMER_DELIVER_MS": "9000"}
+    assert values(made.fields["i"]) == {"TIMER_DELIVER_MS": "10000"}, "its slot is over then"
+    for asked_ms, due_ms in (("9001", "9001"), ("9500", "9500"), ("10000", "10000"), ("8000", "10000"), ("x", "10000")):
+        asks = attrs.evolve(waits, properties=encode_properties({
+            "REAL_TOPIC": "T", "REAL_QID": "2", "TIMER_OUT_MS": "9000", "TIMER_DELIVER_MS": asked_ms}))
+        assert values(parcel(asks, "own").fields["i"]) == {"TIMER_DELIVER_MS": due_ms}
+    assert values(parcel(waits, "own", 100).fields["i"]) == {"TIMER_DELIVER_MS": "9100"}
     late = attrs.evolve(waits, topic=b"SCHEDULE_TOPIC_XXXX", properties=encode_properties({
         "REAL_TOPIC": "T", "REAL_QID": "2", "DELAY": "3"}))
     assert (parcel(late, "own").topic, values(parcel(late, "own").fields["i"])) == ("T", {"DELAY": "3"})
     due = attrs.evolve(waits, topic=b"T")
     assert values(parcel(due, "own").fields["i"]) == {}
+
+
+@pytest.mark.parametrize("queue_id", ["1e9", "", "-1"])
+def test_what_names_no_queue_of_its_own_is_sent_all_the_same(queue_id: str) -> None:
+    odd = encode_properties({"REAL_TOPIC": "T", "REAL_QID": queue_id, "TIMER_OUT_MS": "9000"})
+    assert parcel(attrs.evolve(MESSAGE, topic=b"rmq_sys_wheel_timer", properties=odd), "own").queue == 0
 
 
 def test_a_half_escapes_as_a_half() -> None:
