@@ -93,7 +93,7 @@ class DelayedDelivery:
         self._queues = _StoreQueues(journal.messages, journal.queue_end)
         self._pieces = Pieces(journal, self._poll)
         self._written: deque[tuple[int, Delivery, int]] = deque()
-        """Deliveries that are stored and not acknowledged yet: their ends in the log, and how many messages they are."""
+        """Deliveries that are stored and not acknowledged yet: their ends in the log and numbers of messages."""
         self._wall_ms = wall_ms
         self._save_interval_ns = config.flush_delay_offset_interval_ms * NS_PER_MS
         self._save_at_ns = 0

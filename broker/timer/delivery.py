@@ -161,6 +161,8 @@ class TimerDelivery:
         """False: the wheel has units of messages that a cut of the log removed, or its files are closed."""
         self._told_ns = 0
         """When progress is updated at the latest."""
+        self._reopens_ns = 0
+        """When slots are opened again, since the timer log could not be read; 0: it could."""
         self._caught_up = self._is_drained = False
         """All of the queue is in the wheel; no due timer can be handed out now."""
 
@@ -183,7 +185,7 @@ class TimerDelivery:
         self._moving.clear()
         self._way_at = None
         self._spent.clear()
-        self._search, self._is_drained = iter(()), False
+        self._search, self._is_drained, self._reopens_ns = iter(()), False, 0
 
     # --- figures ---------------------------------------------------------------------------------------------
 
@@ -281,6 +283,7 @@ class TimerDelivery:
         """Put new messages of the queue into the wheel. True: more may be put there. A master opens no slot before all
         are there."""
         if self.keys.timer_stop_enqueue or not self.may_enqueue:
+            self._caught_up |= self.keys.timer_stop_enqueue and self.may_enqueue  # what is there already comes
             return False
         queue = self._messages.queue(TOPIC, 0)
         if queue is None:
@@ -339,7 +342,8 @@ class TimerDelivery:
         if unit is not None and not unit.kind & MOVED:
             try:
                 self._store.moved(unit)
-                self.left(unit.topic_hash, 1)
+                if not unit.kind & DELETE:
+                    self.left(unit.topic_hash, 1)
             except OSError as error:
                 logger.error("the timer at offset %d of the log may come twice: %s", before, error)
 
@@ -355,7 +359,12 @@ class TimerDelivery:
         if self._way_at is None:
             return False
         soon_ms = self._wall_ms() + SOON_MS
-        units, self._way_at = self._store.pending_below(self._way_below, self._way_at, PIECE_MAX)
+        try:
+            units, self._way_at = self._store.pending_below(self._way_below, self._way_at, PIECE_MAX)
+        except OSError as error:
+            logger.error("timers that keep an old file of the log cannot be read: %s", error)
+            self._way_at = None
+            return False
         far = [unit for unit in units if unit.slot_ms >= soon_ms and unit.offset not in self._moving][:self._way_left]
         for begin in range(0, len(far), TOGETHER_MAX):
             if begin and self._journal.now_ns() >= until_ns:
@@ -392,11 +401,23 @@ class TimerDelivery:
 
     def _deliver(self, now_ns: int, until_ns: int) -> bool:
         """Put due timers. True: more may be put."""
+        if not self._machine.started:
+            return False
+        if self._reopens_ns:
+            self._look_at_written(until_ns)
+            if now_ns < self._reopens_ns or self._under_way or self._written:
+                self._is_drained = True
+                return False
+            self.stop()
+            self.start()
         try:
-            return self._machine.started and self._poll(now_ns, until_ns)
+            return self._poll(now_ns, until_ns)
         except TimersDamaged as damage:
             self._anew(str(damage))
-            return False
+        except OSError as error:
+            logger.error("the timer log cannot be read, its slots are opened again in %d ms: %s", PAUSE_MOST_MS, error)
+            self._reopens_ns, self._is_drained = now_ns + PAUSE_MOST_MS * NS_PER_MS, True
+        return False
 
     def _poll(self, now_ns: int, until_ns: int) -> bool:
         is_over = self._look_at_written(until_ns)
@@ -478,8 +499,13 @@ class TimerDelivery:
                 self._take_back(letter.key_deleted)
             self._machine.done(due)
 
+    def _hash(self, key: Key) -> int:
+        """Of topic, id and the slot of now: the precision may have changed between a timer and its marker."""
+        topic, uniq_key, out_ms = key
+        return hash((topic, uniq_key, self._machine.floor(out_ms)))
+
     def _take_back(self, key: Key) -> None:
-        self._spent[hash(key)] = None
+        self._spent[self._hash(key)] = None
         if len(self._spent) > SPENT_MAX:
             del self._spent[next(iter(self._spent))]
 
@@ -611,7 +637,7 @@ class TimerDelivery:
             self._leave(due, self._visible.offset)
             return None
         if not letter.deletes:
-            key = hash(letter.key)
+            key = self._hash(letter.key)
             if key not in self._spent and not self._knows_markers(due, letter):
                 return None
             if key in self._spent:
@@ -621,11 +647,11 @@ class TimerDelivery:
         lost = letter.lost
         if not lost and not letter.came_again:
             self.expects(letter.topic, int(letter.values[REAL_QID]), unit.write_time_ms + self._store.precision_ms)
-        if unit.rolls:
-            return letter.rolled(unit, now_ms)
         if lost:
             self._set_aside(due, letter, lost)
             return None
+        if unit.rolls:
+            return letter.rolled(unit, now_ms)
         return letter.delivered(unit, now_ms)
 
     def _is_elsewhere(self, due: Due, offset: int) -> bool:

@@ -565,7 +565,8 @@ class TimerStore:
         is_needed = self._wheel.is_unflushed or (log_end > 0 and not self._wheel.exists)
         wheel = self._wheel.ready() if is_needed else None
         self._flush = TimerFlush(
-            self._files, checkpoint, files, folders, wheel, self._wheel.begin_flush(), wheel_is_new=self._wheel.new_name)
+            self._files, checkpoint, files, folders, wheel, self._wheel.begin_flush(),
+            wheel_is_new=self._wheel.new_name)
         return self._flush
 
     def end_flush(self, flush: TimerFlush) -> None:

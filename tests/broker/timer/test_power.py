@@ -49,13 +49,15 @@ def test_the_disk_says_that_a_slot_is_done_when_it_has_the_deliveries(files: Fil
     store.flush()
     end = 2_000
     store.done_before(at(5))
-    assert store.is_unflushed is False, "nothing may be said yet"
+    early = store.is_unflushed
+    assert not early, "nothing may be said yet"
     store.flush()
     assert store.settled[0] < at(5)
     before = opened(files)
     assert (before.read_time_ms, offsets(before, 3)) == (at(0), [100])
     flushed = 2_000
-    assert store.is_unflushed and not store.only_time_passed
+    waits = store.is_unflushed, store.only_time_passed
+    assert waits == (True, False)
     store.flush()
     assert store.settled == (at(5), 201)
     after = opened(files)

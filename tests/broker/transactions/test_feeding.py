@@ -104,7 +104,7 @@ def test_what_a_disk_does_not_give_at_once_is_read_again() -> None:
     journal.log.flushed_offset = journal.log.max_offset
     kept = feed.checkpoint()
     assert len(kept.open) == 2
-    whole, failed = journal.log.record, []
+    whole, failed = journal.log.record, list[int]()
 
     def record(offset: int, *where: Any) -> Any:
         if offset and not failed:

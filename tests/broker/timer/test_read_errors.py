@@ -1,0 +1,85 @@
+"""A disk that does not give what was asked for at once: it is asked again, and the broker lives."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from broker.timer.log import TimerLog
+from broker.timer.part import TimersPart
+from harness.simulation.worlds.brokers import cluster, wall_ms
+from tests.broker.timer.test_timers import bodies, good, recall
+
+
+async def test_a_slot_that_cannot_be_read_is_opened_again(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        for number, delay_s in enumerate((3, 5, 8)):
+            await good(made, node, b"%d" % number, f"U{number}", TIMER_DELAY_SEC=delay_s)
+        await trio.sleep(4.5)
+        failed: list[Any] = []
+        before = TimerLog.before
+
+        def fails(log: TimerLog, *where: int) -> tuple[bytes, int]:
+            if len(failed) < 2:
+                failed.append(where)
+                raise OSError(errno.EIO, "Input/output error")
+            return before(log, *where)
+
+        monkeypatch.setattr(TimerLog, "before", fails)
+        await trio.sleep(20)
+        assert len(failed) == 2
+        assert bodies(node) == [b"0", b"1", b"2"]
+
+
+async def test_what_is_in_the_wheel_comes_while_nothing_more_is_put_there(autojump_clock: MockClock) -> None:
+    """``timerStopEnqueue``, over a restart, too."""
+    async with cluster() as made:
+        node = await made.node()
+        await good(made, node, TIMER_DELAY_SEC=20)
+        await trio.sleep(3)
+        await node.stop()
+        node.settings["timerStopEnqueue"] = "true"
+        await node.start()
+        await good(made, node, b"waits", "U2", TIMER_DELAY_SEC=5)
+        await trio.sleep(30)
+        assert bodies(node) == [b"x"]
+
+
+@pytest.mark.parametrize(("before_ms", "after_ms"), [(100, 1_000), (1_000, 100)])
+async def test_a_timer_is_recalled_after_slots_got_another_length(
+        autojump_clock: MockClock, before_ms: int, after_ms: int) -> None:
+    async with cluster() as made:
+        node = await made.node(timerPrecisionMs=str(before_ms), recallMessageEnable="true")
+        answer = await good(made, node, TIMER_DELIVER_MS=(wall_ms() // 1_000 + 30) * 1_000 + 350)
+        await trio.sleep(2)
+        await node.stop()
+        node.settings["timerPrecisionMs"] = str(after_ms)
+        await node.start()
+        await trio.sleep(2)
+        assert (await recall(made, node, answer.ext["recallHandle"])).code == 0
+        await trio.sleep(60)
+        assert bodies(node) == []
+
+
+async def test_a_recall_that_is_moved_counts_as_no_timer_that_left(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(recallMessageEnable="true", mappedFileSizeCommitLog=str(1 << 16))
+        handles = [(await good(made, node, b"%d" % number, f"U{number}", TIMER_DELAY_SEC=600)).ext["recallHandle"]
+                   for number in range(5)]
+        for handle in handles[:3]:
+            assert (await recall(made, node, handle)).code == 0
+        for _ in range(60):
+            assert (await made.send(node.address, b"y" * 2_000, "Other")).code == 0
+        await trio.sleep(3)
+        part = node.broker.parts[TimersPart]
+        counted = part._waiting.table().timing_count["T"].count
+        part.make_way(1 << 16)
+        await trio.sleep(3)
+        assert part.counters.moved == 8
+        assert part._waiting.table().timing_count["T"].count == counted
