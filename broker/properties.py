@@ -49,6 +49,11 @@ def parse(text: str) -> dict[str, str] | None:
     return values if len(values) == len(pairs) else None
 
 
+def without_own(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties for a copy: without those that refer to the record's place in this broker's log."""
+    return {name: value for name, value in values.items() if not name.startswith(OWN)}
+
+
 def text(values: Mapping[str, str]) -> str:
     """Write properties as one line, as the headers of requests carry them."""
     return "".join([f"{key}\x01{value}\x02" for key, value in values.items()])

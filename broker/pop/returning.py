@@ -16,7 +16,7 @@ import attrs
 from broker import properties as props
 from broker.ha.acks import PutStatus
 from broker.offsets.inflight import Inflight
-from broker.properties import FIRST_POP_TIME, ORIGIN_GROUP, OWN, POP_CK, POP_REVIVED, UNIQ_KEY
+from broker.properties import FIRST_POP_TIME, ORIGIN_GROUP, POP_CK, POP_REVIVED, UNIQ_KEY
 from broker.topics.names import RETRY_PREFIX, dlq_topic, pop_retry_topic
 from remoting.bodies.popping import CheckPoint
 from remoting.fields import decimal
@@ -31,6 +31,8 @@ LABELS_MAX: Final = 10_000
 """Pairs of group and topic that are counted one by one."""
 _MARK: Final = f"{POP_REVIVED}\x01".encode()
 _COUNT_MAX: Final = 2**31 - 1
+_Back = tuple[int, int, int, int]
+"""A message that came back: queue and place of its checkpoint, its offset, and the hash of its topic and unique id."""
 
 
 def retry_topic_of(found: CheckPoint, *, v2: bool) -> str:
@@ -41,8 +43,7 @@ def retry_topic_of(found: CheckPoint, *, v2: bool) -> str:
 def returned(record: Record, found: CheckPoint, topic: str, store_host: bytes, *, queue: int, place: int) -> Message:
     """The copy of a message for ``topic``. ``queue`` and ``place`` say where its checkpoint stands."""
     message = record.message
-    values = {name: value for name, value in decode_properties(message.properties).items()
-              if not name.startswith(OWN)}  # those belong to the old record
+    values = props.without_own(decode_properties(message.properties))
     values.pop(POP_CK, None)
     if message.reconsume_times == 0 or FIRST_POP_TIME not in values:
         values[FIRST_POP_TIME] = str(found.pop_time_ms)
@@ -100,12 +101,11 @@ class Revived:
     def __init__(self, processed: Callable[[int], int]) -> None:
         """``processed`` returns a revive queue's offset (its last record that is done with), as this replica knows."""
         self._processed = processed
-        self._known: dict[tuple[int, int, int], int] = {}
-        """By queue and place of the checkpoint and the message's offset: the hash of topic and unique id."""
-        self._order: deque[tuple[int, tuple[int, int, int]]] = deque()
-        """Offset in the log and key of each, while the checkpoint is not passed."""
-        self._passed: deque[tuple[int, tuple[int, int, int]]] = deque()
-        """Offset in the log and key of each, once the checkpoint is passed."""
+        self._known: set[_Back] = set()
+        self._order: deque[tuple[int, _Back]] = deque()
+        """Offset in the log of each, while the checkpoint is not passed."""
+        self._passed: deque[tuple[int, _Back]] = deque()
+        """Offset in the log of each, once the checkpoint is passed."""
 
     def __len__(self) -> int:
         """Messages whose checkpoints are not passed."""
@@ -118,19 +118,19 @@ class Revived:
         if len(numbers) != 3 or None in numbers:
             return
         queue, place, offset = (number or 0 for number in numbers)
-        key = queue, place, offset
-        self._known[key] = _whose(found[6], found[7])
+        back = queue, place, offset, _whose(found[6], found[7])
+        self._known.add(back)
         if place <= self._processed(queue):
-            self._pass((found[0], key))
+            self._pass((found[0], back))
             return
-        self._order.append((found[0], key))
+        self._order.append((found[0], back))
         if len(self._order) > REMEMBERED_MAX:
-            self._known.pop(self._order.popleft()[1], None)
+            self._known.discard(self._order.popleft()[1])
 
     def has(self, queue: int, place: int, offset: int, message: Message) -> bool:
         """Return whether this message came back before. Its topic and unique id must match too: a client may forge the
         mark."""
-        return self._known.get((queue, place, offset)) == _whose(message.topic, message.properties)
+        return (queue, place, offset, _whose(message.topic, message.properties)) in self._known
 
     def forget(self) -> None:
         """Move entries that the offset has passed meanwhile to the bounded list of passed ones."""
@@ -138,18 +138,17 @@ class Revived:
         while order and order[0][1][1] <= self._processed(order[0][1][0]):
             self._pass(order.popleft())
 
-    def _pass(self, one: tuple[int, tuple[int, int, int]]) -> None:
+    def _pass(self, one: tuple[int, _Back]) -> None:
         self._passed.append(one)
         if len(self._passed) > PASSED_MAX:
-            self._known.pop(self._passed.popleft()[1], None)
+            self._known.discard(self._passed.popleft()[1])
 
     def cut(self, end: int) -> None:
         """The log was cut at ``end``: messages after it did not come back."""
-        gone = [key for at, key in (*self._order, *self._passed) if at >= end]
+        gone = [back for at, back in (*self._order, *self._passed) if at >= end]
         self._order, self._passed = (deque(each for each in those if each[0] < end)
                                      for those in (self._order, self._passed))
-        for key in gone:
-            self._known.pop(key, None)
+        self._known.difference_update(gone)
 
     def begins(self, heard: int) -> int:
         """Offset of the log from which the next process must hear; this one heard all below ``heard``."""

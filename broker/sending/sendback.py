@@ -32,7 +32,7 @@ from remoting.connection import Connection
 from remoting.endpoint import Handler
 from remoting.errors import DamagedRecord
 from remoting.headers.sending import ConsumerSendMsgBackRequest
-from remoting.record import PROPERTIES_BYTES_MAX, Record, decode_properties, message_id
+from remoting.record import NOTED, PROPERTIES_BYTES_MAX, Record, decode_properties, message_id
 
 logger = logging.getLogger("broker")
 
@@ -91,7 +91,8 @@ class SendBack:
             properties = record.message.properties
         message = attrs.evolve(
             record.message, topic=draft.topic.encode(), queue_id=draft.queue_id, properties=properties,
-            store_host=self._store_host, reconsume_times=draft.reconsume_times, prepared_offset=0)
+            sys_flag=record.message.sys_flag & ~NOTED, store_host=self._store_host,
+            reconsume_times=draft.reconsume_times, prepared_offset=0)
 
         def done(result: PutResult) -> None:
             whose = f"{draft.properties['RETRY_TOPIC']}@{asked.group}"
@@ -123,7 +124,7 @@ class SendBack:
 def next_try(record: Record, topic: str, queue_id: int, level: int, dead: bool) -> Draft:
     """Return the draft of the next try of ``record``, or of its dead letter. ``level`` 0: the more tries, the later."""
     message = record.message
-    values = decode_properties(message.properties)
+    values = props.without_own(decode_properties(message.properties))
     values.setdefault("RETRY_TOPIC", message.topic.decode(errors="replace"))
     values["WAIT"] = "false"
     if not values.get("ORIGIN_MESSAGE_ID", "").strip():

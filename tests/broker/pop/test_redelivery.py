@@ -88,6 +88,24 @@ async def test_what_is_popped_may_be_given_back_by_its_place_in_the_log(autojump
         assert await back(made, node) == [], "what is acknowledged does not come back besides"
 
 
+async def test_a_dead_letter_that_came_back_before_does_not_again_after_a_failover(autojump_clock: MockClock) -> None:
+    """Each replica knows still that its checkpoint is done with, though its offset was not copied yet."""
+    async with cluster(controllers=3) as made:
+        master, *others = await three(made, **ALL_ACK)
+        assert (await made.send(master.address, b"0", queue=0, properties="UNIQ_KEY\x01U\x02")).code == OK
+        popper = Popper(made)
+        (_,) = await popper.pop(master, queue=0, invisible_ms=5_000)
+        (again,) = await popper.pop(master, poll_ms=25_000)
+        answer = await made.ask(master.address, RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackRequest(
+            again.record.offset, "G", -1, origin_topic="T"))
+        assert answer.code == OK, answer.remark
+        assert (await popper.ack(master, again)).code == OK
+        await master.kill()
+        new = await new_master(*others)
+        assert await back(made, new) == []
+        assert len(pop_records(new, "%RETRY%G_T")) == len(pop_records(new, "%DLQ%G")) == 1
+
+
 async def test_others_of_a_batch_come_back(autojump_clock: MockClock) -> None:
     async with cluster() as made:
         node = await made.node()

@@ -438,6 +438,17 @@ def test_who_claims_to_have_come_back_must_be_the_same_message() -> None:
     assert not revived.has(0, 5, 7, first), "what was heard last is gone"
 
 
+def test_another_message_with_the_same_mark_does_not_take_its_place() -> None:
+    revived = Revived(lambda number: -1)
+    properties = encode_properties({"__QUORATE_REVIVED": "0 5 7", "UNIQ_KEY": "U"})
+    message, other = (Message(topic, b"x", properties=properties) for topic in (b"R", b"other"))
+    for at, each in ((1_000, message), (1_100, other)):
+        revived.hear(outline(encoded(each, 0, at, 5)))
+    assert revived.has(0, 5, 7, message)
+    revived.cut(1_100)
+    assert revived.has(0, 5, 7, message) and not revived.has(0, 5, 7, other)
+
+
 def test_of_those_that_the_offset_has_passed_the_last_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(returning, "PASSED_MAX", 2)
     revived, messages = Revived(lambda number: 9), list[Message]()

@@ -16,7 +16,7 @@ from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import ResponseCode
 from remoting.command import Command, request
 from remoting.headers.sending import ConsumerSendMsgBackRequest
-from remoting.record import PROPERTIES_BYTES_MAX, decode_properties, message_id, parse_message_id
+from remoting.record import NOTED, PROPERTIES_BYTES_MAX, decode_properties, message_id, parse_message_id
 from tests.broker.sending.test_sending import Slaves
 from tests.broker.sending.world import STORE_HOST, UNIQ, World, running, send
 
@@ -109,10 +109,26 @@ async def test_a_count_of_tries_ends_where_its_field_does(autojump_clock: MockCl
         assert (await world.records())[-1].message.reconsume_times == 2**31 - 1
 
 
+@pytest.mark.parametrize("level", [0, -1])
+async def test_what_a_broker_noted_for_its_replicas_is_not_copied(autojump_clock: MockClock, level: int) -> None:
+    """Else each replica would take the copy for a timer that was delivered, or for a message that came back."""
+    async with running() as world:
+        await stored(world)
+        model = (await world.records())[0].message
+        marked = b"a\x01b\x02__QUORATE_TIMER\x015\x02__QUORATE_REVIVED\x010 1 2\x02"
+        world.puts.put([attrs.evolve(model, properties=marked, sys_flag=1 | NOTED)], lambda _: None)
+        offset = (await world.records())[-1].offset
+        assert (await world.ask(back(offset, delay_level=level))).code == ResponseCode.SUCCESS
+        message = (await world.records())[-1].message
+        assert message.sys_flag == 1 and b"a\x01b\x02" in message.properties
+        assert b"__QUORATE" not in message.properties
+
+
 async def filled(world: World, size: int) -> int:
-    """Where a message whose properties have ``size`` bytes stands in the log."""
+    """Where a noted message whose properties have ``size`` bytes stands in the log."""
     model = (await world.records())[0].message
-    world.puts.put([attrs.evolve(model, properties=b"a\x01" + b"x" * (size - 3) + b"\x02")], lambda _: None)
+    world.puts.put([attrs.evolve(model, properties=b"a\x01" + b"x" * (size - 3) + b"\x02", sys_flag=1 | NOTED)],
+                   lambda _: None)
     return (await world.records())[-1].offset
 
 
@@ -126,7 +142,7 @@ async def test_full_properties_go_to_the_dead_letters_as_they_are(
         assert (await world.ask(back(offset, delay_level=level))).code == ResponseCode.SUCCESS
         given, message = [record.message for record in (await world.records())[-2:]]
         assert (message.topic, message.queue_id, message.body, message.reconsume_times) == (b"%DLQ%g", 0, b"hello", 1)
-        assert message.properties == given.properties
+        assert message.properties == given.properties and message.sys_flag == 1
         assert world.topics.get("%DLQ%g") == TopicConfig("%DLQ%g", 1, 1, 6)
         counters = world.sending.counters
         assert (counters.dead_letters, counters.sent_back_of) == (1, {"Orders@g": 1})
