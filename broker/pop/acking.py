@@ -82,7 +82,7 @@ class Acking:
         least, most = self._bounds(asked.topic, asked.queue_id)
         if not least <= asked.offset <= most:
             return _nowhere(request, asked, least, most)
-        receipt = self._receipt(asked.extra_info)
+        receipt = self._receipt(asked)
         if isinstance(receipt, Refusal):
             return receipt.answer(request)
         answer = partial(self._answer, connection, request, 1, 0, None)
@@ -172,7 +172,8 @@ class Acking:
         queue = self._messages.queue(topic.encode(errors="replace"), each.queue_id)
         if queue is None and each.revive_queue_id == ORDERED:
             return None
-        wrong = self._wrong(each.revive_queue_id, each.start_offset, each.pop_time_ms, each.invisible_ms, broker_name)
+        wrong = self.checks.names(each.group, each.topic) or self._wrong(
+            each.revive_queue_id, each.start_offset, each.pop_time_ms, each.invisible_ms, broker_name)
         if wrong is not None:
             return wrong
         there = [offset for offset in each.offsets if queue is None or offset >= queue.min_offset]
@@ -194,7 +195,7 @@ class Acking:
         least, most = self._bounds(asked.topic, asked.queue_id)
         if not least <= asked.offset < most:
             return _nowhere(request, asked, least, most)
-        receipt = self._receipt(asked.extra_info)
+        receipt = self._receipt(asked)
         if isinstance(receipt, Refusal):
             return receipt.answer(request)
         if asked.invisible_time < 0:
@@ -243,10 +244,10 @@ class Acking:
         queue = self._messages.queue(topic.encode(errors="replace"), queue_id)
         return (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
 
-    def _receipt(self, text: str) -> Receipt | Refusal:
-        receipt = Receipt.decode_front(text)
-        wrong = self._wrong(receipt.revive_qid, receipt.start_offset, receipt.pop_time_ms, receipt.invisible_ms,
-                            receipt.broker_name)
+    def _receipt(self, asked: AckMessageRequest | ChangeInvisibleTimeRequest) -> Receipt | Refusal:
+        receipt = Receipt.decode_front(asked.extra_info)
+        wrong = self.checks.names(asked.consumer_group, asked.topic) or self._wrong(
+            receipt.revive_qid, receipt.start_offset, receipt.pop_time_ms, receipt.invisible_ms, receipt.broker_name)
         return receipt if wrong is None else wrong
 
     def _wrong(self, revive_qid: int, start_offset: int, pop_time_ms: int, invisible_ms: int,

@@ -17,6 +17,7 @@ from broker.pulling.checks import illegal_queue, no_group, no_topic
 from broker.rules import Refusal
 from broker.store.tables import SubscriptionGroup
 from broker.topics import TopicTable
+from broker.topics.names import group_fault, topic_fault
 from broker.topics.table import READ
 from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import ResponseCode
@@ -75,6 +76,13 @@ class Checks:
         if not 0 <= queue_id < found.read_queue_nums:
             return Refusal(ResponseCode.MESSAGE_ILLEGAL, illegal_queue(queue_id, found))
         return None
+
+    def names(self, group: str, topic: str) -> Refusal | None:
+        """Refuse an acknowledgement with names that no group or topic can have: they would go into records here."""
+        fault = group_fault(group) if self.groups.get(group) is None else None
+        if fault is None and self.topics.get(topic) is None:
+            fault = topic_fault(topic)
+        return Refusal(ResponseCode.INVALID_PARAMETER, fault) if fault is not None else None
 
 
 def wanted_of(topic: str, expression: str | None, kind: str | None) -> Refusal | Subscribed:

@@ -18,9 +18,10 @@ from broker.rules import Chain, Draft, Refusal
 from broker.timer.admission import DELIVER_MS
 from broker.topics.names import revive_topic
 from remoting.bodies.popping import AckMessage, BatchAckMessage, CheckPoint
-from remoting.errors import BodyError
+from remoting.codes import ResponseCode
+from remoting.errors import BodyError, MessageIllegal
 from remoting.fields import shown
-from remoting.record import NOTED, TAGS, Message, value_behind
+from remoting.record import NOTED, TAGS, Message, encode_properties, value_behind
 
 CHECKPOINT: Final = "ck"
 ACK: Final = "ack"
@@ -72,8 +73,12 @@ class Records:
         stop = self.rules.stops(draft)
         if stop is not None:
             return stop if isinstance(stop, Refusal) else Refusal(1, "timers are not ready")
-        return Message(draft.topic.encode(), body, draft.queue_id, props.write(draft.properties),
-                       born_time_ms=self.wall_ms(), born_host=self.store_host, store_host=self.store_host)
+        try:
+            properties = encode_properties(draft.properties)
+        except MessageIllegal as error:  # a name of a client's holds what separates properties
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, str(error))
+        return Message(draft.topic.encode(), body, draft.queue_id, properties, born_time_ms=self.wall_ms(),
+                       born_host=self.store_host, store_host=self.store_host)
 
 
 def _unique(found: PopRecord, offset: int) -> str:

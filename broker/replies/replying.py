@@ -22,7 +22,7 @@ from broker.replies.absent import Absent
 from broker.rules import Refusal
 from broker.sending.answers import SLAVE, STORED, illegal, too_large
 from broker.sending.request import V1, V2, Names, SendRequest, decode
-from broker.sending.sending import Sending, packed_peer
+from broker.sending.sending import SENDERS, Sending, packed_peer
 from broker.sending.targets import Target
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response
@@ -152,8 +152,9 @@ class Replies:
     async def _stored(self, connection: Connection, command: Command, asked: SendRequest,
                       values: dict[str, str]) -> PutResult:
         message = Message(
-            asked.topic.encode(), command.body, asked.queue_id, props.write(values), asked.flag, asked.sys_flag,
-            asked.born_time_ms, packed_peer(connection.peer), self._packed_host, asked.reconsume_times)
+            asked.topic.encode(), command.body, asked.queue_id, props.write(values), asked.flag,
+            asked.sys_flag & SENDERS, asked.born_time_ms, packed_peer(connection.peer), self._packed_host,
+            asked.reconsume_times)
         results: list[PutResult] = []
         ended = trio.Event()
 

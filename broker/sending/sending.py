@@ -35,7 +35,7 @@ from remoting.record import NOTED, PREPARED, Message, read_properties
 
 _NO_HOST: Final = bytes(8)
 _NOTHING: Final[Mapping[str, str]] = {}
-_SENDERS: Final = ~NOTED
+SENDERS: Final = ~NOTED
 """Flags that a sender may set."""
 _SURROGATE: Final = Refusal(ResponseCode.MESSAGE_ILLEGAL, "a property holds half of a surrogate pair")
 
@@ -160,7 +160,7 @@ class Sending:
             uniq_key, wait = draft.properties[props.UNIQ_KEY], props.waits(draft.properties)
             answered = draft.answered
         message = Message(
-            topic, request.body, queue_id, raw, asked.flag, sys_flag & _SENDERS | target.sys_flag, asked.born_time_ms,
+            topic, request.body, queue_id, raw, asked.flag, sys_flag & SENDERS | target.sys_flag, asked.born_time_ms,
             packed_peer(connection.peer), self._store_host, asked.reconsume_times)
 
         def done(result: PutResult) -> None:
@@ -181,7 +181,7 @@ class Sending:
         if stop is not None:
             return self._stopped(stop, connection, request, asked)
         messages = batches.decoded(request.body, Message(
-            target.name, b"", asked.queue_id, b"", 0, asked.sys_flag & _SENDERS | target.sys_flag, asked.born_time_ms,
+            target.name, b"", asked.queue_id, b"", 0, asked.sys_flag & SENDERS | target.sys_flag, asked.born_time_ms,
             packed_peer(connection.peer), self._store_host, asked.reconsume_times), self.config.max_message_size)
         if isinstance(messages, Refusal):
             return self.answers.refused(messages)

@@ -24,6 +24,8 @@ BITS_BYTES_MAX: Final = 1 << 16
 """Ours: of a set of bits, before base64."""
 BITS_MAX: Final = 4_096
 """Ours: of them that are set, in one entry."""
+NAME_MAX: Final = 255
+"""Characters of the longest topic: no retry topic can have a longer name of a topic or group in it."""
 CheckpointKey = tuple[str, str, int, int, int, str]
 """Topic, group, queue id, start offset, pop time, broker name: what an acknowledgement finds its checkpoint by."""
 
@@ -83,6 +85,10 @@ class CheckPoint(Body):
 
     def check(self) -> None:
         """Raises ``BodyError``: no POP gives such a checkpoint."""
+        for name in (self.topic, self.group, self.broker_name or ""):
+            if len(name) > NAME_MAX or "\x01" in name or "\x02" in name:
+                raise BodyError(f"a checkpoint with the name {shown(name)}, of {len(name)} characters: it holds the "
+                                f"characters 1 or 2, or more than {NAME_MAX}")
         if min(self.start_offset, self.pop_time_ms, self.invisible_ms, self.queue_id, self.revive_offset) < 0:
             raise BodyError(f"a checkpoint with a number below 0: {shown(str(self))}")
         if not 0 <= self.count <= COUNT_MAX:

@@ -61,7 +61,8 @@ def test_what_a_checkpoint_stands_for() -> None:
 
 @pytest.mark.parametrize("change", [
     {"start_offset": -1}, {"pop_time_ms": -1}, {"invisible_ms": -1}, {"queue_id": -1}, {"revive_offset": -1},
-    {"count": -1}, {"count": 128}, {"count": 2}, {"diffs": [0, 5, 1]}, {"diffs": [0, 1, 1]}, {"diffs": [-1, 0, 1]}])
+    {"count": -1}, {"count": 128}, {"count": 2}, {"diffs": [0, 5, 1]}, {"diffs": [0, 1, 1]}, {"diffs": [-1, 0, 1]},
+    {"group": "G\x02a\x01b"}, {"topic": "T\x01"}, {"group": "x" * 256}, {"broker_name": "x" * 256}])
 def test_a_checkpoint_that_nobody_gives_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(BodyError, match="a checkpoint"):
         attrs.evolve(CHECKPOINT, **change).check()  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.pop import records
 from broker.pop.part import PopPart
+from broker.store.tables import SubscriptionGroup
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, wall_ms
 from remoting.bodies.popping import AckMessage, BatchAck, BatchAckMessage, BatchAckRequest, CheckPoint, bits_of
 from remoting.codes import RequestCode, ResponseCode
@@ -113,7 +114,9 @@ async def test_acknowledgements_that_were_gathered_when_writes_closed_are_refuse
     ({"offset": -1}, 208, "offset is illegal"), ({"extra_info": "0 1 2"}, 1, "3 fields"),
     ({"extra_info": "0 1 2 0 0 other 0 0"}, 1, "of broker other; this is a"),
     ({"extra_info": "0 1 2 8 0 a 0 0"}, 1, "revive queue 8"),
-    ({"extra_info": f"0 {2**62} {2**62} 0 0 a 0 0"}, 1, "timer message illegal")])
+    ({"extra_info": f"0 {2**62} {2**62} 0 0 a 0 0"}, 1, "timer message illegal"),
+    ({"consumer_group": "G\x02__QUORATE_POP\x010 0 3 0 H T\x02"}, 29, "illegal characters"),
+    ({"consumer_group": "x" * 121}, 29, "longer than group max length"), ({"consumer_group": " "}, 29, "blank")])
 async def test_what_is_refused(autojump_clock: MockClock, change: dict[str, Any], code: int, words: str) -> None:
     async with cluster() as made:
         node = await made.node()
@@ -124,6 +127,16 @@ async def test_what_is_refused(autojump_clock: MockClock, change: dict[str, Any]
         assert words in (acked.remark or "")
         assert words in (changed.remark or words), "Java has no words for an offset"
         assert len(pop_records(node)) == 1
+
+
+async def test_a_group_of_a_strange_name_that_is_there_acknowledges(autojump_clock: MockClock) -> None:
+    """Older brokers made groups of other names, and their tables are read."""
+    async with cluster() as made:
+        node, popper = await made.node(), Popper(made, "x" * 121)
+        await made.send(node.address, b"0")
+        node.groups.update([SubscriptionGroup(popper.group)])
+        (message,) = await popper.pop(node, queue=0)
+        assert (await popper.ack(node, await popper.changed(node, message, 5_000))).code == OK
 
 
 async def test_the_end_of_a_queue_can_be_acknowledged_and_not_changed(autojump_clock: MockClock) -> None:
@@ -215,7 +228,8 @@ async def test_who_has_a_shorter_queue_says_nothing_that_it_cannot_store(autojum
 
 @pytest.mark.parametrize(("change", "code", "count"), [
     ({"queue_id": 3}, 0, 2), ({"topic": "unknown"}, 0, 2), ({"retry": "1"}, 0, 2), ({"bits": ""}, 0, 1),
-    ({"bits": "?"}, 1, 1), ({"revive_queue_id": 8}, 1, 1), ({"pop_time_ms": -1}, 1, 1), ({}, 0, 2)])
+    ({"bits": "?"}, 1, 1), ({"revive_queue_id": 8}, 1, 1), ({"pop_time_ms": -1}, 1, 1), ({}, 0, 2),
+    ({"group": "G\x02a\x01b"}, 1, 1), ({"topic": "T\x02a\x01b"}, 1, 1)])
 async def test_entries_that_say_nothing(
         autojump_clock: MockClock, change: dict[str, Any], code: int, count: int) -> None:
     async with cluster() as made:

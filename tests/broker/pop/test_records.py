@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -12,6 +14,7 @@ from broker.timer.admission import Timers
 from broker.timer.keys import TimerKeys
 from broker.topics.names import TIMER, pop_retry_topic, popped_from
 from remoting.bodies.popping import BatchAckMessage
+from remoting.codes import ResponseCode
 from remoting.errors import BodyError
 from remoting.record import NOTED, Message, decode_properties
 from tests.remoting.test_popping import ACK, CHECKPOINT
@@ -76,6 +79,13 @@ def test_what_timers_refuse_is_refused() -> None:
     refused = records(timer_max_delay_sec=58).checkpoint(CHECKPOINT, 3)
     assert isinstance(refused, Refusal)
     assert "58000ms" in refused.remark
+
+
+@pytest.mark.parametrize("change", [{"group": "G\x02a\x01b"}, {"topic": "T\x01"}])
+def test_names_that_would_make_other_properties_are_refused(change: dict[str, Any]) -> None:
+    for refused in (records().checkpoint(attrs.evolve(CHECKPOINT, **change), 3),
+                    records(NOW_MS + 60_000).ack(attrs.evolve(ACK, **change), 3, 60_000)):
+        assert isinstance(refused, Refusal) and refused.code == ResponseCode.MESSAGE_ILLEGAL
 
 
 @pytest.mark.parametrize(("tags", "body"), [

@@ -266,11 +266,13 @@ async def test_records_that_nobody_understands_are_passed_over(
         await sent(made, node)
         topic = records_of(node).topic.encode()
         for tag, body in (("ck", b"{"), ("ck", b"{}"), ("ack", b"[]"), ("bAck", b'{"aol":7}'), ("nothing", b""),
-                          ("ck", b'{"so":-1,"pt":1,"it":1,"n":1,"q":0,"t":"T","c":"G"}')):
+                          ("ck", b'{"so":-1,"pt":1,"it":1,"n":1,"q":0,"t":"T","c":"G"}'),
+                          ("ck", b'{"so":0,"pt":1,"it":1,"n":1,"q":0,"t":"T","c":"%s"}' % (b"x" * 40_000)),
+                          ("ck", b'{"so":0,"pt":1,"it":1,"n":1,"q":0,"t":"T","c":"G\\u0002a\\u0001b"}')):
             await stored(node, Message(topic, body or b" ", 0, encode_properties({"TAGS": tag})))
         await pop(node, [3], 1_000)
         await until(lambda: bodies(node))
-        assert reviving(node).counters.strange == 6 and "is skipped" in caplog.text
+        assert reviving(node).counters.strange == 8 and "is skipped" in caplog.text
         await all_done(node)
 
 

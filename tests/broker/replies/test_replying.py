@@ -18,7 +18,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response
 from remoting.connection import Connection
 from remoting.headers.sending import SendMessageRequestV2
-from remoting.record import decode_all, decode_properties
+from remoting.record import NOTED, decode_all, decode_properties
 
 TOPIC = f"{CLUSTER}_REPLY_TOPIC"
 
@@ -80,6 +80,15 @@ async def test_a_reply_goes_to_its_requester_and_into_the_log(autojump_clock: Mo
         (record,) = decode_all((await made.pull(node.address, 0, TOPIC)).body)
         assert (record.message.body, record.message.sys_flag & 1) == (b"answer", 1)
         assert "PUSH_REPLY_TIME" not in decode_properties(record.message.properties), "the log has it as it came"
+
+
+async def test_a_reply_has_no_flag_that_is_the_brokers_alone(autojump_clock: MockClock) -> None:
+    """Replicas would hear it as a record of the broker's own."""
+    async with cluster() as made:
+        node = await made.node()
+        await reply(made, node, ASKED, sys_flag=NOTED | 1)
+        (record,) = decode_all((await made.pull(node.address, 0, TOPIC)).body)
+        assert record.message.sys_flag == 1
 
 
 async def test_the_old_form_of_the_request_is_read_too(autojump_clock: MockClock) -> None:
