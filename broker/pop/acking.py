@@ -40,6 +40,7 @@ from remoting.record import Message
 
 TOGETHER_MAX: Final = 1_024
 """Checkpoints that one 200151 may acknowledge (a limit of ours)."""
+_LONG_MAX: Final = 2**63 - 1
 
 
 @attrs.define
@@ -230,7 +231,7 @@ class Acking:
     def _change_in_order(self, connection: Connection, request: Command, asked: ChangeInvisibleTimeRequest,
                          receipt: Receipt) -> Command | None:
         """Change the time of a message that was popped in order: its receipt keeps the pop time."""
-        visible_ms = self._records.wall_ms() + asked.invisible_time
+        visible_ms = min(self._records.wall_ms() + asked.invisible_time, _LONG_MAX)
         header = ChangeInvisibleTimeResponse(receipt.pop_time_ms, visible_ms - receipt.pop_time_ms, ORDERED)
         refusal = self._in_order.change(
             (asked.topic, asked.consumer_group, asked.queue_id), asked.offset, receipt.pop_time_ms, visible_ms,

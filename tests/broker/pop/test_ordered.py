@@ -63,6 +63,22 @@ async def test_a_second_batch_comes_when_the_first_is_done_with(autojump_clock: 
         assert bodies(await take(popper, node, "A2")) == [b"3", b"4"]
 
 
+async def test_the_longest_time_is_kept_as_any_other(autojump_clock: MockClock) -> None:
+    """The sum with the present does not fit into the state: no replica could read it, nor could the next process."""
+    async with cluster() as made:
+        node = await made.node()
+        popper = await filled(made, node)
+        (first,) = await take(popper, node, count=1)
+        changed = await popper.changed(node, first, 2**63 - 1)
+        assert changed.receipt.pop_time_ms + changed.receipt.invisible_ms == 2**63 - 1
+        await node.stop()
+        await node.start()
+        await trio.sleep(120)
+        assert await take(popper, node, "A2") == [], "it still blocks"
+        assert (await popper.ack(node, first)).code == OK
+        assert bodies(await take(popper, node, "A2", count=1)) == [b"1"]
+
+
 async def test_an_acknowledgement_wakes_who_waits(autojump_clock: MockClock) -> None:
     async with cluster() as made, trio.open_nursery() as nursery:
         node = await made.node()
