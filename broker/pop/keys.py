@@ -41,9 +41,10 @@ class ReviveKeys:
 
 @attrs.frozen(kw_only=True)
 class ReviveConfig:
-    """The keys of reviving, and two of POP that it reads."""
+    """The keys of reviving, and others that it reads."""
 
     revive_interval: int = 1_000
     skip_when_ck_re_put_reach_max_times: bool = False
     enable_retry_topic_v2: bool = False
     revive_queue_num: int = 8
+    timer_max_delay_sec: int = 259_200

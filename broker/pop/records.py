@@ -86,12 +86,16 @@ def _unique(found: PopRecord, offset: int) -> str:
             f"{found.broker_name or ''}")
 
 
-def read(message: Message) -> PopRecord:
-    """Decode a message of the revive topic. Raises ``BodyError`` if it is no valid record."""
+def read(message: Message, latest_ms: int | None = None) -> PopRecord:
+    """Decode a message of the revive topic. Raises ``BodyError`` if it is no valid record, or a checkpoint that is due
+    after ``latest_ms``."""
     tag = (value_behind(message.properties, TAGS) or b"").decode(errors="replace")
     if tag == CHECKPOINT:
         checkpoint = CheckPoint.from_json(message.body, BODY_BYTES_MAX)
         checkpoint.check()
+        if latest_ms is not None and checkpoint.revive_time_ms > latest_ms:
+            raise BodyError(f"a checkpoint of {shown(checkpoint.group)} that is due at {checkpoint.revive_time_ms}: no "
+                            "timer waits for so long, and this one has not waited")
         return checkpoint
     if tag == ACK:
         return AckMessage.from_json(message.body, BODY_BYTES_MAX)

@@ -85,6 +85,8 @@ HEARD_STEP: Final = 16 << 20
 LATE_MS: Final = 60_000
 """The log keeps messages this long after their checkpoints are done: records do not come in the order of their times.
 """
+EARLY_MS: Final = 60_000
+"""A checkpoint may be stored in its queue this long before it is due, besides what a timer waits: clocks differ."""
 DONE_EVERY_NS: Final = 1_000_000_000
 
 
@@ -388,16 +390,18 @@ class Reviving:
         except (OffsetGone, DamagedRecord) as error:
             self._skip(queue, f"record {core.at}", error)
             return core.nothing()
-        found = self._understood(queue, record.message, f"record {core.at}")
+        latest_ms = record.store_time_ms + EARLY_MS + 1_000 * self.config.timer_max_delay_sec
+        found = self._understood(queue, record.message, f"record {core.at}", latest_ms)
         if found is None:
             return core.nothing()
         if isinstance(found, CheckPoint):
             return core.checkpoint(self._rest(found), _logged(record))
         return core.acked(found.key, found.acked, self._wall_ms())
 
-    def _understood(self, queue: _Queue, message: Message, which: str) -> records.PopRecord | None:
+    def _understood(self, queue: _Queue, message: Message, which: str,
+                    latest_ms: int | None = None) -> records.PopRecord | None:
         try:
-            found = records.read(message)
+            found = records.read(message, latest_ms)
         except BodyError as error:
             self._skip(queue, which, error)
             return None

@@ -14,7 +14,7 @@ from broker.offsets.part import OffsetsPart
 from broker.pop import returning
 from broker.pop.retained import Retained
 from broker.pop.returning import Revived
-from broker.pop.reviving import RevivePart
+from broker.pop.reviving import EARLY_MS, RevivePart
 from broker.topics.names import REVIVE_GROUP
 from harness.simulation.worlds.brokers import Node, cluster, new_master, three, until, wall_ms
 from remoting.bodies.popping import CheckPoint
@@ -274,6 +274,23 @@ async def test_records_that_nobody_understands_are_passed_over(
         await until(lambda: bodies(node))
         assert reviving(node).counters.strange == 8 and "is skipped" in caplog.text
         await all_done(node)
+
+
+async def test_a_checkpoint_that_no_timer_could_hold_back_is_passed_over(autojump_clock: MockClock) -> None:
+    """Anybody may send it. The log would be kept from there on."""
+    async with cluster() as made:
+        node = await made.node(timerMaxDelaySec="100")
+        await sent(made, node, 2)
+        its = reviving(node)
+        for beyond_ms, offset in ((1, 0), (0, 1)):
+            found = CheckPoint(offset, wall_ms(), 100_000 + EARLY_MS + beyond_ms, 1, 0, "T", "G", diffs=[0])
+            await stored(node, Message(its.topic.encode(), found.to_json(), 0, encode_properties({"TAGS": "ck"})))
+        await until(lambda: its.counters.strange == 1)
+        assert its.processed(0) == 0, "the other one is held until it is due"
+        await trio.sleep(170)
+        assert bodies(node) == [b"1"]
+        await all_done(node)
+        assert its.keeps_from() is None and its.counters.strange == 1
 
 
 async def test_nothing_that_is_answered_in_time_comes_back_from_the_next_master(autojump_clock: MockClock) -> None:
