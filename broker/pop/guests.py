@@ -7,12 +7,11 @@ only if this broker has the topic and the group. Else the checkpoint is refused,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from broker.groups.part import GroupsPart
 from broker.groups.table import GroupTable
 from broker.part import Part, Parts, Shared
-from broker.pop.records import CHECKPOINT
+from broker.pop.records import CHECKPOINT, named
 from broker.properties import UNIQ_KEY
 from broker.rules import Draft, Refusal, Rule, rule
 from broker.timer.admission import DELIVER_MS
@@ -20,9 +19,6 @@ from broker.topics.names import popped_from, revive_topic
 from broker.topics.part import TopicsPart
 from broker.topics.table import READ, TopicTable
 from remoting.codes import ResponseCode
-
-_FIELDS: Final = 7
-"""Fields of a checkpoint's unique id: topic, queue, first offset, group, pop time, broker name and tag."""
 
 
 class Guests:
@@ -36,19 +32,20 @@ class Guests:
         """Refuse a guest whose topic or group is missing here, or may not be read."""
         if draft.topic != self._topic or draft.properties.get("TAGS") != CHECKPOINT:
             return None
-        names = draft.properties.get(UNIQ_KEY, "").split("@")
-        if len(names) != _FIELDS or names[5] in ("", self._broker_name):
+        of = named(draft.properties.get(UNIQ_KEY, ""))
+        if of is None or of.broker_name in ("", self._broker_name):
             return None
-        topic = self._topics.get(popped_from(names[0], names[3]))
+        name = popped_from(of.topic, of.group)
+        topic = self._topics.get(name)
         if topic is None:
-            return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{popped_from(names[0], names[3])}] not exist here")
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist here")
         if not topic.perm & READ:
             return Refusal(ResponseCode.NO_PERMISSION, f"the topic[{topic.topic_name}] cannot be read here")
-        group = self._groups.find(names[3])
+        group = self._groups.find(of.group)
         if group is None:
-            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{names[3]}] does not exist")
+            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{of.group}] does not exist")
         if not group.consume_enable:
-            return Refusal(ResponseCode.NO_PERMISSION, f"subscription group no permission, {names[3]}")
+            return Refusal(ResponseCode.NO_PERMISSION, f"subscription group no permission, {of.group}")
         return None
 
 

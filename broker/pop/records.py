@@ -9,7 +9,7 @@ RocketMQ 5.5.0.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -84,6 +84,25 @@ class Records:
 def _unique(found: PopRecord, offset: int) -> str:
     return (f"{found.topic}@{found.queue_id}@{offset}@{found.group}@{found.pop_time_ms}@"
             f"{found.broker_name or ''}")
+
+
+class Named(NamedTuple):
+    """The fields of a checkpoint's unique id that say whose it is."""
+
+    topic: str
+    queue_id: str
+    start_offset: str
+    group: str
+    broker_name: str
+
+
+def named(unique: str) -> Named | None:
+    """Read a checkpoint's unique id; None: it is none. Of its names that of the broker alone may hold an ``@``."""
+    fields = unique.split("@", 5)
+    if len(fields) != 6 or not fields[5].endswith(f"@{CHECKPOINT}"):
+        return None
+    topic, queue_id, start_offset, group, _, rest = fields
+    return Named(topic, queue_id, start_offset, group, rest.removesuffix(f"@{CHECKPOINT}"))
 
 
 def read(message: Message, latest_ms: int | None = None) -> PopRecord:

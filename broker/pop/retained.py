@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from broker.pop.records import named
 from broker.properties import TIMER_DONE, TIMER_OUT_MS, UNIQ_KEY
 from broker.timer.admission import DELIVER_MS
 from remoting.fields import decimal
@@ -16,9 +17,7 @@ from remoting.record import TAGS, Outline, decode_properties, value_behind
 
 STEP_MS: Final = 10_000
 FAR_MS: Final = 8 * 86_400_000
-"""The longest delay of a timer; a later time is no broker's."""
-_FIELDS: Final = 7
-"""Fields of a checkpoint's unique id: topic, queue, first offset, group, pop time, broker name and tag."""
+"""Least value of ``Retained.far_ms``: the longest delay of timers may have been another before."""
 
 
 class Retained:
@@ -28,6 +27,8 @@ class Retained:
         """``kept``: the ``steps`` of the process before. Guests (checkpoints of another ``broker_name``) are ignored:
         their messages are not in this log."""
         self._broker_name = broker_name
+        self.far_ms = FAR_MS
+        """The longest delay of a timer, or more; a later time is no broker's."""
         self.steps: dict[int, dict[str, int]] = {due: dict(queues) for due, queues in kept.items()}
         """By the end of each step in ms, first offsets by ``topic@queue``."""
 
@@ -36,17 +37,15 @@ class Retained:
         if value_behind(found[7], TAGS) != b"ck":
             return
         values = decode_properties(found[7])
-        names = values.get(UNIQ_KEY, "").split("@")
+        of = named(values.get(UNIQ_KEY, ""))
         due_ms = decimal(values.get(TIMER_OUT_MS) or values.get(DELIVER_MS, ""))
-        if len(names) != _FIELDS or names[-1] != "ck" or due_ms is None or TIMER_DONE in values:
+        if of is None or due_ms is None or TIMER_DONE in values or of.broker_name not in ("", self._broker_name):
             return
-        if names[5] not in ("", self._broker_name):
-            return
-        queue_id, offset = decimal(names[1]), decimal(names[2])
-        if queue_id is None or offset is None or min(queue_id, offset) < 0 or due_ms > found[5] + FAR_MS:
+        queue_id, offset = decimal(of.queue_id), decimal(of.start_offset)
+        if queue_id is None or offset is None or min(queue_id, offset) < 0 or due_ms > found[5] + self.far_ms:
             return
         step = self.steps.setdefault(due_ms - due_ms % STEP_MS + STEP_MS, {})
-        queue = f"{names[0]}@{queue_id}"
+        queue = f"{of.topic}@{queue_id}"
         step[queue] = min(offset, step.get(queue, offset))
 
     def pass_to(self, time_ms: int) -> None:

@@ -38,7 +38,7 @@ from broker.part import Parts, Shared, SpecialService
 from broker.pop import records
 from broker.pop.keys import ReviveConfig, ReviveKeys
 from broker.pop.records import Records
-from broker.pop.retained import Retained
+from broker.pop.retained import FAR_MS, Retained
 from broker.pop.returning import ReviveCounters, Revived, dead_letter, retry_topic_of, returned
 from broker.pop.revive import BACK_OFF_S, Loose, Outstanding, ReviveQueue, put_again
 from broker.properties import REAL_QID, REAL_TOPIC, TIMER_DONE, TIMER_OUT_MS
@@ -713,7 +713,8 @@ class RevivePart(SpecialService):
         return self.reviving.processed(number)
 
     def configure(self, config: BrokerConfig) -> None:
-        self.reviving.config = pick(config, ReviveConfig)
+        keys = self.reviving.config = pick(config, ReviveConfig)
+        self._retained.far_ms = max(FAR_MS, 1_000 * keys.timer_max_delay_sec)
 
     def runtime_info(self) -> Mapping[str, str]:
         return {"popReviveBehind": str(sum(lag for _, lag, _ in self.reviving.lags)),

@@ -15,7 +15,7 @@ from tests.broker.pop.poppers import reviving
 @pytest.mark.parametrize(("what", "words"), [
     ("topic", "topic[U] not exist here"), ("permission", "the topic[T] cannot be read here"),
     ("group", "subscription group [G] does not exist"), ("consuming", "subscription group no permission, G"),
-    ("own", ""), ("ack", "")])
+    ("at", "topic[U] not exist here"), ("own", ""), ("ack", "")])
 async def test_which_checkpoints_of_others_are_taken(what: str, words: str, autojump_clock: MockClock) -> None:
     async with cluster() as made:
         node = await made.node(autoCreateSubscriptionGroup="false")
@@ -24,7 +24,7 @@ async def test_which_checkpoints_of_others_are_taken(what: str, words: str, auto
             node.groups.update([SubscriptionGroup("G", consume_enable=what != "consuming")])
         if what == "permission":
             node.topics.update([TopicConfig("T", 1, 1, 2)])
-        topic, broker = "U" if what == "topic" else "T", "a" if what == "own" else "b"
+        topic, broker = "U" if what in ("topic", "at") else "T", {"own": "a", "at": "eu@b"}.get(what, "b")
         names = f"%RETRY%G_{topic}@0@1@G@5@{broker}@ck"
         answer = await made.send(
             node.address, b"{}", topic=reviving(node).topic,

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from broker.pop.records import Records, read
+from broker.pop.records import Records, named, read
 from broker.properties import POP_PROGRESS
 from broker.rules import Chain, Refusal
 from broker.timer.admission import Timers
@@ -94,6 +94,14 @@ def test_names_that_would_make_other_properties_are_refused(change: dict[str, An
 def test_what_is_no_record_of_pop_is_refused(tags: str, body: bytes) -> None:
     with pytest.raises(BodyError):
         read(Message(REVIVE.encode(), body, 0, f"TAGS\x01{tags}\x02".encode()))
+
+
+@pytest.mark.parametrize("broker", ["brk", "", "eu@a", "@", "a@ck"])
+def test_a_checkpoint_is_known_by_its_unique_id(broker: str) -> None:
+    _, values = made(records().checkpoint(attrs.evolve(CHECKPOINT, broker_name=broker), 3))
+    assert named(values["UNIQ_KEY"]) == ("T1", "2", "100", "G1", broker)
+    for other in ("", "T1@2@100@G1", f"T1@2@101@G1@5@{broker}@ack", "T1@2@100@G1@5@ck"):
+        assert named(other) is None
 
 
 def test_retry_topics_have_two_kinds_of_names() -> None:

@@ -33,6 +33,7 @@ from tests.broker.pop.poppers import (
     stored,
     values,
 )
+from tests.broker.pop.world import Popper
 
 DURABLE = {"allAckInSyncStateSet": "true", "minInSyncReplicas": "2"}
 
@@ -423,6 +424,20 @@ def test_the_first_message_of_each_queue_is_retained_until_its_time() -> None:
     assert retained.firsts() == {("T", 0): 7}
     retained.pass_to(30_000)
     assert retained.firsts() == {}
+
+
+@pytest.mark.parametrize("keys", [{"timerMaxDelaySec": str(30 * 86_400)}, {"brokerName": "eu@a"}])
+async def test_whatever_the_longest_delay_and_the_brokers_name_messages_are_retained(
+        autojump_clock: MockClock, keys: dict[str, str]) -> None:
+    async with cluster() as made:
+        node = await made.node(**keys)
+        await sent(made, node, 3)
+        popper, part = Popper(made), node.broker.parts[RevivePart]
+        day_ms = 86_400_000
+        asked = await popper.ask(node, queue=0, invisible_ms=29 * day_ms if "timerMaxDelaySec" in keys else day_ms)
+        assert asked.code == 0
+        await until(lambda: part._retained.firsts() == {("T", 0): 0})
+        assert part.keeps_from() == 0
 
 
 def test_who_claims_to_have_come_back_must_be_the_same_message() -> None:
