@@ -75,6 +75,12 @@ PAGE = Page("docs/reference/popping.md", (
     answer("no entries", acking("entries_that_say_nothing", "requests_that_say_nothing"), JAVAS),
     answer("`offset` outside", acking("the_end_of_a_queue_can_be_acknowledged_and_not_changed",
                                       "who_has_a_shorter_queue_says_nothing_that_it_cannot_store"), JAVAS),
+    answer("a group, or of a 200151 a topic", acking(
+        "what_is_refused", "entries_that_say_nothing", "a_group_of_a_strange_name_that_is_there_acknowledges")),
+    answer("an acknowledgement of a group that no broker", acking("what_is_refused")),
+    answer("a checkpoint in the revive topic with such", reviving("records_that_nobody_understands_are_passed_over")),
+    answer("a checkpoint in the revive topic, sent", reviving(
+        "a_checkpoint_that_no_timer_could_hold_back_is_passed_over")),
     answer("a receipt that is none", acking("what_is_refused")),
     kept("the record cannot be stored", "B49", both(
         requests("where_no_checkpoint_can_be_stored_nothing_is_given"),

@@ -16,13 +16,19 @@ from broker.pop.part import SAVED_EVERY_MS, PopPart
 from broker.pop.progress import KeptProgress
 from broker.store.files import MemoryFile
 from broker.topics.names import pop_retry_topic
-from harness.simulation.worlds.brokers import Cluster, Node, cluster, new_master, three, until
+from harness.simulation.worlds.brokers import Cluster, Node, cluster, new_master, three, until, wall_ms
 from remoting.bodies.popping import BatchAck, BatchAckRequest, bits_of
 from remoting.client import open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
 from remoting.headers.consumers import ResetOffsetRequest
-from remoting.headers.popping import AckMessageRequest, PopMessageRequest
+from remoting.headers.popping import (
+    AckMessageRequest,
+    ChangeInvisibleTimeRequest,
+    NotificationRequest,
+    PollingInfoRequest,
+    PopMessageRequest,
+)
 from remoting.headers.queries import TopicRequest
 from remoting.headers.topics import CreateTopicRequest
 from remoting.record import Message
@@ -171,6 +177,16 @@ async def test_a_slave_sends_clients_away(autojump_clock: MockClock) -> None:
         master, slave, _ = await three(made, **ALL_ACK)
         popper = await given(made, master)
         assert (await popper.ask(slave)).code == ResponseCode.SYSTEM_BUSY
+        for code, asked in ((RequestCode.NOTIFICATION, NotificationRequest("G", "T", -1, 0, wall_ms())),
+                            (RequestCode.ACK_MESSAGE, AckMessageRequest("G", "T", 0, "", 0)),
+                            (RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+                             ChangeInvisibleTimeRequest("G", "T", 0, "", 0, 1)),
+                            (RequestCode.BATCH_ACK_MESSAGE, None)):
+            assert (await made.ask(slave.address, code, asked)).code == ResponseCode.SYSTEM_BUSY
+        await until(lambda: slave.groups.get("G") is not None)
+        assert (await popper.peek(slave)).code == ResponseCode.SUCCESS
+        waiting = await made.ask(slave.address, RequestCode.POLLING_INFO, PollingInfoRequest("G", "T", -1))
+        assert (waiting.code, waiting.ext) == (ResponseCode.SUCCESS, {"pollingNum": "0"})
         assert part(slave).waiting_for == "this broker follows a master"
         await until(lambda: part(slave).progress.ends == {("T", "G", 0): 4})
         assert part(master).waiting_for == ""
