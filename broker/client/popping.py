@@ -193,7 +193,7 @@ class Popper:
         self._ready: deque[Popped] = deque()
         self._lot = trio.lowlevel.ParkingLot()
         self._bell = Bell()
-        self._closed = False
+        self.closed = False
 
     # --- for the user ----------------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class Popper:
         """Wait until ``taken`` finds a message, or no more will come. A caller that then takes none calls ``pass_on``.
         """
         with trio.move_on_after(timeout_ms / 1e3):
-            while not self._here() and not self._closed:
+            while not self._here() and not self.closed:
                 await self._lot.park()
 
     def pass_on(self) -> None:
@@ -339,7 +339,7 @@ class Popper:
 
     async def close(self) -> None:
         """Ask for no more, and give back what nobody took."""
-        self._closed = True
+        self.closed = True
         self._session.watching.discard(self._route_changed)
         for source in self._sources.values():
             source.scope.cancel()

@@ -14,6 +14,8 @@ from functools import update_wrapper, wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
+import trio
+
 from broker.client.aio.guest import Guest, HeldBlock
 from broker.client.client import Client
 from broker.client.client import connect as _connect
@@ -159,25 +161,32 @@ class AioPopper(Over[Popper]):
 
     async def __anext__(self) -> Popped:
         await asyncio.sleep(0)
-        (message,) = await self._several(math.inf, 1) or (None,)
-        if message is None:
-            raise StopAsyncIteration
+        while (message := self._inner.taken()) is None:
+            if self._inner.closed:
+                raise StopAsyncIteration
+            await self._something()
+        message.answered_by(self)
         return message
 
     @in_words_of(Popper.poll)
     async def poll(self, timeout_ms: float = 5_000, most: int = 32) -> list[Popped]:
-        return await self._several(timeout_ms, most)
+        until, left_s = trio.current_time() + timeout_ms / 1e3, timeout_ms / 1e3
+        while True:
+            await self._something(left_s * 1e3)
+            found, left_s = self._inner.several(most), until - trio.current_time()
+            if found or self._inner.closed or left_s <= 0:
+                break
+        for message in found:
+            message.answered_by(self)
+        return found
 
-    async def _several(self, timeout_ms: float, most: int) -> list[Popped]:
+    async def _something(self, timeout_ms: float = math.inf) -> None:
+        """Wait as ``Popper.something``. Another task may take what came before this one has its turn."""
         try:
             await self.guest.call(self._inner.something, timeout_ms)
         except asyncio.CancelledError:
             self._inner.pass_on()
             raise
-        found = self._inner.several(most)
-        for message in found:
-            message.answered_by(self)
-        return found
 
     @in_words_of(Popper.for_each)
     async def for_each(self, handler: PopHandler, *, tasks: int = 16) -> None:

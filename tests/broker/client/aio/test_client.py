@@ -232,6 +232,37 @@ def test_popped_messages_are_acknowledged_kept_and_given_back() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("polls", [False, True])
+def test_a_task_whose_message_another_took_waits_for_the_next(polls: bool) -> None:
+    async def main() -> None:
+        guest = await Guest.enter()
+        block = HeldBlock(guest, popping("a", count=0), lambda _, made: made)
+        async with asyncio.timeout(20), block as (_, (broker,), inner):
+            popper = aio.Popper(guest, inner)
+
+            async def take() -> list[aio.Popped]:
+                return await popper.poll(timeout_ms=15_000) if polls else [await anext(popper)]
+
+            for number in range(0, 6, 2):
+                broker.put("orders", 0, b"%d" % number)
+                await guest.call(inner.something)
+                both = {asyncio.create_task(take()) for _ in range(2)}  # each learns that a message is here
+                done, waiting = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                assert len(waiting) == 1
+                broker.put("orders", 0, b"%d" % (number + 1))
+                await asyncio.wait(waiting)
+                found = [message for task in (*done, *waiting) for message in task.result()]
+                assert [int(message.body) for message in found] == [number, number + 1]
+                for message in found:
+                    await message.ack()
+        with pytest.raises(StopAsyncIteration):
+            await anext(popper)
+        assert await popper.poll() == []
+        await guest.leave()
+
+    asyncio.run(main())
+
+
 # --- cancellation and errors ----------------------------------------------------------------------------------
 
 
