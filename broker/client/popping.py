@@ -77,7 +77,7 @@ class Answering(Protocol):
 class Popped(MessageView):
     """A message that is this client's until ``visible_at``; acknowledge it before, or it comes again, to anybody."""
 
-    __slots__ = ("_popper", "receipt", "settled", "visible_at")
+    __slots__ = ("_popper", "lock", "receipt", "settled", "visible_at")
 
     def __init__(self, record: Record, queue: MessageQueue, body_bytes_max: int, receipt: Receipt, visible_at: float,
                  popper: Answering) -> None:
@@ -88,6 +88,8 @@ class Popped(MessageView):
         """Time when the message comes back unless it is settled or extended, by trio's clock."""
         self.settled = False
         """It was acknowledged, given back, or is too late for either."""
+        self.lock = trio.Lock()
+        """Held by each call about it, as the answer to one may have the receipt that the next one needs."""
         self._popper = popper
 
     def answered_by(self, popper: Answering) -> None:
@@ -118,7 +120,10 @@ class Popped(MessageView):
             await self._popper.ack(self)
 
     async def extend(self, invisible_ms: int) -> None:
-        """Keep it for so long from now on, as for work that takes long. Raises as ``ack``."""
+        """Keep it for so long from now on, as for work that takes long. Raises as ``ack``.
+
+        A cancellation waits for the answer to what was sent: calls after it need the new receipt.
+        """
         if not self.settled:
             await self._popper.change(self, invisible_ms)
 
@@ -263,14 +268,31 @@ class Popper:
 
     async def ack(self, message: Popped) -> None:
         """Acknowledge a message; see ``Popped.ack``."""
+        async with message.lock:
+            if not message.settled:
+                await self._ack(message)
+
+    async def change(self, message: Popped, invisible_ms: int) -> None:
+        """Change the time of a message; see ``Popped.extend``."""
+        async with message.lock:
+            if not message.settled:
+                with trio.CancelScope(shield=True):
+                    await self._change(message, invisible_ms)
+
+    async def give_back(self, message: Popped, pause_ms: int | None) -> None:
+        """Give a message back; see ``Popped.retry_later``."""
+        async with message.lock:
+            if not message.settled:
+                await self._give_back(message, pause_ms)
+
+    async def _ack(self, message: Popped) -> None:
         await self._tell(message, "ack", RequestCode.ACK_MESSAGE, AckMessageRequest(
             self.group, message.stands_in, message.queue.queue_id, message.receipt.encode(), message.queue_offset))
         self._settled(message)
         self._next_of(message)
 
-    async def change(self, message: Popped, invisible_ms: int, *, suspend: bool = False) -> None:
-        """Change the time of a message; see ``Popped.extend``. ``suspend``: its next delivery does not count as given
-        back."""
+    async def _change(self, message: Popped, invisible_ms: int, *, suspend: bool = False) -> None:
+        """Change its time. ``suspend``: its next delivery does not count as given back."""
         offset, receipt = message.queue_offset, message.receipt
         answer = await self._tell(message, "change of the time", RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
                                   ChangeInvisibleTimeRequest(
@@ -286,19 +308,19 @@ class Popper:
             revive_qid=header.revive_qid, offset=offset)
         message.visible_at = trio.current_time() + invisible_ms / 1e3
 
-    async def give_back(self, message: Popped, pause_ms: int | None) -> None:
-        """Give a message back; see ``Popped.retry_later``."""
+    async def _give_back(self, message: Popped, pause_ms: int | None) -> None:
         times = message.reconsume_times
         if times >= self._returns.times_max and await self._returns.give_back(message, _DEAD_LETTERS):
-            await self.ack(message)
+            await self._ack(message)
             return
         if pause_ms is None:
             pause_ms = BACK_OFF_S[min(times, len(BACK_OFF_S) - 1)] * 1_000
         behind = list(self._waiting_turn.pop(message.queue, ()))[1:] if self.ordered else []
-        await self.change(message, pause_ms)
+        with trio.CancelScope(shield=True):
+            await self._change(message, pause_ms)
         self._settled(message)
         for other in behind:  # the queue goes on when all of them are visible
-            await self.change(other, pause_ms, suspend=True)
+            await self._change(other, pause_ms, suspend=True)
             self._settled(other)
 
     async def _tell(self, message: Popped, what: str, code: RequestCode,
@@ -352,7 +374,7 @@ class Popper:
 
     async def _leave(self, message: Popped) -> None:
         try:
-            await self.change(message, _UNTAKEN_MS, suspend=True)
+            await self._change(message, _UNTAKEN_MS, suspend=True)
         except ClientError as error:
             logger.debug("%r comes again when its time is over: %s", message, error)
         message.settled = True

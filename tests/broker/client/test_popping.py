@@ -55,6 +55,39 @@ async def test_time_is_made_longer_with_receipts_that_follow_each_other(autojump
         assert broker.acked == [0]
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_an_ack_has_the_receipt_of_a_change_that_is_under_way(autojump_clock: MockClock, cancelled: bool) -> None:
+    async with popping("a", count=1) as (_, (broker,), popper):
+        (message,) = await take(popper, 1)
+        await trio.sleep(1)
+        broker.delay_ms = 200
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(message.extend, 20_000)
+            await wait_all_tasks_blocked()
+            if cancelled:
+                nursery.cancel_scope.cancel()
+            else:
+                await message.ack()
+        await message.ack()
+        assert broker.acked == [0]
+        assert len(broker.asked(RequestCode.ACK_MESSAGE)) == 1
+
+
+async def test_what_is_given_back_while_a_task_extends_it_comes_when_it_shall(autojump_clock: MockClock) -> None:
+    async with popping("a", count=1) as (_, (broker,), popper):
+        (message,) = await take(popper, 1)
+        await trio.sleep(1)
+        broker.delay_ms = 200
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(message.extend, 20_000)
+            await wait_all_tasks_blocked()
+            nursery.start_soon(message.retry_later, 1_000)
+            await wait_all_tasks_blocked()
+            nursery.start_soon(message.extend, 30_000)
+        assert [change.invisible_time for change in broker.changes] == [20_000, 1_000]
+        assert [again.body for again in await popper.poll(timeout_ms=2_000)] == [b"0"]
+
+
 async def test_messages_that_are_given_back_come_later_each_time(autojump_clock: MockClock) -> None:
     async with popping("a", count=1) as (_, (broker,), popper):
         for times in range(4):
