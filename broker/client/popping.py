@@ -87,7 +87,7 @@ class Popped(MessageView):
         self.visible_at = visible_at
         """Time when the message comes back unless it is settled or extended, by trio's clock."""
         self.settled = False
-        """It was acknowledged, given back, or is too late for either."""
+        """It was acknowledged or given back."""
         self.lock = trio.Lock()
         """Held by each call about it, as the answer to one may have the receipt that the next one needs."""
         self._popper = popper
@@ -260,8 +260,7 @@ class Popper:
             if not (message.settled or message.expired):
                 return True
             self._ready.popleft()
-            if not message.settled:
-                self._settled(message)
+            self._drop(message)
         return False
 
     # --- what becomes of a message ---------------------------------------------------------------------------
@@ -329,6 +328,10 @@ class Popper:
 
     def _settled(self, message: Popped) -> None:
         message.settled = True
+        self._release(message)
+
+    def _release(self, message: Popped) -> None:
+        """Count it no more. Its user may still acknowledge it, and the broker says what that is worth."""
         source = self._source_of.pop(message, None)
         if source is not None:
             del source.unsettled[message]
@@ -421,14 +424,22 @@ class Popper:
 
     async def _room(self, source: _Source) -> None:
         """Wait until few enough messages of this broker are unsettled."""
-        while len(source.unsettled) >= self.settings.pop_unsettled:
-            for message in [each for each in source.unsettled if each.expired]:
-                self._settled(message)
-                self._forget_turn(message)
+        while not self._has_room(source):
             source.room = trio.Event()
-            soonest = min((message.visible_at for message in source.unsettled), default=0.0)
-            with trio.move_on_at(soonest):
+            with trio.move_on_at(min(message.visible_at for message in source.unsettled)):
                 await source.room.wait()
+
+    def _has_room(self, source: _Source) -> bool:
+        """Return whether few enough messages are unsettled; those that have expired are dropped for it."""
+        if len(source.unsettled) >= self.settings.pop_unsettled:
+            for message in [each for each in source.unsettled if each.expired]:
+                self._drop(message)
+        return len(source.unsettled) < self.settings.pop_unsettled
+
+    def _drop(self, message: Popped) -> None:
+        """Count a message no more, since it is too late or settled."""
+        self._release(message)
+        self._forget_turn(message)
 
     def _forget_turn(self, message: Popped) -> None:
         """Forget messages of an ordered queue whose message is too late: the queue begins anew."""

@@ -148,6 +148,27 @@ async def test_no_more_is_popped_than_is_settled(autojump_clock: MockClock) -> N
         assert len(await take(popper, 5)) == 5, "those that were never settled free their places in time"
 
 
+async def test_there_is_room_when_one_of_many_has_expired(autojump_clock: MockClock) -> None:
+    async with popping("a", count=6, invisible_ms=10_000, settings=ConsumerSettings(pop_unsettled=4)) as (_, _, popper):
+        _, *extended = await take(popper, 4)
+        for message in extended:
+            await message.extend(300_000)
+        assert await popper.poll(timeout_ms=11_000)
+
+
+async def test_a_message_is_acknowledged_whose_old_time_ends_while_it_is_extended(autojump_clock: MockClock) -> None:
+    async with popping("a", count=6, invisible_ms=10_000, settings=ConsumerSettings(pop_unsettled=4)) as (
+            _, (broker,), popper):
+        first, *_ = await take(popper, 4)
+        await trio.sleep(9.9)
+        broker.delay_ms = 200
+        await first.extend(60_000)
+        assert len(broker.pops) > 1, "there was room for more"
+        await first.extend(60_000)
+        await first.ack()
+        assert broker.acked == [int(first.body)]
+
+
 async def test_a_queue_in_order_gives_the_next_when_the_one_before_is_done(autojump_clock: MockClock) -> None:
     async with popping("a", count=6, ordered=True) as (_, _, popper):
         heads = await take(popper, 2)
