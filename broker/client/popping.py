@@ -11,7 +11,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, Protocol
 from uuid import uuid4
 
@@ -528,12 +528,12 @@ class Popper:
 
 
 def _receipt(record: Record, header: PopMessageResponse, starts: Mapping[tuple[int, int], int], broker: str) -> Receipt:
-    """Return the receipt that the record has, else the one that the answer gives for its queue. Raises
-    ``HeaderError``."""
+    """Return the receipt that the record has, else the one that the answer gives for its queue."""
     message, offset = record.message, record.queue_offset
     written = codec.value_behind(message.properties, _POP_CK)
     if written is not None:
-        return attrs.evolve(Receipt.decode(written.decode(errors="replace")), offset=offset)
+        with suppress(HeaderError):  # a sender may write the property into messages of a batch
+            return attrs.evolve(Receipt.decode(written.decode(errors="replace")), offset=offset)
     flag = retry_flag(message.topic.decode(errors="replace"))
     return Receipt(starts.get((flag, message.queue_id), offset), header.pop_time, header.invisible_time,
                    header.revive_qid, flag, broker, message.queue_id, offset)

@@ -41,6 +41,19 @@ async def test_what_is_not_acknowledged_comes_again_with_another_receipt(autojum
         assert broker.acked == [0]
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_a_sender_whose_property_is_no_receipt_stops_nothing(autojump_clock: MockClock, ordered: bool) -> None:
+    async with popping("a", ordered=ordered) as (_, (broker,), popper):
+        broker.put("orders", 0, b"0")
+        broker.put("orders", 0, b"1", POP_CK="x")
+        broker.put("orders", 0, b"2")
+        for number in range(3):
+            (message,) = await take(popper, 1)
+            assert message.body == b"%d" % number
+            await message.ack()
+        assert broker.acked == [0, 1, 2]
+
+
 async def test_time_is_made_longer_with_receipts_that_follow_each_other(autojump_clock: MockClock) -> None:
     async with popping("a", count=1, invisible_ms=5_000) as (_, (broker,), popper):
         (message,) = await take(popper, 1)
