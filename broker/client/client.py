@@ -239,8 +239,8 @@ class Client:
         again, to any client of the group. Its clients share no queues out, so there may be more of them than queues.
 
         ``subscriptions`` as of ``consume``. ``ordered``: the messages of a queue one by one, in their order, whoever
-        gets them. ``start``: where a group begins that has popped nothing yet; with ``LAST`` that is the last message
-        of each queue. What nobody took from it is given back at the end.
+        gets them; the time of each begins when a task takes it. ``start``: where a group begins that has popped nothing
+        yet; with ``LAST`` that is the last message of each queue. What nobody took from it is given back at the end.
         """
         return open_popper(
             self._session, self._producer, group, subscriptions, ordered=ordered, invisible_ms=invisible_ms,

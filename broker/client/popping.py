@@ -61,6 +61,8 @@ _UNTAKEN_MS: Final = 1_000
 _DEAD_LETTERS: Final = -1
 _HELD_S: Final = 0.1
 _PAUSE_MAX_MS: Final = 1_000
+_LOOK_MIN_S: Final = 0.1
+"""Least time between two looks at messages that wait in order."""
 _POP_CK: Final = b"POP_CK\x01"
 
 
@@ -178,6 +180,18 @@ class _Source:
     """Id of a pop in order whose answer did not come: the same id gets the same messages."""
 
 
+@attrs.define(eq=False)
+class _Turn:
+    """In order: open messages of one queue, from one pop. The first is delivered, the others wait.
+
+    The broker gives none of the queue while one of them is out, so the last one's time is the time of all.
+    """
+
+    messages: deque[Popped]
+    first_until: float | None = None
+    """Time until which the first one is its user's; None: nobody has taken it."""
+
+
 class Popper:
     """Messages, one after the other, by ``async for`` in any number of tasks, or by ``poll``."""
 
@@ -193,8 +207,8 @@ class Popper:
         self._session, self._nursery = session, nursery
         self._sources: dict[tuple[str, str], _Source] = {}
         self._source_of: dict[Popped, _Source] = {}
-        self._waiting_turn: dict[MessageQueue, deque[Popped]] = {}
-        """In order: for each queue the message that was delivered, and those after it."""
+        self._turns: dict[MessageQueue, _Turn] = {}
+        self._taken_at = -math.inf
         self._ready: deque[Popped] = deque()
         self._lot = trio.lowlevel.ParkingLot()
         self._bell = Bell()
@@ -244,7 +258,15 @@ class Popper:
 
     def taken(self) -> Popped | None:
         """Take the next message that has not expired."""
-        return self._ready.popleft() if self._here() else None
+        if not self._here():
+            return None
+        message = self._ready.popleft()
+        turn = self._turn_of(message)
+        if turn is not None:
+            self._taken_at = trio.current_time()
+            turn.first_until = self._taken_at + self.invisible_ms / 1e3
+            self._look_after(turn)
+        return message
 
     def several(self, most: int) -> list[Popped]:
         """Take up to ``most`` messages."""
@@ -257,7 +279,7 @@ class Popper:
         """Return whether a message is ready; those that have expired are dropped."""
         while self._ready:
             message = self._ready[0]
-            if not (message.settled or message.expired):
+            if not (message.settled or message.expired or (self.ordered and self._turn_of(message) is None)):
                 return True
             self._ready.popleft()
             self._drop(message)
@@ -277,6 +299,9 @@ class Popper:
             if not message.settled:
                 with trio.CancelScope(shield=True):
                     await self._change(message, invisible_ms)
+                turn = self._turn_of(message)
+                if turn is not None:
+                    turn.first_until = message.visible_at
 
     async def give_back(self, message: Popped, pause_ms: int | None) -> None:
         """Give a message back; see ``Popped.retry_later``."""
@@ -292,7 +317,7 @@ class Popper:
 
     async def _change(self, message: Popped, invisible_ms: int, *, suspend: bool = False) -> None:
         """Change its time. ``suspend``: its next delivery does not count as given back."""
-        offset, receipt = message.queue_offset, message.receipt
+        offset, receipt, asked_at = message.queue_offset, message.receipt, trio.current_time()
         answer = await self._tell(message, "change of the time", RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
                                   ChangeInvisibleTimeRequest(
             self.group, message.stands_in, message.queue.queue_id, receipt.encode(), offset, invisible_ms,
@@ -302,10 +327,13 @@ class Popper:
         except HeaderError as error:
             raise Refused("change of the time", answer.code, f"an answer that makes no sense: {error}",
                           message.queue.broker_name) from None
+        if receipt.ordered and header.pop_time != receipt.pop_time_ms:
+            raise Refused("change of the time", answer.code, "the message is not out any more",
+                          message.queue.broker_name)
         message.receipt = attrs.evolve(
             receipt, start_offset=offset, pop_time_ms=header.pop_time, invisible_ms=header.invisible_time,
             revive_qid=header.revive_qid, offset=offset)
-        message.visible_at = trio.current_time() + invisible_ms / 1e3
+        message.visible_at = asked_at + invisible_ms / 1e3
 
     async def _give_back(self, message: Popped, pause_ms: int | None) -> None:
         times = message.reconsume_times
@@ -314,13 +342,16 @@ class Popper:
             return
         if pause_ms is None:
             pause_ms = BACK_OFF_S[min(times, len(BACK_OFF_S) - 1)] * 1_000
-        behind = list(self._waiting_turn.pop(message.queue, ()))[1:] if self.ordered else []
+        turn, behind = self._turn_of(message), list[Popped]()
+        if turn is not None:
+            _, *behind = self._turns.pop(message.queue).messages
         with trio.CancelScope(shield=True):
             await self._change(message, pause_ms)
         self._settled(message)
         for other in behind:  # the queue goes on when all of them are visible
-            await self._change(other, pause_ms, suspend=True)
-            self._settled(other)
+            async with other.lock:
+                await self._change(other, pause_ms, suspend=True)
+                self._settled(other)
 
     async def _tell(self, message: Popped, what: str, code: RequestCode,
                     header: AckMessageRequest | ChangeInvisibleTimeRequest) -> Command:
@@ -337,15 +368,78 @@ class Popper:
             del source.unsettled[message]
             source.room.set()
 
+    # --- in order --------------------------------------------------------------------------------------------
+
+    def _turn_of(self, message: Popped) -> _Turn | None:
+        """Return the turn whose first message this is."""
+        turn = self._turns.get(message.queue)
+        return turn if turn is not None and turn.messages[0] is message else None
+
     def _next_of(self, message: Popped) -> None:
         """Put forth the message behind this one, if the queue is read in order."""
-        behind = self._waiting_turn.get(message.queue)
-        if behind and behind[0] is message:
-            behind.popleft()
-            if behind:
-                self._put((behind[0],))
-            else:
-                del self._waiting_turn[message.queue]
+        turn = self._turn_of(message)
+        if turn is None:
+            return
+        if len(turn.messages) == 1:
+            del self._turns[message.queue]
+        else:
+            turn.messages.popleft()
+            turn.first_until = None
+            self._put((turn.messages[0],))
+
+    def _in_turn(self, found: list[Popped]) -> None:
+        """Put forth one message of each queue at a time. Messages that come anew replace the queue's old ones."""
+        for queue in dict.fromkeys(message.queue for message in found):
+            if queue in self._turns:
+                for old in self._turns.pop(queue).messages:
+                    self._release(old)
+            turn = self._turns[queue] = _Turn(deque(message for message in found if message.queue == queue))
+            self._put((turn.messages[0],))
+
+    def _forget_turn(self, message: Popped) -> None:
+        """Forget messages of an ordered queue whose message is too late: the queue begins anew."""
+        turn = self._turns.get(message.queue)
+        if turn is not None and message in turn.messages:
+            del self._turns[message.queue]
+
+    async def _keep_turns(self) -> None:
+        """Keep what is worked on, or waits for that. The clock of a queue's messages runs since they were popped, and
+        each of them shall be its user's for ``invisible_ms``."""
+        while True:
+            await trio.sleep(max(self.invisible_ms / 4e3, _LOOK_MIN_S))
+            for turn in self._turns.values():
+                self._look_after(turn)
+
+    def _look_after(self, turn: _Turn) -> None:
+        """Begin to keep a queue's messages, if that is due."""
+        if self._missing_s(turn) and not turn.messages[-1].lock.locked():
+            self._nursery.start_soon(self._keep, turn)
+
+    def _missing_s(self, turn: _Turn) -> float:
+        """Return for how many seconds from now on a queue is to be kept; 0: its time is not soon over, or long enough.
+
+        What nobody has taken is kept as long as other messages are taken: who takes none leaves it to others.
+        """
+        first, last, now, whole_s = turn.messages[0], turn.messages[-1], trio.current_time(), self.invisible_ms / 1e3
+        until = self._taken_at + whole_s if turn.first_until is None else turn.first_until
+        if first is not last or turn.first_until is None:
+            until += whole_s / 2  # so the next one has time when the one before took all of its own
+        if self.closed or first.expired or last.visible_at >= min(until, now + whole_s / 2):
+            return 0
+        return until - now
+
+    async def _keep(self, turn: _Turn) -> None:
+        last = turn.messages[-1]
+        async with last.lock:
+            if self._turns.get(last.queue) is not turn or not (missing_s := self._missing_s(turn)):
+                return
+            try:
+                await self._change(last, math.ceil(missing_s * 1e3))
+            except ClientError as error:
+                logger.debug("%r and those before it are not kept: %s", last, error)
+                return
+            for message in turn.messages:
+                message.visible_at = max(message.visible_at, last.visible_at)
 
     # --- life ------------------------------------------------------------------------------------------------
 
@@ -361,6 +455,8 @@ class Popper:
         await check_expressions(self._session, self.group, self._subscriptions)
         self._session.watching.add(self._route_changed)
         self._nursery.start_soon(self._keep_sources, name=f"{self.group} pops")
+        if self.ordered:
+            self._nursery.start_soon(self._keep_turns, name=f"{self.group} keeps what waits")
 
     async def close(self) -> None:
         """Ask for no more, and give back what nobody took."""
@@ -369,7 +465,7 @@ class Popper:
         for source in self._sources.values():
             source.scope.cancel()
         self._lot.unpark_all()
-        untaken = [*self._ready, *(message for each in self._waiting_turn.values() for message in list(each)[1:])]
+        untaken = [*self._ready, *(message for turn in self._turns.values() for message in list(turn.messages)[1:])]
         async with trio.open_nursery() as nursery:
             for message in dict.fromkeys(untaken):
                 if not message.settled and not message.expired:
@@ -377,7 +473,8 @@ class Popper:
 
     async def _leave(self, message: Popped) -> None:
         try:
-            await self._change(message, _UNTAKEN_MS, suspend=True)
+            async with message.lock:
+                await self._change(message, _UNTAKEN_MS, suspend=True)
         except ClientError as error:
             logger.debug("%r comes again when its time is over: %s", message, error)
         message.settled = True
@@ -441,12 +538,6 @@ class Popper:
         self._release(message)
         self._forget_turn(message)
 
-    def _forget_turn(self, message: Popped) -> None:
-        """Forget messages of an ordered queue whose message is too late: the queue begins anew."""
-        behind = self._waiting_turn.get(message.queue)
-        if behind and message in behind:
-            del self._waiting_turn[message.queue]
-
     async def _pop(self, source: _Source) -> float:
         """Pop once, and return the milliseconds to wait before the next pop."""
         session, settings, subscription = self._session, self.settings, source.subscription
@@ -502,14 +593,6 @@ class Popper:
             await self.ack(message)
         except ClientError as error:
             logger.debug("%r is not wanted, and comes again: it cannot be acknowledged: %s", message, error)
-
-    def _in_turn(self, found: list[Popped]) -> None:
-        """Put forth one message of each queue at a time. Messages that come anew replace the queue's old ones."""
-        for queue in dict.fromkeys(message.queue for message in found):
-            for old in self._waiting_turn.pop(queue, ()):
-                self._settled(old)
-            turn = self._waiting_turn[queue] = deque(message for message in found if message.queue == queue)
-            self._put((turn[0],))
 
     def _put(self, messages: Iterable[Popped]) -> None:
         self._ready.extend(messages)

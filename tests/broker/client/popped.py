@@ -138,17 +138,20 @@ class PoppingBroker(FakeBroker):
     def _ack(self, _: Connection, command: Command) -> Command:
         asked = AckMessageRequest.from_ext(command.ext)
         found = self._of(asked.topic, asked)
-        if found is not None and found.visible_ms > self._now_ms():
+        ordered = Receipt.decode(asked.extra_info).ordered  # its batch is out until the queue is given again
+        if found is not None and (ordered or found.visible_ms > self._now_ms()):
             found.acked = True
         return response(command)
 
     def _change(self, _: Connection, command: Command) -> Command:
         asked = ChangeInvisibleTimeRequest.from_ext(command.ext)
         self.changes.append(asked)
-        found = self._of(asked.topic, asked)
+        found, ordered = self._of(asked.topic, asked), Receipt.decode(asked.extra_info).ordered
+        if found is None and ordered:
+            return response(command, header=ChangeInvisibleTimeResponse())
         assert found is not None, "a receipt that was written anew"
         found.visible_ms, found.suspended = self._now_ms() + asked.invisible_time, bool(asked.suspend)
-        found.pop_ms = found.pop_ms if Receipt.decode(asked.extra_info).ordered else self._now_ms()
+        found.pop_ms = found.pop_ms if ordered else self._now_ms()
         return response(command, header=ChangeInvisibleTimeResponse(
             found.pop_ms, asked.invisible_time, Receipt.decode(asked.extra_info).revive_qid))
 

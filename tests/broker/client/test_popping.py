@@ -198,6 +198,65 @@ async def test_a_queue_in_order_gives_the_next_when_the_one_before_is_done(autoj
         assert (await take(popper, 1))[0].body == b"2", "and not before it"
 
 
+async def test_in_order_each_message_has_its_whole_time(autojump_clock: MockClock) -> None:
+    async with popping("a", count=16, ordered=True, invisible_ms=10_000) as (_, (broker,), popper):
+        for number in range(16):  # of two queues, so one waits for its first taker as the other is worked on
+            (message,) = await take(popper, 1)
+            assert (int(message.body), message.reconsume_times) == (number, 0)
+            await trio.sleep(9.5)
+            assert not message.expired
+            await message.ack()
+        assert broker.acked == list(range(16))
+        assert {each.given for each in broker.given.values()} == {1}
+
+
+async def test_in_order_those_behind_a_message_are_kept_as_long_as_it_is(autojump_clock: MockClock) -> None:
+    async with popping("a", count=6, ordered=True, invisible_ms=10_000) as (_, _, popper):
+        first, other = await take(popper, 2)
+        await other.ack()
+        await first.extend(100_000)
+        await trio.sleep(99)
+        await first.ack()
+        later = {int(message.body): message for message in await take(popper, 2)}
+        assert sorted(later) == [2, 3]
+        assert later[2].reconsume_times == 0
+
+
+async def test_in_order_who_takes_no_more_messages_leaves_them_to_others(autojump_clock: MockClock) -> None:
+    async with popping("a", count=6, ordered=True, invisible_ms=10_000) as (_, (broker,), popper):
+        await take(popper, 1)
+        await trio.sleep(14.9)
+        assert {each.given for each in broker.given.values()} == {1}
+        await trio.sleep(0.3)
+        assert {each.given for each in broker.given.values()} == {2}
+
+
+async def test_in_order_what_cannot_be_kept_is_not_given_to_the_user(autojump_clock: MockClock) -> None:
+    async with popping("a", count=6, ordered=True, invisible_ms=10_000) as (_, (broker,), popper):
+        (first,) = await take(popper, 1)
+        broker.refuse = refusing(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, ResponseCode.SYSTEM_ERROR)
+        await trio.sleep(10.1)
+        assert first.expired
+        assert [(int(each.body), each.reconsume_times) for each in await popper.poll()] == [(0, 1), (1, 1)]
+
+
+async def test_in_order_a_message_that_others_have_is_neither_extended_nor_acknowledged(
+        autojump_clock: MockClock) -> None:
+    async with popping("a", ordered=True, invisible_ms=10_000) as (_, (broker,), popper):
+        await trio.sleep(1)
+        broker.put("orders", 0, b"0")
+        (first,) = await take(popper, 1)
+        (again,) = await take(popper, 1)
+        with pytest.raises(Refused, match="not out any more"):
+            await first.extend(10_000)
+        with pytest.raises(Refused, match="not out any more"):
+            await first.retry_later()
+        await first.ack()
+        assert broker.acked == []
+        await again.ack()
+        assert broker.acked == [0]
+
+
 async def test_in_order_an_answer_that_was_lost_is_asked_for_again(autojump_clock: MockClock) -> None:
     async with popping("a", ordered=True, settings=ConsumerSettings(suspend_ms=500, pull_timeout_ms=1_000)) as (
             _, (broker,), popper):
