@@ -32,6 +32,11 @@ class Filter(Protocol):
         """The cost of one evaluation: 1 for a short one."""
         ...
 
+    @property
+    def memory_bytes(self) -> int:
+        """About what it takes in memory."""
+        ...
+
     def matches(self, properties: bytes) -> bool:
         """Return whether a message with these properties, as they stand in the log, is wanted."""
         ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from broker.filters.errors import INVALID, FilterIllegal
 from broker.filters.grammar import Parser
@@ -24,6 +25,9 @@ _REMEMBERED_LENGTH_MAX: Final = 4 << 10
 """Longest illegal expression that is remembered."""
 _CHEAP_LENGTH: Final = 256
 """Characters that are evaluated at the cost of 1."""
+_BYTES: Final = 500
+_CHARACTER_BYTES: Final = 100
+"""About what a compiled expression takes, and what each of its characters does: measured."""
 _SEARCHED_MAX: Final = 4
 """Up to so many properties are searched for one by one; for more, all are read."""
 _VERDICTS_MAX: Final = 512
@@ -33,9 +37,10 @@ Matches = Callable[[bytes], bool]
 
 
 class Expression:
-    """A compiled expression. ``names``: properties that it names; ``cost``: of its evaluation, 1 for a short one."""
+    """A compiled expression. ``names``: properties that it names; ``cost``: of its evaluation, 1 for a short one;
+    ``memory_bytes``: about what it takes."""
 
-    __slots__ = ("_run", "cost", "depth", "names", "text")
+    __slots__ = ("__weakref__", "_run", "cost", "depth", "memory_bytes", "names", "text")
 
     def __init__(self, text: str) -> None:
         """Compile ``text``. Raises ``FilterIllegal`` as ``compiled`` does, except for length and kind."""
@@ -43,6 +48,7 @@ class Expression:
         node = parser.parse()
         self.text, self.names, self.depth = text, tuple(parser.names), node.depth
         self.cost = 1 + len(text) // _CHEAP_LENGTH
+        self.memory_bytes = _BYTES + _CHARACTER_BYTES * len(text)
         self._run = node.run
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
@@ -132,12 +138,17 @@ def compiled(text: str | None, kind: str | None = SQL92) -> Expression:
 
 
 def _attempt(text: str) -> Expression | FilterIllegal:
-    try:
-        return Expression(text)
-    except FilterIllegal as error:
-        return error.with_traceback(None)
+    found = _in_use.get(text)
+    if found is None:
+        try:
+            found = _in_use[text] = Expression(text)
+        except FilterIllegal as error:
+            return error.with_traceback(None)
+    return found
 
 
 _compiled = lru_cache(_REMEMBERED)(_attempt)
+_in_use: Final[WeakValueDictionary[str, Expression]] = WeakValueDictionary()
+"""Expressions that somebody keeps, by their text: those who want the same share one."""
 
 __all__ = ["INVALID", "LENGTH_MAX", "SQL92", "Expression", "FilterIllegal", "Unreadable", "compiled"]

@@ -22,7 +22,7 @@ from broker.consumers.subscriptions import Subscribed
 from broker.moments import Listener
 from broker.rules import Refusal
 from broker.topics.names import pop_retry_topic
-from remoting.command import kept_bytes
+from broker.waiters import WaitingBytes
 from remoting.deadlines import Deadlines
 from remoting.headers.popping import ALL_QUEUES
 from remoting.record import Outline
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 
 EARLY_MS: Final = 50
 """A request is answered this long before its polling time ends."""
-BYTES_MAX: Final = 256 << 20
-"""Bytes of all waiting requests; beyond it only small ones may wait."""
-SMALL_BYTES: Final = 2 << 10
-"""Size of a small request; those of usual clients are smaller."""
 PASSED_MAX: Final = 800
 """After so many unwanted messages a waiter is woken, so that its group's offset moves past them."""
 
@@ -127,7 +123,8 @@ class WaitingRoom:
         self._heard: dict[bytes, dict[_Group, None]] = {}
         """Groups that wait, by each of their topics' names."""
         self._deadlines, self._again = Deadlines(), Again()
-        self._count = self._bytes = self._serial = 0
+        self._count = self._serial = 0
+        self._bytes = WaitingBytes()
         self._finishing = False
 
     def __len__(self) -> int:
@@ -155,12 +152,11 @@ class WaitingRoom:
         left_ms = born_ms + poll_ms - EARLY_MS - now_ms
         if poll_ms <= 0 or left_ms <= 0 or self._finishing:
             return Parking.OVER
-        size = kept_bytes(request)
         found = self._groups.get((topic, group))
         line = found.lines.get((queue_id, latest)) if found is not None else None
         if self._count >= self.config.max_pop_polling_size or (
                 line is not None and len(line.waiters) >= self.config.pop_polling_size) or (
-                size > SMALL_BYTES and self._bytes + size > BYTES_MAX):
+                (size := self._bytes.take(request, wanted)) is None):
             return Parking.FULL
         if line is None:
             line = self._new_line(topic, group, queue_id, latest)
@@ -170,7 +166,6 @@ class WaitingRoom:
         waiter = _Waiter(connection, request, attempt, wanted, line, size, place, room=self)
         insort(line.waiters, (*place, waiter))
         self._count += 1
-        self._bytes += size
         self._deadlines.set(ends_at, waiter)
         return Parking.PARKED
 
@@ -262,7 +257,7 @@ class WaitingRoom:
         line, group = waiter.line, waiter.line.group
         del line.waiters[bisect_left(line.waiters, waiter.place)]
         self._count -= 1
-        self._bytes -= waiter.size
+        self._bytes.free(waiter.size, waiter.wanted)
         if not line.waiters:
             del group.lines[line.queue_id, line.latest]
         if not group.lines:

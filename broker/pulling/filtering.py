@@ -31,6 +31,7 @@ class RetryFilter:
     """The filter for a group's retry topic: it applies the group's filter for a message's first topic."""
 
     cost: Final = 4
+    memory_bytes: Final = 200
 
     def __init__(self, filters: Filters, group: str) -> None:
         self._filters, self._group = filters, group

@@ -16,7 +16,7 @@ import trio
 
 from broker.again import Again, Try
 from broker.consumers.subscriptions import Subscribed
-from remoting.command import kept_bytes
+from broker.waiters import WaitingBytes
 from remoting.deadlines import Deadlines
 from remoting.record import Outline
 
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from remoting.connection import Connection
 
 HELD_MAX: Final = 200_000
-HELD_BYTES_MAX: Final = 256 << 20
-"""Limits for pulls that wait: count, and bytes of requests. Beyond either no other pull waits."""
-SMALL_BYTES: Final = 2 << 10
-"""A usual pull, up to this size, may wait even beyond the bytes: others made the requests long."""
+"""Pulls that wait; beyond it no other does."""
 Key = tuple[str, int]
 """Topic and queue id."""
 
@@ -62,7 +59,8 @@ class Holding:
         self._names: dict[tuple[bytes, int], Key] = {}
         """Keys of queues that a pull waits for, by the store's names."""
         self._deadlines, self._again = Deadlines(), Again()
-        self._count = self._bytes = 0
+        self._count = 0
+        self._bytes = WaitingBytes()
 
     def __len__(self) -> int:
         """Number of pulls that are held."""
@@ -71,8 +69,7 @@ class Holding:
     def hold(self, connection: Connection, request: Command, key: Key, group: str, offset: int, wanted: Subscribed,
              timeout_ms: float) -> bool:
         """Hold a pull until a message comes, at the latest for ``timeout_ms``. False: too many wait already."""
-        size = kept_bytes(request)
-        if self._count >= HELD_MAX or (size > SMALL_BYTES and self._bytes + size > HELD_BYTES_MAX):
+        if self._count >= HELD_MAX or (size := self._bytes.take(request, wanted)) is None:
             return False
         held = Held(connection, request, key, group, offset, wanted, size, self)
         waiting = self._held.get(key)
@@ -81,7 +78,6 @@ class Holding:
             self._names[key[0].encode(), key[1]] = key
         waiting[held] = None
         self._count += 1
-        self._bytes += size
         self._deadlines.set(trio.current_time() + timeout_ms / 1e3, held)
         return True
 
@@ -125,7 +121,7 @@ class Holding:
         waiting = self._held[held.key]
         del waiting[held]
         self._count -= 1
-        self._bytes -= held.size
+        self._bytes.free(held.size, held.wanted)
         if not waiting:
             del self._held[held.key]
             del self._names[held.key[0].encode(), held.key[1]]

@@ -314,7 +314,7 @@ async def test_pulls_that_wait_are_bounded(autojump_clock: trio.abc.Clock, monke
 async def test_what_pulls_bring_while_they_wait_is_bounded_and_let_go(
     autojump_clock: trio.abc.Clock, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("broker.pulling.holding.HELD_BYTES_MAX", 40_000)
+    monkeypatch.setattr("broker.waiters.BYTES_MAX", 40_000)
     async with cluster() as made:
         node = await made.node()
         await send_all(made, node.address, b"m0")
@@ -337,7 +337,7 @@ async def test_what_pulls_bring_while_they_wait_is_bounded_and_let_go(
             assert len(answers) == 4, "one as clients send them"
             kept = [weakref.ref(held.request) for waiting in holding._held.values() for held in waiting]
             await send_all(made, node.address, *(b"m%d" % number for number in range(20)))
-        assert len(holding) == 0 and holding._bytes == 0
+        assert len(holding) == 0 and holding._bytes.total == 0
         assert not any(command() for command in kept), "the queue of deadlines keeps none"
 
 

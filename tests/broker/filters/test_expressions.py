@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import time
+import weakref
 from random import Random
 
 import pytest
@@ -157,11 +159,26 @@ def test_each_256_characters_cost_as_much_as_a_short_expression() -> None:
 # --- remembering -----------------------------------------------------------------------------------------------------
 
 
+def test_who_wants_the_same_shares_what_is_compiled_for_as_long_as_somebody_keeps_it() -> None:
+    for text in ("shared > 5", " OR ".join(f"a = {number}" for number in range(1_000))):
+        kept = compiled(text)
+        for number in range(expressions._REMEMBERED):
+            compiled(f"a > {number} OR b")
+        assert compiled(text) is kept
+        gone = weakref.ref(kept)
+        del kept
+        for number in range(expressions._REMEMBERED):
+            compiled(f"a > {number} OR b OR b")
+        gc.collect()
+        assert gone() is None
+
+
 def test_what_was_compiled_is_remembered_good_or_bad() -> None:
     assert compiled("a = 77") is compiled("a = 77")
-    kept = [compiled(f"a = {number}") for number in range(1_000, 1_101)]
-    assert compiled("a = 1001") is kept[1]
-    assert compiled("a = 1000") is not kept[0], "a hundred are"
+    kept = [weakref.ref(compiled(f"a = {number}")) for number in range(1_000, 1_101)]
+    gc.collect()
+    assert compiled("a = 1001") is kept[1]()
+    assert kept[0]() is None, "a hundred are"
     for _ in range(2):
         with pytest.raises(FilterIllegal, match="';'"):
             compiled("a = 78 ;")

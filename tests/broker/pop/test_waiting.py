@@ -13,6 +13,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.consumers.subscriptions import Subscribed, parse
+from broker.filters.expressions import compiled
 from broker.moments import Listener
 from broker.pop.waiting import PASSED_MAX, Parking, WaitingConfig, WaitingRoom
 from remoting.codes import RequestCode
@@ -224,6 +225,23 @@ async def test_long_requests_do_not_fill_memory(autojump_clock: MockClock) -> No
         made.waiting.wake_all()
         assert len(await made.since()) == 16
         assert made.park("long", size=16 << 20) is Parking.PARKED
+
+
+async def test_long_expressions_do_not_fill_memory(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wanted(number: int) -> Subscribed:
+        text = " OR ".join(f"a = {number}{each}" for each in range(100))
+        return attrs.evolve(parse("t", text, "SQL92"), filter=compiled(text))
+
+    monkeypatch.setattr("broker.waiters.BYTES_MAX", 1 << 20)
+    async with room() as made:
+        parked = [made.park("long", wanted=wanted(number)) for number in range(10, 30)]
+        full = parked.index(Parking.FULL)
+        assert 5 <= full < 15 and set(parked[full:]) == {Parking.FULL}, "each takes some 100 kB"
+        assert made.park("short") is Parking.PARKED
+        made.waiting.wake_all()
+        assert len(await made.since()) == full + 1
+        assert made.park("long", wanted=wanted(30)) is Parking.PARKED
 
 
 async def test_whoever_waits_when_the_broker_stops_is_tried_and_nobody_waits_any_more(

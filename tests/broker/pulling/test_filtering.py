@@ -150,6 +150,32 @@ async def test_a_pull_behind_unwanted_messages_is_told_so_in_time(autojump_clock
         assert answers == [(5, ResponseCode.PULL_RETRY_IMMEDIATELY, "1")]
 
 
+async def test_held_pulls_share_a_room_that_their_compiled_expressions_fill(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker.waiters.BYTES_MAX", 1 << 20)
+    async with running(filters=ON) as world, trio.open_nursery() as nursery:
+        codes = []
+
+        async def wait(number: int) -> None:
+            text = " OR ".join(f"a = {number}{each}" for each in range(100))
+            ext = inline(0, text, suspend_timeout_millis=15_000)
+            answer = await world.ask(PULL, {**ext, "sysFlag": str(SUBSCRIPTION | SUSPEND)}, wire=await world.dial())
+            codes.append(answer.code)
+
+        for number in range(20):
+            nursery.start_soon(wait, number + 10)
+        await trio.sleep(1)
+        held = len(world.pulling.holding)
+        assert 5 <= held < 15 and codes == [ResponseCode.PULL_NOT_FOUND] * (20 - held), "each takes some 100 kB"
+        await trio.sleep(20)
+        assert len(codes) == 20
+        for _ in range(20):
+            nursery.start_soon(wait, 5)
+        await trio.sleep(1)
+        assert len(world.pulling.holding) == 20, "one expression for all of them"
+
+
 @pytest.mark.parametrize(("keys", "wanted"), [(ON, ["1", "5", "2", "7"]), (RETRIES, ["5", "2", "7"])])
 async def test_retries_pass_the_filter_again_where_that_is_configured(
     autojump_clock: MockClock, keys: FilterKeys, wanted: list[str],
