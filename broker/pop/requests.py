@@ -1,9 +1,10 @@
 """Requests 200050 (POP) and 200052 (PEEK): give messages for a time, or only show them.
 
-A POP chooses queues, reads them and puts a checkpoint for each that gives messages, all in one turn. The messages are
-sent when the checkpoints are stored as the group's mode demands. If the put is refused, nothing is sent, and the next
-POP takes the same messages. If it is stored but not replicated in time, nothing is sent either: the messages come back
-when they are due.
+A POP chooses queues, reads them and puts a checkpoint for each that gives messages, all in one turn. It looks at as
+much as a pull may, of all queues together; where it found nothing in that, it goes on behind it in a later turn. The
+messages are sent when the checkpoints are stored as the group's mode demands. If the put is refused, nothing is sent,
+and the next POP takes the same messages. If it is stored but not replicated in time, nothing is sent either: the
+messages come back when they are due.
 Source: ``PopMessageProcessor`` and ``PeekMessageProcessor`` of RocketMQ 5.5.0.
 """
 
@@ -31,7 +32,7 @@ from broker.pop.records import Records
 from broker.pop.taking import MESSAGES_MAX, Haul, RetryNames, Visit, given, queue_offsets, told, visits
 from broker.pop.waiting import Parking, WaitingRoom
 from broker.pulling.filtering import read_filtered
-from broker.pulling.reading import Found, ReadConfig, Status, read
+from broker.pulling.reading import Effort, Found, ReadConfig, Status, read
 from broker.puts import PutResult, Puts
 from broker.rules import Refusal
 from broker.standing import REJECTED, Standing
@@ -192,6 +193,7 @@ class Popping:
         retry = None if asked.order else self._retry(asked.topic, asked.consumer_group, chance)
         hauls: list[Haul] = []
         floors: list[int] = []
+        effort = Effort()
         left, room, rest, failure = asked.max_msg_nums, self.reads.max_transfer_bytes_on_message_in_memory, 0, ""
         for visit in visits(asked.topic, topic.read_queue_nums, asked.queue_id, retry, chance,
                             retry_first=chance < retry_below):
@@ -202,9 +204,9 @@ class Popping:
             if asked.order:
                 floor = max(floor, self._in_order.goes_on(key))
             begin, at = (floor, floor) if asked.order else self._chain.where(key, floor)
-            if left > 0 and room > 0:
+            if left > 0 and room > 0 and not effort.is_spent:
                 try:
-                    found, begin, floor = self._read(key, begin, at, floor, wanted, left, room)
+                    found, begin, floor = self._read(key, begin, at, floor, wanted, left, room, effort)
                     haul = self._haul(visit, begin, found, key if asked.order else None)
                 except StoreError as error:
                     failure = str(error)
@@ -267,15 +269,15 @@ class Popping:
         return first
 
     def _read(self, key: Key, begin: int, at: int, floor: int, wanted: Subscribed, count: int,
-              bytes_max: int) -> tuple[Found, int, int]:
+              bytes_max: int, effort: Effort) -> tuple[Found, int, int]:
         """The messages, where their checkpoint begins, and the group's offset (corrected if the queue ends before it).
         Raises ``StoreError``, ``DamagedRecord``."""
         reads = 1
         while True:
-            found = self._read_once(key, at, wanted, count, bytes_max)
+            found = self._read_once(key, at, wanted, count, bytes_max, effort)
             self._looked(key[1], key[0], key[2], found.behind)
             meant = found.next_offset
-            if found.count or meant == at or reads == READS_MAX:
+            if found.count or meant == at or reads == READS_MAX or effort.is_spent:
                 return found, begin, floor
             if meant < at:  # the queue ends before the group's offset
                 self._chain.forget(key)
@@ -286,13 +288,14 @@ class Popping:
             at = meant
             reads += 1
 
-    def _read_once(self, key: Key, at: int, wanted: Subscribed, count: int, bytes_max: int) -> Found:
+    def _read_once(self, key: Key, at: int, wanted: Subscribed, count: int, bytes_max: int,
+                   effort: Effort | None = None) -> Found:
         topic, queue_id = key[0].encode(), key[2]
         if wanted.filter is None:
             return read(self._messages, topic, queue_id, at, codes=wanted.codes, count=count, bytes_max=bytes_max,
-                        config=self.reads, memory=self.memory)
+                        config=self.reads, memory=self.memory, effort=effort)
         return read_filtered(self._messages, topic, queue_id, at, wanted=wanted, count=count, bytes_max=bytes_max,
-                             config=self.reads, memory=self.memory)
+                             config=self.reads, memory=self.memory, effort=effort)
 
     # --- its checkpoints -------------------------------------------------------------------------------------
 

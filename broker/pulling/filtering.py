@@ -1,6 +1,6 @@
 """Reads for a pull whose filter looks at properties: as ``reading``, but each message's properties are read.
 
-A pull looks at a bounded part of the queue, and the next one goes on after it.
+A pull looks at a bounded part of the queue, and the next one goes on after it. So does a POP, of all its queues.
 Source: ``DefaultMessageStore.getMessage``, ``ExpressionForRetryMessageFilter`` of RocketMQ 5.5.0.
 """
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.consumers.subscriptions import Subscribed
 from broker.filters.table import Filters
-from broker.pulling.reading import Found, ReadConfig, Status, damaged, out_of_range
+from broker.pulling.reading import Effort, Found, ReadConfig, Status, damaged, out_of_range
 from broker.store.consumequeue import ENTRY, ENTRY_BYTES, NOWHERE_SIZE
 from broker.store.errors import OffsetGone
 from broker.store.log import NOTHING, Log, Read
@@ -20,10 +20,6 @@ from remoting.record import RECORD_BYTES_MIN, stored_properties, value_behind
 
 _NEAR_BYTES: Final = 8 << 10
 """Largest message, and gap in front of it, for which a slab of the log is read: it costs as much as five messages."""
-_EXAMINED_BYTES: Final = 4 << 20
-"""Bytes of the log for one pull: none are asked for beyond them."""
-_WORK: Final = 4_000
-"""Work of filters for one pull, by ``Filter.cost``."""
 _RETRY_TOPIC: Final = b"RETRY_TOPIC\x01"
 
 
@@ -46,8 +42,10 @@ class RetryFilter:
 def read_filtered(
     messages: StoredMessages, topic: bytes, queue_id: int, offset: int, *, wanted: Subscribed, count: int = 32,
     bytes_max: int | None = None, config: ReadConfig, memory: int = 1 << 62, correct: bool = True,
+    effort: Effort | None = None,
 ) -> Found:
-    """Read as ``reading.read`` does, but only messages that a filter wants. Raises ``DamagedRecord`` as that does."""
+    """Read as ``reading.read`` does, but only messages that a filter wants, and no more than ``effort`` allows (None:
+    as much as one request may), at least one. Raises ``DamagedRecord`` as that does."""
     queue = messages.queue(topic, queue_id)
     wrong = out_of_range(queue, offset, correct=correct)
     if wrong is not None:
@@ -56,10 +54,11 @@ def read_filtered(
     log = messages.log
     end, log_min = log.max_offset, log.min_offset
     assert wanted.filter is not None, "else ``read`` is quicker"
-    codes, matches = wanted.codes, wanted.filter.matches
+    codes, matches, cost = wanted.codes, wanted.filter.matches, wanted.filter.cost
+    effort = effort or Effort()
     window = max(config.max_filter_message_size // ENTRY_BYTES,
                  min(count, config.max_transfer_count_on_message_in_memory))
-    entries = queue.read(offset, max(1, min(window, -(-_WORK // wanted.filter.cost))))
+    entries = queue.read(offset, max(1, min(window, -(-effort.left // cost))))
     most, limit = config.limits(recent=end - ENTRY.unpack_from(entries)[0] <= memory)
     most, limit = max(1, min(most, count)), limit if bytes_max is None else min(limit, bytes_max)
     scan, base, data, removing, next_offset, where = _Scan(log), 0, b"", False, offset, 0
@@ -71,7 +70,7 @@ def read_filtered(
             elif codes is None or code in codes:
                 at = where - base
                 if not 0 <= at <= len(data) - size:
-                    if scan.read_bytes > _EXAMINED_BYTES:
+                    if scan.read_bytes > effort.bytes_left:
                         break
                     base, data = scan.around(where, size)
                     at = where - base
@@ -86,6 +85,9 @@ def read_filtered(
             next_offset += 1
     except (DamagedRecord, OffsetGone) as damage:
         raise damaged(topic, queue_id, offset, damage) from None
+    finally:
+        effort.left -= cost * (next_offset - offset)
+        effort.bytes_left -= scan.read_bytes
     bounds, behind = (queue.min_offset, queue.max_offset), end - where
     if not chosen:
         status = Status.MESSAGE_WAS_REMOVING if removing else Status.NO_MATCHED_MESSAGE

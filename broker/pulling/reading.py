@@ -25,6 +25,10 @@ from remoting.record import RECORD_BYTES_MIN
 _NOWHERE: Final = 0x7FFFFFFF
 _GAP_BYTES: Final = 4 << 10
 """Largest gap between records that is read as well: to read so much for nothing costs less than another system call."""
+_EXAMINED_BYTES: Final = 4 << 20
+_EFFORT: Final = 4_000
+_ENTRIES_A_MESSAGE: Final = 10
+"""Entries of a queue whose tags are looked at for what one cheap filter costs for one message."""
 
 
 class Status(enum.Enum):
@@ -75,6 +79,20 @@ class Found:
     """Bytes from the last record that was looked at to the end of the log."""
 
 
+@attrs.define
+class Effort:
+    """What one request may still look at, in all queues that it reads: once it is spent, the next one goes on."""
+
+    left: int = attrs.field(factory=lambda: _EFFORT)
+    """In messages, times ``Filter.cost``."""
+    bytes_left: int = attrs.field(factory=lambda: _EXAMINED_BYTES)
+    """Of the log: none are asked for beyond them."""
+
+    @property
+    def is_spent(self) -> bool:
+        return self.left <= 0 or self.bytes_left < 0
+
+
 def out_of_range(queue: ConsumeQueue | None, offset: int, *, correct: bool) -> Found | None:
     """Return what is wrong with an offset, and the one to use instead if ``correct``; None if a message is there."""
     least, most = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
@@ -95,13 +113,13 @@ def out_of_range(queue: ConsumeQueue | None, offset: int, *, correct: bool) -> F
 
 def read(messages: StoredMessages, topic: bytes, queue_id: int, offset: int, *, codes: Container[int] | None = None,
          count: int = 32, bytes_max: int | None = None, config: ReadConfig, memory: int = 1 << 62,
-         correct: bool = True) -> Found:
+         correct: bool = True, effort: Effort | None = None) -> Found:
     """Read messages of a queue from ``offset`` on whose tag has one of ``codes``, or any.
 
     The first one comes whatever its size. ``count`` and ``bytes_max`` are what the reader asks for; the configuration
     has limits of its own, lower ones for messages that lie more than ``memory`` bytes before the end of the log.
-    ``correct``: an offset out of range is answered with the one that is meant, otherwise with itself. Raises
-    ``DamagedRecord``: the queue points at no messages.
+    ``correct``: an offset out of range is answered with the one that is meant, otherwise with itself. ``effort``: what
+    was looked at is taken off it. Raises ``DamagedRecord``: the queue points at no messages.
     """
     queue = messages.queue(topic, queue_id)
     wrong = out_of_range(queue, offset, correct=correct)
@@ -130,6 +148,8 @@ def read(messages: StoredMessages, topic: bytes, queue_id: int, offset: int, *, 
     chosen, count, where, removing = _choose(entries, log_min, codes, most, limit)
     if not count:
         raise damaged(topic, queue_id, offset, DamagedRecord(where, "none has so few bytes"))
+    if effort is not None:
+        effort.left -= -(-count // _ENTRIES_A_MESSAGE)
     next_offset, bounds, behind = offset + count, (queue.min_offset, queue.max_offset), end - where
     if not chosen:
         status = Status.MESSAGE_WAS_REMOVING if removing else Status.NO_MATCHED_MESSAGE

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from broker.pop import records
 from broker.pop.part import PopPart
 from broker.topics.names import pop_retry_topic
-from harness.simulation.worlds.brokers import CLUSTER, cluster, until, wall_ms
+from harness.simulation.worlds.brokers import CLUSTER, Cluster, Node, cluster, until, wall_ms
 from remoting.bodies.namesrv import TopicConfig
 from remoting.bodies.popping import CheckPoint
 from remoting.codes import RequestCode, ResponseCode
@@ -171,6 +171,82 @@ async def test_what_a_filter_leaves_out_is_passed(autojump_clock: MockClock) -> 
             node.broker.journal.append([Message(b"T", b"%d" % number, 0, b"TAGS\x01a\x02")])
         await made.send(node.address, b"far", properties="TAGS\x01b\x02")
         assert [each.body for each in await popper.pop(node, queue=0, exp="b")] == [b"far"]
+
+
+UNWANTED = 40
+SQL = {"exp": "n > 20", "exp_type": "SQL92"}
+TAG = {"exp": "b", "exp_type": "TAG"}
+
+
+async def fill(made: Cluster, node: Node) -> None:
+    """Each of four queues gets messages that nobody wants, and the second one that somebody does behind them."""
+    for queue in range(4):
+        for _ in range(UNWANTED):
+            await made.send(node.address, b"x", queue=queue, properties="TAGS\x01a\x02n\x011\x02")
+    await made.send(node.address, b"far", queue=1, properties="TAGS\x01b\x02n\x0121\x02")
+
+
+def steps(node: Node) -> list[int]:
+    """How many messages each POP looks at from now on, over all queues: it grows with each."""
+    popping = node.broker.parts[PopPart].popping
+    found, take = list[int](), popping._take
+
+    def where() -> int:
+        return sum(offset(node, queue=queue) or 0 for queue in range(4))
+
+    def taken(*asked: Any) -> Any:
+        before = where()
+        got = take(*asked)
+        found.append(where() - before)
+        return got
+
+    popping._take = taken  # type: ignore[method-assign, assignment]
+    return found
+
+
+@pytest.mark.parametrize(("asked", "work", "most"), [
+    (SQL, 15, 15), (TAG, 3, UNWANTED), ({**SQL, "order": True}, 15, 15)])
+async def test_a_pop_looks_at_so_much_of_all_queues_and_goes_on_in_a_later_turn(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], work: int,
+        most: int) -> None:
+    monkeypatch.setattr("broker.pulling.reading._EFFORT", work)
+    async with cluster() as made:
+        node, popper = await made.node(), Popper(made)
+        await fill(made, node)
+        looked, began = steps(node), trio.current_time()
+        answer = await popper.ask(node, poll_ms=10_000, attempt_id="A", **asked)
+        assert [each.body for each in popped(answer, "T", "G")] == [b"far"]
+        assert trio.current_time() - began < 1, "it does not wait for anything"
+        assert len(looked) > 1 and 0 < max(looked) <= most, "no turn is long"
+        assert all(looked[:-1]), "and none is for nothing"
+
+
+@pytest.mark.parametrize("asked", [SQL, TAG])
+async def test_who_cannot_wait_is_told_that_there_is_more_and_goes_on_behind_what_was_looked_at(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]) -> None:
+    monkeypatch.setattr("broker.pulling.reading._EFFORT", 3)
+    async with cluster() as made:
+        node, popper = await made.node(), Popper(made)
+        await fill(made, node)
+        rests = [4 * UNWANTED + 1]
+        while (answer := await popper.ask(node, **asked)).code == ResponseCode.POLLING_TIMEOUT:
+            rests.append(int(answer.ext["restNum"]))
+            assert 0 < rests[-1] < rests[-2]
+        assert [each.body for each in popped(answer, "T", "G")] == [b"far"] and len(rests) > 1
+
+
+async def test_what_a_pop_found_is_given_though_it_looked_at_some_queues_alone(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.pulling.reading._EFFORT", 2)
+    async with cluster() as made:
+        node, popper = await made.node(), Popper(made)
+        for number in range(8):
+            await made.send(node.address, b"%d" % number, queue=number % 4, properties="n\x0121\x02")
+        found: list[bytes] = []
+        while some := await popper.pop(node, **SQL):
+            assert len({each.receipt.queue_id for each in some}) == 1
+            found += [each.body for each in some]
+        assert sorted(found) == [b"%d" % number for number in range(8)]
 
 
 async def test_hash_collisions_of_tags_are_the_client_s_to_tell(autojump_clock: MockClock) -> None:

@@ -11,9 +11,9 @@ from trio.testing import MockClock
 from broker.consumers.subscriptions import Subscribed
 from broker.filters.expressions import compiled
 from broker.filters.table import FilterKeys
-from broker.pulling import filtering
+from broker.pulling import filtering, reading
 from broker.pulling.filtering import read_filtered
-from broker.pulling.reading import ReadConfig, Status
+from broker.pulling.reading import Effort, ReadConfig, Status, read
 from broker.store.consumequeue import ENTRY
 from remoting.bodies.consumers import CheckClientRequestBody, SubscriptionData
 from remoting.bodies.namesrv import TopicConfig
@@ -210,30 +210,52 @@ async def test_one_pull_looks_at_so_much_and_the_next_goes_on(
     async with running(filters=ON) as world:
         await world.put_with(*({"a": str(number)} for number in range(40)))
 
-        def read(text: str, offset: int = 0, **changes: Any) -> tuple[Status, int, int]:
+        def look(text: str, offset: int = 0, **changes: Any) -> tuple[Status, int, int]:
             got = read_filtered(world.journal.messages, b"t", 0, offset, wanted=sql(text), config=changes.pop(
                 "config", ReadConfig()), **changes)
             return got.status, got.count, got.next_offset
 
-        assert read("a < 0") == (Status.NO_MATCHED_MESSAGE, 0, 40)
-        assert read("a >= 0") == (Status.FOUND, 32, 32)
-        assert read("a >= 0", count=3) == (Status.FOUND, 3, 3)
-        assert read("a > 9", count=3) == (Status.FOUND, 3, 13)
-        assert read("a >= 0", bytes_max=1) == (Status.FOUND, 1, 1), "one comes, whatever its size"
-        assert read("a > 7", bytes_max=1) == (Status.FOUND, 1, 9)
-        assert read("a < 0", config=ReadConfig(max_filter_message_size=200)) == (Status.NO_MATCHED_MESSAGE, 0, 32)
-        assert read("a = 1", 40) == (Status.OFFSET_OVERFLOW_ONE, 0, 40)
-        assert read("a = 1", 99) == (Status.OFFSET_OVERFLOW_BADLY, 0, 40)
-        assert read("a = 1", 99, correct=False) == (Status.OFFSET_OVERFLOW_BADLY, 0, 99)
-        monkeypatch.setattr(filtering, "_WORK", 5)
-        assert read("a < 0", 10) == (Status.NO_MATCHED_MESSAGE, 0, 15)
-        assert read("a < 0" + " " * 512, 10) == (Status.NO_MATCHED_MESSAGE, 0, 12)
-        monkeypatch.setattr(filtering, "_WORK", 5_000)
-        monkeypatch.setattr(filtering, "_EXAMINED_BYTES", 100)
-        assert read("a < 0", 10) == (Status.NO_MATCHED_MESSAGE, 0, 40), "what was read at once is looked at"
+        assert look("a < 0") == (Status.NO_MATCHED_MESSAGE, 0, 40)
+        assert look("a >= 0") == (Status.FOUND, 32, 32)
+        assert look("a >= 0", count=3) == (Status.FOUND, 3, 3)
+        assert look("a > 9", count=3) == (Status.FOUND, 3, 13)
+        assert look("a >= 0", bytes_max=1) == (Status.FOUND, 1, 1), "one comes, whatever its size"
+        assert look("a > 7", bytes_max=1) == (Status.FOUND, 1, 9)
+        assert look("a < 0", config=ReadConfig(max_filter_message_size=200)) == (Status.NO_MATCHED_MESSAGE, 0, 32)
+        assert look("a = 1", 40) == (Status.OFFSET_OVERFLOW_ONE, 0, 40)
+        assert look("a = 1", 99) == (Status.OFFSET_OVERFLOW_BADLY, 0, 40)
+        assert look("a = 1", 99, correct=False) == (Status.OFFSET_OVERFLOW_BADLY, 0, 99)
+        monkeypatch.setattr(reading, "_EFFORT", 5)
+        assert look("a < 0", 10) == (Status.NO_MATCHED_MESSAGE, 0, 15)
+        assert look("a < 0" + " " * 512, 10) == (Status.NO_MATCHED_MESSAGE, 0, 12)
+        monkeypatch.setattr(reading, "_EFFORT", 5_000)
+        monkeypatch.setattr(reading, "_EXAMINED_BYTES", 100)
+        assert look("a < 0", 10) == (Status.NO_MATCHED_MESSAGE, 0, 40), "what was read at once is looked at"
         monkeypatch.setattr(filtering, "_NEAR_BYTES", -1)
-        assert read("a < 0", 10) == (Status.NO_MATCHED_MESSAGE, 0, 12)
-        assert read("a < 0", 39) == (Status.NO_MATCHED_MESSAGE, 0, 40)
+        assert look("a < 0", 10) == (Status.NO_MATCHED_MESSAGE, 0, 12)
+        assert look("a < 0", 39) == (Status.NO_MATCHED_MESSAGE, 0, 40)
+
+
+async def test_several_reads_share_the_effort_of_one_request(autojump_clock: MockClock) -> None:
+    async with running(filters=ON) as world:
+        await world.put_with(*({"a": str(number)} for number in range(40)))
+        messages, effort = world.journal.messages, Effort(25, 1 << 20)
+
+        def read_one(offset: int, text: str | None, count: int = 32) -> int:
+            if text is None:
+                return read(messages, b"t", 0, offset, codes={5}, config=ReadConfig(), effort=effort).next_offset
+            return read_filtered(messages, b"t", 0, offset, wanted=sql(text), count=count, config=ReadConfig(),
+                                 effort=effort).next_offset
+
+        assert (read_one(0, "a > 3", count=4), effort.left, effort.is_spent) == (8, 17, False)
+        assert (read_one(35, "a < 0" + " " * 256), effort.left) == (40, 7)
+        assert (read_one(19, None), effort.left) == (40, 4)
+        assert read_one(99, "a < 0") == 40 and read_one(40, None) == 40 and effort.left == 4, "out of range"
+        assert (read_one(0, "a < 0" + " " * 256), effort.left, effort.is_spent) == (2, 0, True)
+        effort.left, left = 100, effort.bytes_left
+        assert 0 < left < 1 << 20
+        effort.bytes_left = 0
+        assert (read_one(0, "a < 0"), effort.is_spent) == (40, True), "what was read at once is looked at"
 
 
 async def test_records_come_whole_from_anywhere_in_the_log(autojump_clock: MockClock) -> None:
