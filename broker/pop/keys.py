@@ -26,6 +26,11 @@ class PopKeys:
     pop_polling_size: int = key(1_024, "POPs that may wait for one queue of a topic and group", least=1, most=_INT_MAX,
                                 live=True)
     max_pop_polling_size: int = key(100_000, "POPs that may wait in all", least=1, most=_INT_MAX, live=True)
+    use_message_filter_for_notification: bool = key(
+        True, "who asks whether there is a message is told of those alone that its filter wants", live=True)
+    max_message_filter_num_for_notification: int = key(
+        64, "where a queue has so many messages left, their tags are not looked at for that", least=0, most=_INT_MAX,
+        live=True)
 
 
 @attrs.frozen(kw_only=True)

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import attrs
+
 from broker.again import attempt_of
+from broker.consumers.subscriptions import Subscribed
 from broker.offsets import OffsetTable
 from broker.pop.chain import Checkpoints
 from broker.pop.checks import Checks, wanted_of
@@ -18,6 +21,7 @@ from broker.pop.taking import RetryNames, Visit, visits
 from broker.pop.waiting import Parking, WaitingRoom
 from broker.rules import Refusal
 from broker.standing import REJECTED, Standing
+from broker.store.consumequeue import ENTRY
 from broker.store.messages import StoredMessages
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
@@ -31,17 +35,27 @@ from remoting.headers.popping import (
 )
 
 
-class Notifying:
-    """Handles both requests. ``checks`` and ``retry_names`` may be replaced at any time. ``ready``: this broker may
-    give messages. ``held``: a batch of the queue is out in order, so a request with this attempt id gets nothing."""
+@attrs.frozen
+class NotifyingConfig:
+    """Keys of ``BrokerConfig`` and their defaults."""
 
-    def __init__(self, checks: Checks, retry_names: RetryNames, *, messages: StoredMessages, offsets: OffsetTable,
-                 chain: Checkpoints, room: WaitingRoom, standing: Standing, ready: Callable[[], bool],
+    use_message_filter_for_notification: bool = True
+    max_message_filter_num_for_notification: int = 64
+
+
+class Notifying:
+    """Handles both requests. ``config``, ``checks`` and ``retry_names`` may be replaced at any time. ``ready``: this
+    broker may give messages. ``held``: a batch of the queue is out in order, so a request with this attempt id gets
+    nothing."""
+
+    def __init__(self, config: NotifyingConfig, checks: Checks, retry_names: RetryNames, *, messages: StoredMessages,
+                 offsets: OffsetTable, chain: Checkpoints, room: WaitingRoom, standing: Standing,
+                 ready: Callable[[], bool],
                  held: Callable[[Key, str], bool] = lambda key, attempt_id: False,
                  lends: Callable[[], bool] = lambda: False) -> None:
         """``lends`` returns whether this broker is an acting slave that serves POP."""
         self._lends = lends
-        self.checks, self.retry_names = checks, retry_names
+        self.config, self.checks, self.retry_names = config, checks, retry_names
         self._messages, self._offsets, self._chain, self._room = messages, offsets, chain, room
         self._standing, self._ready, self._held = standing, ready, held
         self._again = attempt_of(self.notify, "a notification")
@@ -57,10 +71,11 @@ class Notifying:
         reader = self.checks.asking("notification", asked.consumer_group, asked.topic, asked.queue_id)
         if isinstance(reader, Refusal):
             return reader.answer(request)
-        wanted = wanted_of(asked.topic, asked.exp, asked.exp_type)
+        filters = self.config.use_message_filter_for_notification and asked.exp and asked.exp_type
+        wanted = wanted_of(asked.topic, *((asked.exp, asked.exp_type) if filters else (None, None)))
         if isinstance(wanted, Refusal):
             return wanted.answer(request)
-        if self._ready() and self._has_message(asked, reader[1].read_queue_nums):
+        if self._ready() and self._has_message(asked, reader[1].read_queue_nums, wanted):
             return response(request, header=NotificationResponse(True))
         parked = self._room.park(
             connection, request, self._again, topic=asked.topic, group=asked.consumer_group,
@@ -70,22 +85,34 @@ class Notifying:
             return None
         return response(request, header=NotificationResponse(False, parked is Parking.FULL))
 
-    def _has_message(self, asked: NotificationRequest, queues: int) -> bool:
+    def _has_message(self, asked: NotificationRequest, queues: int, wanted: Subscribed) -> bool:
         found = visits(asked.topic, queues, asked.queue_id, None, 0, retry_first=False)
         if asked.order:
-            return any(self._has(visit, asked.consumer_group) and not self._held(
+            return any(self._has(visit, asked.consumer_group, wanted) and not self._held(
                 (visit.topic, asked.consumer_group, visit.queue_id), asked.attempt_id or "") for visit in found)
+        if any(self._has(visit, asked.consumer_group, wanted) for visit in found):
+            return True
         for name, flag in self.retry_names.readable(asked.topic, asked.consumer_group):
             retry = self.checks.topics.get(name)
-            found += [Visit(name, flag, each) for each in range(retry.read_queue_nums if retry is not None else 0)]
-        return any(self._has(visit, asked.consumer_group) for visit in found)
+            queues = retry.read_queue_nums if retry is not None else 0
+            if any(self._has(Visit(name, flag, each), asked.consumer_group) for each in range(queues)):
+                return True
+        return False
 
-    def _has(self, visit: Visit, group: str) -> bool:
-        """Return whether the queue has messages that no POP has looked at."""
+    def _has(self, visit: Visit, group: str, wanted: Subscribed | None = None) -> bool:
+        """Return whether the queue has messages that no POP has looked at. Where few are left, one must have a tag that
+        is ``wanted``."""
         topic, queue_id = visit.topic.encode(), visit.queue_id
         known = self._offsets.query(group, visit.topic, queue_id)
         floor = self._messages.min_offset(topic, queue_id) if known is None else known
-        return self._messages.max_offset(topic, queue_id) > self._chain.where((visit.topic, group, queue_id), floor)[1]
+        at = self._chain.where((visit.topic, group, queue_id), floor)[1]
+        left, queue = self._messages.max_offset(topic, queue_id) - at, self._messages.queue(topic, queue_id)
+        if left <= 0 or queue is None:
+            return False
+        if wanted is None or wanted.codes is None or at < queue.min_offset or (
+                left >= self.config.max_message_filter_num_for_notification):
+            return True
+        return any(code in wanted.codes for _, _, code in ENTRY.iter_unpack(queue.read(at, left)))
 
     def polling_info(self, _: Connection, request: Command) -> Command:
         """Answer 200055: POPs that named exactly this queue id, -1 included."""

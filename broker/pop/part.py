@@ -21,7 +21,7 @@ from broker.pop.changes import Changes
 from broker.pop.checks import Checks, PopConfig
 from broker.pop.keys import PopKeys
 from broker.pop.lending import Lending
-from broker.pop.notify import Notifying
+from broker.pop.notify import Notifying, NotifyingConfig
 from broker.pop.ordered import InOrder
 from broker.pop.orderlog import OrderPart
 from broker.pop.progress import KeptProgress, Key, PopProgress
@@ -99,9 +99,9 @@ class PopPart(Part):
         self.acking = Acking(
             checks, self._records, self._in_order, self.lending, shared.puts, journal, shared.standing)
         self.notifying = Notifying(
-            checks, self.popping.config.retry_names, messages=journal.messages, offsets=self._offsets,
-            chain=self.checkpoints, room=self.room, standing=shared.standing, ready=self._is_ready,
-            held=self._in_order.blocked, lends=lambda: self.lending.is_open)
+            pick(config, NotifyingConfig), checks, self.popping.config.retry_names, messages=journal.messages,
+            offsets=self._offsets, chain=self.checkpoints, room=self.room, standing=shared.standing,
+            ready=self._is_ready, held=self._in_order.blocked, lends=lambda: self.lending.is_open)
         self.popping.counters.out = self.acking.counters.out = before[OffsetsPart].inflight
         self._checks = checks
         self._writes_open = self._open = self._acts = False
@@ -173,6 +173,7 @@ class PopPart(Part):
         self._checks = Checks(pick(config, PopConfig), self._checks.groups, self._topics)
         self.popping.checks = self.acking.checks = self.notifying.checks = self._checks
         self.popping.config, self.popping.reads = pick(config, TakingConfig), pick(config, ReadConfig)
+        self.notifying.config = pick(config, NotifyingConfig)
         self.notifying.retry_names = self.popping.config.retry_names
         self.room.config = pick(config, WaitingConfig)
         self.lending.enabled = config.enable_remote_escape

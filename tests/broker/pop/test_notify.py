@@ -77,15 +77,71 @@ async def test_who_asks_waits_for_a_message_that_is_wanted(autojump_clock: MockC
 
         for name, queue in (("any", -1), ("one", 1), ("two", 2)):
             nursery.start_soon(wait, name, {"queue": queue})
+        nursery.start_soon(wait, "other", {"consumer_group": "H"})
         nursery.start_soon(wait, "tagged", {"exp": "b", "exp_type": "TAG", "consumer_group": "H"})
         await trio.sleep(1)
         began = trio.current_time()
-        assert [each for each, _ in told] == ["tagged"], "another group has the first message before it"
+        assert [each for each, _ in told] == ["other"], "another group has the first message before it"
         await made.send(node.address, b"y", queue=1)
         await trio.sleep(0.05)
-        assert sorted(each for each, _ in told) == ["any", "one", "tagged"]
+        assert sorted(each for each, _ in told) == ["any", "one", "other"]
         assert max(at for _, at in told) - began < 0.05
-        await made.send(node.address, b"y", queue=2)
+        await made.send(node.address, b"y", queue=2, properties="TAGS\x01b\x02")
+        await trio.sleep(0.05)
+        assert sorted(each for each, _ in told) == ["any", "one", "other", "tagged", "two"]
+
+
+TAGGED: dict[str, Any] = {"exp": "b || c", "exp_type": "TAG"}
+
+
+@pytest.mark.parametrize("order", [False, True])
+async def test_of_few_messages_that_are_left_one_must_have_a_wanted_tag(
+        autojump_clock: MockClock, order: bool) -> None:
+    async with cluster() as made:
+        node = await made.node(maxMessageFilterNumForNotification="4")
+        for tag in "aaa":
+            await made.send(node.address, b"x", queue=1, properties=f"TAGS\x01{tag}\x02")
+
+        async def told(queue: int = -1, **asked: str) -> bool:
+            return await has(made, node, queue=queue, order=order, **asked)
+
+        assert [await told(queue, **TAGGED) for queue in (-1, 0, 1)] == [False, False, False]
+        assert await told(exp="a", exp_type="TAG") and await told(exp="*", exp_type="TAG") and await told()
+        assert await told(exp="b"), "no kind, no filter"
+        assert await told(exp="n > 1", exp_type="SQL92"), "properties are not looked at"
+        await made.send(node.address, b"x", queue=1, properties="TAGS\x01a\x02")
+        assert [await told(queue, **TAGGED) for queue in (-1, 0, 1)] == [True, False, True], "one among many, maybe"
+        assert len(await Popper(made).pop(node, count=1, exp="a")) == 1
+        if order:
+            return
+        assert not await told(**TAGGED)
+        await made.send(node.address, b"x", queue=1, properties="TAGS\x01c\x02")
+        assert await told(**TAGGED)
+        await Popper(made).pop(node)
+        retry = pop_retry_topic("T", "G")
+        node.topics.update([TopicConfig(retry, 1, 1)])
+        node.broker.journal.append([Message(retry.encode(), b"x", properties=b"TAGS\x01a\x02")])
+        await trio.sleep(0.1)
+        assert await told(**TAGGED), "what comes back was wanted"
+
+
+async def test_without_the_key_filters_of_who_asks_are_not_looked_at(autojump_clock: MockClock) -> None:
+    async with cluster() as made, trio.open_nursery() as nursery:
+        node = await made.node(useMessageFilterForNotification="false")
+        await made.send(node.address, b"x", properties="TAGS\x01a\x02")
+        assert await has(made, node, **TAGGED)
+        await Popper(made).pop(node)
+        assert not await has(made, node, **TAGGED)
+        told: list[bool] = []
+
+        async def wait() -> None:
+            told.append(await has(made, node, poll_ms=10_000, **TAGGED))
+
+        nursery.start_soon(wait)
+        await trio.sleep(1)
+        await made.send(node.address, b"x", properties="TAGS\x01a\x02")
+        await trio.sleep(0.1)
+        assert told == [True]
 
 
 async def test_the_wait_ends_with_no(autojump_clock: MockClock) -> None:
