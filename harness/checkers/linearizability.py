@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -56,7 +56,8 @@ def check(
     limits = limits or Limits()
     by_key = partitioned(operations(event for event in events if event.process not in APART))
     searches = [Search(of_key, make()) for of_key in by_key.values()]
-    asked = {"operations": sum(len(each.returns) for each in searches), "keys": len(searches)}
+    asked = {"operations": sum(len(each.returns) for each in searches),
+             "answers": sum(each.answers() for each in searches), "keys": len(searches)}
     if not asked["operations"]:
         return Verdict(name, Valid.UNKNOWN, "no operation was ever ok: nothing was asked", asked)
     undecided, given_up, budget, steps, held = searches, 0, STEPS_FIRST, 0, 0
@@ -85,6 +86,8 @@ def check(
     if given_up:
         return Verdict(name, Valid.UNKNOWN, f"{given_up} of {len(searches)} keys need more memory than "
                                             f"{limits.memory_bytes:,} bytes; the others are linearizable", asked)
+    if not asked["answers"]:
+        return Verdict(name, Valid.UNKNOWN, "no answer ever told a value, as that of a read does: nothing was asked", asked)
     return Verdict(name, Valid.TRUE, "an order of all operations explains every answer", asked)
 
 
@@ -188,6 +191,15 @@ class Search:
         self._entries = self._deepest = 0
         self._before: dict[int, None] = {}
 
+    def answers(self) -> int:
+        """Return how many answers could be wrong; all of them if the model does not say."""
+        tells = getattr(self._model, "tells", None)
+        return len(self.returns) if tells is None else sum(map(tells, self._answered()))
+
+    def _answered(self) -> Iterator[Call]:
+        return (Call(each.invoked.f, each.invoked.value, each.ended.value)
+                for each in self.returns if each.ended is not None)
+
     def _kind(self, asked: Call) -> int:
         name = (asked.f, frozen(asked.value), asked.result if asked.result is UNKNOWN else (frozen(asked.result),))
         found = self._kinds.setdefault(name, len(self._asked))
@@ -227,8 +239,7 @@ class Search:
         lost = [each for each in self.all if each.ended is None or each.ended.type == INFO]
         asked = [Call(each.invoked.f, each.invoked.value, UNKNOWN) for each in lost]
         idle = getattr(self._model, "idle", None)
-        out = set(idle(asked, [Call(each.invoked.f, each.invoked.value, each.ended.value)
-                               for each in self.returns if each.ended is not None]) if idle else ())
+        out = set(idle(asked, [*self._answered()]) if idle else ())
         found: dict[int, _Unknown] = {}
         ends, at = self._ends, 0
         number = 0

@@ -85,6 +85,10 @@ class Base:
         """Return whether it surely changes nothing."""
         return self.known(asked) == "read"
 
+    def tells(self, asked: Call) -> bool:
+        """Return whether its answer can be wrong: what was written and never read says nothing of a system."""
+        return True
+
     def words(self, state: State) -> str:
         """A state, in words for people."""
         return repr(thawed(state))
@@ -127,6 +131,9 @@ class Register(Base):
 
     def reads(self, asked: Call) -> bool:
         return self.known(asked) == "read" or (self.known(asked) == "cas" and asked.result is False)
+
+    def tells(self, asked: Call) -> bool:
+        return self.known(asked) in ("read", "cas")
 
     def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
         if any(each.result is False for each in known):
@@ -182,6 +189,9 @@ class Sets(Base):
     def reads(self, asked: Call) -> bool:
         return self.known(asked) in ("read", "contains")
 
+    def tells(self, asked: Call) -> bool:
+        return self.reads(asked)
+
     def words(self, state: State) -> str:
         assert isinstance(state, int)
         return "{" + ", ".join(repr(thawed(each)) for each, place in self._bits.items() if state >> place & 1) + "}"
@@ -223,6 +233,9 @@ class Log(Base):
         for element in asked.result or ():
             found = self._next(found, element)
         return state if found == state else ILLEGAL
+
+    def tells(self, asked: Call) -> bool:
+        return self.known(asked) == "read" or _is_place(asked)
 
     def words(self, state: State) -> str:
         before: dict[State, tuple[int, State]] = {made: at for at, made in self._after.items()}
@@ -285,6 +298,12 @@ class KeyValue(Base):
             return all(self.known(Call(str(f), None, None)) == "read" for f, _, _ in asked.value)
         return does == "read" or (does == "cas" and asked.result is False)
 
+    def tells(self, asked: Call) -> bool:
+        does = self.known(asked)
+        if does == "txn":
+            return any(self.tells(Call(str(f), None, None)) for f, _, _ in asked.value)
+        return does in ("read", "cas")
+
     def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
         both = (*known, *unknown)
         nothing = any(self.known(each) == "write" and each.value in (None, "") for each in both)  # reads miss it
@@ -321,6 +340,9 @@ class Fifo(Base):
 
     def reads(self, asked: Call) -> bool:
         return self.known(asked) == "dequeue" and asked.result is None
+
+    def tells(self, asked: Call) -> bool:
+        return self.known(asked) == "dequeue"
 
     def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
         seen = {frozen(each.result) for each in known if self.known(each) == "dequeue"}

@@ -67,7 +67,11 @@ def histories(draw: st.DrawFn, model: str) -> list[Event]:
 
 
 def asked_anything(events: list[Event]) -> bool:
-    return any(event.type == OK for event in events)
+    """Whether an answer came that could be wrong."""
+    begun = {event.process: event.value for event in events if event.type == INVOKE}
+    blind = {"write", "add", "remove", "put", "delete", "enqueue"}
+    return any(event.type == OK and event.f not in blind and (
+        event.f != "append" or event.value not in (None, begun[event.process])) for event in events)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -199,6 +203,31 @@ def test_nothing_asked_is_unknown() -> None:
     assert check([], Register).valid is Valid.UNKNOWN
     lone = [Event(0, INVOKE, 0, "write", None, 1, 0)]
     assert check(lone, Register).valid is Valid.UNKNOWN
+
+
+@pytest.mark.parametrize(("name", "write"), [
+    ("register", ("write", 1)), ("set", ("add", 1)), ("log", ("append", 1)), ("kv", ("put", 1)),
+    ("kv", ("txn", [["w", "k", 1]])), ("fifo", ("enqueue", 1))])
+@pytest.mark.parametrize("told", [FAIL, INFO, None])
+def test_what_is_written_and_never_read_is_unknown(name: str, write: tuple[str, object], told: str | None) -> None:
+    """A service whose every read fails has said nothing that could be wrong."""
+    events = after([], write)
+    events.append(Event(2, INVOKE, 1, "dequeue" if name == "fifo" else "read", None, None, 2))
+    if told is not None:
+        events.append(events[2]._replace(index=3, type=told, time_ns=3))
+    verdict = check(events, MODELS[name])
+    assert verdict.valid is Valid.UNKNOWN
+    assert verdict.asked["operations"] == 1 and verdict.asked["answers"] == 0 and "nothing was asked" in verdict.why
+
+
+def test_an_answer_that_can_be_wrong_is_counted() -> None:
+    for name, done in {
+        "register": ("cas", [None, 1]), "set": ("contains", False), "log": ("append", 0), "kv": ("get", None),
+        "fifo": ("dequeue", None), "mutex": ("acquire", None)}.items():
+        events = [Event(0, INVOKE, 0, done[0], None, "x" if name == "log" else done[1], 0),
+                  Event(1, OK, 0, done[0], None, done[1], 1)]
+        verdict = check(events, MODELS[name])
+        assert (verdict.valid, verdict.asked["answers"]) == (Valid.TRUE, 1), name
 
 
 def test_what_a_model_does_not_know_is_said() -> None:
