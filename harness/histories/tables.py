@@ -35,7 +35,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "error": ("error", "message"),
 }
 _UNITS: Final[Mapping[str, int]] = {"_ns": 1, "_us": 10**3, "_ms": 10**6, "_s": 10**9}
-"""Suffixes of time columns, in ns. Without one a time is in ns, or in seconds if it has a point."""
+"""Suffixes of time columns, in ns. Without one the first time decides for all: seconds with a point, else ns."""
 _TIMES: Final = ("start", "end", "time")
 _OUTCOMES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("ok", "success", "succeeded", "true", "200", "done"), OK),
@@ -92,7 +92,37 @@ def parse(lines: Iterable[str], delimiter: str) -> Iterator[Event]:
     return _whole(rows) if "start" in columns else _events(rows)
 
 
+@attrs.define
+class _Clock:
+    """Reads times. All columns whose name has no unit have the same: one unit a table, not a cell."""
+
+    in_seconds: bool | None = None
+    """None: no such time came yet."""
+
+    def moment(self, text: str, unit: int, line: int) -> int | None:
+        """A time in ns; None if the cell is empty. Raises ``HistoryError``."""
+        if not text:
+            return None
+        try:
+            found = Decimal(text)
+            if not unit:
+                unit = self._unit(text, line)
+            return int(found * unit)
+        except ArithmeticError:
+            raise HistoryError(line, f"a time is a number, not {short(text)}") from None
+
+    def _unit(self, text: str, line: int) -> int:
+        in_seconds = "." in text or "e" in text.lower()
+        if self.in_seconds is None:
+            self.in_seconds = in_seconds
+        if self.in_seconds is not in_seconds:
+            raise HistoryError(line, f"the time {short(text)} has {'a' if in_seconds else 'no'} point, and those above "
+                                     f"have {'none' if in_seconds else 'one'}: name the columns with _s or _ns")
+        return _UNITS["_s" if in_seconds else "_ns"]
+
+
 def _rows(reader: Any, width: int, columns: Mapping[str, tuple[int, int]]) -> Iterator[_Row]:
+    clock = _Clock()
     try:
         for row in reader:
             line = reader.line_num
@@ -105,7 +135,7 @@ def _rows(reader: Any, width: int, columns: Mapping[str, tuple[int, int]]) -> It
             if not cells["process"] or not cells["f"]:
                 raise HistoryError(line, "each row says its process and what it did")
             times: dict[str, int | None] = {
-                name: _moment(cells[name], columns[name][1], line) for name in _TIMES if name in cells}
+                name: clock.moment(cells[name], columns[name][1], line) for name in _TIMES if name in cells}
             yield _Row(line, cells, times)
     except csv.Error as error:
         raise HistoryError(reader.line_num, f"no CSV: {error}") from None
@@ -177,15 +207,6 @@ def _outcome(row: _Row) -> str:
 def _process(text: str) -> Process:
     number = whole(text)
     return text if number is None else number
-
-
-def _moment(text: str, unit: int, line: int) -> int | None:
-    if not text:
-        return None
-    try:
-        return int(Decimal(text) * (unit or (10**9 if "." in text else 1)))
-    except ArithmeticError:
-        raise HistoryError(line, f"a time is a number, not {short(text)}") from None
 
 
 def _cell(text: str) -> Any:

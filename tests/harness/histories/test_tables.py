@@ -37,6 +37,26 @@ def test_a_time_without_unit_is_seconds_where_it_has_a_point() -> None:
     assert [each.time_ns for each in parse(lines, ";")] == [0, 500_000_000, 1_000_000_000, 1_500_000_000]
 
 
+@pytest.mark.parametrize(("rows", "line"), [
+    (("a,write,0.1,0.2", "b,read,1,2"), 3), (("a,write,0.1,0.2", "b,read,,3"), 3), (("a,write,1,2.5",), 2),
+    (("a,write,1,2", "b,read,6e-05,7e-05"), 3)])
+def test_times_of_one_table_have_one_unit(rows: tuple[str, ...], line: int) -> None:
+    """1 among seconds was taken for a nanosecond: a stale read was put before the write that it missed."""
+    with pytest.raises(HistoryError, match=f"line {line}: .*name the columns with _s or _ns"):
+        list(parse(["client,op,start,end\n", *(f"{row}\n" for row in rows)], ","))
+
+
+@pytest.mark.parametrize("text", ["6e-05", "6E-05", "0.00006"])
+def test_a_power_of_ten_is_a_point_too(text: str) -> None:
+    lines = ["client,op,start,end\n", "a,read,0.00001,0.00002\n", f"b,read,{text},\n"]
+    assert [each.time_ns for each in parse(lines, ",")] == [0, 10_000, 50_000]
+
+
+def test_a_column_with_a_unit_says_nothing_of_others() -> None:
+    lines = ["client,op,start_s,end\n", "a,read,0.5,600000000\n", "b,read,1,2000000000\n"]
+    assert [each.time_ns for each in parse(lines, ",")] == [0, 100_000_000, 500_000_000, 1_500_000_000]
+
+
 @pytest.mark.parametrize("text", ["007", "+7", "7_0", "-0", "07", "-07", "\u0667", "7.0", "0x7", "\u00b2", "-", "7 7"])
 def test_what_is_not_written_as_a_number_is_compared_as_it_stands(text: str) -> None:
     """A value, a key and a client: 007 was taken for 7, so a read of the one was no loss of the other."""
