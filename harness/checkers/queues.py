@@ -65,12 +65,13 @@ class Rules:
 class _Sent:
     """Columns by number of a value: events at which its send began and was acknowledged, and how often it came.
 
-    ``_NEVER``: there was no such event.
+    ``_NEVER``: there was no such event. ``read``: how often a whole reading found it; that is no receipt.
     """
 
     begun: array[int] = attrs.field(factory=lambda: array("q"))
     acked: array[int] = attrs.field(factory=lambda: array("q"))
     came: array[int] = attrs.field(factory=lambda: array("l"))
+    read: array[int] = attrs.field(factory=lambda: array("l"))
 
 
 @attrs.define
@@ -141,6 +142,7 @@ class QueueCheck:
             for column in (self._sent.begun, self._sent.acked):
                 column.append(_NEVER)
             self._sent.came.append(0)
+            self._sent.read.append(0)
             self._keys.append(0)
             self._held_bytes += VALUE_BYTES + (len(body) if isinstance(body, str) else 0)
             self._full = self._held_bytes > self.rules.memory_bytes
@@ -173,7 +175,7 @@ class QueueCheck:
         if event.type == FAIL:
             self._failed.add(number)
             self.counts["refused"] += 1
-            if self._sent.came[number]:
+            if self._sent.came[number] or self._sent.read[number]:
                 self._denied(number, event)
             return
         if event.type == INFO:
@@ -291,7 +293,7 @@ class QueueCheck:
         places: dict[int, int] = {}
         for body, offset, _ in found:
             number = self._number(body)
-            self._sent.came[number] += 1
+            self._sent.read[number] += 1
             self.counts["read at the end"] += 1
             if self._sent.begun[number] == _NEVER:
                 self._break("phantom", f"{short(body)} is there, and nobody sent it ({place(event)})", event)
@@ -364,7 +366,7 @@ class QueueCheck:
                     words := self._missed(number, at[1], reading[1])):
                 self._break("lost", f"{short(self._bodies[number])} was acknowledged at {self._key_words(at)}, and "
                                     f"the last reading finds {words}")
-            elif not self._sent.came[number]:
+            elif not self._sent.came[number] and not self._sent.read[number]:
                 drained = max(self._drained.get(key, _NEVER), self._drained.get(_NEVER, _NEVER))
                 (lost if self.rules.drained or acked < drained else waiting).append(number)
         if lost and (self._taken_most is None or len(lost) <= self._taken_most):

@@ -71,6 +71,10 @@ BROKEN: list[tuple[Run, dict[str, Any], str]] = [
     (Run().send({"body": "a", "delay_ms": 1}, "a").receive().receive("a"), {"late_ms": 2}, "late"),
     (Run().send({"body": "a", "due_ms": 0}).receive("a"), {"late_ms": 2}, "late"),
     (Run().send("a").send("a").receive("a"), {}, "unique"),
+    (Run().send("a").send("b").receive("a", "b", f="read-all").receive("b").receive("a"), {"ordered": True}, "order"),
+    (Run().send({"body": "a", "due_ms": 900}).receive("a", f="read-all").receive("a"), {}, "early"),
+    (Run().send({"body": "a", "due_ms": 0}).receive("a", f="read-all").receive("a"), {"late_ms": 2}, "late"),
+    (Run().send("a").receive("a", f="read-all").receive("a").receive("a"), {"once": True}, "once"),
 ]
 
 
@@ -100,7 +104,16 @@ ALLOWED: list[tuple[Run, dict[str, Any]]] = [
     (Run().send({"body": "a", "due_ms": 0}).receive("a"), {"late_ms": 5}),
     (Run().send({"body": "a", "due_ms": 8}).receive("a"), {"early_ms": 5}),
     (Run().send("a", {"offset": 0}, key="q").receive({"body": "a", "offset": 0}, f="read-all", key="q"), {}),
+    (Run().send("a").receive("a", f="read-all").receive("a").receive("a", f="read-all"), {"once": True}),
+    (Run().send("a").receive("a", f="read-all").receive(f="drain"), {}),
 ]
+
+
+def test_a_reading_finds_what_is_denied_later() -> None:
+    run = Run()
+    run.add(INVOKE, "send", "a")
+    run.receive("a", f="read-all").add(FAIL, "send", "a")
+    assert promises(run.verdict()) == ["denied"]
 
 
 @pytest.mark.parametrize(("run", "rules"), ALLOWED)
