@@ -291,8 +291,12 @@ class QueueCheck:
 
     def _read_all(self, key: int, found: list[tuple[Any, int | None, int | None]], asked: Event, event: Event) -> None:
         places: dict[int, int] = {}
+        numbers: dict[int, int | None] = {}
         for body, offset, _ in found:
             number = self._number(body)
+            if self.rules.once and number in numbers and (offset is None or places.get(offset) != number):
+                self._break("once", f"{short(body)} is there more than once ({place(event)})", event)
+            numbers.setdefault(number, offset)
             self._sent.read[number] += 1
             self.counts["read at the end"] += 1
             if self._sent.begun[number] == _NEVER:
@@ -303,6 +307,24 @@ class QueueCheck:
                 places[offset] = number
                 self._at((key, offset), number, event, "read")
         self._whole[key] = asked.index, places
+        if self.rules.ordered:
+            self._reading_in_order(numbers, event)
+
+    def _reading_in_order(self, numbers: dict[int, int | None], event: Event) -> None:
+        """Check order within a whole reading: that of its places, or of the answer where it has none."""
+        placed = sorted((offset, number) for number, offset in numbers.items() if isinstance(offset, int))
+        order = [number for _, number in placed] if len(placed) == len(numbers) else [*numbers]
+        latest: dict[int, tuple[int, int]] = {}
+        for number in order:
+            begun, acked, key = self._sent.begun[number], self._sent.acked[number], self._keys[number]
+            if begun == _NEVER:
+                continue
+            self._orders.setdefault(key, _Order())
+            before, whose = latest.get(key, (_NEVER, _NEVER))
+            if acked != _NEVER and acked < before:
+                self._break("order", f"{short(self._bodies[whose])} is before {short(self._bodies[number])} "
+                                     f"({place(event)}), which was acknowledged before the former was sent", event)
+            latest[key] = max((before, whose), (begun, number))
 
     # --- the end ---------------------------------------------------------------------------------------------
 

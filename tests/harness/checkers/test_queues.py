@@ -75,6 +75,12 @@ BROKEN: list[tuple[Run, dict[str, Any], str]] = [
     (Run().send({"body": "a", "due_ms": 900}).receive("a", f="read-all").receive("a"), {}, "early"),
     (Run().send({"body": "a", "due_ms": 0}).receive("a", f="read-all").receive("a"), {"late_ms": 2}, "late"),
     (Run().send("a").receive("a", f="read-all").receive("a").receive("a"), {"once": True}, "once"),
+    (Run().send("a").receive("a", "a", f="read-all"), {"once": True}, "once"),
+    (Run().send("a").receive({"body": "a", "offset": 0}, {"body": "a", "offset": 1}, f="read-all"), {"once": True},
+     "once"),
+    (Run().send("a").send("b").receive("b", "a", f="read-all"), {"ordered": True}, "order"),
+    (Run().send("a").send("b").receive({"body": "a", "offset": 1}, {"body": "b", "offset": 0}, f="read-all"),
+     {"ordered": True}, "order"),
 ]
 
 
@@ -106,7 +112,20 @@ ALLOWED: list[tuple[Run, dict[str, Any]]] = [
     (Run().send("a", {"offset": 0}, key="q").receive({"body": "a", "offset": 0}, f="read-all", key="q"), {}),
     (Run().send("a").receive("a", f="read-all").receive("a").receive("a", f="read-all"), {"once": True}),
     (Run().send("a").receive("a", f="read-all").receive(f="drain"), {}),
+    (Run().send("a").receive({"body": "a", "offset": 0}, {"body": "a", "offset": 0}, f="read-all"), {"once": True}),
+    (Run().send("a").receive("a", f="read-all").receive("a", f="read-all"), {"once": True}),
+    (Run().send("a").send("b").receive("a", "b", "a", f="read-all"), {"ordered": True}),
+    (Run().send("a").send("b").receive({"body": "b", "offset": 1}, {"body": "a", "offset": 0}, f="read-all"),
+     {"ordered": True}),
+    (Run().send("a", key=1).send("b", key=2).receive("b", "a", f="read-all"), {"ordered": True}),
+    (Run().send("a", kind=INFO).send("b").receive("b", "a", f="read-all"), {"ordered": True}),
 ]
+
+
+def test_orders_count_keys_whose_values_were_only_read() -> None:
+    verdict = Run().send("a", key="q").send("b", key="p").receive("a", f="read-all", key="q").receive("b").verdict(
+        ordered=True)
+    assert verdict.valid is Valid.TRUE and verdict.asked["orders"] == 2
 
 
 def test_a_reading_finds_what_is_denied_later() -> None:
@@ -215,6 +234,9 @@ MUTANTS = {
     "a place is never forgotten": ('return "nothing there"', 'return ""'),
     "what was seen may go": ("if reading is None or offset in reading[1]", "if True or offset in reading[1]"),
     "a second time is no matter": ("if self.rules.once:", "if False:"),
+    "a reading may have a value twice": ("if self.rules.once and number in numbers", "if False"),
+    "a reading has no order": ("if acked != _NEVER and acked < before:", "if False:"),
+    "a reading is ordered as it is told": ("if len(placed) == len(numbers)", "if False"),
 }
 
 
