@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from bisect import bisect_left
 from collections import Counter
@@ -24,7 +25,7 @@ import attrs
 
 from harness.checkers.models import State, frozen
 from harness.checkers.verdict import SHOWN, Breach, Valid, Verdict, broken
-from harness.histories.events import APART, FAIL, INFO, INVOKE, OK, Event, Process, place, short
+from harness.histories.events import APART, FAIL, INFO, INVOKE, OK, Event, HistoryError, Process, place, short
 
 NS_PER_MS: Final = 1_000_000
 SENDS: Final = frozenset({"send", "enqueue", "push", "produce"})
@@ -118,7 +119,7 @@ class QueueCheck:
     _breaks: Counter[str] = attrs.field(factory=Counter)
 
     def add(self, event: Event) -> None:
-        """Take the next event. Beyond the memory bound events are ignored."""
+        """Take the next event; beyond the memory bound it is ignored. Raises ``HistoryError`` for a time that is none."""
         if self._full or event.process in APART:
             return
         if event.type == INVOKE:
@@ -165,10 +166,10 @@ class QueueCheck:
             return
         self._sent.begun[number] = event.index
         self._keys[number] = self._key(event.key)
-        if due_ms is not None:
-            self._due_ms[number] = due_ms, due_ms
-        elif (delay_ms := _delay_ms(event.value)) is not None:
-            self._due_ms[number] = event.time_ns // NS_PER_MS + delay_ms, None
+        if (due := _ms("due_ms", due_ms, event)) is not None:
+            self._due_ms[number] = due
+        elif (delay := _delay_ms(event)) is not None:
+            self._due_ms[number] = event.time_ns // NS_PER_MS + delay[0], None
 
     def _told(self, asked: Event, event: Event) -> None:
         number = self._number(_message(asked.value)[0])
@@ -184,10 +185,10 @@ class QueueCheck:
         self.counts["acknowledged"] += 1
         self._sent.acked[number] = event.index
         body, offset, due_ms = _message(event.value)
-        if due_ms is not None:
-            self._due_ms[number] = due_ms, due_ms
-        elif (delay_ms := _delay_ms(asked.value)) is not None and number in self._due_ms:
-            self._due_ms[number] = self._due_ms[number][0], event.time_ns // NS_PER_MS + delay_ms
+        if (due := _ms("due_ms", due_ms, event)) is not None:
+            self._due_ms[number] = due
+        elif (delay := _delay_ms(asked)) is not None and number in self._due_ms:
+            self._due_ms[number] = self._due_ms[number][0], event.time_ns // NS_PER_MS + delay[1]
         if offset is not None and (body is None or self._numbers.get(frozen(body)) == number):
             at = self._key(event.key if event.key is not None else asked.key), offset
             self._acked_places[number] = at
@@ -429,9 +430,17 @@ def _message(value: Any) -> tuple[Any, int | None, int | None]:
     return value, None, None
 
 
-def _delay_ms(value: Any) -> int | None:
-    found = value.get("delay_ms") if isinstance(value, dict) else None
-    return found if isinstance(found, int) else None
+def _delay_ms(send: Event) -> tuple[int, int] | None:
+    return _ms("delay_ms", send.value.get("delay_ms"), send) if isinstance(send.value, dict) else None
+
+
+def _ms(name: str, value: Any, event: Event) -> tuple[int, int] | None:
+    """The least and the most whole milliseconds of a time, None without one. Raises ``HistoryError``."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise HistoryError(event.line or event.index, f"{name} is a number of milliseconds, not {short(value)}")
+    return math.floor(value), math.ceil(value)
 
 
 def _most(asked: Event) -> int | None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness.checkers import queues
 from harness.checkers.queues import Rules, check
 from harness.checkers.verdict import Valid, Verdict
-from harness.histories.events import FAIL, INFO, INVOKE, OK, Event
+from harness.histories.events import FAIL, INFO, INVOKE, OK, Event, HistoryError
 
 
 class Run:
@@ -68,7 +68,9 @@ BROKEN: list[tuple[Run, dict[str, Any], str]] = [
     (Run().send("a").send("b").receive("b").receive("a"), {"ordered": True}, "order"),
     (Run().send({"body": "a", "due_ms": 900}).receive("a"), {}, "early"),
     (Run().send({"body": "a", "delay_ms": 4}, "a").receive("a"), {}, "early"),
+    (Run().send({"body": "a", "delay_ms": 4.0}, "a").receive("a"), {}, "early"),
     (Run().send({"body": "a", "delay_ms": 1}, "a").receive().receive("a"), {"late_ms": 2}, "late"),
+    (Run().send({"body": "a", "delay_ms": 0.5}, "a").receive().receive("a"), {"late_ms": 2}, "late"),
     (Run().send({"body": "a", "due_ms": 0}).receive("a"), {"late_ms": 2}, "late"),
     (Run().send("a").send("a").receive("a"), {}, "unique"),
     (Run().send("a").send("b").receive("a", "b", f="read-all").receive("b").receive("a"), {"ordered": True}, "order"),
@@ -212,6 +214,20 @@ def test_a_delay_is_asked_only_where_a_message_came_that_had_one() -> None:
         assert verdict.valid is Valid.UNKNOWN and "when it is due" in verdict.why
     assert run.send({"body": "b", "delay_ms": 1}, "b").receive("b").verdict(delayed=True).valid is Valid.TRUE
     assert Run().send({"body": "b", "delay_ms": 4}, "b").receive("b").verdict(early_ms=2).valid is Valid.TRUE
+
+
+def test_a_part_of_a_millisecond_is_never_too_early_or_too_late() -> None:
+    run = Run().send({"body": "a", "delay_ms": 3.5}, "a").receive("a").send({"body": "b", "due_ms": 5.5}).receive("b")
+    assert run.verdict(delayed=True, late_ms=1).valid is Valid.TRUE
+
+
+@pytest.mark.parametrize("name", ["delay_ms", "due_ms"])
+@pytest.mark.parametrize("value", ["5000", True, [], {}, float("inf"), float("nan")])
+def test_a_time_that_is_no_number_is_refused_with_its_line(name: str, value: object) -> None:
+    run = Run().send("a").send({"body": "b", name: value}, "b")
+    run.events[2] = run.events[2]._replace(line=3)
+    with pytest.raises(HistoryError, match=f"line 3: {name} is a number of milliseconds"):
+        run.verdict()
 
 
 def test_only_the_first_breaches_are_told_and_all_are_counted() -> None:
