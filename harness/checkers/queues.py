@@ -76,6 +76,24 @@ class _Sent:
 
 
 @attrs.define
+class _Places:
+    """Columns by number of a place: the value that was seen there first, and the event at which."""
+
+    numbers: dict[tuple[int, int], int] = attrs.field(factory=dict)
+    whose: array[int] = attrs.field(factory=lambda: array("l"))
+    since: array[int] = attrs.field(factory=lambda: array("q"))
+
+
+@attrs.frozen
+class _Reading:
+    """A whole reading: the event at which it began, its values by place, and those without one."""
+
+    began: int
+    places: dict[int, int]
+    bare: set[int]
+
+
+@attrs.define
 class _Order:
     """Receipts of one key, by event. ``latest``: the latest begin of a send among the values received by then."""
 
@@ -102,14 +120,14 @@ class QueueCheck:
     _failed: set[int] = attrs.field(factory=set)
     _due_ms: dict[int, tuple[int, int | None]] = attrs.field(factory=dict)
     """Value -> the first and the last time at which it may be due; None: the last is unknown."""
-    _places: dict[tuple[int, int], int] = attrs.field(factory=dict)
+    _places: _Places = attrs.field(factory=_Places)
     _acked_places: dict[int, tuple[int, int]] = attrs.field(factory=dict)
     _orders: dict[int, _Order] = attrs.field(factory=dict)
     _open: dict[Process, Event] = attrs.field(factory=dict)
     _drained: dict[int, int] = attrs.field(factory=dict)
     """Key, or _NEVER for all keys -> the event at which the last drain began."""
-    _whole: dict[int, tuple[int, dict[int, int]]] = attrs.field(factory=dict)
-    """Key -> the event at which the last whole reading began, and the values it found by place."""
+    _whole: dict[int, _Reading] = attrs.field(factory=dict)
+    """Key -> its last whole reading."""
     _taken_most: int | None = 0
     """Most values that receives of unknown outcome may have taken; None: any number."""
     _held_bytes: int = 0
@@ -196,7 +214,11 @@ class QueueCheck:
 
     def _at(self, at: tuple[int, int], number: int, event: Event, how: str) -> None:
         assert number < len(self._bodies), "a value has its number first"
-        before = self._places.setdefault(at, number)
+        where = self._places.numbers.setdefault(at, len(self._places.whose))
+        if where == len(self._places.whose):
+            self._places.whose.append(number)
+            self._places.since.append(event.index)
+        before = self._places.whose[where]
         if before != number:
             self._break("place", f"{self._key_words(at)}: {short(self._bodies[before])} was there, and then "
                                  f"{short(self._bodies[number])} was {how} there ({place(event)})", event)
@@ -291,11 +313,11 @@ class QueueCheck:
             order.whose.append(number)
 
     def _read_all(self, key: int, found: list[tuple[Any, int | None, int | None]], asked: Event, event: Event) -> None:
-        places: dict[int, int] = {}
+        reading = _Reading(asked.index, {}, set())
         numbers: dict[int, int | None] = {}
         for body, offset, _ in found:
             number = self._number(body)
-            if self.rules.once and number in numbers and (offset is None or places.get(offset) != number):
+            if self.rules.once and number in numbers and (offset is None or reading.places.get(offset) != number):
                 self._break("once", f"{short(body)} is there more than once ({place(event)})", event)
             numbers.setdefault(number, offset)
             self._sent.read[number] += 1
@@ -305,9 +327,11 @@ class QueueCheck:
             elif number in self._failed:
                 self._denied(number, event)
             if offset is not None:
-                places[offset] = number
+                reading.places[offset] = number
                 self._at((key, offset), number, event, "read")
-        self._whole[key] = asked.index, places
+            else:
+                reading.bare.add(number)
+        self._whole[key] = reading
         if self.rules.ordered:
             self._reading_in_order(numbers, event)
 
@@ -341,8 +365,12 @@ class QueueCheck:
     def verdict(self, name: str = "queue") -> Verdict:
         """Call once, after the last event."""
         assert len(self._sent.acked) == len(self._bodies) == len(self._keys)
-        waiting = self._lost()
-        self._unseen()
+        for event in [*self._open.values()]:
+            self.add(event._replace(type=INFO))  # what is under way may have happened
+        waiting = 0
+        if not self._full:  # else what came behind the bound is not known
+            waiting = self._lost()
+            self._unseen()
         asked = {each: self.counts[each] for each in ("acknowledged", "received", "read at the end")}
         if self.rules.ordered:
             asked["orders"] = len(self._orders)
@@ -385,8 +413,8 @@ class QueueCheck:
             at = self._acked_places.get(number)
             key = self._keys[number] if at is None else at[0]
             reading = self._whole.get(key)
-            if reading is not None and at is not None and acked < reading[0] and (
-                    words := self._missed(number, at[1], reading[1])):
+            if reading is not None and at is not None and acked < reading.began and (
+                    words := self._missed(number, at[1], reading)):
                 self._break("lost", f"{short(self._bodies[number])} was acknowledged at {self._key_words(at)}, and "
                                     f"the last reading finds {words}")
             elif not self._sent.came[number] and not self._sent.read[number]:
@@ -399,24 +427,28 @@ class QueueCheck:
                                 "and never came")
         return len(waiting)
 
-    def _missed(self, number: int, offset: int, places: dict[int, int]) -> str:
+    def _missed(self, number: int, offset: int, reading: _Reading) -> str:
         """The content of a whole reading at the place of a value, in words.
 
-        Empty if the value is there, or, if another took its place, anywhere.
+        Empty if the value is there, or, if another took its place or places were not told, anywhere.
         """
-        there = places.get(offset)
-        if there is None:
-            return "nothing there"
-        if there == number or number in places.values():
+        there = reading.places.get(offset)
+        if there == number or number in reading.bare:
             return ""
-        return f"{short(self._bodies[there])} there"
+        if there is None and not reading.bare:
+            return "nothing there"
+        if number in reading.places.values():
+            return ""
+        return "it nowhere" if there is None else f"{short(self._bodies[there])} there"
 
     def _unseen(self) -> None:
-        """Check that received values are at their places in the last whole reading."""
-        for (key, offset), number in self._places.items():
-            reading = self._whole.get(key)
-            if reading is None or offset in reading[1] or self._acked_places.get(number) == (key, offset):
-                continue  # ``lost`` reports an acknowledged message
+        """Check that values that were received before the last whole reading are at their places in it."""
+        for (key, offset), where in self._places.numbers.items():
+            reading, number = self._whole.get(key), self._places.whose[where]
+            if reading is None or offset in reading.places or number in reading.bare:
+                continue
+            if self._places.since[where] >= reading.began or self._acked_places.get(number) == (key, offset):
+                continue  # it may have been sent since; ``lost`` reports an acknowledged message
             self._break("unseen", f"{short(self._bodies[number])} was received at {self._key_words((key, offset))}, "
                                   "and the last reading finds nothing there")
 
