@@ -87,7 +87,8 @@ def check(
         return Verdict(name, Valid.UNKNOWN, f"{given_up} of {len(searches)} keys need more memory than "
                                             f"{limits.memory_bytes:,} bytes; the others are linearizable", asked)
     if not asked["answers"]:
-        return Verdict(name, Valid.UNKNOWN, "no answer ever told a value, as that of a read does: nothing was asked", asked)
+        return Verdict(name, Valid.UNKNOWN, "no answer ever told a value, as that of a read does: nothing was asked",
+                       asked)
     return Verdict(name, Valid.TRUE, "an order of all operations explains every answer", asked)
 
 

@@ -137,7 +137,7 @@ class QueueCheck:
     _breaks: Counter[str] = attrs.field(factory=Counter)
 
     def add(self, event: Event) -> None:
-        """Take the next event; beyond the memory bound it is ignored. Raises ``HistoryError`` for a time that is none."""
+        """Take the next event; beyond the memory bound it is ignored. Raises ``HistoryError`` for what is no time."""
         if self._full or event.process in APART:
             return
         if event.type == INVOKE:

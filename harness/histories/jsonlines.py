@@ -7,14 +7,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import orjson
 
 from harness.histories.events import OK, TYPES, Event, HistoryError, short
 
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+_LONG: Final = re.compile(rb"[0-9]{19}(?:[0-9]|(?<=-[0-9]{19}))")
+"""20 digits, or 19 and a minus: an integer may have more than 64 bits, of which orjson makes a float."""
 _KNOWN: Final = frozenset({"index", "type", "process", "f", "key", "value", "time_ns", "error"})
 
 
@@ -27,12 +31,16 @@ def parse(lines: Iterable[bytes]) -> Iterator[Event]:
         if not text.strip():
             continue
         try:
-            found = orjson.loads(text)
-        except orjson.JSONDecodeError as error:
+            found = json.loads(text, parse_constant=_no_constant) if _LONG.search(text) else orjson.loads(text)
+        except (ValueError, RecursionError) as error:
             cut = "" if text.endswith(b"\n") else f": the file ends within it; `head -n {line - 1}` keeps what is whole"
             raise HistoryError(line, f"no JSON: {error}{cut}") from None
         yield event_of(found, line, number)
         number += 1
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
 
 
 def event_of(found: Any, line: int, number: int) -> Event:
@@ -55,7 +63,7 @@ def event_of(found: Any, line: int, number: int) -> Event:
 
 
 def line_of(event: Event) -> bytes:
-    """An event as a line, with its end."""
+    """An event as a line, with its end. Raises ``TypeError`` for a value that JSON cannot hold."""
     made: dict[str, Any] = {"index": event.index, "type": event.type, "process": event.process, "f": event.f}
     if event.key is not None:
         made["key"] = event.key
@@ -64,7 +72,19 @@ def line_of(event: Event) -> bytes:
     made["time_ns"] = event.time_ns
     if event.error is not None:
         made["error"] = event.error
-    return orjson.dumps(made, default=_plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE)
+    try:
+        return orjson.dumps(made, default=_plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        return _long_line_of(made)
+
+
+def _long_line_of(made: dict[str, Any]) -> bytes:
+    """The line of an event with an integer beyond 64 bits, which orjson does not write."""
+    try:
+        text = json.dumps(made, default=_plain, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        return text.encode() + b"\n"
+    except ValueError as error:
+        raise TypeError(str(error)) from None
 
 
 def _plain(value: Any) -> Any:

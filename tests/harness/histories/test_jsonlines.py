@@ -24,6 +24,27 @@ def test_what_is_written_is_read(event: Event) -> None:
     assert [*parse([line_of(event)])] == [event._replace(line=1)]
 
 
+@pytest.mark.parametrize("number", [2**64 - 1, 2**64, 18446744073709551999, -2**63 - 1, 10**40])
+def test_an_integer_of_any_length_is_exact(number: int) -> None:
+    """Beyond 64 bits it became a float, so the read of another value was the one that was written."""
+    event = Event(0, OK, 0, "read", "\u00e4", [number, "\u00e4"], 0)
+    assert f'[{number},"\u00e4"]'.encode() in line_of(event)
+    assert [*parse([line_of(event)])] == [event._replace(line=1)]
+
+
+@pytest.mark.parametrize("text", ["NaN", "-Infinity", "[" * 100_000, "9" * 5_000, "}"])
+def test_a_line_with_a_long_number_is_json_all_the_same(text: str) -> None:
+    line = f'{{"type": "ok", "process": 0, "f": "x", "key": {10**20}, "value": {text}}}\n'
+    with pytest.raises(HistoryError, match="line 1: no JSON"):
+        list(parse([line.encode()]))
+
+
+@pytest.mark.parametrize("value", ["\ud800", [float("nan"), 2**64]])
+def test_what_json_cannot_hold_is_refused(value: object) -> None:
+    with pytest.raises(TypeError):
+        line_of(Event(0, OK, 0, "read", None, value, 0))
+
+
 def test_index_and_time_may_be_left_out() -> None:
     lines = [b'{"type": "invoke", "process": 0, "f": "read"}\n', b"\n",
              b'{"type": "ok", "process": 0, "f": "read", "value": 3}\n']
