@@ -240,6 +240,16 @@ def test_what_a_model_does_not_know_is_said() -> None:
         check(over, MODELS["kv"])
 
 
+@pytest.mark.parametrize(("key", "parts"), [("g", [1, 2]), ("g", ["g", 2]), ("g", [1]), (None, [])])
+def test_a_transaction_with_a_key_is_of_that_key(key: object, parts: list[object]) -> None:
+    """It was one object, so the write of one key explained the read of another."""
+    value = [["w", each, 1] for each in parts[:1]] + [["r", each, 1] for each in parts[1:]]
+    events = [Event(0, INVOKE, 0, "txn", key, value, 0, line=7), Event(1, OK, 0, "txn", key, value, 1, line=8)]
+    keys = len({key, *parts} - {None})
+    with pytest.raises(UnknownOperation, match=f"line 7: a transaction over {keys} keys"):
+        check(events, MODELS["kv"])
+
+
 def test_a_users_model_has_three_methods() -> None:
     class Counter:
         def begin(self) -> State:
