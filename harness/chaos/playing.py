@@ -189,7 +189,7 @@ def finished(
     """Write the result of a run, and judge it; returns the verdicts."""
     directory = player.directory
     directory.write("run.json", {**about, **as_json(played)})
-    verdicts = [*judged(directory.path, scenario), _of_nodes(played, asked=bool(player.schedule.steps))]
+    verdicts = [*judged(directory.path, scenario), _of_nodes(played, asked=bool(scenario.faults))]
     directory.write("verdict.json", verdict.as_json(verdicts))
     return verdicts
 
@@ -225,7 +225,7 @@ def judged(path: Path, scenario: scenarios.TortureScenario) -> list[Verdict]:
 
 
 def _of_nodes(played: Played, *, asked: bool) -> Verdict:
-    """The verdict on the target's nodes. ``asked``: whether the schedule has faults."""
+    """The verdict on the target's nodes. ``asked``: whether the scenario has faults."""
     broken = [] if played.well else [Breach("well", words) for words in played.unwell]
     broken += [Breach("alive", words) for words in played.died[:SHOWN]]
     told = {"faults": played.faults, **played.kinds, "failovers": played.failovers, "skipped": len(played.skipped)}
@@ -234,7 +234,7 @@ def _of_nodes(played: Played, *, asked: bool) -> Verdict:
         return Verdict(NODES, Valid.FALSE, "a node ended by itself, or did not come back", told, broken=broken,
                        counts=counts)
     if asked and not played.faults:
-        return Verdict(NODES, Valid.UNKNOWN, "no fault could be done: nothing was asked", told)
+        return Verdict(NODES, Valid.UNKNOWN, "no fault was done, of those that the scenario has: nothing was asked", told)
     return Verdict(NODES, Valid.TRUE, "all came back, none ended by itself", told)
 
 

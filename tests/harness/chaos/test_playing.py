@@ -156,6 +156,22 @@ def test_a_target_that_dies_or_stays_away_is_broken() -> None:
     assert away.valid is Valid.FALSE and [each.promise for each in away.broken] == ["well"]
 
 
+@pytest.mark.parametrize("has_faults", [True, False])
+def test_a_run_too_short_for_a_fault_is_unknown(
+    has_faults: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One whose scenario has none passes."""
+    found = asked()
+    scenario = found.scenario if has_faults else attrs.evolve(found.scenario, faults=())
+    schedule = found.lasting(0.5).drawn(1)
+    assert not schedule.steps and found.scenario.faults
+    monkeypatch.setattr(playing, "judged", lambda *_: [verdict(Valid.TRUE)])
+    with closing(playing.prepared(tmp_path, found, schedule)) as directory:
+        player = playing.player_of(directory, found, schedule, print)
+        *_, nodes = playing.finished(player, scenario, {}, played(faults=0, kinds={}))
+    assert nodes.valid is (Valid.UNKNOWN if has_faults else Valid.TRUE)
+
+
 def test_a_run_that_ended_well_tells_of_no_passing_trouble() -> None:
     assert playing.as_json(played(unwell=["once"]))["unwell"] == []
     assert playing.as_json(played(well=False, unwell=["once"]))["unwell"] == ["once"]

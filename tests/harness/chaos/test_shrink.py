@@ -41,7 +41,7 @@ def test_a_run_without_a_verdict_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_was_not_broken_cannot_be_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = chaos(tmp_path, "run", "kill-store", "--seed", "1", "--seconds", "1", "--out", "run", "--no-sandbox")
+    made = chaos(tmp_path, "run", "kill-store", "--seed", "6", "--seconds", "1.2", "--out", "run", "--no-sandbox")
     assert made.returncode == 0, made.stderr
     run_directory(tmp_path / "run", queue=broken(("lost", 3)))
     assert main(["shrink", str(tmp_path / "run"), "--promise", "queue: place"]) == USAGE
