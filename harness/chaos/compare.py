@@ -22,6 +22,7 @@ import orjson
 
 from harness.chaos.playing import RUNS, say
 from harness.chaos.subcommand import PASSED, UNKNOWN, USAGE, Refused
+from harness.checkers.chosen import QUEUE
 from harness.torture.directory import fresh
 
 NAME: Final = "compare"
@@ -110,8 +111,16 @@ def read(verdict: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]
         "valid": verdict["valid"], "day": about["began"][:10], "seconds": about["seconds"], "faults": about["faults"],
         "well": about["well"], "acknowledged": queue.get("asked", {}).get("acknowledged", 0),
         "lost": {each: broken[each] for each in LOSSES if each in broken},
-        "judged": queue.get("valid", "unknown") != "unknown",
+        "broken": [*_broken(checkers)], "judged": queue.get("valid", "unknown") != "unknown",
         "p50_ms": recovery.get("accepted p50_ms"), "most_ms": recovery.get("accepted most_ms")}
+
+
+def _broken(checkers: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """The promises that were broken; of a checker that names none, the checker."""
+    for name, told in checkers.items():
+        if told["valid"] is False:
+            yield from told.get("figures", {}) if name == QUEUE else dict.fromkeys(
+                each["promise"] for each in told.get("broken", ())) or [name]
 
 
 def merged(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -147,5 +156,7 @@ def _cell(row: Mapping[str, Any]) -> str:
     lost = ", ".join(f"**{count:,} {LOSSES[promise]}**" for promise, count in row["lost"].items())
     if not lost:
         lost = "0" if row["judged"] else "nobody can tell"
+        if row["valid"] is False and row.get("broken"):  # rows that were kept may be older
+            lost = f"**broken: {', '.join(row['broken'])}**, {lost}"
     times = "–" if row["p50_ms"] is None else f"{row['p50_ms'] / 1e3:.1f}, {row['most_ms'] / 1e3:.1f} s"
     return f"{lost} of {row['acknowledged']:,}; {times}{'' if row['well'] else '; not well again'}"

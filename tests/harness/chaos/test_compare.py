@@ -39,6 +39,20 @@ def test_a_row_says_what_was_lost_and_how_long_it_took() -> None:
         "| `pause` | nobody can tell of 0; –; not well again | not run: no Java |"]
 
 
+def test_what_is_broken_without_a_loss_is_told() -> None:
+    """Values out of order, and of nobody, were a clean row."""
+    ways = {
+        "queue": {"valid": False, "asked": {"acknowledged": 2}, "figures": {"order": 1, "phantom": 3},
+                  "broken": [{"promise": "order", "what": "b came before a"}]},
+        "recovery": {"valid": False, "broken": [{"promise": "recovered", "what": "q"}] * 2},
+        "linearizable kv": {"valid": False, "why": "no order"}, "nodes": {"valid": True}}
+    row = {"scenario": "kill-master", "side": "a"} | read({"valid": False, "checkers": ways}, ABOUT)
+    assert [*table([row])][-1] == (
+        "| `kill-master` | **broken: order, phantom, recovered, linearizable kv**, 0 of 2; – |")
+    del row["broken"]
+    assert [*table([row])][-1] == "| `kill-master` | 0 of 2; – |", "a row of before"
+
+
 def test_rows_that_are_kept_take_the_place_of_older_ones_alone() -> None:
     old = [{"scenario": "b", "side": "x", "seed": 1}, {"scenario": "b", "side": "y", "seed": 1}]
     new = [{"scenario": "b", "side": "x", "seed": 2}, {"scenario": "a", "side": "x", "seed": 2}]
