@@ -99,7 +99,12 @@ def _keyed(events: Iterator[Event], keyed: bool | None) -> Iterator[Event]:
 
 
 def _look_keyed(sample: Sequence[Event]) -> bool:
-    """Return whether values are [key value], as all reads begin with [key nil]; without reads they are not."""
+    """Return whether values are [key value], as all reads begin with [key nil]; without reads they are not.
+
+    Nor are they where an event has a :key, as all do that are written here.
+    """
+    if any(event.key is not None for event in sample):
+        return False
     asked = [event for event in sample if event.type == INVOKE and event.process not in APART]
     reads = [event.value for event in asked if event.f in _READS]
     return bool(reads) and all(_pair(value) and value[1] is None for value in reads) and all(
@@ -118,11 +123,15 @@ def _split(event: Event) -> Event:
 
 
 def line_of(event: Event) -> str:
-    """An event as Jepsen writes it. Raises ``TypeError`` for a value that EDN cannot hold."""
-    value = event.value if event.key is None else [event.key, event.value]
+    """An event as Jepsen writes it, with its key in :key. Raises ``TypeError`` for a value that EDN cannot hold.
+
+    A key in the value would be told from it only in a history of reads.
+    """
     made = {Keyword("index"): event.index, Keyword("time"): event.time_ns, Keyword("type"): Keyword(event.type),
             Keyword("process"): Keyword(event.process) if isinstance(event.process, str) else event.process,
-            Keyword("f"): Keyword(event.f), Keyword("value"): value}
+            Keyword("f"): Keyword(event.f), Keyword("value"): event.value}
+    if event.key is not None:
+        made[Keyword("key")] = event.key
     if event.error is not None:
         made[Keyword("error")] = event.error
     return text_of(made) + "\n"

@@ -36,6 +36,18 @@ def test_what_is_written_is_read() -> None:
         event._replace(line=number) for number, event in enumerate(events, 1)]
 
 
+@pytest.mark.parametrize(("f", "key", "value", "told"), [
+    ("send", "q", "a", {"offset": 1}), ("drain", None, None, ["a"]), ("receive", "q", None, [["a", 1]]),
+    ("acquire", 7, None, None), ("read", ["a", 1], None, [1, 2]), ("cas", None, [1, 2], [1, 2])])
+def test_a_key_that_is_written_is_read_whatever_was_asked(f: str, key: object, value: object, told: object) -> None:
+    """Queues and locks have no reads by which [key value] was told from a value."""
+    events = [Event(0, INVOKE, 0, "send", "q", "a", 0), Event(1, OK, 0, "send", "q", "a", 1),
+              Event(2, INVOKE, 0, f, key, value, 2), Event(3, OK, 0, f, key, told, 3)]
+    lines = [line_of(event) for event in events]
+    assert [each._replace(line=0) for each in parse(lines)] == events
+    assert [each._replace(line=0) for each in parse(lines[2:])] == events[2:]
+
+
 def test_one_vector_holds_the_whole_history() -> None:
     assert len([*parse(["[", *KEYED, "]"])]) == 5
 
