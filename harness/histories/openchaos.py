@@ -6,12 +6,12 @@
 
 A client there may have several operations open, since messages are pushed to it, or several answer one request. So each
 response becomes its own operation, of the process ``client/operation``, or of a new one if that is busy. Times are
-milliseconds; they become nanoseconds since the first.
+milliseconds; they become nanoseconds since the first. Values are texts, and messages their bodies alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import attrs
@@ -22,7 +22,8 @@ NS_PER_MS: Final = 1_000_000
 _RESULTS: Final = {"SUCCESS": OK, "FAILURE": FAIL, "UNKNOWN": INFO}
 _NAMES: Final = {kind: result for result, kind in _RESULTS.items()}
 _NOTHING: Final = "null"
-DEQUEUE: Final = "dequeue"
+_BATCHES: Final = frozenset({"dequeue", "pop", "receive", "poll", "consume", "drain"})
+"""Operations that bring any number of messages, also unasked: each has a response of its own."""
 
 
 @attrs.define
@@ -93,7 +94,7 @@ def _response(reader: _Reader, fields: list[str], line: int) -> Iterator[Event]:
     process, ms = reader.process(client, f), _ms(at, line)
     asked = reader.open.pop(process, None)
     if asked is None:  # a push, or one more message of a batch
-        if f != DEQUEUE:
+        if f not in _BATCHES:
             raise HistoryError(line, f"client {client} is answered {f}, which it has not asked")
         yield reader.event(INVOKE, process, f, _value(key), None, ms, line)
     kind = _RESULTS[result]
@@ -122,7 +123,7 @@ class Writer:
     _asked: dict[Process, Event] = attrs.field(factory=dict)
 
     def line_of(self, event: Event) -> str:
-        """The row of an event; "" if OpenChaos has none for it."""
+        """The rows of an event; "" if OpenChaos has none for it. Raises ``TypeError`` for a value it cannot hold."""
         ms = self.begin_ms + event.time_ns // NS_PER_MS
         if event.process == NEMESIS:
             return f"fault\t{event.f}\t{event.value}\t{ms}\n" if event.value in ("start", "end") else ""
@@ -130,13 +131,37 @@ class Writer:
         key = _text(event.key)
         if event.type == INVOKE:
             self._asked[event.process] = event
-            return f"{client}\t{event.f}\tREQUEST\t{_text(event.value)}\t{key}\t{ms}\tnull\n"
+            value = _NOTHING if event.f in _BATCHES else _text(_body(event.value))  # a batch has only options
+            return f"{client}\t{event.f}\tREQUEST\t{value}\t{key}\t{ms}\tnull\n"
         asked = self._asked.pop(event.process, event)
-        value = _text(asked.value if event.value is None and event.f != DEQUEUE else event.value)
         took = (event.time_ns - asked.time_ns) // NS_PER_MS
-        return (f"{client}\t{event.f}\tRESPONSE\t{_NAMES[event.type]}\t{value}\t{key}\t{ms}\t{took}\t"
-                f"{_text(event.error)}\t0\n")
+        error = _NOTHING if event.error is None else str(event.error).replace("\t", " ").replace("\n", " ")
+        return "".join(f"{client}\t{event.f}\tRESPONSE\t{_NAMES[event.type]}\t{_text(value)}\t{key}\t{ms}\t{took}\t"
+                       f"{error}\t0\n" for value in _told(asked, event))
+
+
+def _told(asked: Event, event: Event) -> list[object]:
+    """The values of an answer's rows."""
+    if event.f not in _BATCHES:
+        body = _body(event.value)
+        return [_body(asked.value) if body is None else body]
+    found = event.value if isinstance(event.value, list) else [event.value]
+    return [_body(each) for each in found] or [None]
+
+
+def _body(value: object) -> object:
+    """A message's body; None if the value only tells its place."""
+    if isinstance(value, Mapping) and value.keys() & {"body", "offset"}:
+        return value.get("body")
+    return value
 
 
 def _text(value: object) -> str:
-    return _NOTHING if value is None else str(value).replace("\t", " ").replace("\n", " ")
+    if value is None:
+        return _NOTHING
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise TypeError(f"a value there is a text, not {short(value)}")
+    text = str(value)
+    if text == _NOTHING or "\t" in text or "\n" in text:
+        raise TypeError(f"{short(text)!r} would be read as another value")
+    return text

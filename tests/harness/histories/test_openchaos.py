@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.histories.events import FAIL, INFO, INVOKE, NEMESIS, OK, HistoryError, checked
+from harness.histories.events import FAIL, INFO, INVOKE, NEMESIS, OK, Event, HistoryError, checked
 from harness.histories.openchaos import Writer, parse
 
 ROWS = """\
@@ -38,6 +38,36 @@ def test_what_is_written_says_the_same_again() -> None:
     again = [*parse(filter(None, map(writer.line_of, events)))]
     assert [(each.type, each.f, each.key, each.value) for each in again] == [
         (each.type, each.f, each.key, each.value) for each in events]
+
+
+def rows_of(*events: tuple[str, str, object]) -> list[str]:
+    writer = Writer()
+    return [writer.line_of(Event(number, kind, 0, f, None, value, 0)) for number, (kind, f, value) in enumerate(events)]
+
+
+@pytest.mark.parametrize("f", ["dequeue", "pop", "receive", "poll", "consume", "drain"])
+@pytest.mark.parametrize(("value", "bodies"), [
+    (["a", {"body": "b", "offset": 1}, "c"], ["a", "b", "c"]), ([], [None]), (None, [None]), ("a", ["a"]),
+    ({"body": "a", "offset": 0}, ["a"])])
+def test_each_message_of_an_answer_has_a_row(f: str, value: object, bodies: list[object]) -> None:
+    """Lists were one row, as Python shows them, so nothing that was sent had come."""
+    rows = rows_of((INVOKE, f, {"most": 3}), (OK, f, value))
+    assert rows[0].split("\t")[3] == "null"
+    again = [*checked(parse("".join(rows).splitlines(keepends=True)))]
+    assert [each.value for each in again if each.type == OK] == bodies
+
+
+@pytest.mark.parametrize(("sent", "told"), [
+    ("a", None), ("a", "a"), ("a", {"offset": 4}), ({"body": "a", "delay_ms": 5}, {"body": "a", "offset": 4})])
+def test_what_is_sent_is_its_body(sent: object, told: object) -> None:
+    rows = rows_of((INVOKE, "enqueue", sent), (OK, "enqueue", told))
+    assert [each.value for each in parse(rows)] == ["a", "a"]
+
+
+@pytest.mark.parametrize("value", [[1, 2], {"a": 1}, True, "null", "a\tb", "a\nb"])
+def test_what_a_row_cannot_hold_is_refused(value: object) -> None:
+    with pytest.raises(TypeError, match="is a text|as another"):
+        rows_of((INVOKE, "enqueue", value))
 
 
 @pytest.mark.parametrize(("row", "words"), [
