@@ -258,6 +258,8 @@ def _recovery(held: Sequence[Event], faults: Sequence[recovery.Fault], within_ms
     if within_ms is not None:
         late = [each for each in recovery.outages(held, faults) if each.ms > within_ms]
         broken += [verdict.Breach("within", _late(each, within_ms)) for each in late[:verdict.SHOWN]]
+    if not broken and not any(each.tried or each.accepted is not None for each in found):
+        return Verdict(RECOVERY, Valid.UNKNOWN, "nobody sent anything when a fault was over: nothing was asked", asked)
     return Verdict(RECOVERY, Valid.FALSE if broken else Valid.TRUE, "; ".join(words) or "it accepted nothing", asked,
                    broken=broken, figures=numbers)
 

@@ -234,7 +234,7 @@ def _of_nodes(played: Played, *, asked: bool) -> Verdict:
         return Verdict(NODES, Valid.FALSE, "a node ended by itself, or did not come back", told, broken=broken,
                        counts=counts)
     if asked and not played.faults:
-        return Verdict(NODES, Valid.UNKNOWN, "no fault was done, of those that the scenario has: nothing was asked", told)
+        return Verdict(NODES, Valid.UNKNOWN, "no fault was done of the scenario's: nothing was asked", told)
     return Verdict(NODES, Valid.TRUE, "all came back, none ended by itself", told)
 
 

@@ -22,7 +22,7 @@ import attrs
 
 from harness.checkers.models import ILLEGAL, UNKNOWN, Call, Model, State, UnknownOperation, frozen
 from harness.checkers.verdict import Valid, Verdict
-from harness.histories.events import APART, INFO, OK, Event, Operation, operations, place, short
+from harness.histories.events import APART, INFO, OK, Event, Operation, operations, short
 
 STEPS_FIRST: Final = 10_000
 """Steps of a key's first turn; each further turn has GROWTH times as many."""
@@ -107,7 +107,7 @@ def _key(event: Event) -> State:
     if event.key is not None:
         keys.add(frozen(event.key))
     if len(keys) != 1:
-        raise UnknownOperation(f"{place(event)}: a transaction over {len(keys)} keys; transactions of one key are "
+        raise UnknownOperation(f"line {event.line}: a transaction over {len(keys)} keys; transactions of one key are "
                                "judged here, of several ask a checker of cycles, such as Elle")
     return keys.pop()
 

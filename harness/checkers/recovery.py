@@ -35,6 +35,8 @@ class Fault:
     start_ns: int
     end_ns: int | None = None
     on: tuple[str, ...] = ()
+    over: bool = True
+    """False: it began, and never ended."""
 
 
 @attrs.define
@@ -67,11 +69,11 @@ def faults_of(events: Iterable[Event]) -> list[Fault]:
         if phase == "end":
             place = open_now.pop(name, None)
             if place is not None:
-                found[place] = attrs.evolve(found[place], end_ns=event.time_ns)
+                found[place] = attrs.evolve(found[place], end_ns=event.time_ns, over=True)
         else:
             if phase == "start":
                 open_now[name] = len(found)
-            found.append(Fault(name, event.time_ns))
+            found.append(Fault(name, event.time_ns, over=phase != "start"))
     return found
 
 
@@ -94,11 +96,11 @@ def faults_from_json(rows: Iterable[dict[str, Any]]) -> list[Fault]:
         if row["phase"] == "end":
             place = open_now.pop((row["fault"], on), None)
             if place is not None:
-                found[place] = attrs.evolve(found[place], end_ns=row["time_ns"])
+                found[place] = attrs.evolve(found[place], end_ns=row["time_ns"], over=True)
             continue
         if row["phase"] == "start":
             open_now[row["fault"], on] = len(found)
-        found.append(Fault(row["fault"], row["time_ns"], None, on))
+        found.append(Fault(row["fault"], row["time_ns"], None, on, over=row["phase"] != "start"))
     return found
 
 
@@ -163,7 +165,8 @@ def _see(watch: _Watch, begun: Event, event: Event) -> None:
     recovery, start_ns = watch.recovery, watch.recovery.fault.start_ns
     assert event.time_ns >= start_ns, "a fault sees what comes after it"
     since_ms = (event.time_ns - start_ns) / NS_PER_MS
-    recovery.tried |= event.f != ELECTED and begun.time_ns >= (recovery.fault.end_ns or start_ns)
+    over_ns = start_ns if recovery.fault.end_ns is None else recovery.fault.end_ns
+    recovery.tried |= recovery.fault.over and event.f != ELECTED and begun.time_ns >= over_ns
     if event.f == ELECTED:
         if recovery.elected is None:
             recovery.elected = since_ms

@@ -85,6 +85,22 @@ def test_faults_of_a_run_give_recovery_times(tmp_path: Path, capsys: pytest.Capt
     assert "line 1: nemesis.jsonl: no fault" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("phases", "code"), [
+    (["start"], UNKNOWN), (["start", "end"], BROKEN), ([None], BROKEN)])
+def test_a_fault_that_is_not_over_breaks_nothing(
+    phases: list[str | None], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [*({"type": "info", "process": "nemesis", "f": "kill", "value": phase} for phase in phases),
+            {"type": "invoke", "process": 0, "f": "write", "key": "a", "value": 2},
+            {"type": "fail", "process": 0, "f": "write", "key": "a"}]
+    path = tmp_path / "h.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(["check", str(path), "--checker", "recovery"]) == code
+    said = capsys.readouterr().out
+    assert ("nobody sent anything when a fault was over" if code == UNKNOWN else "a accepted nothing more") in said
+    assert main(["check", str(path), "--checker", "recovery", "--accepted-within-ms", "0"]) == BROKEN, "it never is"
+
+
 def test_an_outage_is_judged_though_another_fault_falls_in_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -63,6 +63,8 @@ def test_faults_begin_and_end() -> None:
             {"time_ns": 2, "fault": "kill", "phase": "once"},
             {"time_ns": 3, "fault": "cut", "on": ["n1"], "phase": "end"}]
     assert faults_from_json(rows) == [Fault("cut", 1, 3, ("n1",)), Fault("kill", 2)]
+    assert faults_from_json(rows[:2]) == [Fault("cut", 1, None, ("n1",), over=False), Fault("kill", 2)]
+    assert faults_of(jepsens[:3]) == [Fault("fault", MS, 2 * MS), Fault("kill", 3 * MS, over=False)]
 
 
 def test_who_accepts_nothing_more_is_told() -> None:
@@ -78,6 +80,9 @@ def test_who_accepts_nothing_more_is_told() -> None:
     assert keys(send(250, "a", FAIL), send(450, "a", OK)) == []
     assert keys(send(250, "a", OK), send(350, "a", FAIL)) == [], "nobody asked when the cut was over"
     assert keys(send(250, "a", OK), send(450, "a", INFO), send(460, "b", OK)) == ["a"]
+    faults[1] = Fault("cut", 300 * MS, over=False)
+    assert keys(send(250, "a", FAIL)) == ["a"]
+    assert keys(send(250, "a", OK), send(450, "a", FAIL)) == [], "the cut is not over"
 
 
 Row = tuple[int, str, int | str, str, object, object]

@@ -66,7 +66,7 @@ def test_what_is_sent_is_its_body(sent: object, told: object) -> None:
 
 @pytest.mark.parametrize("value", [[1, 2], {"a": 1}, True, "null", "a\tb", "a\nb"])
 def test_what_a_row_cannot_hold_is_refused(value: object) -> None:
-    with pytest.raises(TypeError, match="is a text|as another"):
+    with pytest.raises(TypeError, match=r"is a text|as another"):
         rows_of((INVOKE, "enqueue", value))
 
 
