@@ -68,7 +68,7 @@ def check(
             steps += search.steps - steps_before
             held += search.held() - held_before
             if found is False:
-                return _failed(search, make, name, asked | {"steps": steps}, len(searches))
+                return _failed(search, searches, make, name, asked | {"steps": steps})
             if held > limits.memory_bytes:
                 largest = max(undecided, key=Search.held)
                 held -= largest.held()
@@ -112,13 +112,26 @@ def _key(event: Event) -> State:
     return keys.pop()
 
 
-def _failed(search: Search, make: MakeModel, name: str, asked: Mapping[str, int], keys: int) -> Verdict:
+def _failed(
+    search: Search, searches: Sequence[Search], make: MakeModel, name: str, asked: Mapping[str, int],
+) -> Verdict:
+    prefix, left = _prefix(search, make), STEPS_TURN
+    for other in searches:
+        if other is search or other.decided or left <= 0:
+            continue
+        before = Search(_beginning(other.all, prefix - 2), make())  # a shorter beginning that fails ends sooner
+        if before.run(left) is False:
+            search, prefix = before, _prefix(before, make)
+        left -= before.steps
     operation = search.failing()
-    prefix = shortest(search.all, operation, make, search.steps * 4 + STEPS_TURN)
-    key = "" if keys == 1 else f" of key {short(operation.invoked.key)}"
+    key = "" if len(searches) == 1 else f" of key {short(operation.invoked.key)}"
     return Verdict(
         name, Valid.FALSE, f"no order of the operations{key} explains {operation.words()}", asked, operation, prefix,
         states=search.states_before())
+
+
+def _prefix(search: Search, make: MakeModel) -> int:
+    return shortest(search.all, search.failing(), make, search.steps * 4 + STEPS_TURN)
 
 
 def shortest(of_key: Sequence[Operation], failing: Operation, make: MakeModel, steps: int) -> int:

@@ -192,6 +192,29 @@ def test_a_hard_key_does_not_hide_one_that_is_broken() -> None:
     assert verdict.failing is not None and verdict.failing.invoked.key == "b"
 
 
+@pytest.mark.parametrize("wrong", [["a", "b", "c"], ["c", "b", "a"], ["b", "c"], ["c", "a", "b"]])
+def test_the_shortest_beginning_is_that_of_all_keys(wrong: list[str]) -> None:
+    """Keys are searched in the order of their first events, and the one that fails first may fail last."""
+    events: list[Event] = []
+    for key in ("a", "b", "c"):
+        events.append(Event(len(events), INVOKE, key, "write", key, 1, len(events)))
+        events.append(Event(len(events), OK, key, "write", key, 1, len(events)))
+    for key in wrong:
+        events.append(Event(len(events), INVOKE, key, "read", key, None, len(events)))
+        events.append(Event(len(events), OK, key, "read", key, 2, len(events)))
+    verdict = check(events, Register)
+    assert verdict.prefix == 8
+    assert f"of key {wrong[0]} explains process {wrong[0]}: read of {wrong[0]}" in verdict.why
+
+
+def test_a_key_that_is_too_hard_does_not_keep_a_verdict_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linearizability, "STEPS_TURN", 20_000)
+    events = hard("a", 0)
+    events += easy_and_wrong("b", len(events))
+    verdict = check(events, MODELS["log"])
+    assert verdict.failing is not None and verdict.failing.invoked.key == "b" and verdict.prefix == len(events)
+
+
 @pytest.mark.parametrize("limits", [Limits(steps=30_000), Limits(memory_bytes=1_000_000)])
 def test_what_was_given_up_is_unknown_and_never_passes(limits: Limits) -> None:
     verdict = check(hard("a", 0), MODELS["log"], limits=limits)
