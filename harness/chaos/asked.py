@@ -23,7 +23,7 @@ from harness.targets.fields import FormatError, nearest
 from harness.targets.target import NODES_MAX, Target
 from harness.torture import scenario as scenarios
 from harness.torture import selecting
-from harness.torture.scenario import Check, FaultPlan, TogetherScenario, TortureScenario
+from harness.torture.scenario import Check, ClientLoad, FaultPlan, TogetherScenario, TortureScenario
 from harness.torture.schedule import Schedule, Step, draw
 from harness.workloads import chosen
 
@@ -157,6 +157,7 @@ def made(
                           f"{nearest(kind.stop, signal.Signals.__members__)}")
     found = RunRequest(scenario, text, target, target_text, here, beside)
     try:
+        chosen.check_args(scenario.load.name, scenario.load.args, attrs.fields_dict(ClientLoad).keys() - {"args"})
         check.require(judging(scenario, Path()))
     except (FormatError, checkers.NotChosen) as error:
         raise Refused(f"{scenario.name}: {error}") from None

@@ -52,6 +52,13 @@ class Fields:
             raise FormatError(f"{self.at(name)} is {found!r}; it is a list of texts")
         return tuple(found)
 
+    def span(self, name: str) -> tuple[int, int]:
+        """Two whole numbers, the least and the most."""
+        found = self._get(name, list, None)
+        if len(found) != 2 or not all(type(each) is int for each in found) or not 0 <= found[0] <= found[1]:
+            raise FormatError(f"{self.at(name)} is {found!r}; [least, most] is wanted, whole numbers from 0")
+        return found[0], found[1]
+
     def table(self, name: str) -> Fields | None:
         """A table within this one; None where there is none."""
         found = self._get(name, dict, {}) if name in self.values else None

@@ -6,7 +6,7 @@ Each client is one broker in each group, and does to its groups what brokers and
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 
@@ -39,6 +39,10 @@ class ControllerLoad:
     (``applies``, 0.05). The rest are alters of who is master, as far as anybody knows, and of others (``strangers``,
     0.1); ``stale`` (0.1) of them are of an epoch that is over.
     """
+
+    takes: ClassVar[Mapping[str, type]] = {
+        **dict.fromkeys(("reads", "elects", "designates", "rests", "applies", "strangers", "stale"), float),
+        "rest_ms": list}
 
     def __init__(self, recipe: Recipe) -> None:
         assert recipe.keys > 0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Generator, Mapping
+from typing import Any, ClassVar
 
 from harness.workloads.workload import LoadOp, LoadOutcome, Recipe
 
@@ -12,6 +12,7 @@ class Objects:
     """The common base of these workloads: named keys, unique values, and a last read of each key."""
 
     reading = "read"
+    takes: ClassVar[Mapping[str, type]] = {}
 
     def __init__(self, recipe: Recipe) -> None:
         assert recipe.keys > 0
@@ -43,6 +44,8 @@ class Objects:
 class RegisterLoad(Objects):
     """Reads and writes registers. ``reads``: their share, 0.5. ``cas``: a share of the rest, by default 0."""
 
+    takes: ClassVar[Mapping[str, type]] = {"reads": float, "cas": float}
+
     def __init__(self, recipe: Recipe) -> None:
         super().__init__(recipe)
         self._known: dict[str, Any] = {}
@@ -64,12 +67,16 @@ class RegisterLoad(Objects):
 class SetLoad(Objects):
     """Adds elements, and reads whole sets. ``reads``: their share, 0.2."""
 
+    takes: ClassVar[Mapping[str, type]] = {"reads": float}
+
     def next(self, client: int) -> LoadOp | None:
         return LoadOp("read", self.key()) if self.share("reads", 0.2) else LoadOp("add", self.key(), self.fresh())
 
 
 class LogLoad(Objects):
     """Appends values, and reads whole logs. ``reads``: their share, 0.2."""
+
+    takes: ClassVar[Mapping[str, type]] = {"reads": float}
 
     def next(self, client: int) -> LoadOp | None:
         return LoadOp("read", self.key()) if self.share("reads", 0.2) else LoadOp("append", self.key(), self.fresh())
@@ -79,6 +86,7 @@ class StoreLoad(Objects):
     """Gets, puts and deletes. ``txn``: the share of transactions on one key, by default 0."""
 
     reading = "get"
+    takes: ClassVar[Mapping[str, type]] = {"reads": float, "deletes": float, "txn": float}
 
     def next(self, client: int) -> LoadOp | None:
         key = self.key()

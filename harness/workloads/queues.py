@@ -21,6 +21,9 @@ class QueueLoad:
     read from its beginning.
     """
 
+    takes: ClassVar[Mapping[str, type]] = {
+        "sends": float, "senders": int, "by_key": bool, "drain": bool, "read_all": bool}
+
     def __init__(self, recipe: Recipe) -> None:
         assert recipe.keys > 0
         self.recipe, self._sent = recipe, 0
@@ -71,6 +74,8 @@ class TransactionLoad(QueueLoad):
     long a decision may be open, ``open_ms`` (10000).
     """
 
+    takes: ClassVar[Mapping[str, type]] = {**QueueLoad.takes, "commits": float, "open_ms": int}
+
     def message(self, body: str) -> object:
         commit = self.recipe.chance.random() < float(self.recipe.args.get("commits", 0.7))
         return {"body": body, "commit": commit}
@@ -86,6 +91,8 @@ class PopLoad(QueueLoad):
     ``pop`` acknowledges what it answers, up to ``most`` (8) messages. What ``abandon`` got counts as not received: it
     has to come again.
     """
+
+    takes: ClassVar[Mapping[str, type]] = {**QueueLoad.takes, "abandons": float, "invisible_ms": int, "most": int}
 
     def next(self, client: int) -> LoadOp | None:
         op = super().next(client)
@@ -111,6 +118,7 @@ class DelayedLoad(QueueLoad):
     """
 
     checks: ClassVar[Mapping[str, object]] = {"delayed": True}
+    takes: ClassVar[Mapping[str, type]] = {**QueueLoad.takes, "delay_ms": list}
 
     @property
     def _delays_ms(self) -> tuple[int, int]:

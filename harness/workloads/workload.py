@@ -1,7 +1,7 @@
 """The interface of workloads. It knows no particular one, no client and no process.
 
 A user's own is an entry point of the group ``quorate.workloads``, or ``FILE.py:CLASS``: a class that is made with a
-``Recipe``, and is a ``Workload``.
+``Recipe``, and is a ``Workload``. If it has ``takes``, the name and type of each argument, others are refused.
 """
 
 from __future__ import annotations

@@ -101,6 +101,13 @@ def test_a_directory_with_a_run_is_not_written_over(tmp_path: Path) -> None:
         playing.read(tmp_path)
 
 
+def test_a_workloads_argument_that_is_misspelt_is_refused(tmp_path: Path) -> None:
+    text = asked().scenario_text
+    (tmp_path / "wrong.toml").write_text(text.replace("[workload]\n", "[workload]\nraeds = 0.9\n"))
+    with pytest.raises(Refused, match=r"wrong: \[workload\] raeds is unknown; did you mean reads"):
+        asked(str(tmp_path / "wrong.toml"))
+
+
 def test_what_cannot_be_done_is_refused_or_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = asked()
     schedule = found.drawn(7)

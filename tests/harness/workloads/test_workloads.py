@@ -13,7 +13,7 @@ from harness.checkers.queues import QueueCheck
 from harness.checkers.verdict import Valid
 from harness.histories.events import Event
 from harness.targets.fields import FormatError
-from harness.workloads.chosen import OURS, find
+from harness.workloads.chosen import OURS, check_args, find
 from harness.workloads.queues import DelayedLoad, OrderedLoad
 from harness.workloads.workload import LoadOp, LoadOutcome, Recipe
 
@@ -97,6 +97,7 @@ def test_a_users_own(tmp_path: Path) -> None:
     file.write_text("class Mine:\n    def __init__(self, recipe): pass\n    def next(self, client): return None\n"
                     "    def seen(self, client, op, told): pass\n    def last(self): yield from ()\n")
     assert find(f"{file}:Mine")(recipe()).next(0) is None
+    check_args(f"{file}:Mine", {"anything": object()}, COMMON)
     with pytest.raises(FormatError, match="no workload is called registr; did you mean register"):
         find("registr")
     file.write_text("class Mine: pass\n")
@@ -104,6 +105,42 @@ def test_a_users_own(tmp_path: Path) -> None:
         find(f"{file}:Mine")
     with pytest.raises(FormatError, match="cannot be loaded"):
         find(f"{tmp_path}/none.py:Mine")
+
+
+COMMON = ("name", "clients", "rate", "keys", "timeout_ms")
+
+
+@pytest.mark.parametrize(("name", "args", "words"), [
+    ("register", {"raeds": 0.9}, r"\[workload\] raeds is unknown; did you mean reads"),
+    ("register", {"raet": 9.0}, r"\[workload\] raet is unknown; did you mean rate"),
+    ("mutex", {"zzz": 1}, "zzz is unknown; known are clients, keys, name, rate, timeout_ms"),
+    ("queue", {"delay_ms": [1, 2]}, "delay_ms is unknown"), ("register", {"reads": "0.9"}, "a number is wanted"),
+    ("queue", {"by_key": 1}, "true or false is wanted"), ("queue", {"senders": 1.5}, "a whole number is wanted"),
+    *(("delayed-queue", {"delay_ms": wrong}, "wanted") for wrong in (5, [1], [2, 1], [1, 2.5], [True, 2], [-1, 2]))])
+def test_an_argument_that_a_workload_does_not_take(name: str, args: dict[str, object], words: str) -> None:
+    """It was passed over: the run asked for something else than the scenario says."""
+    with pytest.raises(FormatError, match=words):
+        check_args(name, args, COMMON)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_each_argument_that_a_workload_looks_at_is_declared(name: str) -> None:
+    class Noting(dict[str, object]):
+        def get(self, key: str, default: object = None) -> Any:
+            looked_at.add(key)
+            return super().get(key, default)
+
+    for args in ({}, {"cas": 0.5, "txn": 0.3, "senders": 1, "rests": 0.5, "elects": 0.5}):
+        looked_at: set[str] = set()
+        load = find(name)(Recipe(3, 2, Random(1), Noting(args)))
+        for number in range(300):
+            if (op := load.next(number % 3)) is not None:
+                load.seen(number % 3, op, LoadOutcome("ok", op.value))
+        next(load.last(), None)
+        for each in looked_at:
+            with pytest.raises(FormatError, match="wanted"):
+                check_args(name, {each: "x"}, COMMON)
+    check_args(name, {}, COMMON)
 
 
 def test_what_is_rolled_back_is_said() -> None:
