@@ -260,6 +260,8 @@ def _is_place(append: Call) -> bool:
 class KeyValue(Base):
     """The value of one key: get, put, delete, cas of [old, new], append to a string or list, and txn.
 
+    An append to nothing makes a string of a string, and a list of anything else.
+
     A txn is a list of [f, key, value] that happen at once, all of one key: r, w and append.
     """
 
