@@ -127,7 +127,7 @@ PLANTED: Final = (
     Planted("no replica hears what came back", POP + "returning.py",
             "sys_flag=message.sys_flag | NOTED,", "sys_flag=message.sys_flag,", ("INV_B52",), "pops"),
     Planted("what came back is forgotten when the group's offset passes it", POP + "returning.py",
-            "        self._passed.append(one)\n", "        self._known.pop(one[1], None)\n",
+            "        self._passed.append(one)\n", "        self._known.discard(one[1])\n",
             (BACK + "test_of_those_that_the_offset_has_passed_the_last_are_known",)),
     Planted("an old copy of the revive offset counts", REVIVING,
             "max(self._passed.get(number, -1), -1 if found is None else found)", "-1 if found is None else found",
