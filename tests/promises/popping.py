@@ -91,6 +91,11 @@ PAGE = Page("docs/reference/popping.md", (
     answer("A 200054 is checked", tests_of(
         "broker/pop", "notify", "a_message_is_there_until_it_is_given_to_somebody", "the_wait_ends_with_no",
         "when_too_many_wait_it_says_so")),
+    answer("One that brings `exp`", tests_of(
+        "broker/pop", "notify", "of_few_messages_that_are_left_one_must_have_a_wanted_tag",
+        "without_the_key_filters_of_who_asks_are_not_looked_at")),
+    answer("Properties, and messages of retry", tests_of(
+        "broker/pop", "notify", "of_few_messages_that_are_left_one_must_have_a_wanted_tag")),
     answer("A 200055 has", tests_of("broker/pop", "notify", "pops_that_wait_are_counted_by_the_queue_that_they_name")),
     answer("Requests wait by topic", waiting("too_many_are_not_parked")),
     answer("A request ends its wait 50 ms", waiting("it_is_tried_a_last_time_when_its_time_is_nearly_over",
