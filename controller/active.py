@@ -12,7 +12,7 @@ Sans-IO: time is a number (ns); ``poll`` answers with commands to propose and no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 import attrs
@@ -24,7 +24,7 @@ from controller.metadata.eligible import announces_gate
 from controller.metadata.groups import BrokerGroup, GroupKey, Replica
 from controller.metadata.outcomes import Cleaned, Elected, Imported, NotElected, Outcome, Registered
 from controller.notifications import Notification, Notifications
-from controller.yielding import Ask, NoSuccessor, Successors, Yielding
+from controller.yielding import Ask, NoSuccessor, Successors, Yielding, names
 
 MS = 1_000_000
 LONGEST = "default"
@@ -339,8 +339,22 @@ class ActiveController:
         return (member.address, member.life) if dead and not waited_for else None
 
     def explain(self, now: int) -> list[str]:
-        """Sentences on failing disks, silent masters and elections that wait."""
-        return list(self._yielding.explain(now, self._metadata.groups)) if self.active else []
+        """Sentences on groups without a master, members never heard, failing disks, and elections that wait."""
+        if not self.active:
+            return []
+        return [*self._unled(now), *self._yielding.explain(now, self._metadata.groups)]
+
+    def _unled(self, now: int) -> Iterator[str]:
+        """Yield sentences about groups without a master, and members that had their time to beat here and did not."""
+        listened = now - self.liveness.listens_since(self.liveness.default_ns) > self.liveness.default_ns
+        for key, group in self._metadata.groups.items():
+            unheard = [each for each in group.replicas if self.liveness.beat(key, each) is None]
+            alive = [each for each in group.replicas if self.liveness.life(now, key, each) is Life.ALIVE]
+            if group.leader is None and group.replicas:
+                yield (f"{key}: no master. Electable are {names(group.electable)}; alive are {names(alive)}.")
+            if listened and unheard:
+                yield (f"{key}: this controller has never heard {names(unheard)}: they are down, or beat at other "
+                       "addresses (their controllerAddr).")
 
     def owed(self, now: int) -> int:
         """Return how many living brokers the active controller has not yet told of their master."""

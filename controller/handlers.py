@@ -134,7 +134,7 @@ class Controller:
         node = self.node
         header = GetMetadataResponse(
             node.name, node.leader, self.leader_for(connection), self.active.active and node.is_leader,
-            peers_text(node.membership))
+            peers_text(node.membership), node.node_id)
         answer = response(request, ResponseCode.SUCCESS, header)
         answer.ext[COMMITTED] = str(node.commit_index)
         answer.ext[READS_FORMAT] = str(self.machine.reads)

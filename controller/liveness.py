@@ -173,7 +173,8 @@ class Liveness:
     """The table of brokers. Members always have a place; ``brokers_max`` bounds how many strangers get one."""
 
     def __init__(self, *, default_timeout_ms: int = 10_000, brokers_max: int = 200_000) -> None:
-        self._default_ns = default_timeout_ms * MS
+        self.default_ns = default_timeout_ms * MS
+        """Timeout of a broker that announces none."""
         self._max = brokers_max
         self._groups: dict[GroupKey, dict[int, _Broker]] = {}
         self._by_connection: dict[object, set[_Broker]] = {}
@@ -219,7 +220,7 @@ class Liveness:
             broker.connection = connection
             self._by_connection.setdefault(connection, set()).add(broker)
         broker.beat, broker.heard_ns, broker.closed, broker.silent = beat, now, False, False
-        broker.timeout_ns = self._default_ns if beat.timeout_ms is None else max(beat.timeout_ms, 1) * MS
+        broker.timeout_ns = self.default_ns if beat.timeout_ms is None else max(beat.timeout_ms, 1) * MS
         self._enqueue(broker)
         return fresh
 
@@ -230,7 +231,7 @@ class Liveness:
         for each in same or rivals[: max(1 + len(rivals) - RIVALS_MAX, 0)]:
             self._leave(each)
             rivals.remove(each)
-        timeout_ns = self._default_ns if beat.timeout_ms is None else max(beat.timeout_ms, 1) * MS
+        timeout_ns = self.default_ns if beat.timeout_ms is None else max(beat.timeout_ms, 1) * MS
         broker = _Broker(beat.key, beat.broker_id, beat, connection, now, timeout_ns, opened=opened, rival=True)
         rivals.append(broker)
         self._by_connection.setdefault(connection, set()).add(broker)
@@ -424,7 +425,7 @@ class Liveness:
 
     def _add(self, key: GroupKey, broker_id: int, now: int, rival: _Broker | None = None) -> _Broker:
         """Puts a broker into the table: this former rival, or a new one."""
-        broker = rival or _Broker(key, broker_id, None, None, now, self._default_ns)
+        broker = rival or _Broker(key, broker_id, None, None, now, self.default_ns)
         broker.rival = False
         self._groups.setdefault(key, {})[broker_id] = broker
         self._count += 1

@@ -259,20 +259,20 @@ class Yielding:
         least, fit = _demanded(master), self._fit(now, key, group)
         first = fit.keys() & group.electable
         if not first or len(fit) < least:
-            return NoSuccessor(remark=f"{_names(fit)} could go on without it, led by {_names(first)}, "
+            return NoSuccessor(remark=f"{names(fit)} could go on without it, led by {names(first)}, "
                                       f"and {least} are demanded")
         said = self._witnesses(now, key, group)
         clique = _clique(said, fit, first)
         if len(clique) < least or not self._listens(now, key, group.master_epoch)[0]:
-            return NoSuccessor(wait=True, remark=f"it is silent for {_names(said)}; of these reach each other: "
-                                                 f"{_names(clique)}; {least} are demanded")
+            return NoSuccessor(wait=True, remark=f"it is silent for {names(said)}; of these reach each other: "
+                                                 f"{names(clique)}; {least} are demanded")
         among = {each: fit[each] for each in sorted(clique & first)}
         if not _asks_all(master):
             among = _longest(among, self._living(now, key, group, group.electable).values())
         if not among:
-            return NoSuccessor(remark=f"{_names(clique & first)} lack what another electable member has", wait=True)
+            return NoSuccessor(remark=f"{names(clique & first)} lack what another electable member has", wait=True)
         return Successors(among, clique, not _asks_all(master),
-                          f"it is silent for {_names(clique)}, who reach each other")
+                          f"it is silent for {names(clique)}, who reach each other")
 
     def _by_disk(
         self, now: int, key: GroupKey, group: BrokerGroup, master: Heartbeat, holders: Collection[int]
@@ -281,13 +281,13 @@ class Yielding:
         among = fit = {each: replica for each, replica in self._fit(now, key, group).items()
                        if each in holders and each in group.electable}
         if not fit:
-            return NoSuccessor(remark=f"of {_names(holders)} nobody may follow it, lives and has a good disk")
+            return NoSuccessor(remark=f"of {names(holders)} nobody may follow it, lives and has a good disk")
         if not _asks_all(master):
             among = _longest(fit, [master.replica, *self._living(now, key, group, group.electable).values()])
         if not among:
-            return NoSuccessor(remark=f"{_names(fit)} have not told yet that they hold all", wait=True)
+            return NoSuccessor(remark=f"{names(fit)} have not told yet that they hold all", wait=True)
         if told_ns < LOOK_NS:
-            return NoSuccessor(remark=f"{_names(among)} may be about to tell of the same disk", wait=True)
+            return NoSuccessor(remark=f"{names(among)} may be about to tell of the same disk", wait=True)
         return Successors(among, frozenset(fit), not _asks_all(master), "its disk is in trouble")
 
     def _witnesses(self, now: int, key: GroupKey, group: BrokerGroup) -> dict[int, frozenset[int]]:
@@ -361,12 +361,12 @@ class Yielding:
             troubled = [each for each in group.replicas if (beat := self._liveness.beat(key, each)) is not None
                         and beat.disk_trouble and self._liveness.life(now, key, each) is Life.ALIVE]
             if troubled:
-                yield f"{key}: trouble with their disks tell {_names(troubled)}."
+                yield f"{key}: trouble with their disks tell {names(troubled)}."
             said = self._witnesses(now, key, group) if group.leader is not None else {}
             if said:
                 fit = self._fit(now, key, group)
-                yield (f"{key}: its master, broker {group.leader}, is silent for {_names(said)}; of these reach each "
-                       f"other: {_names(_clique(said, fit, fit.keys() & group.electable))}. "
+                yield (f"{key}: its master, broker {group.leader}, is silent for {names(said)}; of these reach each "
+                       f"other: {names(_clique(said, fit, fit.keys() & group.electable))}. "
                        f"{self._heard(now, key, group)}")
             if (left := self._allowed(key) - now) > 0:
                 yield f"{key}: no master that lives is replaced for {_s(left)}, as one was just before."
@@ -435,7 +435,7 @@ def _clique(
     return frozenset(best)
 
 
-def _names(brokers: Collection[int]) -> str:
+def names(brokers: Collection[int]) -> str:
     return ", ".join(map(str, sorted(brokers))) or "nobody"
 
 

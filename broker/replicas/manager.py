@@ -270,6 +270,11 @@ class ReplicasManager:
         return self._search.address
 
     @property
+    def controllers(self) -> tuple[str, ...]:
+        """Addresses of all controllers that are known."""
+        return self._search.addresses
+
+    @property
     def broker_id(self) -> int | None:
         return self._registering.broker_id
 
@@ -334,7 +339,7 @@ class ReplicasManager:
         generation = UNSETTLED if held is not None and held.asked else self.gate.generation
 
         outputs: list[Output] = []
-        for address in config.controllers:
+        for address in self._search.addresses:
             outputs += self._under_way.send(None, address, RequestCode.BROKER_HEARTBEAT, header, now_ns,
                                             partial(self._beat_answered, address, generation, now_ns))
         return outputs
@@ -361,6 +366,8 @@ class ReplicasManager:
             self.gate.answered(generation)
         if renewed:
             self._search.renewed(asked, sent_ns)
+        elif leads and self.lease.granted and self.machine.writes is Writes.LEASED:
+            self._search.failed(asked, sent_ns)  # another one may lead by now
         return []
 
     def _elect_or_poll(self, now_ns: int) -> list[Output]:

@@ -88,7 +88,6 @@ class GroupMember(Membership):
                          advance=replication.advance, doubtful_epoch=doubtful_epoch, life=life)
         self.bell = Bell()
         self._client, self._now_ns = client, clock
-        self._controller_hosts = frozenset(address.rpartition(":")[0] for address in config.controllers)
         self._replication, self._steps = replication, steps
         self._nursery: trio.Nursery | None = None
         self._stopping = False
@@ -124,9 +123,10 @@ class GroupMember(Membership):
                 PROBE_MEMBER: lambda _, command: self.probed(command)}
 
     def _notify(self, connection: Connection, command: Command) -> Command:
-        known = connection.peer.rpartition(":")[0] in self._controller_hosts
+        known = connection.peer.rpartition(":")[0] in {address.rpartition(":")[0] for address in
+                                                       self.manager.controllers}
         if not known:
-            logger.info("a role was told by no configured controller: asking the active controller", extra={
+            logger.info("a role was told by no known controller: asking the active controller", extra={
                 "from": connection.peer, "epoch": NotifyBrokerRoleChangedRequest.from_ext(command.ext).master_epoch})
         self._notified(command, known=known)
         return response(command)

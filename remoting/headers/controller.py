@@ -190,6 +190,8 @@ class GetMetadataResponse(Header):
     controller_leader_address: str | None = None
     is_leader: bool = False
     peers: str | None = None
+    controller_id: str | None = None
+    """Ours: which of the peers answers."""
 
 
 @header

@@ -669,3 +669,19 @@ def test_the_first_master_of_a_group_may_be_in_doubt() -> None:
     stage.commit(ApplyBrokerId(term=1, key=KEY, broker_id=1, check_code="b1:1;1"))
     stage.beat(1, **DOUBT)
     assert isinstance(by_itself(stage, 1), Elected)
+
+
+def test_a_group_without_a_master_is_named_and_so_are_members_that_were_never_heard() -> None:
+    """As where brokers are told of other controllers: nothing else would say why nobody is elected."""
+    stage = Stage(active=False).form(1, 2)
+    assert stage.active.explain(0) == [], "it leads nothing"
+    for broker_id in (1, 2, 3):
+        stage.active.liveness.forget(KEY, broker_id)
+    stage.at(50_000).active.activate(50_000 * MS, 1)
+    assert stage.active.explain(50_500 * MS) == [], "they may beat yet"
+    stage.at(51_001)
+    assert [type(each) for each in stage.carry_out()] == [NotElected]
+    stage.at(51_100).beat(3)
+    assert stage.active.explain(51_100 * MS) == [
+        "c/a: no master. Electable are 1, 2; alive are 3.",
+        "c/a: this controller has never heard 1, 2: they are down, or beat at other addresses (their controllerAddr)."]

@@ -19,6 +19,7 @@ from remoting.headers.controller import (
     BrokerHeartbeatResponse,
     ElectMasterRequest,
     ElectMasterResponse,
+    GetMetadataResponse,
     GetReplicaInfoResponse,
     RegisterBrokerToControllerRequest,
 )
@@ -77,6 +78,7 @@ def test_every_optional_field_is_one() -> None:
         *ElectMasterRequest(lost_epoch=1, yield_epoch=1, yield_reason="disk", holders="2").to_ext(),
         *ElectMasterResponse(yield_wait=True).to_ext(),
         *GetReplicaInfoResponse(master_life=1).to_ext(),
+        *GetMetadataResponse(controller_id="n0").to_ext(),
         *ApplyBrokerIdResponse("c", "b", 1).to_ext(), LEADER_ADDRESS, "committedIndex", READS_FORMAT,
         FORMAT_IN_USE}
     for _, field, _ in section("Optional header fields"):

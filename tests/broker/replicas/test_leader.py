@@ -7,6 +7,8 @@ import itertools
 import attrs
 import pytest
 
+from broker.replicas.leader import MEMBERS_MAX
+from broker.replicas.outputs import SendCommand
 from remoting.bodies.controller import SyncStateSet
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
@@ -232,3 +234,71 @@ def test_who_renews_the_lease_says_so_itself() -> None:
     for send in late:
         broker.do(broker.manager.answered(send.request, group.answer("ctl1", send.command), broker.now))
     assert "ctl3" not in dict(group.asked)
+
+
+@attrs.define
+class Replaced(Group):
+    """A group of ours whose members change while the configuration stays; ``members_of_it`` by id."""
+
+    members_of_it: dict[str, str] = attrs.field(factory=lambda: {"n1": "ctl1", "n2": "ctl2"})
+
+    def answer(self, address: str, command: Command) -> Command | None:
+        answer = Group.answer(self, address, command)
+        if command.code == LOOK and answer is not None:
+            here = self.asked[-1][0]
+            who = next((member for member, known in self.members_of_it.items() if known in (here, address)), None)
+            peers = "".join(f"{member}:{known};" for member, known in self.members_of_it.items())
+            answer.ext.update(peers=peers, **({"controllerId": who} if who else {}))
+        return answer
+
+
+def replaced(**group: object) -> tuple[Broker, Replaced]:
+    made = Replaced(**group)  # type: ignore[arg-type]
+    broker = Broker(made, attrs.evolve(CONFIG, controllers=("ctl1:1", "ctl2:1")))
+    broker.run(1_500)
+    assert broker.manager.serving
+    return broker, made
+
+
+def test_a_controller_that_took_a_configured_ones_place_hears_the_broker_before_it_leads() -> None:
+    broker, group = replaced(active="ctl1:1", members_of_it={"n1": "ctl1:1", "n2": "ctl2:1"})
+    group.members_of_it = {"n1": "ctl1:1", "n3": "ctl3:1"}
+    group.dead = {"ctl2:1"}
+    broker.run(broker.config.sync_controller_metadata_period_ms + broker.config.heartbeat_interval_ms)
+    assert group.count(BEAT, "ctl3:1")
+    group.dead, group.active = {"ctl1:1", "ctl2:1"}, "ctl3:1"
+    serving = len(broker.fences)
+    broker.run(60_000)
+    assert broker.manager.leader == "ctl3:1" and broker.manager.serving and len(broker.fences) == serving
+
+
+def test_an_active_controller_that_no_other_named_before_hears_the_broker_too() -> None:
+    """It was handed the lead as soon as it came, by one that lives and leads no longer."""
+    broker, group = replaced(active="ctl1:1")
+    group.active, group.members_of_it = "ctl3:1", {"n1": "ctl1:1", "n2": "ctl2:1", "n3": "ctl3:1"}
+    serving = len(broker.fences)
+    broker.run(60_000)
+    assert group.count(BEAT, "ctl3:1") and broker.manager.leader == "ctl3:1"
+    assert broker.manager.serving and len(broker.fences) == serving, "it looked before the lease was over"
+
+
+def test_a_member_that_calls_itself_otherwise_hears_each_heartbeat_once() -> None:
+    names = {"ctl1:1": "10.9.9.1:1", "ctl2:1": "10.9.9.2:1"}
+    broker, group = replaced(active="ctl1:1", names=names, members_of_it={"n1": "10.9.9.1:1", "n2": "10.9.9.2:1"})
+    group.asked.clear()
+    broker.run(20_000)
+    group.active = "ctl2:1"
+    broker.run(20_000)
+    assert broker.manager.controllers == ("ctl1:1", "ctl2:1")
+    assert group.count(BEAT, "ctl2:1") <= 45
+
+
+@pytest.mark.parametrize("peers", ["ip:1;", ";;:", "n1:ctl9;", "n9:ctl9:x;", "".join(f"n{i}:h:{i};" for i in range(99))])
+def test_peers_that_cannot_be_read_or_are_too_many_are_passed_over(peers: str) -> None:
+    broker, group = replaced(active="ctl1:1")
+    look = next(iter(broker.manager.tick(broker.now + 20_000 * MS)))
+    assert isinstance(look, SendCommand) and look.command.code == LOOK
+    header = GetMetadataResponse(controller_leader_address="ctl1:1", is_leader=True, peers=peers, controller_id="n1")
+    broker.do(broker.manager.answered(look.request, response(look.command, header=header), broker.now))
+    assert len(broker.manager.controllers) <= 2 + MEMBERS_MAX
+    assert {"ctl9", "ctl9:x"}.isdisjoint(broker.manager.controllers)

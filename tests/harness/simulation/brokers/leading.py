@@ -195,7 +195,7 @@ PLANTED: Final = (
             ", waiting=_ASKED_ANEW)", ", waiting=())",
             (LEADER + "test_what_a_host_that_is_gone_was_asked_keeps_nothing_waiting",)),
     Planted("an answer of long ago says who leads", SEARCH,
-            "        if sent_ns >= self._renewed_ns:\n", "        if True:\n",
+            "        if sent_ns > self._renewed_ns and not self", "        if not self",
             (LEADER + "test_an_older_answer_takes_nothing_back",)),
     Planted("whoever is named leads, whatever the one says that leads", SEARCH,
             "            said = told.is_leader or not self._sure", "            said = True",
