@@ -129,6 +129,8 @@ class ActiveController:
         group = self._metadata.groups.get(key)
         members: Mapping[int, Replica] = group.replicas if group is not None else {}
         member = members.get(broker_id)
+        if beat.reaches:  # only members count; strangers are many
+            beat = attrs.evolve(beat, reaches=beat.reaches & members.keys() if member is not None else frozenset())
         if member is not None and not member.is_process(beat.address, beat.replica.life):
             self.liveness.rival(now, beat, connection, opened=opened)
             if self.active and (beat.replica.life is None or self._metadata.format < LIVES_FROM):

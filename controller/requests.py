@@ -7,6 +7,7 @@ no group can have are refused before anything remembers or repeats them. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import attrs
 
@@ -26,7 +27,15 @@ from controller.metadata.commands import (
     Trigger,
 )
 from controller.metadata.groups import GroupKey
-from controller.metadata.identity import address_problem, displaces, key_problem, name_problem, not_dead
+from controller.metadata.identity import (
+    BROKER_ID_MAX,
+    REPLICAS_MAX,
+    address_problem,
+    displaces,
+    key_problem,
+    name_problem,
+    not_dead,
+)
 from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import Refused
 from controller.yielding import Ask
@@ -35,6 +44,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.fields import decimal, shown
 from remoting.headers.controller import (
+    HEARTBEAT_TIMEOUT_MS_MAX,
     NOBODY,
     AlterSyncStateSetRequest,
     ApplyBrokerIdRequest,
@@ -43,6 +53,9 @@ from remoting.headers.controller import (
     ElectMasterRequest,
     RegisterBrokerToControllerRequest,
 )
+
+_MEMBERS_CHARS_MAX: Final = REPLICAS_MAX * (len(str(BROKER_ID_MAX)) + 1)
+_NO_MEMBERS: Final = f"must be ids of brokers, with commas between them, {REPLICAS_MAX} at most"
 
 
 @attrs.frozen
@@ -89,7 +102,9 @@ def read_heartbeat(request: Command) -> Heartbeat | Refused:
         return refused(f"heartbeatIntervalMs = {header.heartbeat_interval_ms}: must be above 0")
     reaches = _members(header.reaches)
     if reaches is None:
-        return refused(f"reaches = {shown(header.reaches)}: must be ids of brokers, with commas between them")
+        return refused(f"reaches = {shown(header.reaches)}: {_NO_MEMBERS}")
+    timeout_ms = header.heartbeat_timeout_ms
+    timeout_ms = None if timeout_ms is None else min(timeout_ms, HEARTBEAT_TIMEOUT_MS_MAX)
     replica = LiveReplica(
         epoch=-1 if header.epoch is None else header.epoch,
         max_offset=-1 if header.max_offset is None else header.max_offset,
@@ -99,7 +114,7 @@ def read_heartbeat(request: Command) -> Heartbeat | Refused:
         address=header.broker_addr)
     return Heartbeat(
         key, header.broker_id, header.broker_addr, replica,
-        header.heartbeat_timeout_ms, header.master_lease_ms or 0, bool(header.all_ack_in_sync_state_set),
+        timeout_ms, header.master_lease_ms or 0, bool(header.all_ack_in_sync_state_set),
         bool(header.log_in_doubt), -1 if header.doubt_epoch is None else header.doubt_epoch,
         header.silent_epoch, reaches, bool(header.disk_trouble), header.heartbeat_interval_ms)
 
@@ -155,7 +170,7 @@ def _yield(
     """None: it is no master that asks for a successor, or its epoch is over, and it asks as anybody does."""
     group, holders = seen.machine.group(key), _members(header.holders)
     if holders is None:
-        return refused(f"holders = {shown(header.holders)}: must be ids of brokers, with commas between them")
+        return refused(f"holders = {shown(header.holders)}: {_NO_MEMBERS}")
     if group is None or (group.leader, group.master_epoch) != (broker_id, header.yield_epoch):
         return None
     return seen.active.yields(
@@ -163,7 +178,9 @@ def _yield(
 
 
 def _members(text: str | None) -> frozenset[int] | None:
-    """``2,3``; None if it is no such list."""
+    """``2,3``; None if it is no such list, or longer than that of the largest group."""
+    if text and (len(text) > _MEMBERS_CHARS_MAX or text.count(",") >= REPLICAS_MAX):
+        return None
     numbers = [decimal(each) for each in text.split(",")] if text else []
     members = frozenset(number for number in numbers if number is not None)
     return members if None not in numbers else None

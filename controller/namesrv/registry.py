@@ -27,13 +27,13 @@ from controller.namesrv.effects import MinIdChanged
 from controller.namesrv.tables import MASTER_ID, WRITE, Group, RegisteredBroker, Tables
 from controller.namesrv.verdict import Verdict
 from remoting.bodies.namesrv import DataVersion, QueueData, TopicConfig, TopicQueueMappingInfo
+from remoting.headers.controller import HEARTBEAT_TIMEOUT_MS_MAX
 
 MS = 1_000_000
 DEFAULT_TIMEOUT_MS = 120_000
 """Time that a broker may be silent if it announces no timeout."""
 PARDON_NS = 5_000 * MS
 """Time that a broker has to be heard once this process goes on after a pause, or its whole timeout if that is less."""
-TIMEOUT_MS_MAX = 1 << 40
 
 
 @attrs.frozen(kw_only=True)
@@ -148,7 +148,8 @@ class Registry:
     ) -> RegisteredBroker:
         shown = group.cluster, group.zone, group.acting_master
         group.cluster, group.zone, group.acting_master = new.cluster, new.zone, new.acting_master is True
-        timeout_ms = DEFAULT_TIMEOUT_MS if new.timeout_ms is None else min(max(new.timeout_ms, 0), TIMEOUT_MS_MAX)
+        timeout_ms = DEFAULT_TIMEOUT_MS if new.timeout_ms is None else min(
+            max(new.timeout_ms, 0), HEARTBEAT_TIMEOUT_MS_MAX)
         filters = new.filter_servers
         if filters is None:
             filters = known.filter_servers if known is not None else ()

@@ -10,6 +10,8 @@ from remoting.header import Header, Int32, Int64, header, wire_name
 
 NOBODY = -1
 """``broker_id`` of an election that no broker asked for."""
+HEARTBEAT_TIMEOUT_MS_MAX = 1 << 40
+"""Longest silence that a broker may announce, at controllers and name servers; a longer one counts as this."""
 
 
 @header

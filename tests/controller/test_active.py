@@ -685,3 +685,13 @@ def test_a_group_without_a_master_is_named_and_so_are_members_that_were_never_he
     assert stage.active.explain(51_100 * MS) == [
         "c/a: no master. Electable are 1, 2; alive are 3.",
         "c/a: this controller has never heard 1, 2: they are down, or beat at other addresses (their controllerAddr)."]
+
+
+def test_whom_a_broker_reaches_is_kept_of_members_about_members() -> None:
+    stage = Stage().form(1, 2)
+    told = frozenset(range(1_000))
+    for broker_id, key in ((2, KEY), (7, KEY), (1, GroupKey("c", "nobody's"))):
+        stage.beat(broker_id, key=key, silent_epoch=1, reaches=told)
+    kept = [beat.reaches for key, broker_id in ((KEY, 2), (KEY, 7), (GroupKey("c", "nobody's"), 1))
+            if (beat := stage.active.liveness.beat(key, broker_id)) is not None]
+    assert kept == [{1, 2, 3}, frozenset(), frozenset()]

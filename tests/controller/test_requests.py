@@ -22,6 +22,7 @@ from controller.metadata.commands import (
     Trigger,
 )
 from controller.metadata.groups import GroupKey
+from controller.metadata.identity import REPLICAS_MAX
 from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import Refused
 from controller.requests import WRITES, Seen, read_command, read_heartbeat
@@ -30,6 +31,7 @@ from remoting.bodies.controller import SyncStateSet
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
 from remoting.errors import BodyError, HeaderError
+from remoting.headers.controller import HEARTBEAT_TIMEOUT_MS_MAX
 from tests.controller.metadata.fleet import raised
 
 KEY = GroupKey("c", "a")
@@ -235,10 +237,30 @@ def test_what_a_heartbeat_tells(ext: dict[str, str], beat: Heartbeat) -> None:
     assert read_heartbeat(sent(RequestCode.BROKER_HEARTBEAT, **BEAT, **ext)) == beat
 
 
-@pytest.mark.parametrize("ext", [{"reaches": "2;3"}, {"reaches": "2,"}, {"heartbeatIntervalMs": "0"}])
+@pytest.mark.parametrize("ext", [
+    {"reaches": "2;3"}, {"reaches": "2,"}, {"reaches": ",".join(map(str, range(REPLICAS_MAX + 1)))},
+    {"reaches": ",".join(["1" * 20] * REPLICAS_MAX)}, {"heartbeatIntervalMs": "0"}])
 def test_heartbeats_that_say_nonsense_of_silence(ext: dict[str, str]) -> None:
     refused = read_heartbeat(sent(RequestCode.BROKER_HEARTBEAT, **BEAT, **ext))
     assert isinstance(refused, Refused) and refused.code == ResponseCode.CONTROLLER_INVALID_REQUEST
+
+
+def test_a_heartbeat_may_name_all_members_of_the_largest_group() -> None:
+    ids = range(2**53 - REPLICAS_MAX, 2**53)
+    beat = read_heartbeat(sent(RequestCode.BROKER_HEARTBEAT, **BEAT, reaches=",".join(map(str, ids))))
+    assert isinstance(beat, Heartbeat) and beat.reaches == frozenset(ids)
+
+
+def test_holders_are_bounded_too() -> None:
+    holders = ",".join(map(str, range(REPLICAS_MAX + 1)))
+    refused = read_command(sent(RequestCode.CONTROLLER_ELECT_MASTER, **NAMES, brokerId="1", yieldEpoch="1",
+                                yieldReason="disk", holders=holders), seen())
+    assert isinstance(refused, Refused) and f"{REPLICAS_MAX} at most" in refused.remark
+
+
+def test_a_timeout_has_an_end() -> None:
+    beat = read_heartbeat(sent(RequestCode.BROKER_HEARTBEAT, **BEAT, heartbeatTimeoutMills=str(2**62)))
+    assert isinstance(beat, Heartbeat) and beat.timeout_ms == HEARTBEAT_TIMEOUT_MS_MAX
 
 
 def test_a_heartbeat_for_a_name_server_is_none_for_a_controller() -> None:

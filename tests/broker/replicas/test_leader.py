@@ -293,9 +293,10 @@ def test_a_member_that_calls_itself_otherwise_hears_each_heartbeat_once() -> Non
     assert group.count(BEAT, "ctl2:1") <= 45
 
 
-@pytest.mark.parametrize("peers", ["ip:1;", ";;:", "n1:ctl9;", "n9:ctl9:x;", "".join(f"n{i}:h:{i};" for i in range(99))])
+@pytest.mark.parametrize("peers", [
+    "ip:1;", ";;:", "n1:ctl9;", "n9:ctl9:x;", "".join(f"n{number}:h:{number};" for number in range(99))])
 def test_peers_that_cannot_be_read_or_are_too_many_are_passed_over(peers: str) -> None:
-    broker, group = replaced(active="ctl1:1")
+    broker, _ = replaced(active="ctl1:1")
     look = next(iter(broker.manager.tick(broker.now + 20_000 * MS)))
     assert isinstance(look, SendCommand) and look.command.code == LOOK
     header = GetMetadataResponse(controller_leader_address="ctl1:1", is_leader=True, peers=peers, controller_id="n1")
