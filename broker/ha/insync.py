@@ -45,11 +45,14 @@ from typing import Final
 import attrs
 
 from broker.ha.config import NS_PER_MS, HaConfig
+from broker.ha.departed import Departed
 from broker.ha.silence import Ear
 
 _RESTS: Final = 4
 """After a slave was waited for in vain it rests so many times ``admission_ms``; twice as long each further time."""
 _DOUBLINGS_MAX: Final = 4
+DEPARTED_MAX: Final = 64
+"""Slaves without a connection, members aside, that are remembered: each look walks through them."""
 _BEFORE: Final = 0
 """Number of the request of an earlier run; its own begin at 1."""
 
@@ -105,6 +108,7 @@ class InSync:
     """For each set that was asked for in vain before: the last time."""
     _was_enough: bool = attrs.field(default=False, init=False)
     _slaves: dict[int, _Slave] = attrs.field(factory=dict, init=False)
+    _departed: Departed = attrs.field(factory=lambda: Departed(DEPARTED_MAX), init=False)
     _kept: frozenset[int] = attrs.field(default=frozenset(), init=False)
     _counted: list[_Slave] | None = attrs.field(default=None, init=False)
     """The other members, kept until the sets change: each put and each acknowledgement asks for them."""
@@ -131,6 +135,7 @@ class InSync:
         assert broker_id != self.self_id, "no master follows itself"
         slave = self._slave(broker_id)
         slave.connected, slave.gone, slave.learner, slave.ear = True, False, learner, ear
+        self._departed.back(broker_id)
         slave.ack, slave.joins_until_ns, self._counted = None, None, None
         slave.failed = min(slave.failed, 1)
         slave.sent_max, slave.sent_ns = self.log_end, now_ns
@@ -160,6 +165,8 @@ class InSync:
         assert slave.connected, "only the present connection tells of the slave"
         slave.connected, slave.gone, slave.ack, slave.joins_until_ns, slave.ear = False, True, None, None, None
         self._counted = None
+        for other in self._departed.left(broker_id, self.members):
+            del self._slaves[other]
 
     def tick(self, now_ns: int) -> None:
         """Time passed: wait no longer for slaves that did not come up in time."""

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import attrs
 
 from broker.ha.config import NS_PER_MS, HaConfig
+from broker.ha.departed import Departed
 from broker.ha.epochs import Epoch, EpochList
 from broker.ha.insync import InSync
 from broker.ha.pace import Pace
@@ -21,6 +22,8 @@ from broker.ha.silence import Attention, Ear
 from broker.ha.wire import Ack, MasterHandshake, SlaveHandshake
 from remoting.bodies.controller import END_OFFSET_OPEN
 
+DEPARTED_MAX: Final = 10_000
+"""Slaves without a connection, members aside, of which is known what they were told: ten of the largest groups."""
 _NEVER: Final = 2**63 - 1
 
 
@@ -96,6 +99,7 @@ class HaMaster:
         and finds the same one when it is back: the last file may be another by then, each time."""
         self._missed: dict[int, int] = {}
         """Slave without a log -> number of offers whose file was deleted before it was back."""
+        self._departed = Departed(DEPARTED_MAX)
 
     # --- what happens ----------------------------------------------------------------------------------------
 
@@ -122,6 +126,10 @@ class HaMaster:
             if self._present.get(broker_id) == connection:
                 del self._present[broker_id]
                 self.in_sync.closed(broker_id)
+                for other in self._departed.left(broker_id, self.in_sync.members):
+                    self._met.discard(other)
+                    self._offered.pop(other, None)
+                    self._missed.pop(other, None)
 
     def renew(self, epochs: EpochList, in_sync: InSync, now_ns: int) -> None:
         """Begin another epoch of the same master. Connections and their acknowledgements stay."""
@@ -226,6 +234,7 @@ class HaMaster:
         here.handshake = message
         older = self._present.get(message.broker_id)
         self._present[message.broker_id] = connection
+        self._departed.back(message.broker_id)
         self.in_sync.opened(message.broker_id, message.async_learner, now_ns, here.ear)
         if older is None:
             return []

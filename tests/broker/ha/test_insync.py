@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from broker.ha.config import NS_PER_MS
-from broker.ha.insync import InSync
+from broker.ha.insync import DEPARTED_MAX, InSync
 from tests.broker.ha.group import ALL_ACK, in_sync
 
 MS = NS_PER_MS
@@ -230,3 +230,35 @@ def test_a_new_master_confirms_what_it_was_told_until_as_many_as_demanded_are_in
     assert held.confirm == begins_at
     held.accept({1, 2}, 2)
     assert held.confirm == 100
+
+
+def test_of_who_is_gone_only_members_and_the_latest_are_remembered() -> None:
+    """Anybody may say any id, again and again; each look walks through those that are remembered."""
+    held = in_sync({1, 2, 3}, end=10)
+    held.opened(2, False, 0)
+    held.closed(2)
+    for stranger in range(1_000, 2_000):
+        held.opened(stranger, False, 0)
+        if stranger % 2:
+            held.acked(stranger, 10, 0)
+        held.closed(stranger)
+    assert held._slaves.keys() <= {2, 3, *range(2_000 - DEPARTED_MAX, 2_000)}
+    assert held.members == {1, 2, 3} and held.wanted(0) == frozenset({1, 3}), "2 is gone, as it was"
+    held.opened(1_999, False, 0)
+    for stranger in range(3_000, 3_000 + 2 * DEPARTED_MAX):
+        held.opened(stranger, False, 0)
+        held.closed(stranger)
+    assert 1_999 in held._slaves, "it is here"
+
+
+def test_who_was_asked_for_is_remembered_though_it_is_gone() -> None:
+    held = in_sync({1}, end=10)
+    held.opened(2, False, 0)
+    held.acked(2, 10, 0)
+    held.ask(1, frozenset({1, 2}), 0)
+    held.closed(2)
+    for stranger in range(1_000, 1_000 + 2 * DEPARTED_MAX):
+        held.opened(stranger, False, 0)
+        held.closed(stranger)
+    held.advanced(20, 20)
+    assert held.members == {1, 2} and held.confirm == 10 and held._slaves[2].gone

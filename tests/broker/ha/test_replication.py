@@ -555,6 +555,21 @@ def test_an_empty_slave_whose_offered_file_goes_each_time_is_offered_a_later_one
     assert first(120, 165) == 120, "it had a log, and its store was removed"
 
 
+def test_what_strangers_were_told_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody may say any id, again and again."""
+    monkeypatch.setattr("broker.ha.master.DEPARTED_MAX", 10)
+    master = HaMaster(CONFIG, in_sync({1, 2}, end=95), EpochList([(1, 0)]))
+    log = LogView(0, 95, 90)
+    for broker_id in (2, 3, *range(1_000, 1_100), 3):
+        master.opened(1, 0)
+        assert master.received(1, SlaveHandshake(broker_id, False, False), 0) == []
+        assert isinstance(master.next_send(1, log, 0), MasterHandshake)
+        assert master.received(1, Ack(0), 0) == []
+        assert isinstance(master.next_send(1, log, 0), SendLog)
+        master.closed(1)
+    assert master._met == master._offered.keys() == {2, 3, *range(1_091, 1_100)}, "members, and who was here last"
+
+
 def test_heartbeats_and_silence() -> None:
     master = HaMaster(CONFIG, in_sync({1}), EpochList([(1, 0)]))
     link_with(master, LogView(0, 0), 0)
