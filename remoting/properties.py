@@ -18,11 +18,16 @@ _KEY: Final = re.compile(r"(?:[^\\=: \t\f]|\\(?s:.))*+")
 _SEPARATOR: Final = re.compile(r"[ \t\f]*+[=:]?[ \t\f]*+")
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|(?s:.))")
 _CONTROL: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_MARKS: Final = "\\ =:#!"
 _WRITTEN: Final = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r", "\f": r"\f"}
 
 
-def parse(text: str) -> dict[str, str]:
-    """Keys and values; of a key that comes twice the last value. Raises ``ValueError`` naming the line."""
+def parse(text: str, *, told: bool = False) -> dict[str, str]:
+    """Keys and values; of a key that comes twice the last value. Raises ``ValueError`` naming the line.
+
+    ``told``: a server's answer. Java's escapes nothing there, so a backslash stands for itself in front of what
+    ``encode`` never escapes, as in ``D:\\usr``; nothing is raised.
+    """
     found: dict[str, str] = {}
     for number, line in _logical_lines(text):
         match = _KEY.match(line)
@@ -30,7 +35,7 @@ def parse(text: str) -> dict[str, str]:
         separator = _SEPARATOR.match(line, match.end())
         assert separator is not None
         try:
-            found[_unescaped(match[0])] = _unescaped(line[separator.end() :])
+            found[_unescaped(match[0], told)] = _unescaped(line[separator.end() :], told)
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
     return found
@@ -99,12 +104,14 @@ def _trimmed(line: str) -> str:
     return line[: len(kept) + 1] if escaped else kept
 
 
-def _unescaped(text: str) -> str:
+def _unescaped(text: str, told: bool = False) -> str:
     if "\\" not in text:
         return text
 
     def one(found: re.Match[str]) -> str:
         escaped = found[1]
+        if told and not (len(escaped) > 1 or escaped in _CONTROL or escaped in _MARKS):
+            return found[0]
         if escaped == "u":
             raise ValueError(f"\\u needs four hexadecimal digits, in {text[:40]!r}")
         return chr(int(escaped[1:], 16)) if len(escaped) > 1 else _CONTROL.get(escaped, escaped)
@@ -113,6 +120,8 @@ def _unescaped(text: str) -> str:
     try:
         return plain.encode("utf-16", "surrogatepass").decode("utf-16")  # joins pairs
     except UnicodeDecodeError:
+        if told:
+            return text
         raise ValueError(f"half of a surrogate pair, in {text[:40]!r}") from None
 
 

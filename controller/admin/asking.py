@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 import attrs
 
+from remoting import properties
 from remoting.bodies.namesrv import ClusterInfo, TopicRouteData
 from remoting.client import Client, checked
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
-from remoting.errors import RemotingError, ResponseError
+from remoting.errors import BodyError, RemotingError, ResponseError
 from remoting.header import Header
 from remoting.headers.controller import GetMetadataResponse
 from remoting.headers.namesrv import GetRouteInfoRequest
@@ -31,6 +32,18 @@ class Admin:
     ) -> Command:
         """The answer, which is a success. Raises ``RemotingError``."""
         return checked(await self.client.call(address, request(code, header, body), timeout_ms), address)
+
+    async def told(self, address: str, code: int) -> str:
+        """Return a text that the server answers with. Raises ``RemotingError``."""
+        body = (await self.ask(address, code)).body
+        try:
+            return body.decode()
+        except UnicodeDecodeError as error:
+            raise BodyError(f"{address} answered with a text that is none: {error}") from None
+
+    async def settings(self, address: str, code: int) -> dict[str, str]:
+        """Return the configuration that the server answers with. Raises ``RemotingError``."""
+        return properties.parse(await self.told(address, code), told=True)
 
     async def controller(self, addresses: Sequence[str]) -> GetMetadataResponse:
         """Return the metadata of the controller group from the first controller that answers."""

@@ -42,8 +42,7 @@ async def get_config(admin: Admin, options: argparse.Namespace) -> Said:
     """the configuration of each controller named"""
     lines, data = [], {}
     for address in split_addresses(options.controllerAddress):
-        answer = await admin.ask(address, RequestCode.GET_CONTROLLER_CONFIG)
-        values = properties.parse(answer.body.decode())
+        values = await admin.settings(address, RequestCode.GET_CONTROLLER_CONFIG)
         lines.append(f"============{address}============")
         lines += [f"{key:<50}=  {value}" for key, value in values.items()]
         data[address] = values
@@ -107,7 +106,7 @@ async def explain(admin: Admin, options: argparse.Namespace) -> Said:
     silent: list[RemotingError] = []
     for address in split_addresses(options.controllerAddress):
         try:
-            sentences = (await admin.ask(address, OwnCode.EXPLAIN)).body.decode().splitlines()
+            sentences = (await admin.told(address, OwnCode.EXPLAIN)).splitlines()
         except RemotingError as error:
             silent.append(error)
             sentences = [f"no answer: {error}"]

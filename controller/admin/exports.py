@@ -18,7 +18,6 @@ from controller.admin.command import AdminError, Said, command, text
 from controller.admin.consumers import RETRY_PREFIX
 from controller.admin.finding import MASTER_ID, Found, first_number, of_cluster, replicas
 from controller.admin.topiclists import DEAD_PREFIX, summed
-from remoting import properties
 from remoting.bodies.namesrv import KVTable, TopicList
 from remoting.codes import VERSION, RequestCode, version_name
 from remoting.errors import BodyError, RemotingError
@@ -150,19 +149,12 @@ async def export_configs(admin: Admin, options: argparse.Namespace) -> Said:
         slaves += sum(broker_id != MASTER_ID for broker_id in addresses)
         if MASTER_ID in addresses:
             masters += 1
-            found = await _config(admin, addresses[MASTER_ID])
+            found = await admin.settings(addresses[MASTER_ID], RequestCode.GET_BROKER_CONFIG)
             configs[found.get("brokerName", name)] = {key: found[key] for key in KEPT_KEYS if key in found}
     path = _write(options.filePath, "configs.json", {
         "brokerConfigs": configs, "clusterScale": {
             "namesrvSize": len(admin.namesrv), "masterBrokerSize": masters, "slaveBrokerSize": slaves}})
     return Said([f"export {path} success"], {"path": str(path)})
-
-
-async def _config(admin: Admin, address: str) -> dict[str, str]:
-    try:
-        return properties.parse((await admin.ask(address, RequestCode.GET_BROKER_CONFIG)).body.decode())
-    except ValueError as error:
-        raise BodyError(f"{address} answered with a configuration that is none: {error}") from None
 
 
 # --- rates ---------------------------------------------------------------------------------------------------
@@ -200,7 +192,7 @@ async def export_metrics(admin: Admin, options: argparse.Namespace) -> Said:
 async def _measured(admin: Admin, broker: Found) -> dict[str, Any]:
     address = broker.address
     stats = KVTable.from_json((await admin.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
-    config = await _config(admin, address)
+    config = await admin.settings(address, RequestCode.GET_BROKER_CONFIG)
     groups = (await groups_at(admin, address))["subscriptionGroupTable"]
     tps = {"normalInTps": first_number(stats, "putTps"), "normalOutTps": first_number(stats, "getTransferredTps")}
     day = {f"normalOneDay{way}Num": int(first_number(stats, f"msg{of}TotalTodayMorning")

@@ -32,7 +32,7 @@ async def get_config(admin: Admin, _: argparse.Namespace) -> Said:
     """the configuration of each name server of -n"""
     lines, data = [], {}
     for address in admin.namesrv:
-        values = properties.parse((await admin.ask(address, RequestCode.GET_NAMESRV_CONFIG)).body.decode())
+        values = await admin.settings(address, RequestCode.GET_NAMESRV_CONFIG)
         lines += [f"============{address}============", *settings(values)]
         data[address] = values
     return Said(lines, data)

@@ -12,7 +12,6 @@ from controller.admin.asking import Admin
 from controller.admin.command import AdminError, Said, broker_address_or_cluster, command, number, text
 from controller.admin.finding import local_time, replicas, titled, yes
 from controller.admin.showing import settings
-from remoting import properties
 from remoting.bodies.queries import ConsumeStatsList
 from remoting.codes import RequestCode
 from remoting.headers.queries import GetBrokerConsumeStatsRequest
@@ -28,7 +27,7 @@ async def get_config(admin: Admin, options: argparse.Namespace) -> Said:
     lines: list[str] = []
     data: dict[str, dict[str, str]] = {}
     for title, address in await titled(admin, options):
-        values = properties.parse((await admin.ask(address, RequestCode.GET_BROKER_CONFIG)).body.decode())
+        values = await admin.settings(address, RequestCode.GET_BROKER_CONFIG)
         lines += [title, *settings(values), ""]
         data[address] = values
     return Said(lines, data)

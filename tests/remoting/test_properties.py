@@ -102,3 +102,17 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except ValueError:
         return
     assert parse(encode(values)) == values
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    (r"D:\usr\store", r"D:\usr\store"), (r"\u12", r"\u12"), (r"\ud800", r"\ud800"), (r"\u0041\\b", "A\\b"),
+    (r"a\:b", "a:b"), (r"\q", r"\q"), (r"a\tb", "a\tb"),
+])
+def test_an_answer_of_javas_has_backslashes_that_are_no_escapes(text: str, value: str) -> None:
+    assert parse(f"k={text}", told=True) == {"k": value}
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text()))
+def test_an_answer_of_ours_is_read_as_it_was_written(values: dict[str, str]) -> None:
+    text = encode(values)
+    assert parse(text, told=True) == parse(text)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from controller.admin.cli import FAILED, parser, run
+from controller.admin.cli import DONE, FAILED, parser, run
+from controller.own_codes import OwnCode
 from harness.simulation.worlds.streams import net
 from remoting.codes import RequestCode
 from remoting.command import Command, response
@@ -43,3 +44,34 @@ async def test_what_is_no_answer_is_told(
         await made.serve(BROKER, Server(dict.fromkeys(answers, answer)))
         assert await run(parser().parse_args([*line, "-b", BROKER, *folder]), made.connect) == FAILED
     assert capsys.readouterr().err.startswith(f"mqadmin {line[0]}: ") and not os.listdir(tmp_path)
+
+
+TEXTS = {
+    ("getBrokerConfig", "-b", BROKER): RequestCode.GET_BROKER_CONFIG,
+    ("getNamesrvConfig", "-n", BROKER): RequestCode.GET_NAMESRV_CONFIG,
+    ("getControllerConfig", "-a", BROKER): RequestCode.GET_CONTROLLER_CONFIG,
+    ("explainController", "-a", BROKER): OwnCode.EXPLAIN,
+}
+
+
+async def told(line: tuple[str, ...], code: int, body: bytes) -> int:
+    async with net() as made:
+        await made.serve(BROKER, Server({code: lambda _, command: response(command, body=body)}))
+        return await run(parser().parse_args([*line]), made.connect)
+
+
+@pytest.mark.parametrize(("line", "code"), TEXTS.items())
+async def test_a_text_that_is_none_is_told(
+    autojump_clock: trio.abc.Clock, capsys: pytest.CaptureFixture[str], line: tuple[str, ...], code: int,
+) -> None:
+    assert await told(line, code, b"storePathRootDir=\xff") == FAILED
+    assert capsys.readouterr().err.startswith(f"mqadmin {line[0]}: ")
+
+
+@pytest.mark.parametrize(("line", "code"), [each for each in TEXTS.items() if each[1] != OwnCode.EXPLAIN])
+async def test_a_java_servers_path_on_windows_is_printed(
+    autojump_clock: trio.abc.Clock, capsys: pytest.CaptureFixture[str], line: tuple[str, ...], code: int,
+) -> None:
+    """Java writes values as they are, and a backslash of a path is none of an escape."""
+    assert await told(line, code, b"a=1\nstorePathRootDir=D:\\usr\\store\n") == DONE
+    assert "storePathRootDir                                  =  D:\\usr\\store" in capsys.readouterr().out
