@@ -252,7 +252,9 @@ def _role(server: Server, view: ClusterView) -> str:
         return ""
     if address == group.master:
         return f"master, epoch {group.epoch}"
-    return "slave, in sync" if address in group.in_sync else "slave" if address in group.alive else "not alive"
+    if address not in group.alive:
+        return "not alive"
+    return "slave, in sync" if address in group.in_sync else "slave"
 
 
 if __name__ == "__main__":

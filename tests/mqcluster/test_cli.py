@@ -10,9 +10,9 @@ import pytest
 
 from harness.processes.ports import reserved
 from mqcluster import cli
-from mqcluster.looking import ClusterView
-from mqcluster.plan import DEFAULT_MODE, Durability, Size, cluster
-from mqcluster.processes import FILE, Cluster
+from mqcluster.looking import ClusterView, GroupView
+from mqcluster.plan import DEFAULT_MODE, Durability, Kind, Planned, Size, cluster
+from mqcluster.processes import FILE, Cluster, Server
 
 
 @pytest.fixture
@@ -98,3 +98,11 @@ def test_nobody_else_s_cluster_is_shown(
     assert cli.main(["status", "--dir", str(tmp_path)]) == cli.DONE
     said = capsys.readouterr().out
     assert said.count(" down ") == 10 and "master" not in said and "active" not in said
+
+
+@pytest.mark.parametrize(("alive", "in_sync", "role"), [
+    ({"b:1"}, {"b:1"}, "slave, in sync"), ({"b:1"}, set(), "slave"), (set(), {"b:1"}, "not alive")])
+def test_a_dead_member_is_not_shown_as_in_sync(alive: set[str], in_sync: set[str], role: str) -> None:
+    """It stays in the SyncStateSet until its master takes it out, and where the whole group is down for ever."""
+    view = ClusterView(groups={"g": GroupView("a:1", 1, frozenset(in_sync), frozenset(alive), {"a:1": 1, "b:1": 2})})
+    assert cli._role(Server(Planned("g-1", Kind.BROKER, "b:1", {}, "g"), Path()), view) == role
