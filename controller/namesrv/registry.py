@@ -24,7 +24,7 @@ from controller.liveness import SWEPT_FROM, Attention
 from controller.namesrv.config import NamesrvConfig
 from controller.namesrv.counters import Counters
 from controller.namesrv.effects import MinIdChanged
-from controller.namesrv.tables import MASTER_ID, WRITE, Group, RegisteredBroker, Tables
+from controller.namesrv.tables import MASTER_ID, WRITE, Group, RegisteredBroker, Tables, mapping_chars
 from controller.namesrv.verdict import Verdict
 from remoting.bodies.namesrv import DataVersion, QueueData, TopicConfig, TopicQueueMappingInfo
 from remoting.headers.controller import HEARTBEAT_TIMEOUT_MS_MAX
@@ -32,6 +32,8 @@ from remoting.headers.controller import HEARTBEAT_TIMEOUT_MS_MAX
 MS = 1_000_000
 DEFAULT_TIMEOUT_MS = 120_000
 """Time that a broker may be silent if it announces no timeout."""
+BEAT_CHARS_MAX = 4_096
+"""A larger heartbeat is not remembered, and read anew each time."""
 PARDON_NS = 5_000 * MS
 """Time that a broker has to be heard once this process goes on after a pause, or its whole timeout if that is less."""
 
@@ -54,6 +56,19 @@ class Registration:
     filter_servers: tuple[str, ...] | None = None
     looks: object = None
     """Equal for registrations that are equal in everything: ``repeat`` knows it again."""
+
+    @property
+    def own_chars(self) -> int:
+        """Size of what is kept of the replica itself."""
+        texts = (self.cluster, self.address, self.broker_name, self.ha_address or "", self.zone or "",
+                 *(self.filter_servers or ()))
+        return sum(map(len, texts))
+
+    @property
+    def chars(self) -> int:
+        """Size of all that may be kept, as ``Tables.chars`` counts."""
+        return (self.own_chars + sum(len(config.topic_name) for config in self.topics.values())
+                + sum(map(mapping_chars, self.mappings.values())))
 
 
 @attrs.frozen
@@ -141,7 +156,7 @@ class Registry:
         return RegistrationResult(Verdict.ACCEPTED, master.address, master.ha_address, notices, came)
 
     def _full(self, new: Registration, known: RegisteredBroker | None) -> bool:
-        return self.tables.full(replicas=known is None, rows=len(new.topics))
+        return self.tables.full(replicas=known is None, rows=len(new.topics), chars=new.chars)
 
     def _enter(
         self, now: int, new: Registration, group: Group, connection: Hashable, known: RegisteredBroker | None,
@@ -160,10 +175,11 @@ class Registry:
             self.tables.reconnect(replica, connection)
             replica.data_version, replica.ha_address, replica.filter_servers = new.data_version, new.ha_address, filters
             replica.timeout_ns, replica.heard_ns = timeout_ms * MS, now
+            self.tables.weigh(replica, new.own_chars)
         else:
             replica = RegisteredBroker(
                 new.cluster, new.address, group, new.broker_id, new.data_version, new.ha_address, connection,
-                timeout_ms * MS, now, filters)
+                timeout_ms * MS, now, filters, chars=new.own_chars)
             self.tables.put_replica(replica)
         if new.broker_id == MASTER_ID:
             group.bereft = False
@@ -202,7 +218,8 @@ class Registry:
         replica = self.tables.live.get((cluster, address))
         if replica is None:
             return False
-        replica.heard_ns, replica.beat = now, fields
+        replica.heard_ns = now
+        replica.beat = fields if sum(map(len, fields.values())) + sum(map(len, fields)) <= BEAT_CHARS_MAX else None
         return True
 
     def heartbeat_again(self, now: int, fields: Mapping[str, str]) -> bool:

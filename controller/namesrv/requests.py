@@ -46,6 +46,8 @@ from remoting.headers.namesrv import (
 NS = 1_000_000_000
 NAME_MAX = 1_024
 """Characters of a name or address that is kept. Java's own limits are far below."""
+FILTERS_MAX = 100
+"""Filter servers of one broker."""
 WHOLE_REGISTRATION_VERSION = 37
 """``MQVersion.V3_0_11``: brokers before it send topics alone."""
 WAITS = "this name server has just started and waits for brokers"
@@ -145,7 +147,7 @@ class NameServer:
 
     def _register(self, now: int, connection: Hashable, command: Command) -> Command:
         header = RegisterBrokerRequest.from_ext(command.ext)
-        looks = hashlib.sha256(command.body).digest(), command.version, command.ext
+        looks = _digest(command.body), command.version, _digest(repr(sorted(command.ext.items())).encode())
         outcome = self.registry.repeat(now, header.cluster_name, header.broker_addr, looks, connection)
         if outcome is None:
             if header.body_crc32 and zlib.crc32(command.body) & 0x7FFFFFFF != header.body_crc32:
@@ -228,16 +230,24 @@ class NameServer:
         return response(command, body=encode_cluster(info, strict=command.version >= STRICT_ROUTE_VERSION))
 
 
-def _check_names(header: RegisterBrokerRequest, wrapper: TopicConfigSerializeWrapper) -> None:
+def _digest(content: bytes) -> bytes:
+    """Return what is kept in place of a content that may be of any size."""
+    return hashlib.sha256(content).digest()
+
+
+def _check_names(header: RegisterBrokerRequest, wrapper: TopicConfigSerializeWrapper, zone: str | None,
+                 filters: tuple[str, ...]) -> None:
     """Check names that are kept for long. Raises ``HeaderError`` and ``BodyError``."""
     if header.broker_id < 0:
         raise HeaderError(type(header).__name__, "brokerId", f"= {header.broker_id}: must not be negative")
     for field, text in (
         ("clusterName", header.cluster_name), ("brokerName", header.broker_name), ("brokerAddr", header.broker_addr),
-        ("haServerAddr", header.ha_server_addr or "-"),
+        ("haServerAddr", header.ha_server_addr or "-"), (ZONE_NAME, zone or "-"),
     ):
         if not 0 < len(text) <= NAME_MAX:
             raise HeaderError(type(header).__name__, field, f"has {len(text)} characters; 1 to {NAME_MAX} are allowed")
+    if len(filters) > FILTERS_MAX or any(len(address) > NAME_MAX for address in filters):
+        raise BodyError(f"filterServerList: {FILTERS_MAX} addresses of {NAME_MAX} characters are allowed")
     for name, topic in wrapper.topic_config_table.items():
         if not 0 < len(topic.topic_name) <= NAME_MAX:
             raise BodyError(
@@ -255,10 +265,11 @@ def _read(header: RegisterBrokerRequest, command: Command, looks: object) -> Reg
             wrapper, filters = body.topic_config_serialize_wrapper, tuple(body.filter_server_list)
     elif command.body:
         wrapper = TopicConfigSerializeWrapper.from_json(command.body)
-    _check_names(header, wrapper)
+    zone = command.ext.get(ZONE_NAME)
+    _check_names(header, wrapper, zone, filters or ())
     return Registration(
         cluster=header.cluster_name, address=header.broker_addr, broker_name=header.broker_name,
-        broker_id=header.broker_id, ha_address=header.ha_server_addr, zone=command.ext.get(ZONE_NAME),
+        broker_id=header.broker_id, ha_address=header.ha_server_addr, zone=zone,
         timeout_ms=header.heartbeat_timeout_millis, acting_master=header.enable_acting_master,
         data_version=wrapper.data_version, topics=wrapper.topic_config_table,
         mappings=wrapper.topic_queue_mapping_info_map, filter_servers=filters, looks=looks)

@@ -26,6 +26,8 @@ WRITE = 2
 REPLICAS_MAX = 100_000
 ROWS_MAX = 2_000_000
 """Queues of all groups and topics: what strangers can make this process hold."""
+CHARS_MAX = 256 << 20
+"""Size of all names, addresses and mappings together."""
 
 
 @attrs.define(eq=False)
@@ -42,6 +44,8 @@ class RegisteredBroker:
     timeout_ns: int
     heard_ns: int
     filter_servers: tuple[str, ...] = ()
+    chars: int = 0
+    """Its part of ``Tables.chars``."""
     beat: Mapping[str, str] | None = None
     """Fields of its latest heartbeat, which were good."""
     queued_ns: int = -1
@@ -96,6 +100,8 @@ class Tables:
     """Encoded routes, by topic and kind: ``routes`` fills it."""
     rows: int = 0
     """Queues of all groups and topics together."""
+    chars: int = 0
+    """Size of what replicas, topics and mappings are called and hold: each is counted where it is entered."""
     _by_connection: dict[Hashable, set[RegisteredBroker]] = attrs.field(factory=dict)
 
     # --- replicas --------------------------------------------------------------------------------------------
@@ -111,8 +117,14 @@ class Tables:
                     self._drop_group(other.group)
         group.replicas[replica.broker_id] = replica
         self.live[replica.cluster, replica.address] = replica
+        self.chars += replica.chars
         self._by_connection.setdefault(replica.connection, set()).add(replica)
         self.forget_answers(group)
+
+    def weigh(self, replica: RegisteredBroker, chars: int) -> None:
+        """It is told of in so many characters from now on."""
+        self.chars += chars - replica.chars
+        replica.chars = chars
 
     def reconnect(self, replica: RegisteredBroker, connection: Hashable) -> None:
         """It speaks over another channel now: the old one's end is none of its business."""
@@ -131,6 +143,7 @@ class Tables:
         self.forget_answers(replica.group)
         del replica.group.replicas[replica.broker_id]
         del self.live[replica.cluster, replica.address]
+        self.chars -= replica.chars
         self._disconnect(replica)
 
     def _disconnect(self, replica: RegisteredBroker) -> None:
@@ -162,6 +175,7 @@ class Tables:
         old = group.queues.get(topic)
         if old != queue:
             self.rows += old is None
+            self.chars += len(topic) if old is None else 0
             group.revision += 1
             group.queues[topic] = queue
             self.topics.setdefault(topic, {})[group.name] = queue
@@ -172,6 +186,9 @@ class Tables:
         if group.queues.pop(topic, None) is None:
             return False
         self.rows -= 1
+        self.chars -= len(topic)
+        mapping = self.mappings.get(topic, {}).get(group.name)
+        self.chars -= mapping_chars(mapping) if mapping is not None else 0
         group.revision += 1
         self.answers.pop(topic, None)
         for table in (self.topics, self.mappings):
@@ -191,12 +208,16 @@ class Tables:
     def put_mapping(self, topic: str, group: Group, mapping: TopicQueueMappingInfo) -> None:
         """Set the mapping of a topic that the group has."""
         if topic in group.queues:
-            self.mappings.setdefault(topic, {})[group.name] = mapping
+            holders = self.mappings.setdefault(topic, {})
+            old = holders.get(group.name)
+            self.chars += mapping_chars(mapping) - (mapping_chars(old) if old is not None else 0)
+            holders[group.name] = mapping
             self.answers.pop(topic, None)
 
-    def full(self, *, replicas: int = 0, rows: int = 0) -> bool:
-        """Return whether the tables lack room for so many more replicas and rows."""
-        return len(self.live) + replicas > REPLICAS_MAX or self.rows + rows > ROWS_MAX
+    def full(self, *, replicas: int = 0, rows: int = 0, chars: int = 0) -> bool:
+        """Return whether the tables lack room for so many more replicas, rows and characters."""
+        return (len(self.live) + replicas > REPLICAS_MAX or self.rows + rows > ROWS_MAX
+                or self.chars + chars > CHARS_MAX)
 
     # --- answers ---------------------------------------------------------------------------------------------
 
@@ -210,3 +231,9 @@ class Tables:
         """Groups that hold the topic, by name."""
         for name in sorted(self.topics.get(topic, ())):
             yield self.groups[name]
+
+
+def mapping_chars(mapping: TopicQueueMappingInfo) -> int:
+    """Return what a mapping counts in ``Tables.chars``: its texts, and sixteen for each queue."""
+    texts = (mapping.topic, mapping.scope, mapping.bname)
+    return sum(len(text or "") for text in texts) + 16 * len(mapping.curr_id_map)

@@ -10,7 +10,7 @@ from controller.namesrv.config import NamesrvConfig, from_properties
 from controller.namesrv.effects import Effect, MinIdChanged
 from controller.namesrv.kvconfig import KVConfig
 from controller.namesrv.requests import NameServer
-from controller.namesrv.tables import Tables
+from controller.namesrv.tables import Tables, mapping_chars
 from remoting.bodies.controller import GetBrokerMemberGroupResponseBody
 from remoting.bodies.namesrv import (
     ClusterInfo,
@@ -190,6 +190,9 @@ def consistent(tables: Tables) -> None:
     listed = {(topic, name): queue for topic, queues in tables.topics.items() for name, queue in queues.items()}
     assert held == listed
     assert tables.rows == len(held)
+    assert tables.chars == (
+        sum(replica.chars for replica in tables.live.values()) + sum(len(topic) for topic, _ in held)
+        + sum(mapping_chars(each) for groups in tables.mappings.values() for each in groups.values()))
     assert all(tables.topics.values())
     assert all(groups and groups.keys() <= tables.topics[topic].keys() for topic, groups in tables.mappings.items())
     assert tables.answers.keys() <= tables.topics.keys()

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 
 from controller.namesrv import tables
 from controller.namesrv.effects import BrokerCame, MinIdChanged, RegistrationRefused
-from remoting.bodies.namesrv import DataVersion, RegisterBrokerBody, TopicConfigSerializeWrapper
+from controller.namesrv.requests import FILTERS_MAX, NAME_MAX
+from remoting.bodies.namesrv import (
+    DataVersion,
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    TopicQueueMappingInfo,
+)
 from remoting.codes import RequestCode, ResponseCode
-from tests.controller.namesrv.fleet import SYSTEM, Fleet, config, registration, topic
+from remoting.command import request
+from remoting.headers.controller import BrokerHeartbeatRequest
+from tests.controller.namesrv.fleet import SYSTEM, Fleet, config, consistent, registration, topic
 
 
 def test_a_broker_is_seen_everywhere_once_it_registered() -> None:
@@ -277,6 +287,46 @@ def test_a_full_table_takes_nobody_new_and_loses_nobody(monkeypatch: pytest.Monk
     assert answer.code == ResponseCode.SYSTEM_BUSY
     assert fleet.addresses() == {"a": {0: "a0:1"}}
     assert sum(fleet.core.counters.registrations_refused.values()) == 2
+
+
+def test_a_table_is_full_of_characters_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet()
+    fleet.register("a", 0)
+    monkeypatch.setattr(tables, "CHARS_MAX", 10_000)
+    mapping = TopicQueueMappingInfo("T", total_queues=1_000, bname="b", curr_id_map=dict.fromkeys(range(1_000), 0))
+    for large in (
+        {"mappings": {"T": mapping}}, {"filters": ["f" * NAME_MAX] * 10},
+        {"topics": [f"{each:>1000}" for each in range(10)]},
+    ):
+        assert fleet.register("b", 0, **large).code == ResponseCode.SYSTEM_BUSY  # type: ignore[arg-type]
+    for _ in range(1_000):  # what leaves is not counted
+        assert fleet.register("b", 0, filters=["f" * NAME_MAX], zone="z" * NAME_MAX).code == 0
+        assert fleet.register("b", 0, filters=["f" * NAME_MAX] * 2, version=2).code == 0
+        fleet.close("b0:1")
+    consistent(fleet.tables)
+
+
+@pytest.mark.parametrize("large", [
+    {"zone": "z" * (NAME_MAX + 1)}, {"filters": ["f" * (NAME_MAX + 1)]}, {"filters": ["f"] * (FILTERS_MAX + 1)}])
+def test_what_would_be_kept_of_any_size_is_refused(large: dict[str, Any]) -> None:
+    fleet = Fleet()
+    assert fleet.register("a", 0, **large).code == ResponseCode.SYSTEM_ERROR
+    assert not fleet.tables.groups
+
+
+def test_fields_that_nobody_knows_are_not_kept() -> None:
+    fleet = Fleet()
+    for field in ("x", "y"):
+        command = registration("a", 0)
+        command.ext["junk"] = field * 1_000_000
+        assert fleet.hand_over(command).code == 0
+    (replica,) = fleet.tables.live.values()
+    assert replica.chars < 100 and "y" * 100 not in repr(replica.settled)
+    beat = request(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatRequest("C", "a0:1", "a"))
+    beat.ext["junk"] = "x" * 1_000_000
+    assert fleet.hand_over(beat).code == 0 and replica.beat is None
+    del beat.ext["junk"]
+    assert fleet.hand_over(beat).code == 0 and replica.beat is not None
 
 
 def test_a_cluster_that_is_renamed_broker_by_broker_leaves_no_trace_of_its_old_name() -> None:
