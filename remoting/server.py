@@ -32,6 +32,8 @@ FALLBACK_ALPN: Final = "quorate-raft/1"
 """A TLS connection that agreed on it goes to the fallback unread."""
 _ACCEPT_PAUSE_S: Final = 0.1
 """After an error: out of file descriptors, mostly. Connections wait in the listener's backlog."""
+_SILENT_S: Final = 1.0
+"""Where all places are taken, a connection that has said nothing for so long gives its place to the next one."""
 _QUIET_S: Final = 0.1
 """A stopping server closes a connection over which nothing passed for so long."""
 
@@ -65,6 +67,8 @@ class Server:
         self._tls = tls if config.tls_mode is not TLSMode.DISABLED else None
         self._fallback = fallback
         self._streams: set[trio.CancelScope] = set()
+        self._silent: dict[trio.CancelScope, float] = {}
+        """Connections on which nothing was said that tells a protocol, and since when; the oldest comes first."""
         self._accepting: trio.Nursery | None = None
         self._scope: trio.CancelScope | None = None
 
@@ -155,18 +159,19 @@ class Server:
         if not self._endpoint.running:  # the endpoint has ended
             await trio.aclose_forcefully(stream)
             return
-        if len(self._streams) >= self.config.connections_max:
+        if len(self._streams) >= self.config.connections_max and not self._made_room():
             self.counters.refused += 1
             await trio.aclose_forcefully(stream)
             return
         self.counters.accepted += 1
         scope = trio.CancelScope()
         self._streams.add(scope)
+        self._silent[scope] = trio.current_time()
         try:
             with scope:
                 tune(stream)
                 theirs, ours = ends(stream)
-                await self._serve(stream, prefix, peer or theirs, ours)
+                await self._serve(stream, prefix, peer or theirs, ours, scope)
         except FrameError as error:
             self.counters.unknown_protocol += 1
             logger.warning("connection from %s closed: %s", peer or ends(stream)[0], error)
@@ -176,9 +181,21 @@ class Server:
             logger.exception("connection from %s", peer or ends(stream)[0])
         finally:
             self._streams.discard(scope)
+            self._silent.pop(scope, None)
             await close_now(stream)
 
-    async def _serve(self, stream: Stream, received: bytes, peer: str, local: str) -> None:
+    def _made_room(self) -> bool:
+        """End the connection that was silent for longest, if that was long: anybody may open many and say nothing."""
+        oldest = next(iter(self._silent), None)
+        if oldest is None or trio.current_time() < self._silent[oldest] + _SILENT_S:
+            return False
+        del self._silent[oldest]
+        self._streams.discard(oldest)
+        oldest.cancel()
+        self.counters.idle += 1
+        return True
+
+    async def _serve(self, stream: Stream, received: bytes, peer: str, local: str, scope: trio.CancelScope) -> None:
         self._accepted += 1
         number = self._accepted
         spoken, received, source = await self._listen(stream, received, proxy=self.config.proxy_protocol)
@@ -194,6 +211,7 @@ class Server:
                 spoken, received, _ = await self._listen(stream, b"")
         elif spoken is not None and self.config.tls_mode is TLSMode.ENFORCING:
             raise FrameError("it is not under TLS, which is enforced")
+        self._silent.pop(scope, None)
         if spoken is Spoken.REMOTING:
             await Connection(self._endpoint, stream, peer, local, number).run(received)
         elif spoken is Spoken.OTHER:

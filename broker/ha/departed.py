@@ -26,5 +26,5 @@ class Departed:
         return forgotten
 
     def back(self, broker_id: int) -> None:
-        """A slave has connected."""
+        """This slave has a connection again."""
         self._ids.pop(broker_id, None)

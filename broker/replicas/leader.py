@@ -56,6 +56,7 @@ class LeaderSearch:
         others = [address for member, address in self._members.items() if member not in met]
         if self.address is not None:
             others.append(self._names.get(self.address, self.address))
+        assert len(others) <= MEMBERS_MAX + 1, "the members that one answer named, and who leads"
         return tuple(dict.fromkeys((*self._controllers, *others)))
 
     def look(self, now_ns: int) -> list[Output]:
@@ -111,6 +112,7 @@ class LeaderSearch:
                 if address in self._controllers or self._names.get(leader) not in self._controllers:
                     self._names = {name: known for name, known in self._names.items() if known != address}
                     self._names[leader] = address
+                assert self._names[leader] == address or address not in self._controllers, "as it is configured"
                 self._members = _members(told.peers or "") if told.controller_id else {}
                 assert len({*self._names.values()}) == len(self._names), "a controller has one name"
             said = told.is_leader or not self._sure  # a controller that left its group names an old leader for ever
@@ -136,4 +138,5 @@ def _members(peers: str) -> dict[str, str]:
         with suppress(ValueError):
             split_address(address)
             members[member] = address
+    assert len(members) <= MEMBERS_MAX, "whoever answers, few are asked"
     return members

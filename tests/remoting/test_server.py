@@ -250,6 +250,29 @@ async def test_connections_beyond_the_limit_are_closed_at_once() -> None:
         assert await Wire(await made.connect("s:1")).ask(ask()) is not None
 
 
+async def test_who_says_nothing_for_long_gives_its_place_to_the_next_one(autojump_clock: MockClock) -> None:
+    """Anybody may open as many connections as there are places, and say nothing."""
+    server = Server({ECHO: echo}, config=ServerConfig(connections_max=3))
+    async with net() as made:
+        await made.serve("s:1", server)
+        wire = Wire(await made.connect("s:1"))
+        assert await wire.ask(ask()) is not None
+        silent = [Wire(await made.connect("s:1")) for _ in range(2)]
+        await trio.sleep(2)
+        later = []
+        for _ in range(2):
+            later.append(Wire(await made.connect("s:1")))
+            assert await later[-1].ask(ask()) is not None
+        assert await Wire(await made.connect("s:1")).receive() is None, "who spoke stays"
+        assert [await each.receive() for each in silent] == [None, None]
+        assert await wire.ask(ask()) is not None
+        assert (server.counters.idle, server.counters.refused) == (2, 1)
+        await later[0].stream.aclose()
+        await wait_all_tasks_blocked()
+        assert await Wire(await made.connect("s:1")).ask(ask()) is not None
+    assert not server._silent and not server._streams
+
+
 async def test_hooks_that_raise_harm_nobody(caplog: pytest.LogCaptureFixture) -> None:
     def explode(*_: object) -> None:
         raise ZeroDivisionError

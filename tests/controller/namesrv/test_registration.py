@@ -298,7 +298,7 @@ def test_a_table_is_full_of_characters_too(monkeypatch: pytest.MonkeyPatch) -> N
         {"mappings": {"T": mapping}}, {"filters": ["f" * NAME_MAX] * 10},
         {"topics": [f"{each:>1000}" for each in range(10)]},
     ):
-        assert fleet.register("b", 0, **large).code == ResponseCode.SYSTEM_BUSY  # type: ignore[arg-type]
+        assert fleet.register("b", 0, **large).code == ResponseCode.SYSTEM_BUSY
     for _ in range(1_000):  # what leaves is not counted
         assert fleet.register("b", 0, filters=["f" * NAME_MAX], zone="z" * NAME_MAX).code == 0
         assert fleet.register("b", 0, filters=["f" * NAME_MAX] * 2, version=2).code == 0
