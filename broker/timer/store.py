@@ -47,13 +47,18 @@ class TimersDamaged(StoreError):
 
 
 class _Done(NamedTuple):
-    """What is done, of which the deliveries stand in the commit log; see ``done``, ``done_below`` and ``_oldest``."""
+    """What is done, of which the deliveries stand in the commit log; see ``done``, ``done_below`` and ``_oldest``.
+
+    ``log_end`` and ``queue_offset`` are of that moment: a unit that came later may stand in a later slot than its
+    message, if by ``read_time_ms`` that slot is not done."""
 
     read_time_ms: int
     below: int
     done_below: int
     done_ms: int
     oldest: int
+    log_end: int
+    queue_offset: int
 
 
 class TimerStore:
@@ -222,6 +227,7 @@ class TimerStore:
         self._run(TimerFlush(self._files, self._flushed))  # first, in case of a crash before the files are gone
         self._wheel.clear()
         self._log.clear()
+        self._sure_below(0)
         self.in_doubt = False
 
     def close(self) -> None:
@@ -444,6 +450,7 @@ class TimerStore:
                 self._run(TimerFlush(self._files, self._flushed))
             self._run(self._begin_flush(at))
             log.cut(at)
+            self._sure_below(at)
         except OSError:
             self._give_up_flush()
             self.in_doubt = True
@@ -523,13 +530,23 @@ class TimerStore:
         return self._sure.value
 
     def _now_done(self) -> _Done:
-        return _Done(*self.done, self.done_below, self.done_ms, self._oldest)
+        return _Done(*self.done, self.done_below, self.done_ms, self._oldest, self._log.end, self.queue_offset)
+
+    def _sure_below(self, at: int) -> None:
+        """Units from that place of the timer log on were removed."""
+        if self._sure is not None:
+            self._sure.cut(-1)
+            sure = self._sure.value
+            self._sure.value = sure._replace(
+                log_end=min(sure.log_end, at), queue_offset=min(sure.queue_offset, self.queue_offset))
 
     def _to_write(self, log_end: int) -> TimerCheckpoint:
         """The checkpoint for the disk. Of what is done it says no more than the disk has deliveries of."""
         now, sure = self.checkpoint(), self._sure_done()
-        return attrs.evolve(now, read_time_ms=sure.read_time_ms, log_end=log_end, own=OwnFacts(
-            self.precision_ms, min(self.done_below, sure.done_below), sure.done_ms, min(self._oldest, sure.oldest)))
+        return attrs.evolve(
+            now, read_time_ms=sure.read_time_ms, log_end=min(log_end, sure.log_end),
+            queue_offset=min(self.queue_offset, sure.queue_offset), own=OwnFacts(
+                self.precision_ms, min(self.done_below, sure.done_below), sure.done_ms, min(self._oldest, sure.oldest)))
 
     @property
     def is_unflushed(self) -> bool:

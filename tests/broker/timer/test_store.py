@@ -93,6 +93,31 @@ def test_a_marker_that_was_late_for_its_slot_is_in_it_after_a_kill(files: Files,
     assert everything(again) == {2: [0, 100]}
 
 
+def test_what_the_disk_knows_of_the_wheel_is_of_one_moment(files: Files) -> None:
+    """Slots that are done wait for the commit log. So do the units that came since, some of them late by such slots."""
+    store, flushed = opened(files), 0
+    store.commit_log = lambda: (1_000, flushed)
+    put(store, 2, 0)
+    store.flush()
+    store.done_before(at(5))
+    store.insert(at(2), Unit(100, 100, kind=MESSAGE | DELETE), T0)
+    store.queue_offset += 1
+    store.flush()
+    store.flush()
+    store.close()
+    again = opened(files)
+    assert (again.read_time_ms, again.queue_offset, everything(again)) == (at(0), 0, {})
+    again.close()
+    flushed = 1_000
+    store = opened(files)
+    put(store, 2, 0)
+    store.done_before(at(5))
+    store.commit_log = lambda: (1_000, flushed)
+    store.flush()
+    store.close()
+    assert (opened(files).read_time_ms, opened(files).queue_offset) == (at(5), 1)
+
+
 def test_one_that_is_late_waits_in_the_first_slot_that_is_not_done() -> None:
     store = opened(MemoryFiles())
     store.done_before(at(5))

@@ -69,7 +69,7 @@ PLANTED: Final = (
             "            self._open_ms = self.store.read_time_ms\n",
             "            self._open_ms = self.store.read_time_ms + 2_000\n", ("INV_B36",), "timers"),
     Planted("what was taken back is delivered", TIMER_DELIVERY,
-            "        if not letter.deletes:\n            key = hash", "        if False:\n            key = hash",
+            "        if not letter.deletes:\n            key = self", "        if False:\n            key = self",
             ("INV_B41",), "timers"),
     Planted("a timer that is stored and slow to be confirmed is stored again", TIMER_DELIVERY,
             "elif result.status in WRITTEN and result.puts:", "elif False:", ("INV_B39",), "timers"),
