@@ -179,7 +179,7 @@ PAGE = Page("docs/explanation/controller.md", (
     "A store that is copied, with", "Java's controllers take the one", "So each process has a number",
     "It registers id, address",
     "So is a member on record without", "While older controllers are in the group the old", "A copy that takes its",
-    "To the group it is a member whose disk",
+    "To the group it is a member whose disk", "Where such a copy of a", "So never put an older",
     "A RocketMQ broker group is", "The controllers keep", "Three controllers are", "What they replicate",
     "Every broker sends",
     "Two kinds of death", "A process that was killed", "With `enableElectUncleanMaster`", "If a new master dies before",

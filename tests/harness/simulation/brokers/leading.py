@@ -185,7 +185,7 @@ PLANTED: Final = (
             (PROBES + "test_only_the_member_that_is_named_answers",)),
     # --- who leads the controllers
     Planted("who renews the lease is asked nothing", SEARCH,
-            "            self._lead_by(address)  # one", "            pass  # one",
+            "            self._lead_by(address)  # one", "            self.address = address  # one",
             (LEADER + "test_who_renews_the_lease_leads_and_is_asked_for_what_waits",)),
     Planted("a new leader is asked when its time comes", SEARCH,
             "ask_again(due=(Kind.REGISTER, Kind.BEAT, *_ASKED_ANEW),", "ask_again(due=(),",
