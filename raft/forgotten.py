@@ -75,8 +75,8 @@ def greets(node: Ghost, source: Ghost) -> None:
 
 def believes(node: Ghost) -> None:
     """Let a node take what members said. What others say counts once they are members."""
-    assert node.replica is not None
-    for peer in node.words.keys() & node.replica.membership.members.keys():
+    members = node.replica.membership.members if node.replica is not None else {}
+    for peer in node.words.keys() & members.keys():
         unknown = node.words.pop(peer)
         node.told_of |= unknown
         if unknown and node.lost is not None and not node.knows:
