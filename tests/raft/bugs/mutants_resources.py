@@ -77,7 +77,7 @@ MUTANTS = [
            new="                if False:\n",
            tests=(TESTS + "test_BUG_A6_a_size_that_is_announced_is_judged_before_memory_is_taken",)),
     Mutant("A7", "raft/pending.py",
-           old='            fail(task, place, Unknown(place.first, place.last, "its deadline passed"))\n',
+           old='            fail(task, place, place.overdue())\n',
            new="            fail(task, place, Rejected(RejectReason.TIMED_OUT))\n",
            tests=(TESTS + "test_BUG_A7_a_deadline_that_passes_in_the_queue_proves_nothing",)),
     Mutant("A7", "raft/pending.py",
@@ -125,7 +125,7 @@ MUTANTS = [
            tests=("tests/raft/bugs/test_snapshots_own.py::"
                   "test_BUG_A8_a_snapshot_that_the_machine_holds_and_a_full_disk_lost_is_stood_on_again",)),
     Mutant("A8", "raft/storage/snapshots.py",
-           old="    return DiskFull(words) if error.errno in FULL else WriteFailed(words)\n",
+           old="    return DiskFull(words) if error.errno in PASSING else WriteFailed(words)\n",
            new="    return WriteFailed(words)\n",
            tests=(TESTS + "test_BUG_A8_a_snapshot_without_room_costs_nothing_else",)),
     Mutant("A9", "raft/leadership.py",
