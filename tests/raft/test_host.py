@@ -559,7 +559,7 @@ def _names_in(directory: Path) -> list[str]:
 
 
 async def test_an_address_that_no_hello_can_carry_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="at most 255 bytes"):
+    with pytest.raises(UsageError, match="to 255 bytes"):
         async with open_host(tmp_path, node_id="n0", listen="127.0.0.1:0", address="h" * 256, create=True):
             pass
 

@@ -149,11 +149,11 @@ def test_trouble_before_the_first_chunk_ends_this_snapshot_only(
     held.close()
 
     def fails(path: str) -> None:
-        raise OSError(errno.EMFILE, "too many open files")
+        raise OSError(errno.EIO, "no answer of the disk")
 
     with monkeypatch.context() as patched:
         patched.setattr(disk, operation, fails)
-        with pytest.raises(WriteFailed, match="snapshot 5 of group 1: too many open files"):
+        with pytest.raises(WriteFailed, match="snapshot 5 of group 1: no answer of the disk"):
             held.receive(1, meta(STATE))
     sink = held.receive(1, meta(STATE))
     sink.write(STATE)
