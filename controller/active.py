@@ -344,19 +344,7 @@ class ActiveController:
         """Sentences on groups without a master, members never heard, failing disks, and elections that wait."""
         if not self.active:
             return []
-        return [*self._unled(now), *self._yielding.explain(now, self._metadata.groups)]
-
-    def _unled(self, now: int) -> Iterator[str]:
-        """Yield sentences about groups without a master, and members that had their time to beat here and did not."""
-        listened = now - self.liveness.listens_since(self.liveness.default_ns) > self.liveness.default_ns
-        for key, group in self._metadata.groups.items():
-            unheard = [each for each in group.replicas if self.liveness.beat(key, each) is None]
-            alive = [each for each in group.replicas if self.liveness.life(now, key, each) is Life.ALIVE]
-            if group.leader is None and group.replicas:
-                yield (f"{key}: no master. Electable are {names(group.electable)}; alive are {names(alive)}.")
-            if listened and unheard:
-                yield (f"{key}: this controller has never heard {names(unheard)}: they are down, or beat at other "
-                       "addresses (their controllerAddr).")
+        return [*_unled(now, self._metadata.groups, self.liveness), *self._yielding.explain(now, self._metadata.groups)]
 
     def owed(self, now: int) -> int:
         """Return how many living brokers the active controller has not yet told of their master."""
@@ -497,3 +485,16 @@ def _put_on_record(liveness: Liveness, now: int, key: GroupKey, group: BrokerGro
     for broker_id, replica in group.replicas.items():
         if liveness.beat(key, broker_id) is not None or liveness.rivals(now, key, (broker_id,)):
             liveness.registered(now, key, broker_id, replica)
+
+
+def _unled(now: int, groups: Mapping[GroupKey, BrokerGroup], liveness: Liveness) -> Iterator[str]:
+    """Yield sentences about groups without a master, and members that had their time to beat here and did not."""
+    listened = now - liveness.listens_since(liveness.default_ns) > liveness.default_ns
+    for key, group in groups.items():
+        unheard = [each for each in group.replicas if liveness.beat(key, each) is None]
+        alive = [each for each in group.replicas if liveness.life(now, key, each) is Life.ALIVE]
+        if group.leader is None and group.replicas:
+            yield f"{key}: no master. Electable are {names(group.electable)}; alive are {names(alive)}."
+        if listened and unheard:
+            yield (f"{key}: this controller has never heard {names(unheard)}: they are down, or beat at other "
+                   "addresses (their controllerAddr).")
