@@ -399,8 +399,7 @@ async def test_what_the_ledger_does_not_take(autojump_clock: MockClock, monkeypa
         await master.kill()
         await taken_up(slave)
         answer = await popper.ack(slave, first, consumer_group="G T")
-        assert answer.remark == (
-            "not stored: the group's name is illegal, or there are more messages than a checkpoint can have")
+        assert answer.code == ResponseCode.INVALID_PARAMETER and "^[%|a-zA-Z0-9_-]+$" in (answer.remark or "")
         monkeypatch.setattr(ledger_part, "ENTRIES_MAX", len(ledger(slave).ledger) + 1)
         assert (await popper.ack(slave, first)).code == ResponseCode.SUCCESS
         answer = await popper.ack(slave, second)
