@@ -92,6 +92,8 @@ class TimerStore:
         self.commit_log: Callable[[], tuple[int, int]] = lambda: (0, 0)
         """Returns where the commit log ends, and up to where the disk has it."""
         self._sure: Sure[_Done] | None = None
+        self._late_at = -1
+        """Place in the timer log of the last unit that may be late."""
         self._flushed: TimerCheckpoint | None = None
         """The checkpoint that is on disk."""
         self._is_quiet = True
@@ -331,6 +333,8 @@ class TimerStore:
         at = self._log.make_room()
         self._log.append(raw, at)
         wheel.add(slot, at, units.counted(unit.kind))
+        if slot == wheel.begin:
+            self._late_at = at
         self._last_offset = unit.offset
         return True
 
@@ -534,6 +538,7 @@ class TimerStore:
 
     def _sure_below(self, at: int) -> None:
         """Units from that place of the timer log on were removed."""
+        self._late_at = min(self._late_at, at - 1)
         if self._sure is not None:
             self._sure.cut(-1)
             sure = self._sure.value
@@ -541,12 +546,15 @@ class TimerStore:
                 log_end=min(sure.log_end, at), queue_offset=min(sure.queue_offset, self.queue_offset))
 
     def _to_write(self, log_end: int) -> TimerCheckpoint:
-        """The checkpoint for the disk. Of what is done it says no more than the disk has deliveries of."""
-        now, sure = self.checkpoint(), self._sure_done()
+        """The checkpoint for the disk. Of what is done it says no more than the disk has deliveries of, and of what is
+        enqueued no more than was then, if some of it since may be late by what is done since."""
+        now, sure, queue_offset = self.checkpoint(), self._sure_done(), self.queue_offset
+        if self._late_at >= sure.log_end:
+            log_end, queue_offset = min(log_end, sure.log_end), min(queue_offset, sure.queue_offset)
+        own = OwnFacts(
+            self.precision_ms, min(self.done_below, sure.done_below), sure.done_ms, min(self._oldest, sure.oldest))
         return attrs.evolve(
-            now, read_time_ms=sure.read_time_ms, log_end=min(log_end, sure.log_end),
-            queue_offset=min(self.queue_offset, sure.queue_offset), own=OwnFacts(
-                self.precision_ms, min(self.done_below, sure.done_below), sure.done_ms, min(self._oldest, sure.oldest)))
+            now, read_time_ms=sure.read_time_ms, log_end=log_end, queue_offset=queue_offset, own=own)
 
     @property
     def is_unflushed(self) -> bool:
