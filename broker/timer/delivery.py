@@ -165,8 +165,6 @@ class TimerDelivery:
         """When slots are opened again, since the timer log could not be read; 0: it could."""
         self._caught_up = self._is_drained = False
         """All of the queue is in the wheel; no due timer can be handed out now."""
-        self._was_stopped = False
-        """``timerStopEnqueue`` holds the rest of the queue back."""
 
     # --- roles -----------------------------------------------------------------------------------------------
 
@@ -285,8 +283,6 @@ class TimerDelivery:
         """Put new messages of the queue into the wheel. True: more may be put there. A master opens no slot before all
         are there."""
         if self.keys.timer_stop_enqueue or not self.may_enqueue:
-            if self.may_enqueue:
-                self._caught_up = self._was_stopped = True  # what is there already comes
             return False
         queue = self._messages.queue(TOPIC, 0)
         if queue is None:
@@ -303,8 +299,7 @@ class TimerDelivery:
                 works = self._enqueue_one(offset, size)
                 if not works or self._journal.now_ns() >= until_ns:
                     break
-        waited, self._was_stopped = self._was_stopped or not self._caught_up, False
-        self._caught_up = store.queue_offset >= queue.max_offset
+        waited, self._caught_up = not self._caught_up, store.queue_offset >= queue.max_offset
         if waited and self._caught_up:
             self._delivering.ask()
         return works and store.queue_offset < self._enqueue_end

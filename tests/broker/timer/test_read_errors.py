@@ -37,20 +37,6 @@ async def test_a_slot_that_cannot_be_read_is_opened_again(
         assert bodies(node) == [b"0", b"1", b"2"]
 
 
-async def test_what_is_in_the_wheel_comes_while_nothing_more_is_put_there(autojump_clock: MockClock) -> None:
-    """``timerStopEnqueue``, over a restart, too."""
-    async with cluster() as made:
-        node = await made.node()
-        await good(made, node, TIMER_DELAY_SEC=20)
-        await trio.sleep(3)
-        await node.stop()
-        node.settings["timerStopEnqueue"] = "true"
-        await node.start()
-        await good(made, node, b"waits", "U2", TIMER_DELAY_SEC=5)
-        await trio.sleep(30)
-        assert bodies(node) == [b"x"]
-
-
 @pytest.mark.parametrize(("before_ms", "after_ms"), [(100, 1_000), (1_000, 100)])
 async def test_a_timer_is_recalled_after_slots_got_another_length(
         autojump_clock: MockClock, before_ms: int, after_ms: int) -> None:
