@@ -333,8 +333,7 @@ class TimerStore:
         at = self._log.make_room()
         self._log.append(raw, at)
         wheel.add(slot, at, units.counted(unit.kind))
-        if slot == wheel.begin:
-            self._late_at = at
+        self._late_at = at if slot == wheel.begin else self._late_at
         self._last_offset = unit.offset
         return True
 

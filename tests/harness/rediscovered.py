@@ -33,7 +33,7 @@ ROWS: Final = (
                                             caught_by=("INV_B27",))),
     Rediscovery("A5", "A controller that lost acknowledged entries votes on as if it had them.", "raft",
                 Planted("who lost what it acknowledged votes", "raft/voting.py",
-                        "    if core.lapse is not None:\n", "    if core.lapse is None and core.faulted:\n",
+                        "    if core.lapse is not None or peer", "    if core.faulted or peer",
                         ("INV_R35", "INV_R36"), "lapses")),
     Rediscovery("A7", "After a power cut a replica trusts what its log held and had not synced.", "brokers",
                 _named("what was not synced is acknowledged")),

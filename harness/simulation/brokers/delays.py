@@ -12,7 +12,7 @@ import attrs
 
 from broker.ha.acks import PutStatus
 from broker.properties import DELAY, UNIQ_KEY
-from broker.puts import PutResult
+from broker.puts import WRITTEN, PutResult
 from broker.rules import Draft
 from broker.schedule.levels import SCHEDULE_TOPIC
 from broker.schedule.part import DelaysPart
@@ -78,6 +78,9 @@ class _Level:
 
     due: int
     """Place of the message that is delivered next."""
+    stored: tuple[int, int] | None = None
+    """Place of the first message that was stored and not acknowledged, and the opening of writes then. It comes again
+    only after another opening."""
 
 
 class Delays(Judge):
@@ -114,19 +117,31 @@ class Delays(Judge):
                 self._broken("INV_B37", "delivered early", process, sent)
             level = self._level(process, sent)
             self._counts["INV_B39"] += 1
-            if sent.place < level.due:
+            if sent.place < level.due and not self._comes_again(process, sent, level):
                 self._broken("INV_B39", "delivered again, and it was known to be delivered", process, sent, level)
             self._counts["INV_B40"] += 1
             if sent.place > level.due:
                 self._broken("INV_B40", "delivered before another one of its level", process, sent, level)
-            level.due += 1
+            level.due = sent.place + 1
 
     def answered(self, process: BrokerProcess, messages: Sequence[Message], result: PutResult) -> None:
         """Go back to a delivery that failed or whose outcome is unknown."""
         if messages[0].topic == RAW_TOPIC and result.status is not PutStatus.PUT_OK:
             self._scene.counts["delivery in doubt"] += result.status not in KNOWN
             first = self._of(messages[0])
-            self._level(process, first).due = first.place
+            level = self._level(process, first)
+            if result.puts and result.status in WRITTEN:
+                level.stored = first.place, self._opening(process)
+            else:
+                level.due = first.place
+
+    def _comes_again(self, process: BrokerProcess, sent: Sent, level: _Level) -> bool:
+        return level.stored is not None and sent.place >= level.stored[0] and self._opening(process) > level.stored[1]
+
+    @staticmethod
+    def _opening(process: BrokerProcess) -> int:
+        assert process.features is not None
+        return process.features.opened
 
     def _level(self, process: BrokerProcess, sent: Sent) -> _Level:
         key = process, self._epoch(process), sent.level
