@@ -26,7 +26,8 @@ something is, and keep the roles.
 - *No role outlives its registration.* ``DISPLACED`` (another process has this broker's id) leads out of every
   registered state. A role under way is *stale* from then on: its end leads nowhere, or to the same role taken anew.
   Nothing is served or copied before the broker is ``REGISTERED`` again.
-- *No epoch is taken after a newer one*: ``named`` accepts no older epoch than the greatest that it knows.
+- *No epoch is taken after a newer one*: ``named`` accepts no older epoch than the greatest that it knows, and a role
+  of an epoch that is over (``MASTERLESS``) leads nowhere, though it is being taken.
 - *A retreat does no harm.* A broker that hands over never writes again: that row is empty. One that resigns takes the
   next epoch that it hears of. One that yields goes on where nobody follows; if it acknowledges what not all members
   hold, it writes nothing meanwhile.
@@ -143,7 +144,7 @@ MOVES: Final[Mapping[State, Mapping[Event, tuple[State, tuple[Action, ...]]]]] =
         E.OUTRUN: (S.ENTERING, (A.TAKE,)),
         E.LATE: (S.IDLE, (A.LEAVE,)),
         E.REFUSED: (S.IDLE, _STAYS),
-        E.MASTERLESS: (S.ENTERING, (A.ELECT_BY_POLL,)),
+        E.MASTERLESS: (S.IDLE, (A.ELECT_BY_POLL,)),
         E.DISPLACED: _DISPLACED,
     },
     S.MASTER: {
@@ -166,12 +167,14 @@ MOVES: Final[Mapping[State, Mapping[Event, tuple[State, tuple[Action, ...]]]]] =
         E.OUTRUN: (S.CHANGING, (A.TAKE,)),
         E.LATE: (S.VACANT, (A.LEAVE,)),
         E.REFUSED: (S.VACANT, _STAYS),
-        E.MASTERLESS: (S.CHANGING, (A.ELECT_BY_POLL,)),
+        E.MASTERLESS: (S.VACANT, (A.ELECT_BY_POLL,)),
         E.DISPLACED: _DISPLACED,
     },
     S.VACANT: {
         E.NAMED_MASTER: (S.CHANGING, (A.BEAT, A.TAKE)),
         E.NAMED_SLAVE: (S.CHANGING, (A.TAKE,)),
+        E.LATE: (S.VACANT, (A.LEAVE,)),
+        E.REFUSED: (S.VACANT, _STAYS),
         E.MASTERLESS: (S.VACANT, (A.ELECT_BY_POLL,)),
         E.DISPLACED: _DISPLACED,
     },
@@ -275,7 +278,7 @@ class RoleMachine:
         return self.happened(Event.REFUSED)
 
     def masterless(self) -> tuple[Action, ...]:
-        self.role = None
+        self.role = self.target = None
         return self.happened(Event.MASTERLESS)
 
     def displaced(self) -> tuple[Action, ...]:

@@ -468,6 +468,7 @@ class ReplicasManager:
             return []
         header, members = GetReplicaInfoResponse.from_ext(answer.ext), SyncStateSet.from_json(answer.body)
         if header.master_broker_id is None and header.master_epoch > self.epoch:
+            self._seen = max(self._seen, header.master_epoch)
             actions = self.machine.masterless()
             if header.master_epoch > self._doubtful_epoch:
                 actions += self.machine.replaced()

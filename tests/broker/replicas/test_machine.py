@@ -103,6 +103,28 @@ def test_what_this_broker_may_not_lead_by_now_is_left() -> None:
     assert machine.state is State.IDLE and machine.role is machine.target is None
 
 
+@pytest.mark.parametrize("before", [None, follow(1)])
+def test_a_role_of_an_epoch_that_is_over_is_left_though_it_is_being_taken(before: Become | None) -> None:
+    machine = registered()
+    if before is not None:
+        machine.named(before)
+        machine.taken(before)
+    machine.named(lead(2))
+    assert machine.masterless() == (Action.ELECT_BY_POLL,)
+    assert machine.taken(lead(2)) == (Action.LEAVE,), "replication is in it by now"
+    assert machine.state in ROLELESS and machine.role is machine.target is None
+
+
+def test_a_role_that_is_named_behind_one_of_an_epoch_that_is_over_waits_for_its_end() -> None:
+    machine = registered()
+    machine.named(lead(2))
+    machine.masterless()
+    assert Action.TAKE not in machine.named(follow(4)), "one at a time"
+    assert machine.taken(lead(2)) == (Action.TAKE,)
+    machine.taken(follow(4))
+    assert machine.state is State.SLAVE
+
+
 def test_who_resigned_may_be_elected_when_that_epoch_is_over() -> None:
     machine = registered()
     assert (machine.doubted(), machine.retreat.name) == ((Action.ELECT, Action.POLL), "RESIGNING")

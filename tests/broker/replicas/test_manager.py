@@ -463,6 +463,45 @@ def test_no_lease_under_a_java_controller_nor_where_it_is_off() -> None:
         assert broker.fences == [""]
 
 
+def held(broker: Broker, code: RequestCode) -> SendCommand:
+    """Return the next request of that code, which is on its way."""
+    broker.lose = {code}
+    broker.run(CONFIG.sync_broker_metadata_period_ms + 100)
+    broker.lose = set()
+    return broker.held.pop()
+
+
+def test_a_master_whose_epoch_ended_while_it_took_the_role_serves_nobody() -> None:
+    """The poll left before it was named, and tells of the epoch after."""
+    broker = booted(java=True)
+    controller = broker.controller
+    poll = held(broker, RequestCode.CONTROLLER_GET_REPLICA_INFO)
+    broker.slow = True
+    broker.notify(1, "10.0.0.1:10911", 2)
+    controller.master, controller.epoch = None, 3
+    controller.answers[RequestCode.CONTROLLER_ELECT_MASTER] = ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE
+    broker.do(broker.manager.answered(poll.request, controller.answer("ctl1", poll.command), broker.now))
+    broker.taken(broker.taking.pop())
+    assert broker.left == 1 and not broker.manager.serving
+    del controller.answers[RequestCode.CONTROLLER_ELECT_MASTER]
+    broker.run(CONFIG.sync_broker_metadata_period_ms)
+    broker.taken(broker.taking.pop())
+    assert broker.roles[-1].epoch == 4 and broker.manager.serving
+
+
+def test_an_epoch_that_is_over_is_not_taken_though_its_election_is_answered_late() -> None:
+    broker = booted(java=True)
+    controller = broker.controller
+    controller.master, controller.epoch = None, 2
+    elect = held(broker, RequestCode.CONTROLLER_ELECT_MASTER)
+    late = controller.answer("ctl1", elect.command)
+    controller.master, controller.epoch = None, 4
+    controller.answers[RequestCode.CONTROLLER_ELECT_MASTER] = ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE
+    broker.run(CONFIG.sync_broker_metadata_period_ms + 100)
+    broker.do(broker.manager.answered(elect.request, late, broker.now))
+    assert [role.epoch for role in broker.roles] == [1] and not broker.manager.serving
+
+
 def test_notifications_and_polls() -> None:
     broker = booted()
     broker.notify(2, "m2:1", 3)
