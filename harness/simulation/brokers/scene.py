@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from broker.ha.epochs import consistent_point
 from controller.metadata.codec import FORMAT, encode
 from controller.metadata.commands import RaiseFormat
 from controller.metadata.groups import BrokerGroup
@@ -202,16 +203,24 @@ class BrokerScene(Group, WholeScene):
                 forsake(self, self._forsaken.between(0, FORSAKEN_MS, 700))
 
     def _stranded(self) -> bool:
-        """Return whether a replica ends before the master's log begins, so that only an operator can help.
+        """Return whether a replica's log and the master's have nothing in common, so that only an operator can help.
 
-        With ``syncFromLastFile`` this happens after a power cut. The slave does not remove its store by itself, since
-        bytes before the master's begin may exist nowhere else, and no operator does it here.
+        With ``syncFromLastFile`` a log may end before the master's begins, after a power cut, or begin behind all that
+        an unclean election left. The slave does not remove its store by itself, since its bytes may exist nowhere else,
+        and no operator does it here.
         """
         group = self.group()
         master = None if group is None else self.host_of(group.master)
-        return (self.plan.from_last_file and master is not None and master.process is not None and any(
-            host.process is not None and host.process.journal.end < master.process.journal.begin
-            for host in self.hosts))
+        return self.plan.from_last_file and master is not None and master.process is not None and any(
+            host.process is not None and _nothing_in_common(host.process, master.process) for host in self.hosts)
+
+
+def _nothing_in_common(process: BrokerProcess, master: BrokerProcess) -> bool:
+    mine, theirs = process.journal, master.journal
+    if mine.end < theirs.begin:
+        return True
+    return mine.begin > 0 and consistent_point(
+        process.switch.epochs, mine.end, master.switch.epochs, theirs.end) is None
 
 
 def make(tape: Tape, profile: str) -> BrokerScene:
