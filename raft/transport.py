@@ -717,20 +717,23 @@ class Transport:
 
     def _hold(self, connection: Inbound, size: int) -> None:
         """Count the unfinished bytes of a connection. Raises ``MalformedMessage`` if there are too many over all; but
-        clients do not take them from nodes, so the clients that hold the most are cut off first."""
+        clients do not take them from nodes, so if that makes room the clients that hold the most are cut off first."""
         self._unfinished_bytes += size - connection.unfinished_bytes
         connection.unfinished_bytes = size
-        if self._unfinished_bytes <= self.limits.receive_bytes_max:
+        limit = self.limits.receive_bytes_max
+        if self._unfinished_bytes <= limit:
             return
-        if not is_client(connection):
-            for client in sorted(filter(is_client, self._inbound), key=lambda each: -each.unfinished_bytes):
+        clients = sorted(filter(is_client, self._inbound), key=lambda each: -each.unfinished_bytes)
+        of_nodes = self._unfinished_bytes - sum(each.unfinished_bytes for each in clients)
+        if not is_client(connection) and of_nodes <= limit:
+            while self._unfinished_bytes > limit:
+                client = clients.pop(0)
                 logger.warning("client %s is cut off: it holds %d of %d bytes of unfinished messages",
                                whence(client), client.unfinished_bytes, self._unfinished_bytes)
                 self._unfinished_bytes -= client.unfinished_bytes
                 client.unfinished_bytes = 0
                 client.scope.cancel()
-                if self._unfinished_bytes <= self.limits.receive_bytes_max:
-                    return
+            return
         raise MalformedMessage(f"{self._unfinished_bytes} bytes of unfinished messages over all connections")
 
     def _deliver(

@@ -238,6 +238,30 @@ async def test_unfinished_requests_of_clients_count_and_give_way_to_nodes(autoju
         assert await small.receive_some() == b"STILL HERE"
 
 
+@pytest.mark.parametrize("held", [0, 10_000], ids=["nothing", "little"])
+async def test_a_client_that_holds_nothing_stays_where_nodes_hold_too_much(
+    held: int, autojump_clock: MockClock,
+) -> None:
+    """Nor is one cut off that holds too little to make room: the node is closed anyway."""
+    async with network() as net:
+        n1 = await net.start("n1", limits=TransportLimits(receive_bytes_max=100_000))
+        client = await net.dial("n1")
+        await greet_as_client(client)
+        await client.send_all(b"%d" % held)
+        assert await client.receive_some() == b"%d" % held
+        whole = b"".join(wire.encode(append(1, 90_000)))
+        streams = []
+        for lane in (Lane.CONTROL, Lane.BULK):
+            stream = await net.dial("n1")
+            await greet(stream, hello_of("n2", lane=lane), bytearray())
+            await stream.send_all(whole[:60_000])
+            streams.append(stream)
+        assert await streams[1].receive_some() == b""
+        assert n1.transport._unfinished_bytes == 60_000 + held
+        await client.send_all(b"still here")
+        assert await client.receive_some() == b"STILL HERE"
+
+
 async def test_a_damaged_message_that_came_in_parts_leaves_the_limit_as_it_was(autojump_clock: MockClock) -> None:
     async with network() as net:
         n1 = await net.start("n1")
