@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -77,9 +77,11 @@ class Driver:
 
     def __init__(
         self, *, name: str, cluster: str, replica: Replica, state_machine: AnyMachine, config: Config,
-        disk: Disk, peers: Peers, system: System,
+        disk: Disk, peers: Peers, system: System, introduced: Collection[str] = (),
     ) -> None:
         self.name, self.cluster, self.config = name, cluster, config
+        self.introduced = introduced
+        """Nodes that the caller named, until a membership that came later names this one."""
         self.replica, self.disk, self.peers, self.system = replica, disk, peers, system
         self.state_machine = state_machine
         self.fault_cause: Exception | None = None
@@ -352,6 +354,8 @@ class Driver:
         elif isinstance(output, RoleChanged):
             self._role_changed(output)
         elif isinstance(output, MembershipChanged):
+            if self.replica.node_id in output.membership.everyone:
+                self.introduced = ()
             self.peers.members_changed(output.membership)
             self.events_hub.put(output)
             self._take_loss(self.replica.regaining.believe_members(self.clock()))

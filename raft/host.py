@@ -281,7 +281,7 @@ class Host:
             trace=trace)
         replica.following.members_only = self._access is not None
         driver = Driver(name=name, cluster=self.cluster, replica=replica, state_machine=state_machine, config=config,
-                        disk=self._disk, peers=self._peers, system=self._system)
+                        disk=self._disk, peers=self._peers, system=self._system, introduced=peers)
         self._peers.learn({**_addresses(replica.membership), **peers})
         self._links.listed.update(_addresses(replica.membership))
         self._links.to_keep.set()
@@ -299,7 +299,7 @@ class Host:
         driver.start(self._nursery)
         if (failure := self._disk_failure or self.storage.damaged.get(number)) is not None:
             driver.write_failed(failure)
-        self._meet(peers)
+        self._meet()
         return Node(driver, driver.applier.machine.encode)
 
     async def close_group(self, name: str = DEFAULT_GROUP) -> None:
@@ -326,7 +326,7 @@ class Host:
         self._leaving[number] = driver
         if driver in self._touched:
             self._touched.remove(driver)
-        self._meet(NOBODY)
+        self._meet()
         await driver.leave()
         while driver.durable_token < driver.submitted and driver.storage_state == "ok":
             await self._left.wait()
@@ -471,13 +471,13 @@ class Host:
         self._peers.learn(moved)
         listed.update(moved)
         self._links.to_keep.set()
-        self._meet(NOBODY)
+        self._meet()
 
-    def _meet(self, others: Mapping[str, str]) -> None:
-        """Stay connected to all members of all groups, and to ``others`` until somebody takes this node in."""
-        wanted = set(others)
+    def _meet(self) -> None:
+        """Stay connected to all members of all groups, and to those that are to take this node in."""
+        wanted = set[str]()
         for driver in self.drivers.values():
-            wanted.update(driver.replica.membership.everyone, driver.replica.peers)
+            wanted.update(driver.replica.membership.everyone, driver.replica.peers, driver.introduced)
         self.transport.set_peers(wanted)
 
     def _refuse_peer(self, peer: str, caller: Caller) -> str | None:

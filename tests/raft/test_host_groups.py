@@ -1,0 +1,76 @@
+"""Groups that come and go on one host, on simulated disks, streams in memory and a virtual clock."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from harness.simulation.worlds.nodes import Counter
+from raft.config import Config
+from raft.host import Host, open_host
+from raft.node import Node
+from raft.sim.disk import VirtualDisk
+from tests.raft.test_host import until_leads, wires
+
+SMALL = Config(
+    segment_bytes=32 << 10, message_bytes_max=16 << 10, append_bytes_max=4_096, frame_bytes_max=4_096,
+    entry_bytes_max=2_048, snapshot_chunk_bytes=4_096)
+ADDRESSES = {name: f"{name}:1" for name in ("n0", "n1", "n9")}
+
+
+class Hosts:
+    """Hosts that reach each other by address while they are open."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        self._open: dict[str, Host] = {}
+
+    @asynccontextmanager
+    async def open(self, name: str, disk: VirtualDisk | None = None) -> AsyncIterator[Host]:
+        async with open_host(
+            "unused", node_id=name, listen=None, address=ADDRESSES[name], create=True, rng=Random(name),
+            files=disk or VirtualDisk(), config=SMALL, connect=wires(self._nursery, self._open),
+        ) as host:
+            self._open[ADDRESSES[name]] = host
+            yield host
+            del self._open[ADDRESSES[name]]
+
+
+@pytest.fixture
+async def hosts() -> AsyncIterator[Hosts]:
+    async with trio.open_nursery() as nursery:
+        yield Hosts(nursery)
+        nursery.cancel_scope.cancel()
+
+
+async def alone(host: Host, name: str) -> Node[bytes, Any, Any]:
+    """Open a group with this member alone."""
+    node = await host.open_group(
+        name, state_machine=Counter(), peers={host.node_id: ADDRESSES[host.node_id]}, bootstrap=True)
+    await until_leads(node)
+    return node
+
+
+@pytest.mark.parametrize("change", ["opens", "closes", "changes its members"])
+async def test_a_node_that_joins_dials_on_while_another_group(
+    change: str, hosts: Hosts, autojump_clock: MockClock,
+) -> None:
+    """A leader that does not know where it listens learns that from its hello."""
+    async with hosts.open("n9") as host:
+        other = await alone(host, "other")
+        await host.open_group("joined", state_machine=Counter(), peers={"n0": ADDRESSES["n0"]}, join=True)
+        if change == "opens":
+            await alone(host, "third")
+        elif change == "closes":
+            await host.close_group("other")
+        else:
+            await other.reconfigure({"n9": ADDRESSES["n9"]}, priorities={"n9": 5})
+        async with hosts.open("n0"):
+            await trio.sleep(5)
+            assert host.transport.connected("n0")
