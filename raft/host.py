@@ -306,7 +306,7 @@ class Host:
         """Stop this host's node of a group. Other groups go on. Its data stays, and ``open_group`` continues from it.
 
         If this is cancelled while it waits for the disk, the group stays closed until the host is opened again. Raises
-        ``UsageError`` if the group is not open.
+        ``UsageError`` if the group is not open, or the host ends meanwhile.
         """
         number = await self._leave(name)
         self._recovered[number] = await self._run_blocking(in_words(self.storage.recovered), number)
@@ -328,9 +328,10 @@ class Host:
             self._touched.remove(driver)
         self._meet()
         await driver.leave()
-        while driver.durable_token < driver.submitted and driver.storage_state == "ok":
+        while driver.durable_token < driver.submitted and driver.storage_state == "ok" and not self._closed:
             await self._left.wait()
         del self._leaving[number]
+        self._check_open()
         return number
 
     async def remove_group(self, name: str = DEFAULT_GROUP) -> None:
@@ -339,7 +340,7 @@ class Host:
         Take this node out of the membership first, unless the whole group shall go: it will never vote again, since its
         name cannot be used again here. An interrupted removal is finished when the host is opened again.
 
-        Raises ``UsageError`` (the group never began here), ``StorageError`` (an open group then stays closed).
+        Raises ``UsageError`` (it never began here; the host ended meanwhile), ``StorageError`` (it then stays closed).
         """
         self._check_open()
         number = group_number(name)
@@ -354,6 +355,7 @@ class Host:
         try:
             await self._run_blocking(in_words(write_origin), self._files, number, attrs.evolve(origin, removed=True))
             left = False
+            self._check_open()
             await self._forget(number)
         finally:
             if not left:  # else it stays taken: its data was not read, and it must not begin empty
@@ -367,7 +369,7 @@ class Host:
         self._forgetting.add(number)
         full = self._fulls
         writer.submit(Write(NEVER, number, forget=True))
-        while number in self._forgetting:
+        while number in self._forgetting and not self._closed:
             if self._disk_failure is None and self._fulls == full:
                 await self._left.wait()
                 continue
@@ -375,6 +377,7 @@ class Host:
             if self._disk_failure is not None:
                 raise self._disk_failure
             raise DiskFull("no room to say that the group is removed; opening the host again finishes it")
+        self._check_open()
         await self._run_blocking(in_words(self.storage.drop_snapshots), number)
 
     # --- life ------------------------------------------------------------------------------------------------
@@ -420,6 +423,7 @@ class Host:
         self._closed = True
         for driver in self.drivers.values():
             driver.close()
+        self._tell_left()
 
     def _check_open(self) -> None:
         if self._closed:

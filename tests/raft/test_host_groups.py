@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from harness.simulation.worlds.nodes import Counter
 from raft.config import Config
+from raft.errors import UsageError
+from raft.groups import group_number
 from raft.host import Host, open_host
+from raft.messages import Write
 from raft.node import Node
 from raft.sim.disk import VirtualDisk
 from tests.raft.test_host import until_leads, wires
@@ -74,3 +77,54 @@ async def test_a_node_that_joins_dials_on_while_another_group(
         async with hosts.open("n0"):
             await trio.sleep(5)
             assert host.transport.connected("n0")
+
+
+async def test_who_waits_for_a_group_to_close_is_told_that_the_host_ends(
+    hosts: Hosts, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for call in ("close_group", "remove_group"):
+        async with trio.open_nursery() as nursery:
+            async with hosts.open("n0") as host:
+                node = await alone(host, "a")
+                monkeypatch.setattr(host._disk, "submit", _never)
+                node.propose_nowait(b"1")
+                await wait_all_tasks_blocked()
+                nursery.start_soon(_told_of_the_end, getattr(host, call))
+                await wait_all_tasks_blocked()
+                assert host._leaving
+
+
+@pytest.mark.parametrize("slow", ["disk", "origin"])
+async def test_who_waits_for_a_removal_is_told_that_the_host_ends(
+    slow: str, hosts: Hosts, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next opening finishes it."""
+    disk = VirtualDisk()
+    async with trio.open_nursery() as nursery:
+        async with hosts.open("n0", disk) as host:
+            await alone(host, "a")
+            if slow == "disk":
+                monkeypatch.setattr(host._writer, "submit", _never)
+            else:
+                monkeypatch.setattr(host, "_run_blocking", _then_rest)
+            nursery.start_soon(_told_of_the_end, host.remove_group)
+            await wait_all_tasks_blocked() if slow == "disk" else await trio.sleep(1.5)
+    async with hosts.open("n0", disk) as host:
+        with pytest.raises(UsageError, match="was removed"):
+            await alone(host, "a")
+        assert not host.storage.recovered(group_number("a")).last_index
+
+
+async def _told_of_the_end(call: Callable[[str], Awaitable[None]]) -> None:
+    with trio.fail_after(60), pytest.raises(UsageError, match="this host has ended"):
+        await call("a")
+
+
+def _never(write: Write) -> None:
+    """Take a write to a disk that stands still."""
+
+
+async def _then_rest(function: Callable[..., Any], *args: Any) -> Any:
+    result = function(*args)
+    await trio.sleep(1)
+    return result
