@@ -51,6 +51,14 @@ CARRY_STEP_BYTES: Final = 1 << 20
 """Most bytes that one group commit carries forward; a single group may exceed it."""
 T = TypeVar("T")
 
+
+def _limits(segment_bytes: int) -> tuple[int, int]:
+    """Return where frames end in a segment of this size, and where local records do."""
+    room = max(_ROOM_BYTES_MIN, segment_bytes // 64)
+    local_limit = segment_bytes - room - BLOCK_BYTES
+    return local_limit - room, local_limit
+
+
 _Local = tuple[LocalKind, int, HardState | Position]
 
 
@@ -122,7 +130,7 @@ class SegmentStorage:
         self._files, self._cluster, self._node_id = files, cluster, node_id
         self._rng = rng if rng is not None else Random()
         self._background, self._opened_before = background, opened_before
-        self._spares = SparePool(files, segment_bytes)
+        self._spares, self._fresh_limits = SparePool(files, segment_bytes), _limits(segment_bytes)
         self.snapshots = SnapshotStore(files)
         self.identity: Identity | None = None
         self._owner = self._life = 0
@@ -219,9 +227,7 @@ class SegmentStorage:
         """Make this the newest segment. Its end has room for the footer, and for local records while the disk is
         full."""
         self._active, self._file = segment, file
-        room = max(_ROOM_BYTES_MIN, segment.size // 64)
-        self._local_limit = segment.size - room - BLOCK_BYTES
-        self._data_limit = self._local_limit - room
+        self._data_limit, self._local_limit = _limits(segment.size)
 
     def _size_of(self, path: str) -> int:
         file = self._files.open(path)
@@ -433,9 +439,8 @@ class SegmentStorage:
         return tail.last
 
     def _capacity(self) -> int:
-        """Bytes of records that surely fit into a fresh segment, in one block."""
-        assert self._active is not None
-        return self._data_limit - 2 * BLOCK_BYTES - self._states_bytes()
+        """Bytes of records that surely fit into a fresh segment, in one block. The newest may have another size."""
+        return self._fresh_limits[0] - 2 * BLOCK_BYTES - self._states_bytes()
 
     def _states_bytes(self) -> int:
         return sum(128 + 4 * len(group.hard_state.voted_for or "") for group in self._catalog.groups.values())
@@ -450,10 +455,10 @@ class SegmentStorage:
 
     def _rolls(self, units: Sequence[_Unit]) -> int:
         """Return how many fresh segments these units will need."""
-        end, rolls = self._active_end() + BLOCK_BYTES, 0
+        end, rolls, limits = self._active_end() + BLOCK_BYTES, 0, (self._data_limit, self._local_limit)
         for unit in units:
-            if end + unit.size > (self._data_limit if unit.frames else self._local_limit):
-                rolls += 1
+            if end + unit.size > limits[0 if unit.frames else 1]:
+                rolls, limits = rolls + 1, self._fresh_limits
                 end = 2 * BLOCK_BYTES + self._states_bytes()
             end += unit.size
         return rolls

@@ -340,6 +340,43 @@ def test_another_segment_size_takes_over_with_the_next_segment() -> None:
     assert not differs(LogImage(frames=tuple(log)), storage.open()[1], read_all(storage, 1, 1))
 
 
+def other_size(disk: VirtualDisk, storage: SegmentStorage, segment_bytes: int) -> SegmentStorage:
+    storage.close()
+    storage = SegmentStorage(disk, "c", "n", segment_bytes=segment_bytes, rng=Random(2))
+    storage.open()
+    return storage
+
+
+@pytest.mark.parametrize("before", [1, 4, 25])
+def test_a_frame_that_only_larger_segments_hold_begins_one_at_once(before: int) -> None:
+    disk, storage = fresh()
+    log = frames(before, size=2_000)
+    put(storage, log)
+    storage = other_size(disk, storage, 4 * SEGMENT_BYTES)
+    log += (large := frames(2, after=log[-1], size=4 * SEGMENT_BYTES))
+    storage.write([Write(before + 1, 1, frames=large)])
+    storage.sync()
+    storage.close()
+    storage = make(disk)
+    assert not differs(LogImage(frames=tuple(log)), storage.open()[1], read_all(storage, 1, 1))
+
+
+def test_a_full_disk_keeps_nothing_of_a_call_that_needs_segments_of_a_smaller_size() -> None:
+    disk = VirtualDisk(seeded(1))
+    format_directory(disk, "c", "n", bytes(16))
+    storage = SegmentStorage(disk, "c", "n", segment_bytes=8 * SEGMENT_BYTES, rng=Random(1))
+    storage.open()
+    log = frames(200, size=2_000)
+    put(storage, log[:2])
+    storage = other_size(disk, storage, SEGMENT_BYTES)
+    disk.faults.capacity_bytes = disk.used_bytes() + 2 * SEGMENT_BYTES
+    with pytest.raises(DiskFull):
+        storage.write([Write(200, 1, frames=log[2:])])
+    assert len(read_all(storage, 1, 1)) == 2
+    put(storage, log[2:10])
+    assert len(read_all(storage, 1, 1)) == 10
+
+
 def test_files_of_others_in_the_directory_are_left_alone() -> None:
     disk, storage = fresh()
     put(storage, frames(3))
