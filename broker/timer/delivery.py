@@ -322,6 +322,11 @@ class TimerDelivery:
             return False
         letter = Letter.of(record.message)
         try:
+            before = None if letter.moved_from is None else self._store.find(letter.moved_from)
+        except OSError as error:
+            logger.error("timer %d waits until its old unit can be read: %s", store.queue_offset, error)
+            return False
+        try:
             self._machine.enqueue(offset, size, letter.topic_hash, out_ms=letter.out_ms,
                                   stored_ms=record.store_time_ms, deletes=letter.deletes)
         except OSError as error:
@@ -331,20 +336,19 @@ class TimerDelivery:
         if self._machine.started and not letter.deletes:  # a slave copies its master's numbers
             self.came(letter.topic)
         if letter.moved_from is not None:
-            self._is_moved(letter.moved_from, offset)
+            self._moving.discard(letter.moved_from)
+        if before is not None and before.offset < offset and not before.kind & MOVED:
+            self._is_moved(before)
         return True
 
-    def _is_moved(self, before: int, offset: int) -> None:
-        """The message at ``before`` was put again at ``offset``: mark its old unit as moved."""
-        self._moving.discard(before)
-        unit = self._store.find(before) if 0 <= before < offset else None
-        if unit is not None and not unit.kind & MOVED:
-            try:
-                self._store.moved(unit)
-                if not unit.kind & DELETE:
-                    self.left(unit.topic_hash, 1)
-            except OSError as error:
-                logger.error("the timer at offset %d of the log may come twice: %s", before, error)
+    def _is_moved(self, unit: Unit) -> None:
+        """The unit's message was put again, and is enqueued from there."""
+        try:
+            self._store.moved(unit)
+            if not unit.kind & DELETE:
+                self.left(unit.topic_hash, 1)
+        except OSError as error:
+            logger.error("the timer at offset %d of the log may come twice: %s", unit.offset, error)
 
     def make_way(self, below: int) -> None:
         """Put timers again whose messages stand below that offset, so that the log may be deleted; some at each call.

@@ -69,3 +69,26 @@ async def test_a_recall_that_is_moved_counts_as_no_timer_that_left(autojump_cloc
         await trio.sleep(3)
         assert part.counters.moved == 8
         assert part._waiting.table().timing_count["T"].count == counted
+
+
+async def test_a_timer_that_was_put_again_waits_until_its_old_unit_can_be_read(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        await good(made, node, TIMER_DELAY_SEC=100)
+        await trio.sleep(3)
+        failed: list[int] = []
+        find = TimerLog.find
+
+        def fails(log: TimerLog, offset: int) -> int | None:
+            if len(failed) < 2:
+                failed.append(offset)
+                raise OSError(errno.EIO, "Input/output error")
+            return find(log, offset)
+
+        monkeypatch.setattr(TimerLog, "find", fails)
+        part = node.broker.parts[TimersPart]
+        part.make_way(1 << 16)
+        await trio.sleep(150)
+        assert len(failed) == 2 and part.counters.moved == 1
+        assert bodies(node) == [b"x"], "the old unit, too, would bring it"
