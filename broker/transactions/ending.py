@@ -42,6 +42,7 @@ from typing import Final, Protocol
 import attrs
 
 from broker import properties as props
+from broker.again import attempt_of
 from broker.ha.acks import PutStatus
 from broker.puts import Outlet, PutResult, Puts
 from broker.rules import Chain, Draft, Refusal, Rule
@@ -183,10 +184,7 @@ class Ending:
     def opened(self) -> None:
         self._open = True
         while self._waiting:
-            connection, request = self._waiting.popleft()
-            answer = self.end(connection, request)
-            if answer is not None:
-                connection.reply(request, answer)
+            attempt_of(self.end, "a decision")(*self._waiting.popleft())
 
     def closed(self) -> None:
         self._open = False
@@ -269,6 +267,9 @@ class Ending:
                 record = self._log.record(asked.commit_log_offset, known.size, self._feed.near(asked.commit_log_offset))
         except (OffsetGone, DamagedRecord):
             return Refusal(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
+        except OSError as error:
+            logger.error("the half at %d of the log cannot be read: %s", asked.commit_log_offset, error)
+            return Refusal(ResponseCode.SYSTEM_ERROR, f"The half cannot be read now: {error}")
         half = read_half(record) if known is None else known
         if isinstance(half, str):
             return Refusal(ResponseCode.SYSTEM_ERROR, f"{NOT_FOUND}: {half}")
@@ -409,7 +410,11 @@ class Ending:
         master. ``done`` is called when the mark is stored, or the transaction ended before."""
         if not self._open:
             return
-        self._feed.feed_all()
+        try:
+            self._feed.feed_all()
+        except (OSError, OffsetGone, DamagedRecord) as error:
+            logger.error("decisions of acting slaves wait: transactions cannot be read in the log: %s", error)
+            return
         transaction = self._feed.halves.of(offset)
         if transaction is None:
             if offset < self._log.max_offset:

@@ -15,7 +15,9 @@ from broker.topics.names import CHECK_MAX_TIME, HALF
 from harness.simulation.worlds.brokers import cluster, until
 from remoting import properties
 from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
 from remoting.daemon.keys import ConfigError
+from remoting.record import COMMIT, Record
 from tests.broker.transactions.world import FAST, bodies, producer, records, transactions, values
 
 
@@ -117,3 +119,58 @@ async def test_what_cannot_be_read_for_a_while_is_read_later(
             await trio.sleep(2)
             assert len(transactions(node).halves) == 1
             await shop.commit(half)
+
+
+async def test_a_half_that_cannot_be_read_ends_no_broker(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        async with producer(made, node) as shop:
+            half, other = await shop.half(), await shop.half(unique="U2")
+            await trio.sleep(1)
+            part, answers = transactions(node), list[Command]()
+
+            def broken(*where: object) -> Record:
+                raise OSError(5, "Input/output error")
+
+            async def ends() -> None:
+                answers.append(await shop.end(half, COMMIT))
+
+            part.writes_closed()
+            part.writes_opened()
+            with monkeypatch.context() as patch:
+                patch.setattr(node.broker.journal.log, "record", broken)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(ends)
+                    nursery.start_soon(ends)
+            assert [(each.code, "cannot be read" in each.remark) for each in answers] == 2 * [
+                (ResponseCode.SYSTEM_ERROR, True)]
+            await shop.commit(half)
+            await shop.roll_back(other)
+            assert bodies(node) == [b"paid"]
+
+
+async def test_a_decision_of_an_acting_slave_is_settled_once_the_log_can_be_read(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        async with producer(made, node) as shop:
+            half = await shop.half()
+            await trio.sleep(1)
+            part, settled = transactions(node), list[bool]()
+
+            def broken() -> None:
+                raise OSError(5, "Input/output error")
+
+            def settle() -> None:
+                part.settle(half.offset, committed=True, done=lambda: settled.append(True))
+
+            with monkeypatch.context() as patch:
+                patch.setattr(part.feed, "feed_all", broken)
+                settle()
+            assert settled == []
+            settle()
+            await trio.sleep(1)
+            assert settled == [True] and len(part.halves) == 0
