@@ -118,6 +118,9 @@ class Part:
     """Its own keys of the configuration: a frozen attrs class of ``remoting.daemon.keys.key`` fields."""
     passed_on: ClassVar[frozenset[int]] = frozenset()
     """Codes that clients send to the master: a broker that is master no longer passes them on."""
+    tells_progress: ClassVar[frozenset[int]] = frozenset()
+    """Codes whose answers tell how much was delivered. Slaves take a copy of one once their logs have the deliveries.
+    """
     follows: ClassVar[bool] = False
     """True: it also ticks soon after the log moved, a part was told something, or ``Journal.stir`` was called."""
 
@@ -314,6 +317,9 @@ class Parts:
 
     def copies(self) -> dict[int, Callable[[bytes], None]]:
         return {code: copy for part in self for code, copy in part.copies().items()}
+
+    def tells_progress(self) -> frozenset[int]:
+        return frozenset[int]().union(*(part.tells_progress for part in self))
 
     def all_joins(self) -> dict[int, Callable[[bytes], None]]:
         """Return the ``joins`` of all parts and tables together. Topics and groups come first, as parts do."""

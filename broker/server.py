@@ -57,7 +57,7 @@ from broker.store.files import with_spare
 from broker.store.flush import Flusher
 from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore
-from broker.tablecopies import TableCopies, offering
+from broker.tablecopies import TableCopies, offering, saying_the_end
 from broker.tablefile import RunSync
 from broker.topics.part import TopicsPart
 from broker.transactions.part import TransactionsPart
@@ -244,7 +244,9 @@ class Broker:
         self.topics.table.on_change.join("name servers", self.registration.changed)
         self.queue_ends = queue_ends = QueueEndsPart(client, journal)
         self.copies = TableCopies(client, {table.code: table.copy for table in made.tables()}, made.copies(),
-                                  offers=self._offered)
+                                  offers=self._offered, bound=made.tells_progress(),
+                                  held=lambda: journal.confirm_offset)
+        journal.was_cut.join("parts", self.copies.cut)
         journal.on_new_queue.call = self._new_queue
         journal.needed.begin, journal.needed.make_way = made.keeps_from, made.make_way
         self.ha_addresses = HaAddresses(client, self._itself, self._told)
@@ -264,7 +266,8 @@ class Broker:
                      *self._succession(), *self._acting(), *self._siblings(),
                      *(() if self.ledger is None else (self.ledger,))):
             made.add(part)
-        handlers = offering({**made.handlers(), **more})
+        handlers = saying_the_end(
+            offering({**made.handlers(), **more}), made.tells_progress(), lambda: journal.end)
         if self.levelling is not None and config.role is not BrokerRole.SLAVE:
             handlers = self.levelling.gated(handlers, {*made.all_joins(), *made.copies()})
         if self.ledger is not None:

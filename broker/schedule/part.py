@@ -36,6 +36,7 @@ class DelayKeys:
 
 class DelaysPart(SpecialService):
     keys = DelayKeys
+    tells_progress = frozenset((int(RequestCode.GET_ALL_DELAY_OFFSET),))
     follows: ClassVar[bool] = True
 
     def __init__(self, shared: Shared, before: Parts) -> None:

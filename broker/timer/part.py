@@ -73,6 +73,7 @@ class TimersPart(SpecialService):
     """Keeps timers on every replica, and delivers them on masters and acting slaves."""
 
     keys = TimerKeys
+    tells_progress = frozenset((int(RequestCode.GET_TIMER_CHECK_POINT),))
     follows: ClassVar[bool] = True
     slots: ClassVar[int] = SLOTS
     """Slots of the wheel: two weeks of seconds, as in RocketMQ."""

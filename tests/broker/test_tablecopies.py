@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import attrs
 import pytest
 import trio
+from trio.testing import MockClock
 
 from broker.groups.table import GroupsConfig, GroupTable
 from broker.moments import WATCH
@@ -15,18 +16,21 @@ from broker.offsets.table import OffsetsConfig, OffsetTable
 from broker.queueends.ends import GET_QUEUE_ENDS
 from broker.standing import Role
 from broker.store.tables import ConsumerOffsets, DelayOffsets, SubscriptionGroups
-from broker.tablecopies import TableCopies
+from broker.tablecopies import TableCopies, saying_the_end
 from broker.topics.table import TopicsConfig, TopicTable
-from harness.simulation.worlds.brokers import cluster, until
+from harness.simulation.worlds.brokers import cluster, new_master, three, until
 from harness.simulation.worlds.streams import net
 from remoting.bodies.consumers import MessageRequestModes
-from remoting.bodies.namesrv import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from remoting.bodies.namesrv import DataVersion, KVTable, TopicConfig, TopicConfigSerializeWrapper
 from remoting.body import Body
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.connection import Connection
+from remoting.endpoint import Handler
+from remoting.record import encode_properties
 from remoting.server import Server
+from tests.broker.timer.test_timers import bodies
 
 CODES = {
     RequestCode.GET_ALL_TOPIC_CONFIG: TopicConfigSerializeWrapper(
@@ -215,3 +219,108 @@ async def test_tables_are_copied_while_the_role_says_whose_slave_this_broker_is(
             assert len(master.asked) == count
             sync.role_changed(Role.slave(1, 3, "m:1"))
             await until(lambda count=count: len(master.asked) > count)  # type: ignore[misc]
+
+
+@attrs.define(eq=False)
+class Ahead:
+    """A master whose log goes on, and a slave's log. ``says``: whether its answers say where its log ends."""
+
+    says: bool = True
+    end: int = 100
+    held: int = 0
+    positions: int = 1
+    copied: list[int] = attrs.field(factory=list)
+
+    def tells(self, _: Connection, command: Command) -> Command:
+        return response(command, body=str(self.positions).encode())
+
+    def info(self, _: Connection, command: Command) -> Command:
+        said = {} if self.end < 0 else {"commitLogMaxOffset": str(self.end)}
+        return response(command, body=KVTable(said).to_json())
+
+    def handlers(self) -> dict[int, Handler]:
+        code = int(RequestCode.GET_ALL_DELAY_OFFSET)
+        made: dict[int, Handler] = {code: self.tells}
+        if self.says:
+            return saying_the_end(made, [code], lambda: self.end)
+        return made | {int(RequestCode.GET_BROKER_RUNTIME_INFO): self.info}
+
+
+@asynccontextmanager
+async def copying(master: Ahead) -> AsyncGenerator[TableCopies, None]:
+    async with net() as made, open_client(connector=made.connect) as client:
+        await made.serve("m:1", Server(master.handlers()))
+        code = int(RequestCode.GET_ALL_DELAY_OFFSET)
+        sync = TableCopies(client, {code: lambda body: master.copied.append(int(body))},
+                           bound=[code], held=lambda: master.held)
+        await made.nursery.start(sync.run)
+        sync.follow("m:1")
+        yield sync
+
+
+@pytest.mark.parametrize("says", [True, False], ids=["ours", "java"])
+async def test_progress_counts_once_the_log_here_reaches_as_far_as_the_masters_did(
+        says: bool, autojump_clock: trio.abc.Clock) -> None:
+    master = Ahead(says)
+    async with copying(master) as sync:
+        await trio.sleep(1)
+        master.positions, master.end = 2, 10_000
+        await trio.sleep(10)
+        assert master.copied == [], "the deliveries may stand in what this log lacks"
+        master.held = 99
+        sync.tick(0)
+        assert master.copied == []
+        master.held = 100
+        sync.tick(0)
+        assert master.copied == [1], "as it was told first, however far the master is meanwhile"
+        await trio.sleep(4)
+        assert master.copied == [1]
+        master.held = 10_000
+        sync.tick(0)
+        sync.tick(0)
+        assert master.copied == [1, 2]
+
+
+async def test_progress_whose_part_of_the_log_was_cut_or_is_another_masters_counts_no_more(
+        autojump_clock: trio.abc.Clock) -> None:
+    master = Ahead()
+    async with copying(master) as sync:
+        await trio.sleep(1)
+        sync.cut(99)
+        master.held = 100
+        sync.tick(0)
+        assert master.copied == []
+        master.end, master.positions = 200, 2
+        await trio.sleep(4)
+        master.held = 199
+        sync.role_changed(Role.slave(1, 2, "elsewhere:1"))
+        master.held = 200
+        sync.tick(0)
+        assert master.copied == []
+
+
+async def test_a_master_that_does_not_say_where_its_log_ends_is_not_believed(autojump_clock: trio.abc.Clock) -> None:
+    master = Ahead(says=False, end=-1, held=1 << 40)
+    async with copying(master) as sync:
+        await trio.sleep(10)
+        assert (sync.done, master.copied) == (0, [])
+
+
+async def test_what_a_slave_copied_no_delivery_of_it_delivers_as_master(autojump_clock: MockClock) -> None:
+    """A timer and a delayed message, which the master delivered when nobody copied its log any more."""
+    async with cluster(controllers=3) as made:
+        master, *others = await three(made, haBeatIntervalMs="0", timerPrecisionMs="100")
+        for body, properties in ((b"timer", {"TIMER_DELAY_MS": "4000"}), (b"level", {"DELAY": "2"})):
+            answer = await made.send(master.address, body, properties=encode_properties(properties).decode())
+            assert answer.code == ResponseCode.SUCCESS
+        await trio.sleep(3)
+        assert all(node.broker.journal.end == master.broker.journal.end for node in others)
+        for node in others:
+            made.network.cuts.add(frozenset((node.address, f"{master.host}:10912")))
+        await until(lambda: sorted(bodies(master)) == [b"level", b"timer"])
+        await trio.sleep(4)
+        await master.kill()
+        made.network.cuts.clear()
+        after = await new_master(*others)
+        await trio.sleep(10)
+        assert sorted(bodies(after)) == [b"level", b"timer"]
