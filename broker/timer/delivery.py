@@ -187,6 +187,11 @@ class TimerDelivery:
         self._spent.clear()
         self._search, self._is_drained, self._reopens_ns = iter(()), False, 0
 
+    def open_again(self) -> None:
+        """Slots that were opened, and are not done, are opened once more."""
+        self.stop()
+        self.start()
+
     # --- figures ---------------------------------------------------------------------------------------------
 
     @property
@@ -411,8 +416,7 @@ class TimerDelivery:
             if now_ns < self._reopens_ns or self._under_way or self._written:
                 self._is_drained = True
                 return False
-            self.stop()
-            self.start()
+            self.open_again()
         try:
             return self._poll(now_ns, until_ns)
         except TimersDamaged as damage:

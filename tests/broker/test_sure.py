@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.sure import Sure
+from broker.sure import PAST_MAX, Past, Sure
 
 
 def test_a_value_counts_once_the_disk_has_what_it_is_true_of() -> None:
@@ -24,3 +24,26 @@ def test_a_log_that_was_cut_and_grew_again_makes_nothing_true() -> None:
     sure.offer(200, lambda: "c")
     sure.cut(199)
     assert not sure.flushed(300) and sure.value == "b"
+
+
+def test_after_a_cut_counts_what_was_true_where_the_log_ends() -> None:
+    past = Past("a")
+    past.note(100, "b")
+    past.note(200, "c")
+    past.note(200, "d")
+    past.note(300, "d")
+    assert past.cut(250) == "d", "since 200"
+    assert past.cut(199) == "b"
+    past.note(150, "e")
+    assert past.cut(149) == "b"
+    assert past.cut(0) == "a"
+    past.note(100, "b")
+    past.note(0, "c")
+    assert past.cut(0) == "c", "no log is the reason for it"
+
+
+def test_a_cut_further_back_than_is_known_leaves_the_first_value_that_is() -> None:
+    past = Past(0)
+    for number in range(1, PAST_MAX + 10):
+        past.note(number * 100, number)
+    assert past.cut(0) == 10

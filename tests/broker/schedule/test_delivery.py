@@ -219,3 +219,40 @@ async def test_what_cannot_be_delivered_is_dropped_and_the_rest_comes(autojump_c
         assert len(bodies(world)) == 2
         assert (world.delayed.dropped, world.delayed.delivered) == (2, 2)
         assert world.delayed.offsets().offset_table == {1: 4}
+
+
+async def test_what_a_cut_of_the_log_took_back_is_delivered_again(autojump_clock: MockClock) -> None:
+    """Of a master that another one replaced, and that leads again before it has copied how far that one was."""
+    async with running() as world:
+        orders(world)
+        await world.ask(delayed(1))
+        await world.ask(delayed(1, b"second"))
+        await trio.sleep(0.9)
+        end = world.journal.end
+        await trio.sleep(1)
+        assert bodies(world) == [b"hello", b"second"]
+        world.puts.fence("deposed")
+        world.delayed.stop()
+        world.journal.truncate(end)
+        assert world.delayed.offsets().offset_table.get(1) in (None, 0)
+        world.serve()
+        await trio.sleep(ONCE_MORE_S)
+        assert bodies(world) == [b"hello", b"second"]
+        await trio.sleep(4)
+        assert bodies(world) == [b"hello", b"second"], "once each"
+
+
+async def test_a_cut_of_the_log_takes_back_nothing_that_stands_before_it_or_elsewhere(
+        autojump_clock: MockClock) -> None:
+    async with running() as world:
+        orders(world)
+        await world.ask(delayed(1))
+        await trio.sleep(2)
+        end = world.journal.end
+        await world.ask(send(body=b"gone"))
+        world.puts.fence("deposed")
+        world.delayed.stop()
+        world.delayed.start(in_place=True)
+        world.delayed.stop()
+        world.journal.truncate(end)
+        assert world.delayed.offsets().offset_table == {1: 1}

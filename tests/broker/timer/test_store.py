@@ -359,3 +359,53 @@ def test_of_what_a_start_finds_nobody_knows_what_was_late_until_its_time_is_over
         store.done_before(at(second))
         store.flush()
         assert store.settled == (at(second), below)
+
+
+def test_what_is_done_goes_back_with_the_log_that_has_the_deliveries(files: Files) -> None:
+    store, log_end = opened(files), [1_000]
+    store.delivered_below = lambda: log_end[0]
+    for number in range(10):
+        put(store, number, number * 100)
+    store.done_before(at(3))
+    log_end[0] = 2_000
+    store.done_before(at(6))
+    store.flush()
+    store.done_before(at(8))
+    store.cut(2_000, place_of)
+    assert store.read_time_ms == at(8)
+    store.cut(1_999, place_of)
+    left = {second: [second * 100] for second in range(3, 10)}
+    assert (store.read_time_ms, store.pending, store.oldest_offset()) == (at(3), 7, 300)
+    assert (store.settled, store.done) == ((at(3), 0), (at(3), 0)), "nobody knows what was late"
+    assert not store.is_done(4, at(4))
+    again = TimerStore(files, slots=SLOTS, log_file_bytes=LOG_FILE_BYTES)
+    assert again.recover(1 << 40, place_of=place_of) == ""
+    assert again.read_time_ms == at(3) and everything(again) == left
+    put(store, 4, 1_000)
+    assert everything(store) == left | {4: [400, 1_000]}
+
+
+def test_the_wheel_is_made_anew_where_later_slots_have_the_place_of_what_is_not_done() -> None:
+    files = MemoryFiles()
+    store, log_end = opened(files), [1_000]
+    store.delivered_below = lambda: log_end[0]
+    for number in range(10):
+        put(store, number, number * 100)
+    store.done_before(at(3))
+    log_end[0] = 2_000
+    store.done_before(at(8))
+    put(store, SLOTS + 5, 1_000)
+    store.cut(1_500, place_of)
+    assert (store.read_time_ms, store.queue_offset, store.pending) == (at(3), 0, 0), "all is enqueued again"
+    assert store.is_done(2, at(2)) and not store.is_done(3, at(3))
+
+
+def test_what_no_log_is_the_reason_for_stays_done(files: Files) -> None:
+    store, log_end = opened(files), [1_000]
+    store.delivered_below = lambda: log_end[0]
+    put(store, 5, 100)
+    store.done_before(at(3))
+    log_end[0] = 0
+    store.done_before(at(6))
+    store.cut(500, place_of)
+    assert store.read_time_ms == at(6)

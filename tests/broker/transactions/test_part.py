@@ -144,7 +144,7 @@ async def test_a_half_that_cannot_be_read_ends_no_broker(
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(ends)
                     nursery.start_soon(ends)
-            assert [(each.code, "cannot be read" in each.remark) for each in answers] == 2 * [
+            assert [(each.code, "cannot be read" in (each.remark or "")) for each in answers] == 2 * [
                 (ResponseCode.SYSTEM_ERROR, True)]
             await shop.commit(half)
             await shop.roll_back(other)
