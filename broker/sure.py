@@ -39,6 +39,13 @@ class Sure(Generic[T]):
         self.value, self._waits = self._waits[1], None
         return True
 
+    def latest(self, end: int, flushed: int, make: Callable[[], T]) -> T:
+        """Return ``value`` now that the disk has the log below ``flushed``; a newer one waits for the log's ``end``."""
+        self.flushed(flushed)
+        self.offer(end, make)
+        self.flushed(flushed)
+        return self.value
+
     def cut(self, end: int) -> None:
         """The log was cut at ``end``: a value that waits for more of it is void."""
         if self._waits is not None and self._waits[0] > end:

@@ -559,11 +559,7 @@ class TimerStore:
         """What is done whatever the power does: its deliveries are on disk."""
         if self._sure is None:
             self._sure = Sure(self._now_done())
-        end, flushed = self.commit_log()
-        self._sure.flushed(flushed)
-        self._sure.offer(end, self._now_done)
-        self._sure.flushed(flushed)
-        return self._sure.value
+        return self._sure.latest(*self.commit_log(), self._now_done)
 
     def _now_done(self) -> _Done:
         return _Done(*self.done, self.done_below, self.done_ms, self._oldest, self._log.end, self.queue_offset)

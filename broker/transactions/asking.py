@@ -200,9 +200,8 @@ class Asking:
         return self._progress.query(PROGRESS_GROUP, HALF, records.QUEUE)
 
     def _note_progress(self, shown: int) -> None:
-        self._places.offer(shown, self._feed.progress)
-        self._places.flushed(self._log.flushed_offset)
-        for topic, at in zip((HALF, OP_HALF), self._places.value, strict=False):
+        places = self._places.latest(shown, self._log.flushed_offset, self._feed.progress)
+        for topic, at in zip((HALF, OP_HALF), places, strict=False):
             if at != (self._progress.query(PROGRESS_GROUP, topic, records.QUEUE) or 0):
                 self._progress.commit(PROGRESS_GROUP, topic, records.QUEUE, at)
 

@@ -191,8 +191,7 @@ class Feed:
     def checkpoint(self) -> KeptTransactions:
         """The content of the file of open transactions: how the table was when the log ended where the disk has it."""
         if not self._to_load:
-            self._saved.flushed(self._log.flushed_offset)
-            self._saved.offer(self._visible.offset, self._as_it_is)
+            return self._saved.latest(self._visible.offset, self._log.flushed_offset, self._as_it_is)
         self._saved.flushed(self._log.flushed_offset)
         return self._saved.value
 

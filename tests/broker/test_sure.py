@@ -26,6 +26,15 @@ def test_a_log_that_was_cut_and_grew_again_makes_nothing_true() -> None:
     assert not sure.flushed(300) and sure.value == "b"
 
 
+def test_the_latest_value_is_made_once_the_disk_has_the_one_before() -> None:
+    sure = Sure("a")
+    assert sure.latest(100, 99, lambda: "b") == "a"
+    assert sure.latest(200, 99, lambda: "c") == "a"
+    assert sure.latest(200, 199, lambda: "d") == "b", "and the next one waits"
+    assert sure.latest(300, 200, lambda: "e") == "d"
+    assert sure.latest(300, 300, lambda: "f") == "f", "the disk has all"
+
+
 def test_after_a_cut_counts_what_was_true_where_the_log_ends() -> None:
     past = Past("a")
     past.note(100, "b")
