@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from broker.ha.acks import (
     Deny,
@@ -30,6 +30,8 @@ from remoting.errors import MessageIllegal
 from remoting.record import PROPERTIES_BYTES_MAX, Message
 
 logger = logging.getLogger("broker")
+
+T = TypeVar("T")
 
 
 class Replication(Protocol):
@@ -52,6 +54,11 @@ class PutResult(NamedTuple):
     status: PutStatus
     puts: tuple[Put, ...] = ()
     remark: str = ""
+
+    @property
+    def end(self) -> int:
+        """End in the log of what was written; 0: nothing was, or into another log."""
+        return self.puts[-1].offset + self.puts[-1].size if self.puts else 0
 
 
 class NotTaken(PutResult):
@@ -122,6 +129,30 @@ class Rightful:
             done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=why))
         else:
             self._outlet.put(messages, done)
+
+
+class Stored(Generic[T]):
+    """What was written, and not acknowledged in time: it is not put again, but done once it is confirmed."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._waits: deque[tuple[int, T]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waits)
+
+    def add(self, result: PutResult, what: T) -> None:
+        assert result.puts, "it was written"
+        self._waits.append((result.end, what))
+
+    def confirmed(self) -> Iterator[T]:
+        """Take what is confirmed by now, and as durable as puts are, one after the other."""
+        sure = min(self._journal.confirm_offset, self._journal.durable_end)
+        while self._waits and self._waits[0][0] <= sure:
+            yield self._waits.popleft()[1]
+
+    def clear(self) -> None:
+        self._waits.clear()
 
 
 class Puts:

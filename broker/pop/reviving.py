@@ -42,7 +42,7 @@ from broker.pop.retained import FAR_MS, Retained
 from broker.pop.returning import ReviveCounters, Revived, dead_letter, retry_topic_of, returned
 from broker.pop.revive import BACK_OFF_S, Loose, Outstanding, ReviveQueue, put_again
 from broker.properties import REAL_QID, REAL_TOPIC, TIMER_DONE, TIMER_OUT_MS
-from broker.puts import NotTaken, Outlet, PutResult
+from broker.puts import NotTaken, Outlet, PutResult, Stored
 from broker.rules import Chain, Refusal
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE, ConsumeQueue
 from broker.store.errors import OffsetGone
@@ -173,8 +173,8 @@ class Reviving:
         self._kept: list[_Attempt] = []
         """On an acting slave: messages that wait for the master, and are tried now and then."""
         self._numbers = 0
-        self._written: deque[tuple[int, _Queue, Outstanding, Sequence[int]]] = deque()
-        """Messages that are put and not confirmed yet, with their end in the log."""
+        self._stored: Stored[tuple[_Queue, Outstanding, Sequence[int]]] = Stored(journal)
+        """Messages that are put and not confirmed yet."""
         self._guests: deque[tuple[_Queue, Outstanding, Sequence[int], int]] = deque()
         """Guests whose messages are still to be read from their own group, and the pause before another attempt."""
         self._under_way = self._fetches = 0
@@ -231,7 +231,7 @@ class Reviving:
         self._queues.clear()
         self._attempts.clear()
         self._kept.clear()
-        self._written.clear()
+        self._stored.clear()
         self._guests.clear()
         self._mark, self._under_way, self._fetches, self._look_at_ns, self._why = (0, 0), 0, 0, 0, ""
 
@@ -256,7 +256,7 @@ class Reviving:
         behind_ms = self._wall_ms() - self._all_before_ms()
         if behind_ms > 5_000:
             return f"the timers are {behind_ms // 1_000} s behind: see timerWaitsFor"
-        return self._why if self._attempts or self._kept or self._written else ""
+        return self._why if self._attempts or self._kept or self._stored else ""
 
     def keeps_from(self) -> int | None:
         """Offset in the log of the oldest record that is not done with; None: there is none."""
@@ -341,7 +341,7 @@ class Reviving:
     def tick(self, now_ns: int) -> None:
         if not self._queues or not self.hears_all:
             return
-        self._look_at_written()
+        self._look_at_stored()
         self._take_mark()
         left = READ_MAX
         for queue in self._queues:
@@ -611,7 +611,7 @@ class Reviving:
             self.counters.count_back(found.group, found.topic, result.status.name, len(offsets))
         if result.puts:
             self.counters.again += 0 if back else len(offsets)
-            self._written.append((result.puts[-1].offset + result.puts[-1].size, queue, waiting, offsets))
+            self._stored.add(result, (queue, waiting, offsets))
             self._why = f"stored, and not confirmed yet: {result.status.name} {result.remark}".rstrip()
             return
         if result.status is PutStatus.PUT_OK:  # in another master's log
@@ -654,10 +654,8 @@ class Reviving:
         heappush(self._kept, _Attempt(
             self._journal.now_ns() + pause_ms * NS_PER_MS, self._numbers, queue, waiting, [offset], pause_ms))
 
-    def _look_at_written(self) -> None:
-        sure, written = min(self._journal.confirm_offset, self._journal.durable_end), self._written
-        while written and written[0][0] <= sure:
-            _, queue, waiting, offsets = written.popleft()
+    def _look_at_stored(self) -> None:
+        for queue, waiting, offsets in self._stored.confirmed():
             for offset in offsets:
                 queue.core.done(waiting, offset)
 

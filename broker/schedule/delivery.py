@@ -9,14 +9,13 @@ Source: ``ScheduleMessageService`` of RocketMQ 5.5.0.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 
 import attrs
 
 from broker.ha.acks import PutStatus
 from broker.journal import NS_PER_MS, PIECE_MAX, Journal, Pieces
-from broker.puts import WRITTEN, NotTaken, Outlet, PutResult
+from broker.puts import WRITTEN, NotTaken, Outlet, PutResult, Stored
 from broker.schedule import levels
 from broker.schedule.machine import Delivery, Machine
 from broker.store.consumequeue import ENTRY
@@ -93,8 +92,8 @@ class DelayedDelivery:
         self._mends = journal.mender.begins
         self._queues = _StoreQueues(journal.messages, journal.queue_end)
         self._pieces = Pieces(journal, self._poll)
-        self._written: deque[tuple[int, Delivery, int]] = deque()
-        """Deliveries that are stored and not acknowledged yet: their ends in the log and numbers of messages."""
+        self._stored: Stored[tuple[Delivery, int]] = Stored(journal)
+        """Deliveries that are stored and not acknowledged yet, with their numbers of messages."""
         self._wall_ms = wall_ms
         self._save_interval_ns = config.flush_delay_offset_interval_ms * NS_PER_MS
         self._save_at_ns = 0
@@ -128,7 +127,7 @@ class DelayedDelivery:
     def stop(self) -> None:
         """Stop delivering: this broker takes no messages any more, or closes."""
         self.machine.stop()
-        self._written.clear()
+        self._stored.clear()
         self._save()
         self._in_place = False
 
@@ -191,7 +190,7 @@ class DelayedDelivery:
 
     def _poll(self, now_ns: int, until_ns: int) -> bool:
         """Deliver what is due. True: there may be more."""
-        self._look_at_written(now_ns)
+        self._look_at_stored(now_ns)
         left = PIECE_MAX
         while (delivery := self.machine.poll(now_ns, self._wall_ms(), self._queues)) is not None:
             self._deliver(delivery, now_ns)
@@ -238,11 +237,9 @@ class DelayedDelivery:
                 messages.append(message)
         return messages
 
-    def _look_at_written(self, now_ns: int) -> None:
+    def _look_at_stored(self, now_ns: int) -> None:
         """Move on behind messages that were stored, but not acknowledged in time, once they are confirmed."""
-        sure, written = min(self._journal.confirm_offset, self._journal.durable_end), self._written
-        while written and written[0][0] <= sure:
-            _, delivery, count = written.popleft()
+        for delivery, count in self._stored.confirmed():
             self.delivered += count
             self.machine.done(delivery, now_ns, self._wall_ms())
 
@@ -253,7 +250,7 @@ class DelayedDelivery:
             self.machine.done(delivery, now_ns, self._wall_ms())
         elif result.status in WRITTEN and result.puts:
             if self.machine.counts(delivery):
-                self._written.append((result.puts[-1].offset + result.puts[-1].size, delivery, count))
+                self._stored.add(result, (delivery, count))
         elif not (isinstance(result, NotTaken) and self.machine.pass_by(delivery, now_ns, self._wall_ms())):
             logger.warning("delayed messages %d to %d of level %d are not delivered, and will be tried again: %s %s",
                            delivery.begin, delivery.end - 1, delivery.level, result.status.name, result.remark)

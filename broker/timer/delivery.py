@@ -20,7 +20,7 @@ import attrs
 from broker.ha.acks import PutStatus
 from broker.journal import NEVER, NS_PER_MS, PIECE_MAX, Journal, Pieces
 from broker.properties import REAL_QID
-from broker.puts import WRITTEN, Outlet, PutResult
+from broker.puts import WRITTEN, Outlet, PutResult, Stored
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE
 from broker.store.errors import OffsetGone
 from broker.store.log import NOTHING, Read
@@ -134,8 +134,8 @@ class TimerDelivery:
         self._journal, self._messages, self._log, self._puts = journal, journal.messages, journal.log, puts
         self._visible, self._wall_ms = journal.visible, wall_ms
         self._attempts: list[_Attempt] = []
-        self._written: deque[tuple[int, list[Due], Counter[bytes]]] = deque()
-        """Timers that are put and not confirmed yet, with their end in the log and their topics."""
+        self._stored: Stored[tuple[list[Due], Counter[bytes], int]] = Stored(journal)
+        """Timers that are put and not confirmed yet, with their topics and their end in the log."""
         self._rolled: deque[tuple[int, Due]] = deque()
         """Timers that are stored again and not in the wheel again yet, with their end in the log."""
         self._source: Iterator[Due | None] = iter(())
@@ -179,7 +179,7 @@ class TimerDelivery:
         """This broker stops delivering: its role has changed, or it closes."""
         self._machine.stop()
         self._attempts.clear()
-        self._written.clear()
+        self._stored.clear()
         self._rolled.clear()
         self._source, self._under_way, self._taken = iter(()), 0, 0
         self._moving.clear()
@@ -412,8 +412,8 @@ class TimerDelivery:
         if not self._machine.started:
             return False
         if self._reopens_ns:
-            self._look_at_written(until_ns)
-            if now_ns < self._reopens_ns or self._under_way or self._written:
+            self._look_at_stored(until_ns)
+            if now_ns < self._reopens_ns or self._under_way or self._stored:
                 self._is_drained = True
                 return False
             self.open_again()
@@ -427,7 +427,7 @@ class TimerDelivery:
         return False
 
     def _poll(self, now_ns: int, until_ns: int) -> bool:
-        is_over = self._look_at_written(until_ns)
+        is_over = self._look_at_stored(until_ns)
         left, put, before, self._is_drained = PIECE_MAX, 0, self.counters.retries, False
         while self._under_way < PUTS_MAX and not is_over:
             dues, alone, pause_ms = self._next(now_ns, until_ns)
@@ -441,11 +441,9 @@ class TimerDelivery:
         refused = self.counters.retries - before
         return self._under_way < PUTS_MAX and not self._is_drained and not 0 < put == refused  # they wait for a tick
 
-    def _look_at_written(self, until_ns: int) -> bool:
+    def _look_at_stored(self, until_ns: int) -> bool:
         """Finish timers that were stored, but not acknowledged in time, once they are confirmed. True: it is time."""
-        sure, written = min(self._journal.confirm_offset, self._journal.durable_end), self._written
-        while written and written[0][0] <= sure:
-            log_end, dues, topics = written.popleft()
+        for dues, topics, log_end in self._stored.confirmed():
             self._done(dues, topics, log_end)
             if self._journal.now_ns() >= until_ns:
                 return True
@@ -674,11 +672,10 @@ class TimerDelivery:
             return
         self._under_way -= 1
         if result.status is PutStatus.PUT_OK:
-            log_end = result.puts[-1].offset + result.puts[-1].size if result.puts else 0
-            self._done(dues, topics, log_end)
+            self._done(dues, topics, result.end)
         elif result.status in WRITTEN and result.puts:
             self._why = f"stored, and not acknowledged yet: {result.status.name} {result.remark}".rstrip()
-            self._written.append((result.puts[-1].offset + result.puts[-1].size, dues, topics))
+            self._stored.add(result, (dues, topics, result.end))
         elif result.status in ILLEGAL:
             self._illegal(dues, result)
         else:
@@ -745,7 +742,7 @@ class TimerDelivery:
             return f"{self.behind} messages of the timers' queue must be put into the wheel first"
         if self._machine.unfinished - self._taken >= UNFINISHED_MAX:
             return f"{self._machine.unfinished - self._taken} that are due could not be stored yet"
-        return self._why if self._attempts or self._written else ""
+        return self._why if self._attempts or self._stored else ""
 
     def _again(self, dues: list[Due], pause_ms: int, *, alone: bool = False) -> None:
         heappush(self._attempts, _Attempt(
@@ -777,7 +774,7 @@ class TimerDelivery:
             self._finish(due)
         elif result.puts and result.status in WRITTEN:
             self.counters.set_aside += 1
-            self._written.append((result.puts[-1].offset + result.puts[-1].size, [due], Counter()))
+            self._stored.add(result, ([due], Counter(), result.end))
         else:
             self._again([due], PAUSE_MOST_MS)
         self._delivering.ask()

@@ -6,6 +6,7 @@ import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
+from typing import cast
 
 import attrs
 import pytest
@@ -15,10 +16,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from benchmarks.alone import Alone
 from broker.ha.acks import BrokerRole, Holders, Mode, PutStatus, QuorumConfig, Replicas
 from broker.journal import FlushDiskType, Journal, JournalConfig
-from broker.puts import PutResult, Puts
+from broker.puts import PutResult, Puts, Stored
 from broker.store.disk import InlineDisk
 from broker.store.files import MemoryFile, MemoryFiles
 from broker.store.store import MessageStore, StoreConfig
+from broker.store.writing import Put
 from remoting.record import Message
 from tests.broker.test_journal import SlowDisk
 
@@ -517,3 +519,32 @@ async def test_so_many_bytes_of_the_log_wait_for_a_disk_and_no_more(
         disk.sync()
         await wait_all_tasks_blocked()
         assert [number for number, status in sent.statuses if status is OK] == [0, 1, 2, 5]
+
+
+@attrs.define
+class Ends:
+    """Of a journal's log."""
+
+    confirm_offset: int = 0
+    durable_end: int = 0
+
+
+def test_what_was_stored_is_done_once_it_is_confirmed_and_as_durable_as_puts_are() -> None:
+    ends = Ends()
+    stored: Stored[str] = Stored(cast("Journal", ends))
+    for name, end in (("a", 100), ("b", 200), ("c", 300)):
+        stored.add(PutResult(PutStatus.FLUSH_SLAVE_TIMEOUT, (Put(0, 50, 0), Put(end - 50, 50, 0))), name)
+    ends.confirm_offset, ends.durable_end = 300, 99
+    assert [*stored.confirmed()] == []
+    ends.durable_end = 200
+    done = stored.confirmed()
+    assert (next(done), len(stored)) == ("a", 2), "one by one"
+    assert [*done] == ["b"]
+    ends.confirm_offset = ends.durable_end = 300
+    stored.clear()
+    assert [*stored.confirmed()] == [] and not stored
+
+
+def test_a_result_knows_where_it_ends_in_the_log() -> None:
+    assert PutResult(OK).end == 0
+    assert PutResult(OK, (Put(100, 50, 3), Put(150, 70, 4))).end == 220

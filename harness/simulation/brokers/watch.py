@@ -445,7 +445,7 @@ class BrokerWatch:
             scene.counts[known.get(status, "put in doubt")] += 1
             scene.counts["not acknowledged for want of a lease"] += bool(result.puts) and result.remark == LEASE_OVER
             return
-        end = result.puts[-1].offset + result.puts[-1].size
+        end = result.end
         epoch, in_sync = self.leads_in(process), process.switch.in_sync
         assert epoch is not None and in_sync is not None, "a master acknowledges"
         self._is_rightful(process, epoch, "acknowledges")
