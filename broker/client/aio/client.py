@@ -144,6 +144,19 @@ class AioMessages(Over[Messages]):
                 group.create_task(handle(self, handler))
 
 
+async def _polled(
+    timeout_ms: float, something: Callable[[float], Coroutine[Any, Any, None]], taken: Callable[[], list[_V]],
+    over: Callable[[], bool],
+) -> list[_V]:
+    """Wait until something is there and take it. Another task may take it first: then the rest of the time goes on."""
+    until, left_s = trio.current_time() + timeout_ms / 1e3, timeout_ms / 1e3
+    while True:
+        await something(left_s * 1e3)
+        found, left_s = taken(), until - trio.current_time()  # in this very step of the task, as of ``Messages``
+        if found or left_s <= 0 or over():
+            return found
+
+
 class AioPopper(Over[Popper]):
     __doc__ = Popper.__doc__
 
@@ -170,12 +183,9 @@ class AioPopper(Over[Popper]):
 
     @in_words_of(Popper.poll)
     async def poll(self, timeout_ms: float = 5_000, most: int = 32) -> list[Popped]:
-        until, left_s = trio.current_time() + timeout_ms / 1e3, timeout_ms / 1e3
-        while True:
-            await self._something(left_s * 1e3)
-            found, left_s = self._inner.several(most), until - trio.current_time()
-            if found or self._inner.closed or left_s <= 0:
-                break
+        inner = self._inner
+        found = await _polled(
+            timeout_ms, self._something, lambda: inner.several(most), lambda: inner.closed or most < 1)
         for message in found:
             message.answered_by(self)
         return found
@@ -207,8 +217,10 @@ class AioPuller(Over[Puller]):
 
     @in_words_of(Puller.poll)
     async def poll(self, timeout_ms: float = 5_000, most: int = 32) -> list[Received]:
-        await self.guest.call(self._inner.something, timeout_ms)
-        return self._inner.taken(most)  # in this very step of the task, as of ``Messages``
+        async def something(left_ms: float) -> None:
+            await self.guest.call(self._inner.something, left_ms)
+
+        return await _polled(timeout_ms, something, lambda: self._inner.taken(most), lambda: most < 1)
 
 
 def _as_it_is(_: Guest, transaction: Transaction) -> Transaction:

@@ -263,6 +263,29 @@ def test_a_task_whose_message_another_took_waits_for_the_next(polls: bool) -> No
     asyncio.run(main())
 
 
+def test_a_poll_whose_messages_another_took_waits_for_the_next() -> None:
+    async def test(world: World) -> None:
+        async with world.connect() as client, client.pull("p", start=Start.FIRST) as puller:
+            await client.send(Message("orders", b"0"))
+            await puller.assign(await puller.queues("orders"))
+            for number in range(0, 6, 2):
+                await client.guest.call(puller._inner.something, 5_000)
+                both = {asyncio.create_task(puller.poll(timeout_ms=15_000)) for _ in range(2)}  # each learns of it
+                done, waiting = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                assert len(waiting) == 1
+                await client.send(Message("orders", b"%d" % (number + 1)))
+                await asyncio.wait(waiting)
+                found = [message.body for task in (*done, *waiting) for message in task.result()]
+                assert found == [b"%d" % number, b"%d" % (number + 1)]
+                await client.send(Message("orders", b"%d" % (number + 2)))
+            await client.guest.call(puller._inner.something, 5_000)
+            assert await puller.poll(most=0) == []
+            assert [message.body for message in await puller.poll()] == [b"6"]
+            assert await puller.poll(timeout_ms=1) == []
+
+    run(test)
+
+
 # --- cancellation and errors ----------------------------------------------------------------------------------
 
 
