@@ -24,7 +24,9 @@ _REMEMBERED: Final = 100
 _REMEMBERED_LENGTH_MAX: Final = 4 << 10
 """Longest illegal expression that is remembered."""
 _CHEAP_LENGTH: Final = 256
-"""Characters that are evaluated at the cost of 1."""
+_CHEAP_WORK: Final = 50
+"""Characters, and steps of nodes, that are evaluated at the cost of 1: about what a message takes that a short
+expression looks at."""
 _BYTES: Final = 500
 _CHARACTER_BYTES: Final = 100
 """About what a compiled expression takes, and what each of its characters does: measured."""
@@ -47,7 +49,7 @@ class Expression:
         parser = Parser(text)
         node = parser.parse()
         self.text, self.names, self.depth = text, tuple(parser.names), node.depth
-        self.cost = 1 + len(text) // _CHEAP_LENGTH
+        self.cost = 1 + max(len(text) // _CHEAP_LENGTH, node.work // _CHEAP_WORK)
         self.memory_bytes = _BYTES + _CHARACTER_BYTES * len(text)
         self._run = node.run
 
@@ -61,7 +63,7 @@ class Expression:
     def matches(self) -> Matches:
         """Tell whether a message with these properties is wanted: not if the value is unknown or unreadable. Who asks
         for many messages takes this once."""
-        return _remembering(self) if self.cost == 1 else _matcher(self)
+        return _remembering(self) if len(self.text) < _CHEAP_LENGTH else _matcher(self)
 
     def wants(self, values: Sequence[str | None]) -> bool:
         """``matches`` for the values of ``names``."""

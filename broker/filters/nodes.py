@@ -36,17 +36,21 @@ class Type(enum.Enum):
 NUMBERS: Final = (Type.INT, Type.LONG, Type.DOUBLE)
 _PARSERS: Final[dict[Type, Callable[[str], Any]]] = {
     Type.INT: parse_int, Type.LONG: parse_long, Type.DOUBLE: parse_double,
-    Type.TRUTH: lambda text: text.lower() == "true"}
+    Type.TRUTH: lambda text: len(text) == 4 and text.lower() == "true"}
+_PARSE_STEPS: Final = 10
+"""Steps that it takes to read a number in a property, where to call a function is one: measured."""
 _AS_IT_IS: Final[Callable[[Any], Any]] = lambda value: value  # noqa: E731 - it stands for a parser
 
 
 @attrs.frozen(eq=False)
 class Node:
-    """A node. ``depth`` counts this one and those below; ``literal``: its ``value`` is written in the expression."""
+    """A node. ``depth`` counts this one and those below; ``work``: steps of one evaluation, if nothing cuts it short;
+    ``literal``: its ``value`` is written in the expression."""
 
     type: Type
     run: Run
     depth: int = 1
+    work: int = 1
     literal: bool = False
     value: Any = None
     place: int | None = None
@@ -64,8 +68,10 @@ def named(place: int) -> Node:
     return Node(Type.TEXT, operator.itemgetter(place), place=place)
 
 
-def _truth(run: Run, *parts: Node) -> Node:
-    return Node(Type.TRUTH, run, 1 + max(part.depth for part in parts), is_truth=True)
+def _truth(run: Run, *parts: Node, parsed: int = 0) -> Node:
+    """Make a node above others that reads so many numbers in properties."""
+    return Node(Type.TRUTH, run, 1 + max(part.depth for part in parts),
+                1 + sum(part.work for part in parts) + _PARSE_STEPS * parsed, is_truth=True)
 
 
 def cast(node: Node) -> Node:
@@ -82,7 +88,7 @@ def negative(node: Node) -> Node:
         value = run(values)
         return -value if number else None
 
-    return Node(node.type if number else Type.NOTHING, negate, 1 + node.depth)
+    return Node(node.type if number else Type.NOTHING, negate, 1 + node.depth, 1 + node.work)
 
 
 def inverse(node: Node) -> Node:
@@ -172,7 +178,8 @@ def equal(left: Node, right: Node) -> Node:
             return None if other is not None else one is None
         return alike and bool(read_left(one) == read_right(other))
 
-    return _truth(check, left, right)
+    types = (left.type, right.type)
+    return _truth(check, left, right, parsed=Type.TEXT in types and (types[0] in NUMBERS or types[1] in NUMBERS))
 
 
 def compared(left: Node, right: Node, how: Callable[[Any, Any], bool]) -> Node:
@@ -196,7 +203,7 @@ def compared(left: Node, right: Node, how: Callable[[Any, Any], bool]) -> Node:
                 return how(order(one, other), 0)
             return how(one, other)
 
-    return _truth(check, left, right)
+    return _truth(check, left, right, parsed=(left.type, right.type).count(Type.TEXT))
 
 
 def _never(left_run: Run, right_run: Run) -> Run:

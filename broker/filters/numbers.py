@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Final
 
 INT_MAX: Final = (1 << 31) - 1
@@ -16,20 +17,23 @@ _DOUBLE: Final = re.compile(
     r"|(?P<hex>0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?)")
 _QUICK_DIGITS: Final = 9
 _DIGITS_MAX: Final = 19
+_LONG_LENGTH: Final = 64
+"""Characters of a text that is read once, though an expression may compare it thousands of times."""
+_REMEMBERED: Final = 64
 
 
 def parse_int(text: str) -> int:
     """Read a number of 32 bits, as a property has it."""
     if len(text) <= _QUICK_DIGITS and text.isascii() and text.isdigit():
         return int(text)
-    return _parse(text, INT_MAX)
+    return (_parse if len(text) < _LONG_LENGTH else _parse_long_text)(text, INT_MAX)
 
 
 def parse_long(text: str) -> int:
     """Read a number of 64 bits, as a property has it."""
     if len(text) <= _QUICK_DIGITS and text.isascii() and text.isdigit():
         return int(text)
-    return _parse(text, LONG_MAX)
+    return (_parse if len(text) < _LONG_LENGTH else _parse_long_text)(text, LONG_MAX)
 
 
 def _parse(text: str, most: int) -> int:
@@ -43,12 +47,20 @@ def _parse(text: str, most: int) -> int:
     return -int(digits) if negative else int(digits)
 
 
+_parse_long_text = lru_cache(_REMEMBERED)(_parse)
+
+
 def _digit(char: str) -> str:
     """Return the digit; those of other scripts count too, if they have 16 bits."""
     return char if char.isascii() or char > "\uffff" else str(unicodedata.decimal(char))
 
 
 def parse_double(text: str) -> float:
+    """Read a number with a point, as a property has it."""
+    return (_double if len(text) < _LONG_LENGTH else _double_of_long_text)(text)
+
+
+def _double(text: str) -> float:
     found = _DOUBLE.fullmatch(text.strip(_TRIMMED))
     if found is None:
         raise ValueError("no number")
@@ -61,6 +73,9 @@ def parse_double(text: str) -> float:
         except OverflowError:
             value = math.inf
     return -value if found[0][0] == "-" else value
+
+
+_double_of_long_text = lru_cache(_REMEMBERED)(_double)
 
 
 def order(left: float, right: float) -> int:

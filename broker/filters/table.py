@@ -114,6 +114,10 @@ class Filters:
         """Return whether it has a filter for any topic."""
         return group in self._groups
 
+    def cost(self, group: str) -> int:
+        """Return the cost of its dearest filter; 0: it has none."""
+        return max((found.expression.cost for found in self._groups.get(group, {}).values()), default=0)
+
     # --- heartbeats --------------------------------------------------------------------------------------------
 
     def register(self, group: str, wanted: Iterable[SubscriptionData]) -> None:

@@ -20,17 +20,20 @@ from remoting.record import RECORD_BYTES_MIN, stored_properties, value_behind
 
 _NEAR_BYTES: Final = 8 << 10
 """Largest message, and gap in front of it, for which a slab of the log is read: it costs as much as five messages."""
+_LONG_BYTES: Final = 512
+_MORE_BYTES: Final = 256
+"""Properties of so many bytes cost more: the cost of the filter once more for each so many of them."""
 _RETRY_TOPIC: Final = b"RETRY_TOPIC\x01"
 
 
 class RetryFilter:
     """The filter for a group's retry topic: it applies the group's filter for a message's first topic."""
 
-    cost: Final = 4
     memory_bytes: Final = 200
 
     def __init__(self, filters: Filters, group: str) -> None:
         self._filters, self._group = filters, group
+        self.cost = 3 + filters.cost(group)
 
     def matches(self, properties: bytes) -> bool:
         """Return whether the message is wanted; one of a topic that the group does not filter is."""
@@ -61,7 +64,7 @@ def read_filtered(
     entries = queue.read(offset, max(1, min(window, -(-effort.left // cost))))
     most, limit = config.limits(recent=end - ENTRY.unpack_from(entries)[0] <= memory)
     most, limit = max(1, min(most, count)), limit if bytes_max is None else min(limit, bytes_max)
-    scan, base, data, removing, next_offset, where = _Scan(log), 0, b"", False, offset, 0
+    scan, base, data, removing, next_offset, where, more = _Scan(log), 0, b"", False, offset, 0, 0
     chosen: list[bytes] = []
     try:
         for where, size, code in ENTRY.iter_unpack(entries):
@@ -74,7 +77,12 @@ def read_filtered(
                         break
                     base, data = scan.around(where, size)
                     at = where - base
-                if matches(stored_properties(data, at, size)):
+                properties = stored_properties(data, at, size)
+                if len(properties) >= _LONG_BYTES:
+                    more += len(properties) // _MORE_BYTES * cost
+                    if next_offset > offset and cost * (next_offset - offset) + more >= effort.left:
+                        break
+                if matches(properties):
                     if chosen and size > limit:
                         break
                     chosen.append(data[at : at + size])
@@ -86,7 +94,7 @@ def read_filtered(
     except (DamagedRecord, OffsetGone) as damage:
         raise damaged(topic, queue_id, offset, damage) from None
     finally:
-        effort.left -= cost * (next_offset - offset)
+        effort.left -= cost * (next_offset - offset) + more
         effort.bytes_left -= scan.read_bytes
     bounds, behind = (queue.min_offset, queue.max_offset), end - where
     if not chosen:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 
 import pytest
 
+from broker.filters import numbers
 from broker.filters.numbers import order, parse_double, parse_int, parse_long
 
 
@@ -57,3 +60,24 @@ def test_the_order_has_a_place_for_each() -> None:
             assert (order(left, right) > 0, order(left, right) < 0) == (at > other, at < other)
     assert math.isnan(parse_double("-NaN"))
     assert math.copysign(1, parse_double("-0.0")) == -1
+
+
+@pytest.mark.parametrize("parse", [parse_int, parse_long, parse_double])
+def test_a_long_text_is_read_once(parse: Callable[[str], float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An expression may compare it thousands of times."""
+    asked = list[str]()
+
+    class Noting:
+        def __init__(self, pattern: re.Pattern[str]) -> None:
+            self._pattern = pattern
+
+        def fullmatch(self, text: str) -> re.Match[str] | None:
+            asked.append(text)
+            return self._pattern.fullmatch(text)
+
+    for name in ("_WHOLE", "_DOUBLE"):
+        monkeypatch.setattr(numbers, name, Noting(getattr(numbers, name)))
+    long, other = "-" + "0" * 5_000 + "77", "-" + "0" * 5_000 + "78"
+    for _ in range(10):
+        assert (parse(long), parse(other)) == (-77, -78)
+    assert asked == [long, other]

@@ -258,6 +258,35 @@ async def test_several_reads_share_the_effort_of_one_request(autojump_clock: Moc
         assert (read_one(0, "a < 0"), effort.is_spent) == (40, True), "what was read at once is looked at"
 
 
+async def test_what_takes_longer_is_done_for_fewer_messages(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running(filters=ON) as world:
+        await world.put_with(*({"a": str(number)} for number in range(40)))
+        for number in range(10):
+            await world.put_with({"a": "-" * number * 256})
+
+        def look(text: str, offset: int, work: int) -> tuple[int, int]:
+            effort = Effort(work)
+            return read_filtered(world.journal.messages, b"t", 0, offset, wanted=sql(text), config=ReadConfig(),
+                                 effort=effort).next_offset, effort.left
+
+        assert look("a < 0", 0, 15) == (15, 0)
+        assert look(" OR ".join(["a < -1"] * 25), 0, 15) == (2, -1)
+        assert look("a < 0", 35, 100) == (50, 100 - 15 - sum(range(2, 10))), "long properties are more to look at"
+        assert look("a < 0", 40, 20) == (46, -6)
+        assert look("a < 0", 44, 1) == (45, -4), "one is looked at, whatever it takes"
+
+
+async def test_a_filter_for_retries_costs_as_much_as_the_dearest_of_its_group(autojump_clock: MockClock) -> None:
+    async with running(filters=ON) as world:
+        await world.heartbeat("g", "t", subscription_data_set=[
+            SubscriptionData("t", "a > 3", sub_version=7, expression_type="SQL92"),
+            SubscriptionData("u", " OR ".join(["a > 3"] * 1_000), sub_version=7, expression_type="SQL92")])
+        dearest = world.filters.get("g", "u")
+        assert dearest is not None and filtering.RetryFilter(world.filters, "g").cost > dearest.expression.cost > 200
+
+
 async def test_records_come_whole_from_anywhere_in_the_log(autojump_clock: MockClock) -> None:
     """Long ones and short ones, beside those of another queue, across files of the log."""
     async with running(filters=ON) as world:
