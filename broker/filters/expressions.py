@@ -42,7 +42,7 @@ class Expression:
     """A compiled expression. ``names``: properties that it names; ``cost``: of its evaluation, 1 for a short one;
     ``memory_bytes``: about what it takes."""
 
-    __slots__ = ("__weakref__", "_run", "cost", "depth", "memory_bytes", "names", "text")
+    __slots__ = ("__weakref__", "_last", "_run", "cost", "depth", "memory_bytes", "names", "text")
 
     def __init__(self, text: str) -> None:
         """Compile ``text``. Raises ``FilterIllegal`` as ``compiled`` does, except for length and kind."""
@@ -52,6 +52,8 @@ class Expression:
         self.cost = 1 + max(len(text) // _CHEAP_LENGTH, node.work // _CHEAP_WORK)
         self.memory_bytes = _BYTES + _CHARACTER_BYTES * len(text)
         self._run = node.run
+        self._last: tuple[Sequence[str | None] | None, bool] = None, False
+        """Values that were looked at last, and the verdict: all who wait with this expression ask for one message."""
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
         """Return True, False, or None for unknown. Raises ``Unreadable``: a property's text is no such value."""
@@ -67,10 +69,16 @@ class Expression:
 
     def wants(self, values: Sequence[str | None]) -> bool:
         """``matches`` for the values of ``names``."""
+        known, verdict = self._last
+        if self.cost > 1 and known == values:
+            return verdict
         try:
-            return self._run(values) is True
+            verdict = self._run(values) is True
         except Unreadable:
-            return False
+            verdict = False
+        if self.cost > 1:
+            self._last = values, verdict
+        return verdict
 
 
 def _matcher(expression: Expression) -> Matches:

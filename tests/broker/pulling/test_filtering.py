@@ -176,6 +176,37 @@ async def test_held_pulls_share_a_room_that_their_compiled_expressions_fill(
         assert len(world.pulling.holding) == 20, "one expression for all of them"
 
 
+@pytest.mark.parametrize("each", ["a > 5", "a > 5 AND b > 5 AND c > 5 AND d > 5 AND e > 5"])
+async def test_a_long_expression_is_evaluated_once_for_all_pulls_that_wait_with_it(
+    autojump_clock: MockClock, each: str,
+) -> None:
+    async with running(filters=ON) as world, trio.open_nursery() as nursery:
+        text, answers = " OR ".join([each] * 50), list[list[str]]()
+        expression = compiled(text)
+        run, asked = expression._run, list[Any]()
+
+        def noting(values: Any) -> Any:
+            asked.append(values)
+            return run(values)
+
+        expression._run = noting
+
+        async def wait() -> None:
+            ext = inline(0, text, suspend_timeout_millis=15_000)
+            answers.append(found(await world.ask(
+                PULL, {**ext, "sysFlag": str(SUBSCRIPTION | SUSPEND)}, wire=await world.dial())))
+
+        for _ in range(20):
+            nursery.start_soon(wait)
+        await trio.sleep(1)
+        await world.put_with({"a": "1"})
+        await trio.sleep(1)
+        assert (len(world.pulling.holding), len(asked)) == (20, 1)
+        await world.put_with({"a": "x", "b": "2"}, {"a": "7", "b": "7", "c": "7", "d": "7", "e": "7"})
+        await trio.sleep(1)
+        assert answers == [["7"]] * 20
+
+
 @pytest.mark.parametrize(("keys", "wanted"), [(ON, ["1", "5", "2", "7"]), (RETRIES, ["5", "2", "7"])])
 async def test_retries_pass_the_filter_again_where_that_is_configured(
     autojump_clock: MockClock, keys: FilterKeys, wanted: list[str],
