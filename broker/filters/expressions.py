@@ -22,7 +22,8 @@ LENGTH_MAX: Final = 32 << 10
 """Ours: characters of an expression."""
 _REMEMBERED: Final = 100
 _REMEMBERED_LENGTH_MAX: Final = 4 << 10
-"""Longest illegal expression that is remembered."""
+_LONG_REMEMBERED: Final = 8
+"""Longer ones that are remembered: a POP brings its expression each time, and the longest takes 0.1 s to compile."""
 _CHEAP_LENGTH: Final = 256
 _CHEAP_WORK: Final = 50
 """Characters, and steps of nodes, that are evaluated at the cost of 1: about what a message takes that a short
@@ -141,7 +142,7 @@ def compiled(text: str | None, kind: str | None = SQL92) -> Expression:
         raise FilterIllegal(0, "there is no expression")
     if len(text) > LENGTH_MAX:
         raise FilterIllegal(LENGTH_MAX, f"the expression has {len(text)} characters; {LENGTH_MAX} may be")
-    found = _compiled(text) if len(text) <= _REMEMBERED_LENGTH_MAX else _attempt(text)
+    found = (_compiled if len(text) <= _REMEMBERED_LENGTH_MAX else _compiled_long)(text)
     if isinstance(found, FilterIllegal):
         raise FilterIllegal(found.position, found.words)
     return found
@@ -158,6 +159,7 @@ def _attempt(text: str) -> Expression | FilterIllegal:
 
 
 _compiled = lru_cache(_REMEMBERED)(_attempt)
+_compiled_long = lru_cache(_LONG_REMEMBERED)(_attempt)
 _in_use: Final[WeakValueDictionary[str, Expression]] = WeakValueDictionary()
 """Expressions that somebody keeps, by their text: those who want the same share one."""
 

@@ -168,18 +168,34 @@ def test_numbers_that_are_read_cost_more_than_texts(text: str, cost: int) -> Non
 # --- remembering -----------------------------------------------------------------------------------------------------
 
 
-def test_who_wants_the_same_shares_what_is_compiled_for_as_long_as_somebody_keeps_it() -> None:
-    for text in ("shared > 5", " OR ".join(f"a = {number}" for number in range(1_000))):
-        kept = compiled(text)
-        for number in range(expressions._REMEMBERED):
-            compiled(f"a > {number} OR b")
-        assert compiled(text) is kept
-        gone = weakref.ref(kept)
-        del kept
-        for number in range(expressions._REMEMBERED):
-            compiled(f"a > {number} OR b OR b")
-        gc.collect()
-        assert gone() is None
+@pytest.mark.parametrize(("terms", "others"), [(1, expressions._REMEMBERED), (1_000, expressions._LONG_REMEMBERED)])
+def test_who_wants_the_same_shares_what_is_compiled_for_as_long_as_somebody_keeps_it(terms: int, others: int) -> None:
+    def others_are_compiled(what: str) -> None:
+        for number in range(others):
+            compiled(f"a > {number} OR {what}" + " OR b" * terms)
+
+    text = " OR ".join(f"shared = {number}" for number in range(terms))
+    kept = compiled(text)
+    others_are_compiled("b")
+    assert compiled(text) is kept
+    gone = weakref.ref(kept)
+    del kept
+    others_are_compiled("c")
+    gc.collect()
+    assert gone() is None
+
+
+def test_some_long_expressions_are_remembered() -> None:
+    def text(number: int) -> str:
+        return " OR ".join(f"a = {number}{each}" for each in range(1_000))
+
+    kept = [weakref.ref(compiled(text(number))) for number in range(9)]
+    gc.collect()
+    assert [each() is None for each in kept] == [True] + [False] * 8
+    assert compiled(text(1)) is kept[1]()
+    for _ in range(2):
+        with pytest.raises(FilterIllegal, match="a value is missing"):
+            compiled(text(9) + " OR")
 
 
 def test_what_was_compiled_is_remembered_good_or_bad() -> None:
