@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import update_wrapper, wraps
 from types import TracebackType
@@ -86,6 +86,21 @@ def in_words_of(method: Callable[..., object]) -> Callable[[_V], _V]:
     return worded
 
 
+def _of_task(handler: Callable[[_U], Awaitable[object]]) -> Callable[[_U], Awaitable[object]]:
+    """Let a handler fail that comes out cancelled, as by something that it waited for, while its task is not: a group
+    of tasks takes that for an end in good order, and would have one task less."""
+    async def handle_one(message: _U) -> None:
+        try:
+            await handler(message)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise RuntimeError(f"{handler!r} was cancelled") from error
+
+    return handle_one
+
+
 class _Answering:
     """``Origin`` of a message that an asyncio task holds: giving it back is trio's work."""
 
@@ -141,7 +156,7 @@ class AioMessages(Over[Messages]):
     async def for_each(self, handler: Handler, *, tasks: int = 16) -> None:
         async with asyncio.TaskGroup() as group:
             for _ in range(tasks):
-                group.create_task(handle(self, handler))
+                group.create_task(handle(self, _of_task(handler)))
 
 
 async def _polled(
@@ -202,7 +217,7 @@ class AioPopper(Over[Popper]):
     async def for_each(self, handler: PopHandler, *, tasks: int = 16) -> None:
         async with asyncio.TaskGroup() as group:
             for _ in range(tasks):
-                group.create_task(handle_popped(self, handler))
+                group.create_task(handle_popped(self, _of_task(handler)))
 
 
 class AioPuller(Over[Puller]):

@@ -156,6 +156,47 @@ def test_handlers_run_as_asyncio_tasks_and_what_they_raise_is_given_back(caplog:
     assert "the handler failed" in caplog.text and "LookupError: two" in caplog.text
 
 
+@pytest.mark.parametrize("pops", [False, True])
+def test_a_handler_that_waits_for_what_is_cancelled_has_failed_and_its_task_goes_on(
+    pops: bool, caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        done: list[bytes] = []
+
+        async def handle(message: aio.Received | aio.Popped) -> None:
+            if message.body == b"0":
+                waited_for = asyncio.ensure_future(asyncio.sleep(0))
+                waited_for.cancel()
+                await waited_for
+            done.append(message.body)
+
+        async def run(consumer: aio.Messages | aio.Popper) -> None:
+            each = asyncio.create_task(consumer.for_each(handle, tasks=1))
+            while len(done) < 3 and not each.done():
+                await asyncio.sleep(0.01)
+            assert not each.done()
+            each.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await each
+
+        async with asyncio.timeout(20):
+            if pops:
+                guest = await Guest.enter()
+                async with HeldBlock(guest, popping("a", count=4), lambda _, made: made) as (_, _, inner):
+                    await run(aio.Popper(guest, inner))
+                await guest.leave()
+            else:
+                async with world() as made, made.connect() as client:
+                    for number in range(4):
+                        await client.send(Message("orders", b"%d" % number))
+                    async with client.consume("g", "orders", start=Start.FIRST) as messages:
+                        await run(messages)
+
+    with caplog.at_level(logging.ERROR, "broker.client"):
+        asyncio.run(main())
+    assert "the handler failed" in caplog.text and "was cancelled" in caplog.text
+
+
 def test_messages_that_are_given_back_come_again() -> None:
     async def test(world: World) -> None:
         settings = broker.client.ConsumerSettings(ordered_pause_ms=10)
