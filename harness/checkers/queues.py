@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
 import attrs
 
@@ -106,6 +107,15 @@ class _Order:
     whose_in_answer: int = _NEVER
 
 
+class _Late(NamedTuple):
+    """A value that came after one that was sent later, ``whose``; that came at the event ``since``."""
+
+    since: int
+    number: int
+    whose: int
+    event: Event
+
+
 @attrs.define
 class QueueCheck:
     """One pass over a history: ``add`` each event in order, then ask for the ``verdict``."""
@@ -128,8 +138,10 @@ class QueueCheck:
     """Key, or _NEVER for all keys -> the event at which the last drain began."""
     _whole: dict[int, _Reading] = attrs.field(factory=dict)
     """Key -> its last whole reading."""
-    _taken_most: int | None = 0
-    """Most values that receives of unknown outcome may have taken; None: any number."""
+    _takes: list[tuple[int, int | None]] = attrs.field(factory=list)
+    """Receives of unknown outcome: the event at which each began, and the most values that it may have taken; None: any
+    number."""
+    _late: list[_Late] = attrs.field(factory=list)
     _held_bytes: int = 0
     _full: bool = False
     counts: Counter[str] = attrs.field(factory=Counter)
@@ -138,8 +150,10 @@ class QueueCheck:
 
     def add(self, event: Event) -> None:
         """Take the next event; beyond the memory bound it is ignored. Raises ``HistoryError`` for what is no time."""
-        if self._full or event.process in APART:
-            return
+        if not self._full and event.process not in APART:
+            self._take(event)
+
+    def _take(self, event: Event) -> None:
         if event.type == INVOKE:
             self._open[event.process] = event
             if event.f in SENDS:
@@ -233,8 +247,8 @@ class QueueCheck:
         if event.type == INFO:
             self.counts["receives unknown"] += 1
             self.counts["taken unseen"] += event.f in TAKES
-            most = _most(asked)
-            self._taken_most = None if most is None or self._taken_most is None else self._taken_most + most
+            if (most := _most(asked)) != 0:
+                self._takes.append((asked.index, most))
             return
         found = [*_messages(event.value)] if event.type == OK else []
         if event.f == READ_ALL or event.f == DRAIN:
@@ -297,13 +311,11 @@ class QueueCheck:
         if order is None:
             order = self._orders[self._keys[number]] = _Order()
         begun, acked = self._sent.begun[number], self._sent.acked[number]
-        end = bisect_left(order.ends, asked.index)
-        latest, whose = (order.latest[end - 1], order.whose[end - 1]) if end else (_NEVER, _NEVER)
-        if order.answer == event.index and order.in_answer > latest:
-            latest, whose = order.in_answer, order.whose_in_answer
-        if acked != _NEVER and acked < latest:
-            self._break("order", f"{short(self._bodies[whose])} came before {short(self._bodies[number])} "
-                                 f"({place(event)}), which was acknowledged before the former was sent", event)
+        first = bisect_right(order.latest, acked) if acked != _NEVER else len(order.ends)
+        if first < len(order.ends) and order.ends[first] < asked.index:
+            self._came_late(order.ends[first], number, order.whose[first], event)
+        elif order.answer == event.index and _NEVER < acked < order.in_answer:
+            self._came_late(event.index, number, order.whose_in_answer, event)
         assert begun != _NEVER, "what nobody sent has no order"
         if order.answer != event.index or begun > order.in_answer:
             order.answer, order.in_answer, order.whose_in_answer = event.index, begun, number
@@ -311,6 +323,11 @@ class QueueCheck:
             order.ends.append(event.index)
             order.latest.append(begun)
             order.whose.append(number)
+
+    def _came_late(self, since: int, number: int, whose: int, event: Event) -> None:
+        assert since <= event.index, "the other value came first"
+        self._late.append(_Late(since, number, whose, event._replace(value=None)))
+        self._held_bytes += VALUE_BYTES
 
     def _read_all(self, key: int, found: list[tuple[Any, int | None, int | None]], asked: Event, event: Event) -> None:
         reading = _Reading(asked.index, {}, set())
@@ -366,7 +383,8 @@ class QueueCheck:
         """Call once, after the last event."""
         assert len(self._sent.acked) == len(self._bodies) == len(self._keys)
         for event in [*self._open.values()]:
-            self.add(event._replace(type=INFO))  # what is under way may have happened
+            self._take(event._replace(type=INFO))  # what is under way may have happened
+        disordered = self._disordered()
         waiting = 0
         if not self._full:  # else what came behind the bound is not known
             waiting = self._lost()
@@ -377,7 +395,7 @@ class QueueCheck:
         counts = {each: of for each, of in self.counts.items() if of and each not in asked}
         if self._breaks:
             return broken(name, self._broken, self._breaks, asked, counts)
-        unknown = self._doubts(waiting)
+        unknown = self._doubts(waiting, disordered)
         if unknown:
             return Verdict(name, Valid.UNKNOWN, unknown, asked, counts=counts)
         spared = [f"{promise} {counts[told]:,} times" for promise in PROMISES
@@ -386,7 +404,7 @@ class QueueCheck:
                  "everything acknowledged came, and nothing else")
         return Verdict(name, Valid.TRUE, words, asked, counts=counts)
 
-    def _doubts(self, waiting: int) -> str:
+    def _doubts(self, waiting: int, disordered: int) -> str:
         if self._full:
             return (f"more than {self.rules.memory_bytes:,} bytes of values: only the first {self.counts['sent']:,} "
                     "sends were looked at")
@@ -396,12 +414,35 @@ class QueueCheck:
             return "nothing was ever received: nothing was asked"
         if (self.rules.delayed or self.rules.late_ms is not None) and not self.counts["delayed"]:
             return "no message came of which the history says when it is due (due_ms or delay_ms): nothing was asked"
+        taken = self.counts["taken unseen"]
+        if disordered:
+            return (f"{disordered:,} values are out of order, unless they had come before: {taken:,} receives of "
+                    "unknown outcome may have taken them")
         if waiting:
-            taken = self.counts["taken unseen"]
             return f"{waiting:,} acknowledged values never came" + (
                 f"; {taken:,} receives of unknown outcome may have taken them" if taken else
                 ", and no drain says that the queue was empty (--drained, if it was)")
         return ""
+
+    def _disordered(self) -> int:
+        """Report values that came too late; returns how many may have come before, to a request of unknown outcome.
+
+        Such a request must have begun before the other value came, and it took no more than it may. Where no value may
+        come twice, what it took does not come again.
+        """
+        late, takes = sorted(self._late), sorted(self._takes, key=itemgetter(0))
+        certain, most, at = 0, 0.0, 0
+        for count, each in enumerate(late, 1):
+            while at < len(takes) and takes[at][0] < each.since:
+                most += _room(takes[at][1])
+                at += 1
+            if count > most or (self.rules.once and "once" not in self.rules.not_promised):
+                certain = count
+        assert certain <= len(late) and at <= len(takes)
+        for _, number, whose, event in sorted(late[:certain], key=lambda each: each.event.index):
+            self._break("order", f"{short(self._bodies[whose])} came before {short(self._bodies[number])} "
+                                 f"({place(event)}), which was acknowledged before the former was sent", event)
+        return 0 if "order" in self.rules.not_promised else len(late) - certain
 
     def _lost(self) -> int:
         """Report lost values; returns how many acknowledged values never came but may still wait."""
@@ -420,7 +461,7 @@ class QueueCheck:
             elif not self._sent.came[number] and not self._sent.read[number]:
                 drained = max(self._drained.get(key, _NEVER), self._drained.get(_NEVER, _NEVER))
                 (lost if self.rules.drained or acked < drained else waiting).append(number)
-        if lost and (self._taken_most is None or len(lost) <= self._taken_most):
+        if lost and len(lost) <= sum(_room(most) for _, most in self._takes):
             return len(waiting) + len(lost)
         for number in lost:
             self._break("lost", f"{short(self._bodies[number])} was acknowledged (event {self._sent.acked[number]}), "
@@ -483,6 +524,10 @@ def _most(asked: Event) -> int | None:
         most = asked.value.get("most") if isinstance(asked.value, dict) else None
         return most if isinstance(most, int) else None
     return 1
+
+
+def _room(most: int | None) -> float:
+    return math.inf if most is None else max(0, most)
 
 
 def _messages(value: Any) -> Iterator[tuple[Any, int | None, int | None]]:
