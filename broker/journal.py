@@ -238,7 +238,7 @@ class Journal:
         self._wall_ms = wall_ms
         self._appended_ms = 0  # store time of what a turn appends
         self._pieces, self._gathered = deque[Piece](), list[Callable[[], object]]()
-        self._policy = config.flush_policy
+        self._policy, self._disk_moved = config.flush_policy, Bell()
         self._disk, self._bell, self._alarm = disk, Bell(), Alarm()
         self._in_turn = self._gathers = self._grew = self._cleaning = self._at_any_hour = False
         self._answers_first = False  # True: dispatch was put off to the next turn
@@ -451,6 +451,13 @@ class Journal:
                     if self._answers_first or self._pieces:  # answers are written meanwhile, and requests read
                         await trio.lowlevel.checkpoint()
 
+    async def sync(self) -> None:
+        """Return when the disk has all that the log has now, or has failed. From now on it is synced without delay."""
+        self._policy, target = SyncFlush(), self.log.max_offset
+        self._bell.ring()
+        while self.failure is None and self.log.flushed_offset < min(target, self.log.max_offset):
+            await self._disk_moved.wait()
+
     async def close(self) -> None:
         """Write and flush all, and note that the store was closed in order. ``run`` must have ended.
 
@@ -553,6 +560,7 @@ class Journal:
     def _fail(self, error: StoreFailed) -> None:
         if self.failure is None:
             self.failure = error
+            self._disk_moved.ring()
             logger.error("%s", error)
             try:
                 self.trust.distrust()
@@ -639,6 +647,7 @@ class Journal:
         """The log was synced or could not be; called on the loop."""
         self._syncing = False
         self._jobs_done += 1
+        self._disk_moved.ring()
         log = self.log
         if error is not None:
             self._fail(log.sync_failed(error))

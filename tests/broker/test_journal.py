@@ -160,6 +160,23 @@ async def test_async_flush_waits_for_pages_or_for_long(autojump_clock: MockClock
         assert journal.log.flushed_offset == journal.end
 
 
+async def test_who_stops_in_order_need_not_wait_until_a_sync_is_due(autojump_clock: MockClock) -> None:
+    files = MemoryFiles()
+    async with running(files) as journal:
+        journal.append([message("a")])
+        await wait_all_tasks_blocked()
+        assert journal.log.flushed_offset < journal.end
+        journal.append([message("b")])
+        before_s = trio.current_time()
+        await journal.sync()
+        assert journal.log.flushed_offset == journal.log.max_offset
+        assert trio.current_time() - before_s < 0.1
+        journal.append([message("c")])
+        files.content["commitlog/" + "0" * 20].fault = OSError(errno.EIO, "Input/output error")
+        await journal.sync()
+        assert journal.failure is not None
+
+
 async def test_a_failed_sync_is_final_and_told_once(autojump_clock: MockClock) -> None:
     files = MemoryFiles()
     async with running(files, SYNC) as journal:

@@ -7,6 +7,8 @@ import trio
 from trio.testing import MockClock
 
 from broker.store.files import Files
+from broker.timer.checkpoint import PATH, TimerCheckpoint
+from broker.timer.part import TimersPart
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, until, wall_ms
 from tests.broker.timer.small import at, everything, offsets, opened, put
 from tests.broker.timer.test_timers import bodies, good, records
@@ -38,6 +40,24 @@ async def test_a_timer_whose_delivery_is_lost_comes_again(autojump_clock: MockCl
         await until(lambda: bodies(node) == [b"x"], within_s=10)
         await trio.sleep(60)
         assert bodies(node) == [b"x"]
+
+
+async def test_after_a_stop_in_order_the_disk_says_all_that_was_delivered(autojump_clock: MockClock) -> None:
+    """RocketMQ's broker, which may take the directory over, has nothing else to tell it."""
+    async with cluster() as made:
+        node = await made.node()
+        await good(made, node, TIMER_DELAY_SEC=5)
+        await until(lambda: bodies(node) == [b"x"])
+        await trio.sleep(1.5)
+        done_before_ms = node.broker.parts[TimersPart].done_before_ms
+        assert done_before_ms > records(node)[0].store_time_ms - 1_000
+        await node.stop()
+        kept = TimerCheckpoint.decode(bytes(node.store.content[PATH].data))
+        assert kept is not None and kept.read_time_ms >= done_before_ms
+        await node.start()
+        await trio.sleep(20)
+        assert bodies(node) == [b"x"]
+        assert node.broker.parts[TimersPart].counters.passed_over == 0
 
 
 def test_the_disk_says_that_a_slot_is_done_when_it_has_the_deliveries(files: Files) -> None:
