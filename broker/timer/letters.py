@@ -116,4 +116,5 @@ class Letter:
 
     def set_aside(self) -> Message:
         """The message for the topic of undeliverable timers, where operators can look at it."""
-        return attrs.evolve(self.message, topic=TIMER_DEAD.encode(), queue_id=0, prepared_offset=0)
+        return attrs.evolve(self.message, topic=TIMER_DEAD.encode(), queue_id=0, prepared_offset=0,
+                            sys_flag=self.message.sys_flag & ~NOTED)  # what it was noted for was heard

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from broker.noted import is_noted
 from broker.timer.delivered import Delivered
-from remoting.record import NOTED, Outline, encode_properties
+from broker.timer.letters import TOPIC, Letter
+from broker.timer.units import Unit
+from remoting.record import NOTED, Message, Outline, encode_properties
 
 
 def outline(at: int, offset: object, time_ms: object = 5_000, topic: bytes = b"T", **more: str) -> Outline:
@@ -21,6 +24,17 @@ def test_what_was_delivered_is_known_by_place_topic_and_id() -> None:
 def test_what_was_put_again_is_known_by_its_real_topic() -> None:
     known = Delivered()
     known.hear(outline(1_000, 100, topic=b"rmq_sys_wheel_timer", REAL_TOPIC="T"))
+    assert known.has(100, "T", "U")
+
+
+def test_what_rolled_is_known_though_it_was_set_aside_since() -> None:
+    """Its copy among the undeliverable says the same offset, and is no delivery of it: a new master would roll it."""
+    properties = encode_properties({"UNIQ_KEY": "U", "REAL_TOPIC": "T", "REAL_QID": "0", "TIMER_OUT_MS": "5"})
+    rolled = Letter.of(Message(TOPIC, b"x", properties=properties)).rolled(Unit(100, 9), 8)
+    known = Delivered()
+    for at, found in ((1_000, rolled), (2_000, Letter.of(rolled).set_aside())):
+        if is_noted(found.sys_flag):
+            known.hear((at, 90, 0, 0, found.sys_flag, 0, found.topic, found.properties))
     assert known.has(100, "T", "U")
 
 
