@@ -28,6 +28,9 @@ ILLEGAL: Final = _Nothing("ILLEGAL")
 UNKNOWN: Final = _Nothing("UNKNOWN")
 """In place of a result: no client got it."""
 
+NAN: Final = _Nothing("NaN")
+"""Of every NaN, since it is not equal to itself."""
+
 State = Hashable
 
 
@@ -372,7 +375,7 @@ MODELS: Final[Mapping[str, type[Base]]] = {
 
 def frozen(value: Any) -> State:
     """A hashable value that is equal where ``value`` is. Numbers stay apart from truth values, on which Python does not
-    insist; 1 and 1.0 are one number, as in JSON."""
+    insist; 1 and 1.0 are one number, as in JSON, and NaN, which EDN has, equals NaN."""
     if type(value) is str or type(value) is int:
         return value
     if isinstance(value, bool):
@@ -383,7 +386,7 @@ def frozen(value: Any) -> State:
         return frozenset((frozen(name), frozen(of)) for name, of in value.items())
     if isinstance(value, set | frozenset):
         return frozenset(map(frozen, value))
-    made: State = value
+    made: State = value if value == value else NAN
     return made
 
 

@@ -156,7 +156,10 @@ def _scalar(kind: str, text: str, line: int) -> Any:
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.fullmatch(text):
-        return int(text.rstrip("N"))
+        try:
+            return int(text.rstrip("N"))
+        except ValueError:
+            raise HistoryError(line, f"no number has {len(text):,} digits") from None
     return float(text.rstrip("M")) if _FLOAT.fullmatch(text) else Symbol(text)
 
 

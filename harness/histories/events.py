@@ -26,9 +26,9 @@ Process = int | str
 class HistoryError(ValueError):
     """A file or its events are no history. ``line`` counts from 1; 0: no single line is at fault."""
 
-    def __init__(self, line: int, words: str) -> None:
-        super().__init__(f"line {line}: {words}" if line else words)
-        self.line = line
+    def __init__(self, line: int, words: str, file: object = "") -> None:
+        super().__init__(f"{f'{file}, ' if file else ''}line {line}: {words}" if line else words)
+        self.line, self.words = line, words
 
 
 class Event(NamedTuple):

@@ -19,6 +19,7 @@ import attrs
 from harness.histories.events import FAIL, INFO, INVOKE, NEMESIS, OK, Event, HistoryError, Process, short
 
 NS_PER_MS: Final = 1_000_000
+MS_DIGITS_MAX: Final = 18
 _RESULTS: Final = {"SUCCESS": OK, "FAILURE": FAIL, "UNKNOWN": INFO}
 _NAMES: Final = {kind: result for result, kind in _RESULTS.items()}
 _NOTHING: Final = "null"
@@ -105,7 +106,7 @@ def _response(reader: _Reader, fields: list[str], line: int) -> Iterator[Event]:
 
 
 def _ms(text: str, line: int) -> int:
-    if not text.isdigit():
+    if not (text.isascii() and text.isdigit()) or len(text) > MS_DIGITS_MAX:
         raise HistoryError(line, f"a time is a whole number of milliseconds, not {short(text)}")
     return int(text)
 

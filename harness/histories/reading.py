@@ -51,7 +51,7 @@ def open_history(
     if kind is None:
         with _open(path) as file:
             kind = recognise(file.read(_HEAD_BYTES), str(path))
-    return Source(path, kind, _capped(checked(_parsed(path, kind, keyed)), events_max))
+    return Source(path, kind, _capped(checked(_parsed(path, kind, keyed)), events_max, path))
 
 
 def recognise(head: bytes, name: str) -> str:
@@ -118,11 +118,15 @@ def _open(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
             raise HistoryError(0, f"{path} is damaged or cut off: {error}") from None
 
 
-def _capped(events: Iterator[Event], most: int) -> Iterator[Event]:
-    for number, event in enumerate(events):
-        if number == most:
-            raise HistoryError(event.line, f"more than {most} events: cut the history, or raise --events-max")
-        yield event
+def _capped(events: Iterator[Event], most: int, path: Path) -> Iterator[Event]:
+    """So many of the events at most. What is wrong with one is told with the file."""
+    try:
+        for number, event in enumerate(events):
+            if number == most:
+                raise HistoryError(event.line, f"more than {most} events: cut the history, or raise --events-max")
+            yield event
+    except HistoryError as error:
+        raise HistoryError(error.line, error.words, path) from None
 
 
 def write_history(path: Path, events: Iterable[Event], kind: str) -> int:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import csv
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 import attrs
@@ -22,6 +22,8 @@ from harness.histories.events import FAIL, INFO, INVOKE, OK, TYPES, Event, Histo
 
 OPERATIONS_MAX: Final = 5_000_000
 """Whole operations are sorted, so all of them are held at once."""
+DIGITS_MAX: Final = 4_000
+"""Python makes no number of many more; as text they are equal where the numbers are."""
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "process": ("process", "client", "client_id", "worker", "thread", "session"),
     "type": ("type", "outcome", "result_type", "status"),
@@ -88,7 +90,7 @@ def parse(lines: Iterable[str], delimiter: str) -> Iterator[Event]:
     reader = csv.reader(lines, delimiter=delimiter)
     header = next(reader)
     columns = _columns(header)
-    rows = _rows(reader, len(header), columns)
+    rows = _rows(reader, header, columns)
     return _whole(rows) if "start" in columns else _events(rows)
 
 
@@ -99,17 +101,19 @@ class _Clock:
     in_seconds: bool | None = None
     """None: no such time came yet."""
 
-    def moment(self, text: str, unit: int, line: int) -> int | None:
+    def moment(self, text: str, unit: int, line: int, column: str) -> int | None:
         """A time in ns; None if the cell is empty. Raises ``HistoryError``."""
         if not text:
             return None
         try:
             found = Decimal(text)
+            if found.is_nan():
+                raise InvalidOperation
             if not unit:
                 unit = self._unit(text, line)
             return int(found * unit)
         except ArithmeticError:
-            raise HistoryError(line, f"a time is a number, not {short(text)}") from None
+            raise HistoryError(line, f"{column} is a time, a number, not {short(text)}") from None
 
     def _unit(self, text: str, line: int) -> int:
         in_seconds = "." in text or "e" in text.lower()
@@ -121,21 +125,22 @@ class _Clock:
         return _UNITS["_s" if in_seconds else "_ns"]
 
 
-def _rows(reader: Any, width: int, columns: Mapping[str, tuple[int, int]]) -> Iterator[_Row]:
+def _rows(reader: Any, header: Sequence[str], columns: Mapping[str, tuple[int, int]]) -> Iterator[_Row]:
     clock = _Clock()
     try:
         for row in reader:
             line = reader.line_num
             if not row:
                 continue
-            if len(row) != width:
-                raise HistoryError(line, f"{len(row)} cells where the first line names {width}: the file was cut, or a "
-                                         "cell with the delimiter in it is not quoted")
+            if len(row) != len(header):
+                raise HistoryError(line, f"{len(row)} cells where the first line names {len(header)}: the file was "
+                                         "cut, or a cell with the delimiter in it is not quoted")
             cells = {name: row[place].strip() for name, (place, _) in columns.items()}
             if not cells["process"] or not cells["f"]:
                 raise HistoryError(line, "each row says its process and what it did")
             times: dict[str, int | None] = {
-                name: clock.moment(cells[name], columns[name][1], line) for name in _TIMES if name in cells}
+                name: clock.moment(cells[name], unit, line, header[place].strip())
+                for name, (place, unit) in columns.items() if name in _TIMES}
             yield _Row(line, cells, times)
     except csv.Error as error:
         raise HistoryError(reader.line_num, f"no CSV: {error}") from None
@@ -221,5 +226,5 @@ def _cell(text: str) -> Any:
 def whole(text: str) -> int | None:
     """The whole number that is written exactly so; 007, +7 and 1_000 are text, and another value than 7 and 1000."""
     digits = text.removeprefix("-")
-    plain = digits.isascii() and digits.isdigit() and (digits[0] != "0" or text == "0")
+    plain = digits.isascii() and digits.isdigit() and (digits[0] != "0" or text == "0") and len(digits) <= DIGITS_MAX
     return int(text) if plain else None

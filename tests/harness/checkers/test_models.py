@@ -17,6 +17,8 @@ Step = tuple[str, Any, Any]
     ("register", [("write", 1, 1), ("cas", [1, 3], False)], False),
     ("register", [("write", 1, 1), ("read", None, True)], False),
     ("register", [("write", True, None), ("read", None, 1)], False),
+    ("register", [("write", [float("nan")], None), ("read", None, [float("nan")])], True),
+    ("register", [("write", 1, None), ("read", None, float("nan"))], False),
     ("register", [("write", [True], None), ("read", None, [1])], False),
     ("register", [("write", True, None), ("cas", [1, 2], None)], False),
     ("register", [("write", 1, None), ("read", None, 1.0)], True),

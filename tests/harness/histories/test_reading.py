@@ -57,6 +57,20 @@ def test_a_format_that_is_said_and_is_not_there(tmp_path: Path) -> None:
         list(open_history(tmp_path / "h", TABLE).events)
 
 
+@pytest.mark.parametrize(("content", "words"), [
+    ("client,op,start,end\n0,read,1,NaN\n", "line 2: end is a time, a number, not NaN"),
+    ("0\tenqueue\tREQUEST\ta\tnull\t\u00b2\tnull\n", "line 1: a time is a whole number of milliseconds"),
+    ("0\tenqueue\tREQUEST\ta\tnull\t" + "9" * 5_000 + "\tnull\n", "line 1: a time is a whole number"),
+    ("\n{:type :invoke, :process 0, :f :read, :value " + "9" * 5_000 + "}\n", "line 2: no number"),
+    ('{"type": "invoke", "process": 0, "f": "write", "value": NaN}\n', "line 1: no JSON")])
+def test_what_is_wrong_is_told_with_its_file_and_line(tmp_path: Path, content: str, words: str) -> None:
+    """A NaN among times, and what only looks like a number, ended the command without a verdict."""
+    (tmp_path / "h").write_text(content)
+    with pytest.raises(HistoryError, match=f"{tmp_path / 'h'}, {words}") as caught:
+        list(open_history(tmp_path / "h").events)
+    assert caught.value.line
+
+
 def test_a_huge_file_ends_with_words(tmp_path: Path) -> None:
     (tmp_path / "h").write_text(FILES[JSON] + FILES[JSON].replace("0", "1"))
     with pytest.raises(HistoryError, match="line 2: more than 1 events"):

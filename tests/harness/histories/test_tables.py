@@ -57,7 +57,8 @@ def test_a_column_with_a_unit_says_nothing_of_others() -> None:
     assert [each.time_ns for each in parse(lines, ",")] == [0, 100_000_000, 500_000_000, 1_500_000_000]
 
 
-@pytest.mark.parametrize("text", ["007", "+7", "7_0", "-0", "07", "-07", "\u0667", "7.0", "0x7", "\u00b2", "-", "7 7"])
+@pytest.mark.parametrize("text", [
+    "007", "+7", "7_0", "-0", "07", "-07", "\u0667", "7.0", "0x7", "\u00b2", "-", "7 7", "9" * 5_000, "NaN"])
 def test_what_is_not_written_as_a_number_is_compared_as_it_stands(text: str) -> None:
     """A value, a key and a client: 007 was taken for 7, so a read of the one was no loss of the other."""
     lines = ["client,op,key,value,start,end\n", f"{text},write,{text},{text},1,2\n"]
@@ -86,7 +87,10 @@ def test_a_line_that_names_no_columns(header: str) -> None:
     ("client,op,start,end", "a,read,1", "3 cells where the first line names 4"),
     ("client,op,start,end", ",read,1,2", "says its process"),
     ("client,op,start,end", "a,read,,2", "no time of its start"),
-    ("client,op,start,end", "a,read,soon,2", "a time is a number"),
+    ("client,op,start,end", "a,read,soon,2", "start is a time, a number, not soon"),
+    ("client,op,start_ms,End_ms", "a,read,1,NaN", "End_ms is a time, a number, not NaN"),
+    ("client,op,start,end", "a,read,-inf,2", "start is a time, a number, not -inf"),
+    ("client,op,start,end", "a,read,sNaN,2", "start is a time, a number, not sNaN"),
     ("client,op,start,end", "a,read,3,2", "ends before"),
     ("client,op,start,end,status", "a,read,3,,ok", "without a time of its end"),
     ("client,op,start,end,status", "a,read,3,4,invoke", "a whole operation"),
