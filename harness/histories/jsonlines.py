@@ -8,9 +8,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import orjson
 
@@ -31,7 +32,7 @@ def parse(lines: Iterable[bytes]) -> Iterator[Event]:
         if not text.strip():
             continue
         try:
-            found = json.loads(text, parse_constant=_no_constant) if _LONG.search(text) else orjson.loads(text)
+            found = exact(text)
         except (ValueError, RecursionError) as error:
             cut = "" if text.endswith(b"\n") else f": the file ends within it; `head -n {line - 1}` keeps what is whole"
             raise HistoryError(line, f"no JSON: {error}{cut}") from None
@@ -39,8 +40,21 @@ def parse(lines: Iterable[bytes]) -> Iterator[Event]:
         number += 1
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+def exact(text: bytes) -> Any:
+    """The value of a JSON text, integers of any length exact. Raises ``ValueError``, or ``RecursionError``.
+
+    NaN and infinity are none, as a number that only an infinite float holds.
+    """
+    if _LONG.search(text):
+        return json.loads(text, parse_constant=_finite, parse_float=_finite)
+    return orjson.loads(text)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number")
+    return number
 
 
 def event_of(found: Any, line: int, number: int) -> Event:
@@ -73,13 +87,16 @@ def line_of(event: Event) -> bytes:
     if event.error is not None:
         made["error"] = event.error
     try:
-        return orjson.dumps(made, default=_plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE)
+        line = orjson.dumps(made, default=_plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE)
     except TypeError:
-        return _long_line_of(made)
+        return _strict_line_of(made)
+    if b"null" in line:  # perhaps of a float that is no number
+        _strict_line_of(made)
+    return line
 
 
-def _long_line_of(made: dict[str, Any]) -> bytes:
-    """The line of an event with an integer beyond 64 bits, which orjson does not write."""
+def _strict_line_of(made: dict[str, Any]) -> bytes:
+    """The line of an event as json writes it: with integers beyond 64 bits, and without floats that are no numbers."""
     try:
         text = json.dumps(made, default=_plain, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         return text.encode() + b"\n"

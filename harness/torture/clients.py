@@ -23,6 +23,7 @@ import attrs
 import trio
 
 from harness.checkers.chosen import NotChosen, beside, loaded
+from harness.histories.jsonlines import exact
 from harness.processes.handle import environment
 from harness.torture.words import RunFailed
 from harness.workloads.workload import LoadOp, LoadOutcome
@@ -34,10 +35,6 @@ LATE_MS: Final = 1_000
 """Time that an answer may come later than its operation's own time-out."""
 LINE_BYTES_MAX: Final = 64 << 20
 _TYPES: Final = ("ok", "fail", "info")
-
-
-def _no_json(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
 
 
 class Failed(Exception):
@@ -126,7 +123,7 @@ class ProgramClient:
         line = bytes(self._read[:end])
         del self._read[:end + 1]
         try:
-            return json.loads(line, parse_constant=_no_json)
+            return exact(line)
         except (ValueError, RecursionError):
             return line[:200]
 

@@ -32,14 +32,15 @@ def test_an_integer_of_any_length_is_exact(number: int) -> None:
     assert [*parse([line_of(event)])] == [event._replace(line=1)]
 
 
-@pytest.mark.parametrize("text", ["NaN", "-Infinity", "[" * 100_000, "9" * 5_000, "}"])
+@pytest.mark.parametrize("text", ["1e999", "NaN", "-Infinity", "[" * 100_000, "9" * 5_000, "}"])
 def test_a_line_with_a_long_number_is_json_all_the_same(text: str) -> None:
     line = f'{{"type": "ok", "process": 0, "f": "x", "key": {10**20}, "value": {text}}}\n'
     with pytest.raises(HistoryError, match="line 1: no JSON"):
         list(parse([line.encode()]))
 
 
-@pytest.mark.parametrize("value", ["\ud800", [float("nan"), 2**64]])
+@pytest.mark.parametrize("value", [
+    "\ud800", [float("nan"), 2**64], float("nan"), [1, {"a": float("inf")}], {None: [float("-inf")]}])
 def test_what_json_cannot_hold_is_refused(value: object) -> None:
     with pytest.raises(TypeError):
         line_of(Event(0, OK, 0, "read", None, value, 0))

@@ -45,6 +45,8 @@ async def test_what_it_answers_is_told(tmp_path: Path) -> None:
     ("    print(json.dumps({'id': a['id'], 'type': 'maybe'}), flush=True)\n", "no answer"),
     ("    print('[' * 5_000, flush=True)\n", "no answer: b'[[["),
     ("    print(json.dumps({'id': a['id'], 'type': 'ok', 'value': float('nan')}), flush=True)\n", "no answer: b'{"),
+    ("    print('{\"id\": 1, \"type\": \"ok\", \"value\": 1e999}', flush=True)\n", "no answer: b'{"),
+    ("    print('{\"id\": 1, \"type\": \"ok\", \"value\": \"\\\\ud800\"}', flush=True)\n", "no answer: b'{"),
     ("    sys.exit(3)\n", "the client has ended"),
 ])
 async def test_what_is_no_answer_is_unknown_and_it_is_started_anew(tmp_path: Path, then: str, words: str) -> None:
