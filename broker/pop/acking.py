@@ -15,20 +15,28 @@ from typing import Final
 import attrs
 
 from broker.abroad.tickets import Ticket
+from broker.gathering import Gathering
 from broker.ha.acks import PutStatus
 from broker.journal import Journal
 from broker.offsets.inflight import Inflight
 from broker.pop.checks import Checks
-from broker.pop.gathering import Answer, Gathering
 from broker.pop.lending import NOT_IN_ORDER, Lending
-from broker.pop.ordered import InOrder
-from broker.pop.records import Ack, Records
+from broker.pop.ordered import Answer, InOrder
+from broker.pop.records import Ack, Records, as_one
 from broker.puts import PutResult, Puts
 from broker.rules import Refusal
 from broker.standing import REJECTED, Standing
 from broker.topics.names import pop_retry_topic
 from broker.veil import Veil
-from remoting.bodies.popping import AckMessage, BatchAck, BatchAckMessage, BatchAckRequest, CheckPoint
+from remoting.bodies.popping import (
+    COUNT_MAX,
+    AckMessage,
+    BatchAck,
+    BatchAckMessage,
+    BatchAckRequest,
+    CheckPoint,
+    CheckpointKey,
+)
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.connection import Connection
@@ -41,6 +49,8 @@ from remoting.record import Message
 TOGETHER_MAX: Final = 1_024
 """Checkpoints that one 200151 may acknowledge (a limit of ours)."""
 _LONG_MAX: Final = 2**63 - 1
+_OfCheckpoint = tuple[CheckpointKey, int, int]
+"""A checkpoint, its revive queue and its invisible time."""
 
 
 @attrs.define
@@ -64,7 +74,8 @@ class Acking:
         self.checks, self.counters = checks, AckCounters()
         self._in_order, self._lending = in_order, lending
         self._records, self._puts, self._messages, self._standing = records, puts, journal.messages, standing
-        self._gathering, self._before_write = Gathering(), journal.before_write
+        self._gathering = Gathering[_OfCheckpoint, tuple[AckMessage, Answer]](
+            journal.before_write, self._put_gathered, count_max=COUNT_MAX)
 
     def handlers(self, veil: Veil) -> dict[int, Handler]:
         """Handlers by code. A young master answers once its veil is lifted: its queues look too short before."""
@@ -94,19 +105,24 @@ class Acking:
         ack = _ack(asked, receipt)
         if self._lend(ack, receipt.revive_qid, receipt.invisible_ms, answer):
             return None
-        if self._gathering.add(ack, receipt.revive_qid, receipt.invisible_ms, answer):
-            self._before_write(self._put_gathered)
+        self._gathering.add((ack.key, receipt.revive_qid, receipt.invisible_ms), (ack, answer))
         return None
 
-    def _put_gathered(self) -> None:
-        """Put the acknowledgements of this turn, those of each checkpoint as one record."""
-        for found in self._gathering.take():
-            message = self._records.ack(found.ack, found.revive_qid, found.invisible_ms)
-            if isinstance(message, Refusal):
-                found.answer(message.remark)
-            else:
-                counts = [(found.first.group, found.first.topic, len(found.offsets))]
-                self._puts.put([message], partial(_told, partial(self._done, counts, found.answer)))
+    def _put_gathered(self, of: _OfCheckpoint, gathered: Sequence[tuple[AckMessage, Answer]]) -> None:
+        """Put acknowledgements of one checkpoint as one record."""
+        _, revive_qid, invisible_ms = of
+        ack = as_one([each for each, _ in gathered])
+
+        def answer(why_not: str) -> None:
+            for _, tell in gathered:
+                tell(why_not)
+
+        message = self._records.ack(ack, revive_qid, invisible_ms)
+        if isinstance(message, Refusal):
+            answer(message.remark)
+        else:
+            counts = [(ack.group, ack.topic, len(ack.acked))]
+            self._puts.put([message], partial(_told, partial(self._done, counts, answer)))
 
     def _done(self, counts: Sequence[tuple[str, str, int]], answer: Answer, why_not: str) -> None:
         """Take stored acknowledgements off the messages in flight: ``counts`` has group, topic and how many."""

@@ -13,7 +13,6 @@ import attrs
 
 from broker.ha.acks import PutStatus
 from broker.offsets import OffsetTable
-from broker.pop.gathering import Answer
 from broker.pop.order import Change, Ignored, OrderKey
 from broker.pop.orderlog import OrderLog
 from broker.pop.progress import Key
@@ -30,6 +29,8 @@ NOT_READY: Final = Refusal(
 OVERTAKEN: Final = "replicas acknowledged it late: its messages were given to another request, or its group was reset"
 Give = Callable[[Sequence[Haul], str, str], None]
 """Called once, with what is given, its ``orderCountInfo``, and the reason why nothing is."""
+Answer = Callable[[str], None]
+"""Called once, with "" when the records are stored, or with the reason why not."""
 
 
 class InOrder:

@@ -8,7 +8,7 @@ RocketMQ 5.5.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import attrs
@@ -33,6 +33,17 @@ BODY_BYTES_MAX: Final = 1 << 20
 """Largest body of a record that is read (a limit of ours)."""
 Ack = AckMessage | BatchAckMessage
 PopRecord = CheckPoint | Ack
+
+
+def as_one(acks: Sequence[AckMessage]) -> Ack:
+    """Acknowledgements of one checkpoint, the same ones perhaps, as one.
+
+    Source: ``BatchAckMsg`` of RocketMQ 5.5.0, which its brokers write for a request of many acknowledgements."""
+    first, offsets = acks[0], list(dict.fromkeys(each.ack_offset for each in acks))
+    if len(offsets) == 1:
+        return first
+    return BatchAckMessage(offsets, first.start_offset, first.group, first.topic, first.queue_id, first.pop_time_ms,
+                           first.broker_name)
 
 
 @attrs.frozen

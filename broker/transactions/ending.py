@@ -43,6 +43,7 @@ import attrs
 
 from broker import properties as props
 from broker.again import attempt_of
+from broker.gathering import Gathering
 from broker.ha.acks import PutStatus
 from broker.puts import Outlet, PutResult, Puts
 from broker.rules import Chain, Draft, Refusal, Rule
@@ -55,7 +56,7 @@ from broker.transactions import records
 from broker.transactions.checking import CheckLimits, is_late
 from broker.transactions.feeding import Feed
 from broker.transactions.records import COMMITTED, ROLLED_BACK, Half, read_half
-from broker.transactions.together import Decided, SharedPut, SharedPuts
+from broker.transactions.together import BYTES_MAX, COUNT_MAX, Decided, SharedPut
 from remoting.codes import ResponseCode
 from remoting.command import ONEWAY, Command, response
 from remoting.connection import Connection
@@ -157,7 +158,7 @@ class Ending:
 
     def __init__(self, feed: Feed, log: Log, messages: StoredMessages, puts: Puts, outlet: Outlet, author: Author,
                  rules: Sequence[Rule], why_not: Callable[[], str],
-                 before_write: Callable[[Callable[[], None]], None]) -> None:
+                 before_write: Callable[[Callable[[], object]], None]) -> None:
         """``outlet`` takes an acting slave's commits. ``rules`` are those of other parts for a delivered message.
         ``why_not`` returns why this broker may not decide, or "" if it may. ``before_write`` has a call made when the
         turn is over in which decisions were gathered."""
@@ -170,7 +171,9 @@ class Ending:
         self.counters = EndCounters()
         self._feed, self._log, self._messages, self._puts, self._author = feed, log, messages, puts, author
         self._rules, self._why_not = Chain(*rules), why_not
-        self._gathering, self._before_write = SharedPuts(log.file_bytes // 4), before_write
+        self._gathering = Gathering[tuple[str, bytes], Decided](
+            before_write, lambda key, decided: self._put_together(SharedPut(key[0], decided)),
+            count_max=COUNT_MAX, bytes_max=min(BYTES_MAX, log.file_bytes // 4))
         self._looked_at = [f"{name}\x01".encode() for name in self._rules.looked_at]
         self._none_left: set[Callable[[], None]] = set()
         """Run once, when no decision is in flight on a slave."""
@@ -386,13 +389,8 @@ class Ending:
             final = ruled
         under_way = self._under_way[first] = _UnderWay(decision, [(connection, request)])
         decided = Decided(place, first, final, lambda result: self._done(first, under_way, half, result))
-        if self._gathering.add(decision, decided):
-            self._before_write(self._put_gathered)
+        self._gathering.add((decision, decided.topic), decided, decided.size_bytes)
         return None
-
-    def _put_gathered(self) -> None:
-        for together in self._gathering.take():
-            self._put_together(together)
 
     def _put_together(self, together: SharedPut) -> None:
         def done(result: PutResult) -> None:

@@ -1,7 +1,6 @@
-"""Decisions of one turn: which share a put. Commits for one topic do, with one mark, and so do rollbacks.
+"""Decisions that share a put: commits for one topic, with one mark, or rollbacks, which are a mark.
 
-A producer with many threads sends its decisions together. A mark of each costs every replica a record, an entry of a
-queue and three of the key index; so decisions are gathered until the turn's write. A core.
+A producer with many threads sends its decisions together. A core.
 Source: ``TransactionalMessageServiceImpl.getOpMessage`` of RocketMQ 5.5.0, whose marks name what three seconds brought.
 """
 
@@ -33,14 +32,22 @@ class Decided:
     done: Callable[..., None]
     """Called with what became of the put."""
 
+    @property
+    def topic(self) -> bytes:
+        """The topic of the final record; b"": there is none."""
+        return b"" if self.final is None else self.final.topic
 
-@attrs.define(eq=False)
+    @property
+    def size_bytes(self) -> int:
+        return 0 if self.final is None else len(self.final.body) + len(self.final.properties)
+
+
+@attrs.frozen(eq=False)
 class SharedPut:
     """Decisions that are stored together or not at all."""
 
     decision: str
-    all: list[Decided]
-    size: int = 0
+    all: Sequence[Decided]
 
     def messages(self, mark: Callable[[Sequence[int], str, Sequence[int]], Message]) -> list[Message]:
         """The final records, and behind them the mark that names all halves."""
@@ -50,30 +57,3 @@ class SharedPut:
     def alone(self) -> list[SharedPut]:
         """Each of them by itself."""
         return [SharedPut(self.decision, [each]) for each in self.all]
-
-
-class SharedPuts:
-    """What was decided since the last ``take``."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = min(bytes_max, BYTES_MAX)
-        self._all: list[SharedPut] = []
-        self._open: dict[tuple[str, bytes], SharedPut] = {}
-
-    def add(self, decision: str, decided: Decided) -> bool:
-        """Add one. True: it is the first."""
-        final = decided.final
-        topic, size = (b"", 0) if final is None else (final.topic, len(final.body) + len(final.properties))
-        found = self._open.get((decision, topic))
-        if found is None or len(found.all) == COUNT_MAX or found.size + size > self._bytes_max:
-            found = self._open[decision, topic] = SharedPut(decision, [])
-            self._all.append(found)
-        found.all.append(decided)
-        found.size += size
-        return len(self._all) == len(found.all) == 1
-
-    def take(self) -> list[SharedPut]:
-        """All of them, the first decision first."""
-        found, self._all = self._all, []
-        self._open.clear()
-        return found

@@ -1,4 +1,4 @@
-"""Names of code that the manual links stand in the file that the link leads to, and nearly each step of a way has one."""
+"""Names of code that the manual links stand in the files that the links lead to; nearly each step of a way has one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def problems(page: str) -> list[str]:
     """What is wrong with a page, in words. A link may also have the name of its file, without its ending or with it."""
     found = [f"{path} has no {name}" for name, path in LINK.findall(page)
              if not (ROOT / path).exists()
-             or name not in (Path(path).stem, Path(path).name) and name not in names_in(path)]
+             or (name not in (Path(path).stem, Path(path).name) and name not in names_in(path))]
     found += [f"{path} is not there" for path in TESTS.findall(page) if not (ROOT / path).exists()]
     return found
 

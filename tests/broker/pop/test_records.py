@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from broker.pop.records import Records, named, read
+from broker.pop.records import Records, as_one, named, read
 from broker.properties import POP_PROGRESS
 from broker.rules import Chain, Refusal
 from broker.timer.admission import Timers
@@ -69,6 +69,12 @@ def test_acknowledgements_wait_until_the_time_of_their_checkpoint() -> None:
     assert isinstance(read(message), BatchAckMessage)
     late, _ = made(records(NOW_MS + 60_000).ack(ACK, 3, 60_000))
     assert late.topic.decode() == REVIVE
+
+
+def test_acknowledgements_of_one_checkpoint_are_one() -> None:
+    two, three = attrs.evolve(ACK, ack_offset=100), attrs.evolve(ACK, ack_offset=107)
+    assert as_one([ACK, two, ACK, three]) == BatchAckMessage([101, 100, 107], *attrs.astuple(ACK)[1:])
+    assert as_one([two, two]) == two
 
 
 def test_what_timers_refuse_is_refused() -> None:

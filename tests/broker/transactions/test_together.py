@@ -1,38 +1,36 @@
-"""Decisions of one turn: which share a put."""
+"""Decisions that share a put: its messages, and those of each alone."""
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from collections.abc import Sequence
+
+import pytest
 
 from broker.transactions.records import COMMITTED, ROLLED_BACK
-from broker.transactions.together import COUNT_MAX, Decided, SharedPuts
+from broker.transactions.together import Decided, SharedPut
 from remoting.record import Message
 
-BYTES_MAX = 10_000
-COMMITS = st.tuples(st.sampled_from([b"a", b"b"]), st.integers(0, 2 * BYTES_MAX))
-CAME = st.lists(st.one_of(st.none(), COMMITS), max_size=300)
+
+def mark(places: Sequence[int], why: str, firsts: Sequence[int]) -> Message:
+    return Message(b"op", b"%s of %s" % (str(places).encode(), str(firsts).encode()), 0, why.encode())
 
 
-@given(CAME)
-def test_a_put_has_bounds(came: list[tuple[bytes, int] | None]) -> None:
-    gathering = SharedPuts(BYTES_MAX)
-    for place, each in enumerate(came):
-        final = None if each is None else Message(each[0], bytes(each[1]))
-        first = gathering.add(ROLLED_BACK if final is None else COMMITTED,
-                              Decided(place, 1_000 * place, final, lambda result: None))
-        assert first == (place == 0)
-    places = list[int]()
-    for together in gathering.take():
-        assert 0 < len(together.all) <= COUNT_MAX
-        finals = [each.final for each in together.all if each.final is not None]
-        assert len(finals) == (len(together.all) if together.decision is COMMITTED else 0)
-        assert len({each.topic for each in finals}) <= 1
-        assert len(finals) <= 1 or sum(len(each.body) for each in finals) <= BYTES_MAX
-        places += [each.place for each in together.all]
-        *stored, mark = together.messages(lambda places, why, firsts: Message(
-            b"op", b"%d of %d" % (len(places), len(firsts)), 0, why.encode()))
-        assert stored == finals and mark.body == b"%d of %d" % ((len(together.all),) * 2)
-        assert [each.all for each in together.alone()] == [[each] for each in together.all]
-    assert sorted(places) == list(range(len(came)))
-    assert gathering.take() == []
+def decided(place: int, final: Message | None = None) -> Decided:
+    return Decided(place, 1_000 * place, final, lambda result: None)
+
+
+def test_a_mark_stands_behind_all_that_it_names() -> None:
+    finals = [Message(b"a", b"one", 0, b"pp"), Message(b"a", b"two", 0)]
+    each = [decided(place, final) for place, final in enumerate(finals, 3)]
+    together = SharedPut(COMMITTED, each)
+    *stored, last = together.messages(mark)
+    assert stored == finals and last.body == b"[3, 4] of [3000, 4000]"
+    assert [alone.all for alone in together.alone()] == [[one] for one in each]
+    assert [(one.topic, one.size_bytes) for one in each] == [(b"a", 5), (b"a", 3)]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_rollback_is_a_mark(count: int) -> None:
+    each = [decided(place) for place in range(count)]
+    assert [message.topic for message in SharedPut(ROLLED_BACK, each).messages(mark)] == [b"op"]
+    assert {(one.topic, one.size_bytes) for one in each} == {(b"", 0)}

@@ -98,8 +98,8 @@ PLANTED: Final = (
     Planted("an acknowledgement is of the next message", ACKING,
             "    return AckMessage(asked.offset, receipt.start_offset,",
             "    return AckMessage(asked.offset + 1, receipt.start_offset,", ("INV_B46",), "pops"),
-    Planted("acknowledgements that come together count for the first message alone", POP + "gathering.py",
-            "        if len(self.offsets) == 1:\n", "        if self.offsets:\n", ("INV_B46",), "pops"),
+    Planted("acknowledgements that come together count for the first message alone", RECORDS,
+            "    if len(offsets) == 1:\n", "    if offsets:\n", ("INV_B46",), "pops"),
     Planted("many that a shorter queue does not have are answered and not stored", ACKING,
             "and offset <= queue.max_offset] or there", "and offset <= queue.max_offset]",
             ("tests/broker/pop/test_acking.py::"

@@ -9,6 +9,7 @@ from tests.harness.planting import Planted
 BROKER: Final = "broker/transactions/"
 HALVES: Final = "tests/broker/transactions/test_halves.py::"
 TOGETHER: Final = BROKER + "together.py"
+GATHERING: Final = "broker/gathering.py"
 ENDING: Final = "tests/broker/transactions/test_ending.py::"
 STANDING_IN: Final = "tests/broker/transactions/test_standing_in.py::"
 ASKING: Final = "tests/broker/transactions/test_asking.py::"
@@ -44,15 +45,15 @@ PLANTED: Final = (
     Planted("a mark has the key of one of its transactions", TOGETHER,
             "[each.first for each in self.all])]", "[self.all[0].first])]",
             (ENDING + "test_each_of_those_that_were_decided_together_is_known_after_a_start",)),
-    Planted("commits and rollbacks share a mark", TOGETHER,
-            "found = self._open.get((decision, topic))", "found = self._all[-1] if self._all else None",
+    Planted("commits and rollbacks share a mark", GATHERING,
+            "group = self._open.get(key)", "group = self._groups[-1] if self._groups else None",
             (ENDING + "test_those_that_are_decided_in_one_turn_share_a_mark",)),
     Planted("one message that cannot be stored refuses those beside it", BROKER + "ending.py",
             "if result.status in _OF_ONE and len(together.all) > 1:", "if False:",
             (ENDING + "test_who_cannot_be_stored_is_refused_alone",)),
-    Planted("one put of decisions has no bound", TOGETHER,
-            "if found is None or len(found.all) == COUNT_MAX or found.size + size > self._bytes_max:",
-            "if found is None:", ("tests/broker/transactions/test_together.py::test_a_put_has_bounds",)),
+    Planted("one put of decisions has no bound", GATHERING,
+            "len(group.items) == self._count_max or group.size_bytes + size_bytes > self._bytes_max:", "False:",
+            ("tests/broker/test_gathering.py::test_a_group_has_bounds",)),
     Planted("a half that was put back is passed over when its mark was heard, too", BROKER + "feeding.py",
             "if found[3] not in over or not is_first(found[7]):", "if found[3] not in over:",
             (REPLICAS + "test_a_half_that_was_put_back_and_decided_between_two_looks_ends_its_transaction",)),
