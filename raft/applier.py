@@ -23,6 +23,8 @@ from raft.wakeup import Bell
 
 LOAD_BYTES = 1 << 20
 """Bytes read from storage at a time, when the frames are no longer in memory."""
+LOAD_RETRY_S = 1.0
+"""Time until storage is read again that gave nothing, unless something happens before."""
 CHUNK_MAX = 1 << 16
 
 
@@ -73,14 +75,19 @@ class Applier:
         while not self._dead:
             await self._bell.wait()
             while self.index < self.target and not self._dead:
+                nothing = False
                 async with self._lock:
                     if not self._loaded and self._log.cached(self.index + 1, 1) is None:
                         self._loaded = await self._load(self.index + 1, LOAD_BYTES)
+                        nothing = not self._loaded
                     if threaded:
                         await self._step_in_thread()
                     else:
                         self._slice()
                 self._progress()
+                if nothing:
+                    with trio.move_on_after(LOAD_RETRY_S):
+                        await self._bell.wait()
             self._behind = threaded
 
     def stop(self) -> None:

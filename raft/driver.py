@@ -17,7 +17,7 @@ from typing import Any
 
 import trio
 
-from raft.applier import Applier
+from raft.applier import LOAD_RETRY_S, Applier
 from raft.barriers import Barriers
 from raft.config import MS, Config
 from raft.errors import (
@@ -58,6 +58,7 @@ from raft.replica import Replica
 from raft.snapshotio import SnapshotIO
 from raft.statemachine import AnyMachine, Machine
 from raft.storage.interface import EarlyAck
+from raft.storage.trouble import lacks_descriptor
 from raft.surroundings import Disk, Peers, RunBlocking, System
 from raft.wakeup import Bell
 
@@ -120,6 +121,8 @@ class Driver:
         self._timer: trio.CancelScope | None = None
         self.role_seen = trio.Event()
         self._loads, self._loads_due = trio.open_memory_channel[Load](1_024)
+        self._read_waits = False
+        """True while the log cannot be read for want of a descriptor."""
         self._room_wanted = trio.Event()
         self.stopping = False
         self._scopes: list[trio.CancelScope] = []
@@ -435,14 +438,24 @@ class Driver:
         self.replica.fault(self.clock(), f"the state machine raised: {type(error).__name__}: {error}")
         self.pump()
 
-    async def _load(self, first: int, max_bytes: int) -> list[Frame]:
-        frames: list[Frame] = await self.system.run_blocking(
-            self.disk.storage.read, self.replica.group, first, max_bytes)
+    async def _load(self, first: int, max_bytes: int) -> list[Frame] | None:
+        """Read frames from storage. Return None if there is no file descriptor for that now: nothing is damaged."""
+        try:
+            frames: list[Frame] = await self.system.run_blocking(
+                self.disk.storage.read, self.replica.group, first, max_bytes)
+        except StorageError as error:
+            if not lacks_descriptor(error):
+                raise
+            if not self._read_waits:
+                logger.warning("group %r waits until its log can be read: %s", self.name, error)
+            self._read_waits = True
+            return None
+        self._read_waits = False
         return frames
 
     async def _load_to_apply(self, first: int, max_bytes: int) -> list[Frame]:
         try:
-            return await self._load(first, max_bytes)
+            return await self._load(first, max_bytes) or []
         except StorageError as error:
             self.write_failed(error)
             return []
@@ -615,6 +628,9 @@ class Driver:
         async for load in self._loads_due:
             try:
                 frames = await self._load(load.first, load.max_bytes)
+                while frames is None:
+                    await trio.sleep(LOAD_RETRY_S)
+                    frames = await self._load(load.first, load.max_bytes)
             except StorageError as error:
                 self.write_failed(error)
                 continue

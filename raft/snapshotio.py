@@ -22,10 +22,13 @@ from raft.pending import Proposals
 from raft.progress import State
 from raft.replica import Replica
 from raft.storage.interface import SnapshotSink, Storage
+from raft.storage.trouble import lacks_descriptor
 
 logger = logging.getLogger("raft.snapshots")
 
 READ_BYTES = 1 << 20
+RESTORE_RETRY_S = 5.0
+"""Time until a snapshot is read again for which there was no file descriptor."""
 PATIENCE = 4
 """While a peer is being sent a snapshot, the next one waits until the log has grown this many times as much."""
 SENDING_MAX = 2
@@ -247,11 +250,18 @@ class SnapshotIO:
             self._sink = None
 
     async def _install(self, meta: SnapshotMeta) -> None:
-        try:
-            await self.restore(meta)
-        except UsageError as error:  # caused by a peer: it may stop this node, but not the others of its host
-            self._applier.fail(error)
-            return
+        while True:
+            try:
+                await self.restore(meta)
+                break
+            except UsageError as error:  # caused by a peer: it may stop this node, but not the others of its host
+                self._applier.fail(error)
+                return
+            except StorageError as error:
+                if not lacks_descriptor(error):
+                    raise
+                logger.warning("snapshot %d waits until it can be read: %s", meta.index, error)
+            await trio.sleep(RESTORE_RETRY_S)
         self._proposals.jump(meta.index)
         self._replica.snapshots.installed(self._clock(), meta)
 

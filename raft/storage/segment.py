@@ -39,7 +39,7 @@ from raft.storage.reading import SegmentReader
 from raft.storage.recovery import LOG_DIR, recover, scrub, segment_path, segment_sequences
 from raft.storage.snapshots import SnapshotStore
 from raft.storage.spares import SparePool
-from raft.storage.trouble import NO_DESCRIPTOR
+from raft.storage.trouble import NO_DESCRIPTOR, lacks_descriptor
 
 _ROOM_BYTES_MIN: Final = 4096
 SEGMENT_BYTES_MIN: Final = 32 << 10
@@ -362,6 +362,10 @@ class SegmentStorage:
         except DamagedLog as error:
             self._found(number, error)
             return False
+        except StorageError as error:
+            if lacks_descriptor(error):
+                raise DiskFull(str(error)) from error
+            raise
         return True
 
     def _found(self, number: int, error: DamagedLog) -> None:
@@ -578,13 +582,14 @@ class SegmentStorage:
 
     # --- what quiet groups keep ------------------------------------------------------------------------------
 
-    def _survey(self) -> None:
-        """Find out who keeps the oldest segment of a log that should be shorter. Beside the writer: it only reads."""
+    def _survey(self) -> bool:
+        """Find out who keeps the oldest segment of a log that should be shorter. Beside the writer: it only reads.
+        False: it could not for want of a descriptor, and is due again."""
         self._survey_due = False
         catalog = self._catalog
         with self._map_lock:
             if len(catalog.segments) <= SEGMENTS_KEPT or self._to_carry:
-                return
+                return True
             oldest = catalog.segments[0]
             holders = catalog.holders({number: self._limit(number) for number in tuple(self._purge_to)})
         holders = [number for number in holders if number not in self.damaged]
@@ -594,12 +599,18 @@ class SegmentStorage:
                 size = self._live_bytes(number, oldest.size // CARRY_SHARE)
             except DamagedLog as error:
                 self._found(number, error)
+            except StorageError as error:
+                if not lacks_descriptor(error):
+                    raise
+                self._survey_due = True
+                return False
             else:
                 if size > oldest.size // CARRY_SHARE:
                     large[number] = size
         self.too_large = large
         if not large:
             self._to_carry = [number for number in holders if number not in self.damaged]
+        return True
 
     def _live_limit(self, number: int) -> int:
         """Return the index before the first entry that must be kept of a group. A quiet group needs only its snapshot,
@@ -627,6 +638,10 @@ class SegmentStorage:
                 self._found(self._to_carry.pop(), error)
                 self._carry_bytes = 0
                 continue
+            except StorageError as error:
+                if lacks_descriptor(error):
+                    return  # the next write tries it again
+                raise
             self._carry_bytes = unit.size
             if unit.size > self._capacity():  # it has grown since the last look
                 self._to_carry, self._carry_bytes, self._survey_due = [], 0, True
@@ -689,13 +704,12 @@ class SegmentStorage:
         """Recycle purged segments, see who keeps the oldest one, and have a spare ready. From any thread; False if the
         disk is too full for that."""
         self._guard(self._recycle)
-        if self._survey_due:
-            self._survey()
+        looked = not self._survey_due or self._survey()
         try:
             self._spares.require(1)
         except (OSError, DiskFull):
             return False  # a missing spare does no harm yet
-        return True
+        return looked
 
     def has_room(self) -> bool:
         """Try after ``DiskFull`` whether frames can be written again, and return that."""

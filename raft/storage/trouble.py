@@ -50,6 +50,11 @@ def trouble(error: OSError, directory: str = "") -> StorageError:
     return StorageError(f"{where}: {said}: {words}")
 
 
+def lacks_descriptor(error: StorageError) -> bool:
+    """Return whether there was no file descriptor to open what should be read: try it again later."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in NO_DESCRIPTOR
+
+
 def in_words(function: Callable[..., T], directory: str = "") -> Callable[..., T]:
     """The function, raising ``StorageError`` where the system raises ``OSError``."""
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from raft.bounds import INV_R39
-from raft.errors import DamagedLog
+from raft.errors import DamagedLog, DiskFull
 from raft.frame import Frame, Kind, build
 from raft.membership import Membership
 from raft.messages import HardState, Recovered, SnapshotMeta, Write
@@ -17,6 +17,7 @@ from raft.storage.audit import audit, records
 from raft.storage.identity import format_directory
 from raft.storage.model import Images, LogImage, apply, differs
 from raft.storage.segment import SegmentStorage
+from tests.raft.test_descriptors import no_descriptors
 
 SEGMENT_BYTES = 32 << 10
 BUSY = 1
@@ -480,5 +481,58 @@ def test_BUG_G6_a_damaged_group_that_is_removed_gives_the_log_back() -> None:
         host.busy(32)
     assert not host.storage.damaged
     INV_R39(host.log_bytes, SEGMENT_BYTES, 0, host.live((2, 4)))
+    host.storage.close()
+    host.reopen()
+
+
+# --- no descriptors ------------------------------------------------------------------------------------------
+
+
+def test_quiet_groups_are_looked_at_when_there_is_a_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = opened()
+    for group in QUIET:
+        host.put(group, count=3)
+    with no_descriptors(host.disk, "log/", monkeypatch):
+        for _ in range(4):
+            host.busy(32)
+        assert host.log_bytes > 3 * SEGMENT_BYTES
+    host.busy(32)
+    INV_R39(host.log_bytes, SEGMENT_BYTES, 0, host.live(QUIET))
+    host.storage.close()
+    host.reopen()
+
+
+def test_quiet_groups_are_carried_when_there_is_a_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = opened(background=True)
+    for group in QUIET:
+        host.put(group, count=3)
+    with no_descriptors(host.disk, "log/", monkeypatch):
+        for _ in range(4):
+            host.busy(32)
+        assert not host.storage.maintain() and not host.storage._to_carry
+    while not host.storage._to_carry:
+        assert host.storage.maintain()
+    host.storage._reader.close()
+    with no_descriptors(host.disk, "log/", monkeypatch):
+        host.put(BUSY)
+        assert {*host.storage._to_carry} == {*QUIET}
+    host.put(BUSY)
+    assert not host.storage._to_carry
+    host.storage.close()
+    host.reopen()
+    assert upkeep(host)
+
+
+def test_a_truncation_that_needs_a_descriptor_finds_the_disk_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the call is kept, and it is tried again when there may be room."""
+    host = opened()
+    host.put(3, count=3)
+    writes = Write(900, 2, frames=[host.frame(2, 100)]), Write(901, 3, truncate_from=3)
+    with no_descriptors(host.disk, "log/", monkeypatch), pytest.raises(DiskFull, match="ulimit"):
+        host.storage.write(writes)
+    host.storage.close()
+    host.reopen()
+    host.write(*writes)
+    host.sync()
     host.storage.close()
     host.reopen()
