@@ -699,7 +699,11 @@ class Journal:
         except OSError as error:
             logger.warning("the room on the disk is not known: %s", error)
             return
-        offset = self.needed.spare(offset if count else 0)
+        try:
+            offset = self.needed.spare(offset if count else 0)
+        except OSError as error:
+            logger.warning("old files of the log stay: what parts need of them cannot be read: %s", error)
+            return
         if offset >= self.log.file_bytes + self.begin - self.begin % self.log.file_bytes:
             steps = self._cleaner.release_before(offset)
             logger.info("files of the log below %d are deleted", self.begin)

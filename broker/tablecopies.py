@@ -130,7 +130,7 @@ class TableCopies(Part):
             if waiting.flushed(self._held()):
                 try:
                     self._tables[code](waiting.value)
-                except BodyError as error:
+                except (BodyError, OSError) as error:
                     logger.warning("a table is not copied: %s", error)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -161,7 +161,7 @@ class TableCopies(Part):
                     self.tick(0)
                 else:
                     self._tables[code](answer.body)
-            except (RemotingError, BodyError) as error:
+            except (RemotingError, BodyError, OSError) as error:
                 problems.append(str(error))
         self.done += not problems
         problem = "; ".join(dict.fromkeys(problems))

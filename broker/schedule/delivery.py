@@ -192,12 +192,18 @@ class DelayedDelivery:
         """Deliver what is due. True: there may be more."""
         self._look_at_stored(now_ns)
         left = PIECE_MAX
-        while (delivery := self.machine.poll(now_ns, self._wall_ms(), self._queues)) is not None:
+        while True:
+            try:
+                delivery = self.machine.poll(now_ns, self._wall_ms(), self._queues)
+            except OSError as error:
+                logger.error("a level's queue cannot be read, next attempt in 10 s: %s", error)
+                continue
+            if delivery is None:
+                return False
             self._deliver(delivery, now_ns)
             left -= delivery.end - delivery.begin
             if left <= 0 or self._journal.now_ns() >= until_ns:
                 return True
-        return False
 
     def _deliver(self, delivery: Delivery, now_ns: int) -> None:
         try:

@@ -44,7 +44,8 @@ class DelayQueues(Protocol):
         ...
 
     def due_times_ms(self, level: int, offset: int, count: int) -> Sequence[int]:
-        """Return when each message from ``offset`` on is due, up to ``count`` of them; [] at the end."""
+        """Return when each message from ``offset`` on is due, up to ``count`` of them; [] at the end. Raises
+        ``OSError``."""
         ...
 
 
@@ -183,14 +184,19 @@ class Machine:
     def poll(self, now_ns: int, wall_ms: int, queues: DelayQueues) -> Delivery | None:
         """Return the next delivery that is due by the wall clock, of one level after the other; None: there is none.
 
-        Each must be answered by ``done`` or ``failed``."""
+        Each must be answered by ``done`` or ``failed``. Raises ``OSError`` where a level cannot be read, which is then
+        left alone for a while: ask again for the others."""
         if not self.started:
             return None
         for number in sorted(self._levels, key=lambda level: level <= self._last):
             level = self._levels[number]
             if not level.under_way and level.look_at_ns <= now_ns:
                 level.look_at_ns = now_ns + PAUSE_MS * NS_PER_MS
-                delivery = self._again(number, level, now_ns) or self._look(number, level, wall_ms, queues)
+                try:
+                    delivery = self._again(number, level, now_ns) or self._look(number, level, wall_ms, queues)
+                except OSError:
+                    level.look_at_ns = now_ns + PAUSE_AFTER_FAULT_MS * NS_PER_MS
+                    raise
                 if delivery is not None:
                     level.under_way, self._last = True, number
                     return delivery
@@ -206,7 +212,11 @@ class Machine:
         due_ns = min(level.passed_by.values(), default=NEVER)
         bounds = queues.bounds(number)
         if bounds is not None:
-            for due_ms in queues.due_times_ms(number, _begin(level, bounds[0], queues.end(number)), 1):
+            try:
+                due_times_ms = queues.due_times_ms(number, _begin(level, bounds[0], queues.end(number)), 1)
+            except OSError:  # ``poll`` raises it, when it looks at this level again
+                due_times_ms = [wall_ms]
+            for due_ms in due_times_ms:
                 wait_ms = 0 if is_due(due_ms, wall_ms, level.delay_ms) else due_ms - wall_ms
                 due_ns = min(due_ns, now_ns + wait_ms * NS_PER_MS)
         return max(due_ns, level.look_at_ns)

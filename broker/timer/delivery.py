@@ -300,7 +300,12 @@ class TimerDelivery:
             store.queue_offset = queue.min_offset
         count, works = min(self._enqueue_end - store.queue_offset, PIECE_MAX), False
         if count > 0:
-            for offset, size, _ in ENTRY.iter_unpack(queue.read(store.queue_offset, count)):
+            try:
+                entries = queue.read(store.queue_offset, count)
+            except OSError as error:
+                logger.error("the timers' queue cannot be read, tried again: %s", error)
+                return False
+            for offset, size, _ in ENTRY.iter_unpack(entries):
                 works = self._enqueue_one(offset, size)
                 if not works or self._journal.now_ns() >= until_ns:
                     break

@@ -17,6 +17,7 @@ from broker.moments import WATCH
 from broker.store.disk import DiskThread, InlineDisk, Job, Steps, Told
 from broker.store.errors import OffsetGone, StoreFailed, StoreFull
 from broker.store.files import MemoryFile, MemoryFiles, Space
+from broker.store.needed import Needed
 from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore, StoreConfig
 from remoting.record import Message, decode
@@ -175,6 +176,20 @@ async def test_who_stops_in_order_need_not_wait_until_a_sync_is_due(autojump_clo
         files.content["commitlog/" + "0" * 20].fault = OSError(errno.EIO, "Input/output error")
         await journal.sync()
         assert journal.failure is not None
+
+
+async def test_old_files_stay_while_nobody_can_read_whether_they_are_needed(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def fails(_: Needed, offset: int) -> int:
+        asked.append(offset)
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Needed, "spare", fails)
+    async with running() as journal:
+        await trio.sleep(25)
+        assert len(asked) > 1 and journal.failure is None
 
 
 async def test_a_failed_sync_is_final_and_told_once(autojump_clock: MockClock) -> None:

@@ -324,3 +324,19 @@ async def test_what_a_slave_copied_no_delivery_of_it_delivers_as_master(autojump
         after = await new_master(*others)
         await trio.sleep(10)
         assert sorted(bodies(after)) == [b"level", b"timer"]
+
+
+async def test_a_disk_that_fails_once_ends_no_copying(autojump_clock: trio.abc.Clock) -> None:
+    master, failed = Ahead(held=100), list[bytes]()
+    async with copying(master) as sync:
+        copy = sync._tables[RequestCode.GET_ALL_DELAY_OFFSET]
+
+        def fails(body: bytes) -> None:
+            if len(failed) < 1:
+                failed.append(body)
+                raise OSError(5, "Input/output error")
+            copy(body)
+
+        sync._tables[RequestCode.GET_ALL_DELAY_OFFSET] = fails
+        await trio.sleep(4)
+        assert (failed, master.copied) == ([b"1"], [1])

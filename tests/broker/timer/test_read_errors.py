@@ -9,9 +9,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from broker.store.consumequeue import ConsumeQueue
 from broker.timer.log import TimerLog
 from broker.timer.part import TimersPart
 from harness.simulation.worlds.brokers import cluster, wall_ms
+from remoting.record import encode_properties
 from tests.broker.timer.test_timers import bodies, good, recall
 
 
@@ -92,3 +94,31 @@ async def test_a_timer_that_was_put_again_waits_until_its_old_unit_can_be_read(
         await trio.sleep(150)
         assert len(failed) == 2 and part.counters.moved == 1
         assert bodies(node) == [b"x"], "the old unit, too, would bring it"
+
+
+async def test_queues_of_timers_and_levels_that_cannot_be_read_end_no_broker(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        await good(made, node, b"before", "U0", TIMER_DELAY_SEC=1)
+        level = encode_properties({"DELAY": "1"}).decode()
+        assert (await made.send(node.address, b"before, too", properties=level)).code == 0
+        await trio.sleep(3)
+        assert sorted(bodies(node)) == [b"before", b"before, too"]
+        failed: list[ConsumeQueue] = []
+        read = ConsumeQueue.read
+
+        def fails(queue: ConsumeQueue, queue_offset: int, count: int) -> bytes:
+            if queue in waiting and len(failed) < 10:
+                failed.append(queue)
+                raise OSError(errno.EIO, "Input/output error")
+            return read(queue, queue_offset, count)
+
+        messages = node.broker.journal.messages
+        waiting = [messages.queue(topic, 0) for topic in (b"rmq_sys_wheel_timer", b"SCHEDULE_TOPIC_XXXX")]
+        monkeypatch.setattr(ConsumeQueue, "read", fails)
+        await good(made, node, b"timer", "U1", TIMER_DELAY_SEC=2)
+        assert (await made.send(node.address, b"level", properties=level)).code == 0
+        await trio.sleep(30)
+        assert {*failed} == {*waiting}
+        assert sorted(bodies(node)) == [b"before", b"before, too", b"level", b"timer"]
