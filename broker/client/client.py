@@ -89,6 +89,7 @@ async def connect(
             try:
                 yield Client(session, random)
             finally:
+                session.end()
                 with trio.move_on_after(_GOODBYE_S, shield=True):
                     await session.forget(producer=producer_group)
                 nursery.cancel_scope.cancel()  # before connections close: its tasks would open them again

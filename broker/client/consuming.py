@@ -80,12 +80,14 @@ async def open_consumer(
         consumer = Consumer(session, producer, queries, nursery, group, wanted, ordered, broadcast, start, settings,
                             random)
         session.consumers[group] = consumer
+        session.ending.add(consumer.end)
         try:
             await consumer.open()
             yield consumer.messages
         finally:
             with trio.move_on_after(settings.close_timeout_ms / 1e3, shield=True):
                 await consumer.close()
+            session.ending.discard(consumer.end)
             if session.consumers.get(group) is consumer:  # ``close`` ran out of time
                 del session.consumers[group]
 
@@ -149,10 +151,7 @@ class Consumer:
     async def close(self) -> None:
         """Stop reading, commit, unlock, say goodbye: each in its part of the time, for a broker may say nothing."""
         part_s = self.settings.close_timeout_ms / 3e3
-        self._closing = True
-        self.messages.close()
-        for share in self.shares.values():
-            share.drop()
+        self.end()
         self._committing.cancel()  # it may wait for a silent broker
         with trio.move_on_after(part_s):
             await self._commit(confirmed=True)
@@ -161,6 +160,13 @@ class Consumer:
                 await self._locks.unlock_all()
         self.shares.clear()
         await self._session.forget(consumer=self.group)
+
+    def end(self) -> None:
+        """Stop reading; no message comes any more."""
+        self._closing = True
+        self.messages.close()
+        for share in self.shares.values():
+            share.drop()
 
     @property
     def _locking(self) -> bool:

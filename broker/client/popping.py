@@ -454,22 +454,28 @@ class Popper:
                 logger.warning("%s", error)
         await check_expressions(self._session, self.group, self._subscriptions)
         self._session.watching.add(self._route_changed)
+        self._session.ending.add(self.end)
         self._nursery.start_soon(self._keep_sources, name=f"{self.group} pops")
         if self.ordered:
             self._nursery.start_soon(self._keep_turns, name=f"{self.group} keeps what waits")
 
     async def close(self) -> None:
         """Ask for no more, and give back what nobody took."""
-        self.closed = True
+        self.end()
         self._session.watching.discard(self._route_changed)
-        for source in self._sources.values():
-            source.scope.cancel()
-        self._lot.unpark_all()
+        self._session.ending.discard(self.end)
         untaken = [*self._ready, *(message for turn in self._turns.values() for message in list(turn.messages)[1:])]
         async with trio.open_nursery() as nursery:
             for message in dict.fromkeys(untaken):
                 if not message.settled and not message.expired:
                     nursery.start_soon(self._leave, message)
+
+    def end(self) -> None:
+        """Ask for no more; whoever waits learns that no message will come."""
+        self.closed = True
+        for source in self._sources.values():
+            source.scope.cancel()
+        self._lot.unpark_all()
 
     async def _leave(self, message: Popped) -> None:
         try:

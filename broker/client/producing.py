@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from typing import Final
 
@@ -293,11 +294,11 @@ class Producer:
             if not final and choose is None and self._others(route, last):
                 routes.renew_soon(topic)
             elif not final:
-                with trio.move_on_at(deadline):
+                with trio.move_on_at(deadline), suppress(NoNameServer):
                     if failure.next is Next.RETRY and answer_code is not None:
                         await trio.sleep(_pause_s(self._settings.retries - retries))
                     await routes.renew(topic)
-            if final or now() >= deadline:
+            if final or routes.over or now() >= deadline:
                 if maybe_stored:
                     raise SendUnknown(why, message_id, answer_code, place=place)
                 raise SendFailed(why, answer_code)
@@ -336,6 +337,8 @@ class Producer:
                     raise SendFailed(str(error)) from None
                 except NoNameServer as error:
                     why = str(error)
+                    if self._session.routes.over:
+                        break
         raise SendFailed(f"{topic}: {why}")
 
     def _pick(

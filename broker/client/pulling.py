@@ -32,7 +32,12 @@ async def open_puller(
     """A reader whose positions are those of ``group``, for as long as the block runs."""
     check_group(group)
     async with background() as nursery:
-        yield Puller(session, queries, nursery, group, settings, start)
+        puller = Puller(session, queries, nursery, group, settings, start)
+        session.ending.add(puller.end)
+        try:
+            yield puller
+        finally:
+            session.ending.discard(puller.end)
 
 
 @attrs.define(eq=False)
@@ -131,6 +136,11 @@ class Puller:
     async def committed(self, queue: MessageQueue) -> int:
         """Return the group's position as the broker has it; -1: it has none."""
         return await self._positions.read(queue)
+
+    def end(self) -> None:
+        """Read no more: the client was closed."""
+        for source in self._sources.values():
+            source.fetcher.scope.cancel()
 
     def _read(self, queue: MessageQueue, expression: str, offset: int) -> None:
         source = self._sources[queue] = _Source()

@@ -58,6 +58,8 @@ class Routes:
         self._remoting, self._name_servers, self._settings = remoting, list(name_servers), settings
         self._nursery, self._on_change = nursery, on_change
         self._entries: dict[str, _Entry] = {}
+        self.over = False
+        """The client was closed: nobody asks any more."""
 
     def cached(self, topic: str) -> Route | None:
         entry = self._entries.get(topic)
@@ -71,6 +73,7 @@ class Routes:
 
         Raises ``NoRoute``, ``NoNameServer``.
         """
+        self._check()
         entry = self._entries.get(topic)
         if entry is None:
             entry = self._entries[topic] = _Entry(topic, template)
@@ -89,13 +92,25 @@ class Routes:
         return await self.get(topic)
 
     async def renew(self, topic: str) -> None:
-        """Ask anew and return when the answer is there; ``cached`` has it then."""
+        """Ask anew and return when the answer is there; ``cached`` has it then. Raises ``NoNameServer``: never again.
+        """
         await self._ask_and_wait(self._entries[topic])
 
     def renew_soon(self, topic: str) -> None:
         """Renew the topic's route without waiting for it."""
-        if (entry := self._entries.get(topic)) is not None:
+        if not self.over and (entry := self._entries.get(topic)) is not None:
             self._ask_soon(entry)
+
+    def close(self) -> None:
+        """Ask no more; whoever waits for an answer learns that none will come."""
+        self.over = True
+        for entry in self._entries.values():
+            if entry.answered is not None:
+                entry.answered.set()
+
+    def _check(self) -> None:
+        if self.over:
+            raise NoNameServer("the client was closed")
 
     async def poll(self) -> None:
         """Ask for every topic in turn of the poll, until cancelled."""
@@ -106,10 +121,14 @@ class Routes:
             for entry in list(self._entries.values()):
                 missing = entry.route is None or entry.made_up
                 if missing or now - entry.asked_at >= self._settings.route_poll_ms / 1e3 - tick_s / 2:
-                    await self._ask_and_wait(entry)
+                    await self._ask_soon(entry).wait()
+                    if self.over:
+                        return
 
     async def _ask_and_wait(self, entry: _Entry) -> None:
+        self._check()
         await self._ask_soon(entry).wait()
+        self._check()
 
     def _ask_soon(self, entry: _Entry) -> trio.Event:
         if entry.answered is None:

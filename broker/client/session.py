@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final, Protocol, TypeVar
 
 import attrs
 import trio
 
 from broker.client.config import ClientSettings
-from broker.client.errors import Refused, Unreachable
+from broker.client.errors import NoNameServer, Refused, Unreachable
 from broker.client.faults import Faults
 from broker.client.ids import UniqueIds
 from broker.client.route import MASTER, Route
@@ -82,6 +83,8 @@ class Session:
     """By group."""
     watching: set[Callable[[Route], None]] = attrs.field(factory=set)
     """Others who hear of each route that changed."""
+    ending: set[Callable[[], None]] = attrs.field(factory=set)
+    """Those who hear of the client's end, as their blocks may be open."""
     asked: AnswersChecks | None = None
     requests: TakesReplies | None = None
     greeted: set[str] = attrs.field(factory=set)
@@ -109,6 +112,12 @@ class Session:
         self.greeted.discard(connection.peer)
         if self.asked is not None:
             self.asked.broken()
+
+    def end(self) -> None:
+        """The client ends: whoever waits for what cannot come any more is told so."""
+        self.routes.close()
+        for told in list(self.ending):
+            told()
 
     async def address(self, topic: str, broker: str, broker_id: int = MASTER) -> tuple[str, int]:
         """Return address and id of that member of a group, else of its master, else of any. Raises ``Unreachable``."""
@@ -161,10 +170,11 @@ class Session:
                     raise
                 raise Unreachable(f"{error}; and before: {unanswered}") from None
             except Unreachable as error:
-                if trio.current_time() >= deadline:
+                if self.routes.over or trio.current_time() >= deadline:
                     raise
                 unanswered = error
-                await self.routes.renew(queue.topic)
+                with suppress(NoNameServer):  # the client is closed meanwhile
+                    await self.routes.renew(queue.topic)
 
     # --- heartbeats ------------------------------------------------------------------------------------------
 

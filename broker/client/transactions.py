@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from broker.client.decisions import Decision, Decisions
-from broker.client.errors import ClientError, Contradicted, DecisionRefused, MessageIllegal, NoRoute
+from broker.client.errors import ClientError, Contradicted, DecisionRefused, MessageIllegal, NoNameServer, NoRoute
 from broker.client.message import IMMUNE_S, PRODUCER_GROUP, TRANSACTIONAL, Message, Received, Sent
 from broker.client.outcomes import Heard, of_decision
 from broker.client.producing import Producer
@@ -130,7 +130,7 @@ class Transactions:
         """Place of the half as a broker that asked told it last; only for transactions whose block or decision is under
         way."""
         self._telling: dict[Transaction, trio.CancelScope] = {}
-        self._closing = False
+        self._closing = self._closed = False
         self._asking: dict[str, _Asker] = {}
         """The last broker that asked, by transaction, for those at the checker."""
         self._limit = trio.CapacityLimiter(checks_at_once)
@@ -162,6 +162,8 @@ class Transactions:
         self, message: Message, timeout_ms: float | None, queue: MessageQueue | None, order_by: str | None,
         check_after: dt.timedelta | None,
     ) -> AsyncIterator[Transaction]:
+        if self._closed:
+            raise RuntimeError("these transactions ended with their block `async with client.transactions(...)`")
         if message.delayed:
             raise MessageIllegal("a transaction has no delayed message")
         further = {TRANSACTIONAL: "true", PRODUCER_GROUP: self._session.producer_group}
@@ -216,6 +218,11 @@ class Transactions:
     # --- telling it to the broker ----------------------------------------------------------------------------
 
     def _tell_soon(self, transaction: Transaction) -> None:
+        if self._closed:  # its block outlives the transactions'
+            transaction.outcome = Outcome.LEFT_TO_CHECK
+            self._over(transaction.message_id)
+            transaction.told.set()
+            return
         self._telling[transaction] = scope = trio.CancelScope(shield=True)
         self._nursery.start_soon(self._tell, transaction, scope, name=f"end of {transaction.message_id}")
 
@@ -262,9 +269,9 @@ class Transactions:
                         return ended, Contradicted(half.message_id, why)
                     if ended is not Heard.AGAIN:
                         return ended, DecisionRefused(repr(transaction), answer.code, answer.remark, address)
-            if self._closing:
+            if self._closing or session.routes.over:
                 break
-            with trio.move_on_at(deadline):
+            with trio.move_on_at(deadline), suppress(NoNameServer):
                 await session.routes.renew(transaction.topic)
         return Heard.LEFT, None
 
@@ -285,6 +292,7 @@ class Transactions:
         with trio.move_on_after(_GOODBYE_S, shield=True):
             for transaction in list(self._telling):
                 await transaction.told.wait()
+        self._closed = True
         for scope in self._telling.values():
             scope.cancel()
 
@@ -370,8 +378,11 @@ class Transactions:
             until = trio.current_time() + session.settings.route_poll_ms / 1e3
             while trio.current_time() < until:
                 await trio.sleep(_LOOK_S)
-                for route in session.routes:
-                    await session.routes.renew(route.topic)
+                try:
+                    for route in session.routes:
+                        await session.routes.renew(route.topic)
+                except NoNameServer:  # the client was closed
+                    return
                 await session.greet_all()
                 if session.greeted_all:
                     break

@@ -23,7 +23,7 @@ from tests.broker.client.popped import popping
 
 SURFACES = (broker.client.Client, broker.client.Messages, broker.client.Popper, broker.client.Puller,
             broker.client.Transactions)
-OF_THE_CONSUMER = {"put", "taken", "something", "several", "pass_on", "open", "close", "closed"}
+OF_THE_CONSUMER = {"put", "taken", "something", "several", "pass_on", "open", "end", "close", "closed"}
 OF_THE_PARTS = {"kept", "decide", "leave", "close", "check", "broken", "introduce", "follow"}
 
 
