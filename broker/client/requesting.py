@@ -60,6 +60,8 @@ class Requests:
     def __init__(self, session: Session, producer: Producer, random: Random) -> None:
         self._session, self._producer, self._random = session, producer, random
         self._asked: dict[str, _Asked] = {}
+        self._silent: set[str] = set()
+        """Addresses of masters that said nothing when they were greeted; heartbeats go on."""
         session.requests = self
 
     async def ask(self, message: Message, timeout_ms: float, order_by: str | None) -> Reply:
@@ -116,10 +118,19 @@ class Requests:
         asked.came.set()
 
     async def _known(self, topic: str, deadline: float) -> None:
-        """Greet every master that this client knows: a broker pushes replies only to clients that it has heard."""
+        """Greet every master that this client knows: a broker pushes replies only to clients that it has heard.
+
+        One that says nothing is not waited for again: others may well have the request, and its reply."""
         session = self._session
         if session.routes.cached(topic) is None:
             await self._producer.route(topic, deadline)
-        if not session.greeted_all:
-            with trio.move_on_at(deadline):
-                await session.greet_all()
+        if not (strangers := session.ungreeted):
+            return
+        self._silent &= strangers
+        patience_s = session.settings.answer_patience_ms / 1e3
+        with trio.move_on_at(min(deadline, trio.current_time() + patience_s)) as waiting:
+            async with trio.open_nursery() as nursery:
+                for address in strangers - self._silent:
+                    nursery.start_soon(session.greet_first, address)
+        if waiting.cancelled_caught:
+            self._silent |= strangers & session.ungreeted

@@ -187,8 +187,14 @@ class Session:
     @property
     def greeted_all(self) -> bool:
         """Return whether each known group has a master, and that master knows this client."""
-        return all(address in self.greeted for route in self.routes
-                   for address in (route.master(name) or "" for name in route.brokers))
+        return not self.ungreeted and all(
+            route.master(name) is not None for route in self.routes for name in route.brokers)
+
+    @property
+    def ungreeted(self) -> set[str]:
+        """Return the addresses of known masters that do not know this client."""
+        return {address for route in self.routes for name in route.brokers
+                if (address := route.master(name)) is not None and address not in self.greeted}
 
     async def greet_all(self, *, again: bool = False) -> None:
         """Send a heartbeat to each broker that had none on this connection; ``again``: to all."""

@@ -14,6 +14,8 @@ from broker.client.requesting import CORRELATION
 from harness.simulation.worlds.brokers import Cluster, cluster, controlled, in_sync, new_master, until
 from remoting.compression import Compression, compress, flag_of
 from remoting.headers.sending import ReplyMessageRequest
+from tests.broker.client.cluster import SILENCE
+from tests.broker.client.cluster import cluster as fakes
 from tests.broker.client.test_ours import created
 
 
@@ -74,6 +76,22 @@ async def test_nobody_answers(autojump_clock: MockClock) -> None:
             with pytest.raises(MessageIllegal, match="asks for no reply: it has no CORRELATION_ID"):
                 await answerer.reply(plain, b"!")
             await answerer.reply(late, b"!")  # it is thrown away: who asked has gone on
+
+
+async def test_a_broker_that_says_nothing_keeps_no_request_from_another(autojump_clock: MockClock) -> None:
+    async with fakes("a", "b") as made, made.client() as client:
+        await client.queues("orders")
+        made.name_server.set("asked", {"a": {0: "a:1"}})
+        made.brokers["b"].refuse = lambda command: SILENCE
+        for number, most_s in enumerate((1.5, 0.5)):
+            began = trio.current_time()
+            with pytest.raises(NoReply) as error:
+                await client.request(Message("asked", b"?"), timeout_ms=3_000)
+            assert error.value.sent is not None
+            assert made.brokers["a"].log[number].store_time_ms <= (began + most_s) * 1e3
+        made.brokers["b"].refuse = lambda command: None
+        await trio.sleep(60)
+        assert made.brokers["b"].heartbeats, "it is greeted when it speaks again"
 
 
 async def test_where_no_broker_is_nothing_is_asked(autojump_clock: MockClock) -> None:
