@@ -279,7 +279,7 @@ class Broker:
         return Levelling(
             self.client, self.journal, settings.replication(config), world.connector,
             broker_id=self.standing.role.broker_id, address=config.address, members=self.registration.ask_all,
-            collect=ledger.collect)
+            collect=ledger.collect, registers_s=settings.registers_s(config))
 
     def _roles(self) -> tuple[Roles, dict[int, Handler]]:
         """Make the roles for this kind of group, and the handlers that they bring."""

@@ -93,6 +93,12 @@ def acting_remarks(config: BrokerConfig) -> Iterator[str]:
         yield "enableSlaveActingMaster without name servers: nobody tells a slave that its master is away"
 
 
+def registers_s(config: BrokerConfig) -> float:
+    """Time within which a living broker registers again with a name server that has started: one heartbeat may be lost
+    in silence, and the next one finds the new connection."""
+    return (2 * config.broker_heartbeat_interval + config.send_heartbeat_timeout_millis) / 1e3
+
+
 def check_parts(config: BrokerConfig) -> None:
     """Check that a broker could be made of the configuration. Raises ``ConfigError``."""
     for made in (store, journal, replication, quorum, *((manager,) if config.enable_controller_mode else ())):

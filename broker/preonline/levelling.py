@@ -87,14 +87,17 @@ class Levelling(Part):
     """Pre-online of one start of one member. ``phase`` and ``problem`` tell its progress."""
 
     def __init__(self, client: Client, journal: Journal, ha: HaConfig, connector: Connector, *, broker_id: int,
-                 address: str, members: AskMembers, collect: Collect) -> None:
-        """``collect`` is a master's last step: it reads these members' ledgers, and ends their acting."""
+                 address: str, members: AskMembers, collect: Collect, registers_s: float) -> None:
+        """``collect`` is a master's last step: it reads these members' ledgers, and ends their acting. ``registers_s``:
+        within this time living members register with a name server that has started."""
         self.phase = Phase.ASKING
         self.problem = ""
         """Reason why the last attempt failed."""
         self._client, self._journal, self._ha, self._connector = client, journal, ha, connector
         self._broker_id, self._address, self._ask_members = broker_id, address, members
-        self._collect = collect
+        self._collect, self._registers_s = collect, registers_s
+        self._unheard = False
+        """True: at the last question no name server answered."""
         self._serves = False
         """True: the HA port serves slaves."""
 
@@ -144,7 +147,7 @@ class Levelling(Part):
 
     async def _master(self, replication: Linked, serve: Callable[[], Awaitable[None]], itself: MasterAddress,
                       joins: Mapping[int, Callable[[bytes], None]]) -> None:
-        members = await self._others()
+        members = await self._settled()
         self.phase = Phase.COPYING
         await self._copy_tail(members)
         await self._show()
@@ -292,9 +295,19 @@ class Levelling(Part):
                 self.phase, self.problem = Phase.ONLINE, ""
                 return
 
+    async def _settled(self) -> dict[int, str]:
+        """The others, also where name servers have just started: they list nobody until members register again."""
+        members = await self._others()
+        if self._unheard or not members:
+            await self._sleep(self._registers_s)
+            members = await self._others()
+        self._unheard = False
+        return members
+
     async def _others(self) -> dict[int, str]:
         members = await self._ask_members()
         if members is None:
+            self._unheard = True
             raise Hindered("no name server tells the members of the group")
         return steps.others(self._broker_id, self._address, members)
 

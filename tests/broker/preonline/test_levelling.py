@@ -183,6 +183,29 @@ async def test_positions_of_groups_are_neither_taken_nor_told_until_the_members_
         assert answer.code == ResponseCode.SUCCESS and master.offsets.query("G", "T", 0) == 2
 
 
+@pytest.mark.parametrize("part_s", [0.1, 0.4, 0.7])
+@pytest.mark.parametrize("first", ["master", "name server"])
+async def test_a_name_server_that_has_just_started_does_not_hide_the_slave(
+        first: str, part_s: float, autojump_clock: MockClock) -> None:
+    """It lists nobody until the slave registers again, which may be after the master's question."""
+    async with cluster() as made:
+        master, slave = await pair(made)
+        await trio.sleep(15)  # logs are synced
+        await master.kill()
+        slave.offsets.commit("G", "T", 0, 7)
+        await made.kill_namesrv()
+        await trio.sleep(5 + part_s)
+        if first == "master":
+            await master.start()
+            await hindered(master, "no name server tells the members")
+            await trio.sleep(part_s)
+        await made.start_namesrv()
+        if first == "name server":
+            await master.start()
+        await until(lambda: master.serves)
+        assert master.offsets.query("G", "T", 0) == 7
+
+
 async def test_who_is_alone_waits_for_nobody(autojump_clock: MockClock) -> None:
     async with cluster() as made:
         slave = await made.node(**ACTING, **SLAVE)
@@ -241,6 +264,6 @@ async def test_a_code_of_our_own_is_asked_of_a_member_that_offers_it(
     async with net() as made, open_client(connector=made.connect) as client:
         await made.serve("m:1", Server(dict.fromkeys(asked, answer) | {61_021: answer}))
         levelling = Levelling(client, cast(Any, None), HaConfig(), made.connect, broker_id=0, address="m:0",
-                              members=cast(Any, None), collect=cast(Any, None))
+                              members=cast(Any, None), collect=cast(Any, None), registers_s=3.0)
         await levelling._join(1, "m:1", {61_021: joined.append, RequestCode.GET_ALL_TOPIC_CONFIG: joined.append})
         assert heard == asked and joined == [b"all"] * len(asked)

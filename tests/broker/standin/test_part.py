@@ -28,6 +28,7 @@ async def group(slaves: int = 2, **settings: str) -> AsyncGenerator[tuple[Cluste
     """The master first; all know each other."""
     async with cluster(namesrv=NamesrvConfig(support_acting_master=True)) as made:
         nodes = [await made.node(**{**ACTING, **settings})]
+        await until(lambda: nodes[0].serves)
         for number in range(1, slaves + 1):
             nodes.append(await made.node(**{**ACTING, **settings, "brokerRole": "SLAVE", "brokerId": str(number)}))
         await made.send(nodes[0].address, b"before")

@@ -192,7 +192,7 @@ class MemberProcess(BrokerProcess):
             shared, self.parts, self.client, lambda: self.members.addresses, self.registration.ask_all)
         self.levelling = SimulatedLevelling(
             self.client, journal, self.plan.ha(), cast(Any, None), broker_id=host.number, address=host.address,
-            members=self.registration.ask_all, collect=self.ledger.collect)
+            members=self.registration.ask_all, collect=self.ledger.collect, registers_s=settings.registers_s(config))
         self.levelling.process = self
         self._take_role(config)
         self.group.changed.join("role", self._grouped)
