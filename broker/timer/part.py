@@ -172,8 +172,12 @@ class TimersPart(SpecialService):
         return TimersDone(*self._store.done, self._journal.begin)
 
     def join(self, delivered: TimersDone) -> None:
-        """Another member of the group delivered these timers. Raises ``BodyError``."""
-        self._refuse_future(delivered.time_ms)
+        """Another member of the group delivered these timers. If its clock was far ahead what is not due yet may come
+        again, in its time: to refuse all of it would keep a master that comes back away for as long."""
+        if self._is_far(delivered.time_ms):
+            logger.warning("a member delivered timers by a clock that was more than a day ahead: those that are not due"
+                           " come again", extra={"time_ms": delivered.time_ms})
+            delivered = attrs.evolve(delivered, time_ms=self._wall_ms())
         if self._keys.timer_wheel_enable and self.elsewhere.add(delivered):
             self._elsewhere_file.changed()
 
@@ -261,12 +265,10 @@ class TimersPart(SpecialService):
         told = TimerCheckpoint.decode(answer)
         if told is None:
             raise BodyError(f"{len(answer)} bytes are no timer checkpoint")
-        self._refuse_future(told.read_time_ms)
         return told
 
-    def _refuse_future(self, time_ms: int) -> None:
-        if time_ms > self._wall_ms() + DAY_MS:
-            raise BodyError(f"a timer checkpoint of {time_ms} ms, which is more than a day from now")
+    def _is_far(self, time_ms: int) -> bool:
+        return time_ms > self._wall_ms() + DAY_MS
 
     def _join(self, answer: bytes) -> None:
         """Pass over what another member delivered: as far as its wheel has the queue."""
@@ -284,8 +286,10 @@ class TimersPart(SpecialService):
         return self._journal.end
 
     def _follow(self, answer: bytes) -> None:
-        """Follow the master's progress, on a slave."""
+        """Follow the master's progress, on a slave. Raises ``BodyError``."""
         told = self._read(answer)
+        if self._is_far(told.read_time_ms):
+            raise BodyError(f"a timer checkpoint of {told.read_time_ms} ms, which is more than a day from now")
         if not self._standing.role.leads:
             self._store.done_before(told.read_time_ms)
             self._store.master_queue_offset = told.master_queue_offset

@@ -90,6 +90,8 @@ class Node:
     running: RunningBroker | None = None
     ended: trio.Event = attrs.field(factory=trio.Event)
     starts: int = 0
+    ahead_ms: int = 0
+    """By which the clock on its wall is ahead."""
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
 
     @property
@@ -133,8 +135,9 @@ class Node:
         listener = network.listeners[self.address] = MemoryListener()
         ha = network.listeners[f"{self.host}:10912"] = MemoryListener()
         world = World(
-            self.files, self.store, now_ns=now_ns, wall_ms=wall_ms, connector=network.connector(self.address),
-            rng=Random(f"{self.host} {self.starts}"), disk=self.disk, run_sync=inline, siblings=self._siblings())
+            self.files, self.store, now_ns=now_ns, wall_ms=lambda: wall_ms() + self.ahead_ms,
+            connector=network.connector(self.address), rng=Random(f"{self.host} {self.starts}"), disk=self.disk,
+            run_sync=inline, siblings=self._siblings())
         self._scope, self.ended = trio.CancelScope(), trio.Event()
 
         async def run(*, task_status: trio.TaskStatus[RunningBroker]) -> None:

@@ -117,8 +117,32 @@ async def test_of_a_member_without_a_ledger_its_place_in_the_queue_says_what_it_
             assert timers(node).elsewhere.table() == DoneElsewhere([TimersDone(wall_ms(), end)])
         join(TimerCheckpoint(read_time_ms=wall_ms() + 1, queue_offset=2).body(begin=77))
         assert TimersDone(wall_ms() + 1, end, 77) in timers(node).elsewhere.table().done, "one whose log begins there"
+        far = TimerCheckpoint(read_time_ms=wall_ms() + 90_000_000).body()
+        join(far)
+        assert max(each.time_ms for each in timers(node).elsewhere.table().done) == wall_ms() + 1
         with pytest.raises(BodyError, match="more than a day from now"):
-            join(TimerCheckpoint(read_time_ms=wall_ms() + 90_000_000).body())
+            timers(node).copies()[RequestCode.GET_TIMER_CHECK_POINT](far)
+
+
+async def test_a_clock_that_was_ahead_at_the_slave_keeps_no_master_away(autojump_clock: trio.abc.Clock) -> None:
+    async with two_groups() as (made, master, slave, other):
+        await timer(made, master, b"soon", 30)
+        await timer(made, master, b"tomorrow", 100_000)
+        await until(lambda: slave.broker.journal.confirm_offset == master.broker.journal.end)
+        await trio.sleep(5)  # until all is flushed
+        await master.kill()
+        await until(lambda: may_deliver(slave))
+        await trio.sleep(40)
+        slave.ahead_ms = 2 * 86_400_000
+        await trio.sleep(10)
+        slave.ahead_ms = 0
+        await trio.sleep(10)
+        assert await bodies(made, other) == [b"before", b"soon", b"tomorrow"], "by its clock that was due"
+        await master.start()
+        await until(lambda: may_deliver(master), within_s=60)
+        await trio.sleep(10)
+        assert await bodies(made, master) == [b"before"]
+        assert timers(master)._store.pending == 1, "by the master's clock it is not due"
 
 
 async def test_a_slave_says_what_it_delivered_and_never_that_it_delivered_less(autojump_clock: trio.abc.Clock) -> None:
