@@ -47,7 +47,12 @@ STATEMENTS: Final[dict[str, str]] = {
     "INV_LEASE": "where controllers wait for leases, no master is elected while the former may acknowledge, and none "
                  "writes or acknowledges beside another",
 }
-PREDICATES: Final = tuple(dict.fromkeys((*INVARIANTS, *STATEMENTS, *BROKER_STATEMENTS)))
+OF_BROKERS_ALONE: Final = frozenset({
+    "INV_B33", "INV_B35", *(f"INV_B{number}" for number in range(36, 54)), "INV_B62", "INV_B64"})
+"""Properties that campaigns of brokers ask. Here no broker delays messages, keeps transactions, lets consumers pop,
+deletes a topic, judges its disk, or loses its slaves one by one; living masters are hardly ever replaced twice."""
+PREDICATES: Final = tuple(
+    name for name in dict.fromkeys((*INVARIANTS, *STATEMENTS, *BROKER_STATEMENTS)) if name not in OF_BROKERS_ALONE)
 """All properties: of the metadata, between brokers and controllers, and of brokers, C14 to C17 among them."""
 
 

@@ -20,11 +20,12 @@ from controller.metadata.groups import BrokerGroup
 from controller.metadata.invariants import INVARIANTS
 from controller.metadata.outcomes import Elected, Outcome
 from harness.simulation.brokers.contract import Excuse
+from harness.simulation.brokers.scene import BROKERS
 from harness.simulation.controllers.fleet import FleetGroup
 from harness.simulation.controllers.machine import Machine
 from harness.simulation.controllers.plan import draw
 from harness.simulation.controllers.scene import CONTROLLERS, ControllerScene, Progress, make
-from harness.simulation.controllers.watch import PREDICATES
+from harness.simulation.controllers.watch import OF_BROKERS_ALONE, PREDICATES
 from raft.sim.campaign import Result, run
 from raft.sim.command import main
 from raft.sim.tape import Tape
@@ -170,6 +171,14 @@ def test_a_campaign_in_which_nothing_happens_is_invalid(
     assert "never happened: " in capsys.readouterr().out
     everything = Counter(dict.fromkeys((*CONTROLLERS.predicates, *CONTROLLERS.faults), 1))
     assert CONTROLLERS.missing(everything, everything) == []
+
+
+def test_what_is_not_asked_here_is_asked_by_campaigns_of_brokers() -> None:
+    """They were declared here: no campaign of controllers could be valid, however long."""
+    assert OF_BROKERS_ALONE <= {*BROKERS.predicates}
+    assert not OF_BROKERS_ALONE & {*CONTROLLERS.predicates}
+    asked = {name for seed in range(1, 7) for name, times in play(seed).predicates.items() if times}
+    assert not OF_BROKERS_ALONE & asked
 
 
 def test_a_copy_that_is_gone_for_good_leads_nobody_and_may_not_be_elected() -> None:
