@@ -139,8 +139,11 @@ class Producer:
         try:
             if found is None or address is None:
                 raise ConnectFailed("?", "no master is known")
-            connection = await self._connection(address, self._now() + self._settings.send_timeout_ms / 1e3)
-            while connection.queued_bytes > _ONEWAY_BYTES:  # noqa: ASYNC110  # it tells nobody when it has written
+            deadline = self._now() + self._settings.send_timeout_ms / 1e3
+            connection = await self._connection(address, deadline)
+            while connection.queued_bytes > _ONEWAY_BYTES:  # it tells nobody when it has written
+                if self._now() >= deadline:
+                    raise RemotingError(f"{address} does not read: {connection.queued_bytes} bytes wait to be sent")
                 await trio.sleep(0.001)
             fields["e"], fields["n"] = str(found.queue_id), found.broker_name
             connection.send(Command(_SEND, 0, ONEWAY, fields, encoded.body))

@@ -187,6 +187,25 @@ async def test_a_one_way_message_that_cannot_leave_says_so(autojump_clock: MockC
             await client.send_oneway(Message("nowhere", b"x"))
 
 
+async def test_oneway_messages_wait_no_longer_than_others_for_a_broker_that_does_not_read(
+    autojump_clock: MockClock,
+) -> None:
+    async with cluster("a", "b") as made, made.client() as client:
+        await client.queues("orders")
+        await client.send_oneway(message(), queue=MessageQueue("orders", "a", 0))
+        stream = made.net.streams[made.net.dialled.index("a:1")]
+        stream.send_stream.send_all_hook = trio.sleep_forever
+        large, began = Random(1).randbytes(600 << 10), trio.current_time()
+        for _ in range(2):
+            await client.send_oneway(message(large), queue=MessageQueue("orders", "a", 0))
+        with pytest.raises(SendFailed, match="a:1 does not read: 12"):
+            await client.send_oneway(message(large), queue=MessageQueue("orders", "a", 0))
+        assert 2.9 < trio.current_time() - began < 3.1
+        for _ in range(4):
+            await client.send_oneway(message())
+        assert trio.current_time() - began < 3.1, "the other takes them"
+
+
 async def test_oneway_messages_that_wait_for_a_broker_that_dies_fail(autojump_clock: MockClock) -> None:
     async with cluster("a") as made, made.client() as client:
         await client.send(message())
