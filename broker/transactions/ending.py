@@ -318,34 +318,42 @@ class Ending:
             if ended != records.GIVEN_UP:
                 self.counters.unknown += 1
                 return response(request, ResponseCode.SYSTEM_ERROR, remark=f"{UNKNOWN}: {half.unique}")
+        final = None
+        if decision is COMMITTED:
+            ruled = self._ruled(records.final(record, half, self._author.store_host, self._author.standing.role.epoch))
+            if isinstance(ruled, Refusal):
+                self.counters.failed += 1
+                return response(request, ruled.code, remark=ruled.remark)
+            final = ruled
+        under_way = self._under_way[first] = _UnderWay(decision, [(connection, request)])
         if self._open or self.ledger is None:
-            place = half.queue_offset if transaction is None else transaction.half.queue_offset
-            return self._put(connection, request, record, half, first, place, decision)
-        return self._stand_in(self.ledger, connection, request, record, half, first, decision)
+            self._put(under_way, half if transaction is None else transaction.half, half, first, final)
+        else:
+            self._stand_in(self.ledger, under_way, half, first, final)
+        return None
 
-    def _stand_in(self, ledger: DecisionLedger, connection: Connection, request: Command, record: Record, half: Half,
-                  first: int, decision: str) -> Command | None:
+    def _put(self, under_way: _UnderWay, present: Half, half: Half, first: int, final: Message | None) -> None:
+        """Put a decision with those of this turn. The mark names the ``present`` half: ``half`` may have been put back.
+        """
+        decided = Decided(present.queue_offset, first, final, lambda result: self._done(first, under_way, half, result))
+        self._gathering.add((under_way.decision, decided.topic), decided, decided.size_bytes)
+
+    def _stand_in(self, ledger: DecisionLedger, under_way: _UnderWay, half: Half, first: int,
+                  final: Message | None) -> None:
         """Decide on an acting slave: send the message of a commit to another group's master, then keep the decision in
         the ledger, then answer."""
-        final = self._ruled(records.final(record, half, self._author.store_host, self._author.standing.role.epoch))
-        if isinstance(final, Refusal):
-            self.counters.failed += 1
-            return response(request, final.code, remark=final.remark)
-        under_way = self._under_way[first] = _UnderWay(decision, [(connection, request)])
-
         def stored(result: PutResult) -> None:
             if result.status in STORED:
-                ledger.decide(first, committed=decision is COMMITTED)
+                ledger.decide(first, committed=under_way.decision is COMMITTED)
                 ledger.when_kept(lambda: self._stood_in(first, under_way, half, result))
             else:
                 self._done(first, under_way, half, result)
                 self._none_under_way()
 
-        if decision is COMMITTED:
+        if final is not None:
             self._outlet.put([final], stored)
         else:
             stored(PutResult(PutStatus.PUT_OK))
-        return None
 
     def _stood_in(self, first: int, under_way: _UnderWay, half: Half, result: PutResult) -> None:
         """The ledger has the decision on disk: answer, and forget that it was in flight."""
@@ -376,21 +384,6 @@ class Ending:
                for each in self._messages.get_by_key(half.topic.encode(), half.unique)):
             return COMMITTED
         return records.GIVEN_UP if records.GIVEN_UP in said else records.UNKNOWN
-
-    def _put(self, connection: Connection, request: Command, record: Record, half: Half, first: int, place: int,
-             decision: str) -> Command | None:
-        """``place``: queue offset of the transaction's present half, which the mark names."""
-        final = None
-        if decision is COMMITTED:
-            ruled = self._ruled(records.final(record, half, self._author.store_host, self._author.standing.role.epoch))
-            if isinstance(ruled, Refusal):
-                self.counters.failed += 1
-                return response(request, ruled.code, remark=ruled.remark)
-            final = ruled
-        under_way = self._under_way[first] = _UnderWay(decision, [(connection, request)])
-        decided = Decided(place, first, final, lambda result: self._done(first, under_way, half, result))
-        self._gathering.add((decision, decided.topic), decided, decided.size_bytes)
-        return None
 
     def _put_together(self, together: SharedPut) -> None:
         def done(result: PutResult) -> None:

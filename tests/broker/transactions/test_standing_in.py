@@ -11,6 +11,8 @@ from trio.testing import MockClock
 
 from broker.acting.right import ActingRight, MasterRight
 from broker.ledger.part import LedgerPart
+from broker.rules import Refusal
+from broker.transactions.ending import Ending
 from controller.namesrv.config import NamesrvConfig
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, until
 from remoting.codes import ResponseCode
@@ -102,6 +104,17 @@ async def test_who_waits_for_a_master_is_answered_when_its_right_is_lost(
             monkeypatch.setattr(MasterRight, "why_not", lambda *_: "it is lost")
             master.broker.parts.right_changed()
         monkeypatch.undo()
+
+
+async def test_what_no_broker_could_deliver_is_rolled_back(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with bereft([{}, {}]) as (made, _, slave, other, halves), producer(made, slave, "q") as shop:
+        monkeypatch.setattr(Ending, "_ruled", lambda *_: Refusal(ResponseCode.MESSAGE_ILLEGAL, "too far in the future"))
+        assert (await shop.end(halves[0], COMMIT)).remark == "too far in the future"
+        await shop.roll_back(halves[0])
+        await shop.roll_back(halves[1])
+        assert bodies(other) == [b"there is T"]
 
 
 async def test_what_is_delayed_waits_at_another_master(autojump_clock: MockClock) -> None:

@@ -92,13 +92,12 @@ PLANTED: Final = (
             "        if why:\n            return _no_right(",
             "        if why and decision is COMMITTED:\n            return _no_right(",
             (STANDING_IN + "test_without_the_right_to_deliver_nothing_is_decided",)),
-    Planted("a slave delivers at once what is delayed", BROKER + "ending.py",
-            "        final = self._ruled(records.final(record, half, self._author.store_host, "
-            "self._author.standing.role.epoch))\n        if isinstance(final, Refusal):\n            "
-            "self.counters.failed += 1\n            return response(request, final.code, remark=final.remark)\n"
-            "        under_way",
-            "        final = records.final(record, half, self._author.store_host, self._author.standing.role.epoch)\n"
-            "        under_way", (STANDING_IN + "test_what_is_delayed_waits_at_another_master",)),
+    Planted("a commit delivers at once what is delayed", BROKER + "ending.py",
+            "ruled = self._ruled(records.final(record, half, self._author.store_host, "
+            "self._author.standing.role.epoch))\n            if isinstance(ruled, Refusal):",
+            "ruled = records.final(record, half, self._author.store_host, "
+            "self._author.standing.role.epoch)\n            if False:",
+            (STANDING_IN + "test_what_is_delayed_waits_at_another_master",)),
     Planted("any group may decide", BROKER + "ending.py",
             "if not half.group or half.group != asked.producer_group:", "if not half.group:",
             (ENDING + "test_forged_decisions_leave_the_half_alone",)),
