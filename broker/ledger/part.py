@@ -545,11 +545,28 @@ class LedgerPart(Part):
         addresses = list(members)
         found = Ledger()
         found.keeps(self.ledger.kept)
+        began_ns = self._now_ns()
+        await self._take_over(addresses, found, whole=True)
+        while self._now_ns() - began_ns >= HAND_OVER_MS * 1_000_000:
+            logger.warning("the slaves' ledgers are read again: it took so long that slaves take entries since")
+            began_ns = self._now_ns()
+            await self._take_over(addresses, found)
+        for address in addresses if found.end > FIRST else ():
+            await self._client.call(
+                address, request(LEDGER_IS_KEPT, LedgerIsKeptRequest(*found.end)), TIMEOUT_MS)
+        self._forget(found.end, BUT_TABLES)
+        await self.file.kept()
+        if len(found):
+            logger.info("the slaves' ledgers are read and joined", extra={"entries": len(found)})
+
+    async def _take_over(self, addresses: Iterable[str], found: Ledger, *, whole: bool = False) -> None:
+        """Read these ledgers into ``found``, what is new or all of it, and join that, which is on disk then."""
+        before = len(found)
         for address in addresses:
-            async for page in self._pages_of(address, whole=True, hand_over=True):
+            async for page in self._pages_of(address, whole=whole, hand_over=True):
                 for entry in page:
                     found.take(entry)
-        self.joined += len(found)
+        self.joined += len(found) - before
         for entry in self.ledger.of(*OF_TABLES):
             found.take(entry)
         entries = list(found.after())
@@ -562,13 +579,6 @@ class LedgerPart(Part):
         await self.file.kept()
         await self._offsets.saved()
         await self._delays.saved()
-        for address in addresses if found.end > FIRST else ():
-            await self._client.call(
-                address, request(LEDGER_IS_KEPT, LedgerIsKeptRequest(*found.end)), TIMEOUT_MS)
-        self._forget(found.end, BUT_TABLES)
-        await self.file.kept()
-        if entries:
-            logger.info("the slaves' ledgers are read and joined", extra={"entries": len(entries)})
 
     def metrics(self, page: Page) -> Iterable[Metric]:
         yield page.gauge("broker_ledger_entries", "Entries of this member that no master has kept yet. Ours.",

@@ -155,6 +155,7 @@ LINKED = levelling("a_member_that_cannot_connect_keeps_the_master_away_in_words"
 EARLY_END = levelling("a_log_that_ends_early_is_completed_first")
 DIFFERENT = levelling("logs_that_differ_keep_the_master_away")
 LONE = levelling("who_is_alone_waits_for_nobody")
+NEWLY_STARTED = levelling("a_name_server_that_has_just_started_does_not_hide_the_slave")
 TIMERLESS = levelling("a_member_without_timers_does_not_keep_the_master_away")
 OTHERS = steps("the_others_are_all_but_this_broker_and_its_former_process")
 LONGEST = steps("copying_what_is_longer_ends_level_with_the_longest_or_says_why_not")
@@ -265,7 +266,7 @@ PREONLINE = (
     answer("pulls | 2; with", ISOLATED), kept("sends, 36, 37; POP |", "B60", ISOLATED),
     answer("41, without `lockInStrictMode` | none", NO_LOCKS),
     kept("It stays so until it is level", "B57 B60", both(NOT_LOST, EARLY_END), KILLED),
-    kept("asking | asks", "B60", both(OTHERS, LONE)),
+    kept("asking | asks", "B60", both(OTHERS, LONE, NEWLY_STARTED)),
     kept("copying | asks each", "B60", both(LONGEST, EARLY_END)),
     kept("exchanging | tells", "B57", both(LINKED, steps("each_member_needs_a_connection_of_its_own")), RETURNS),
     kept("online | registers", "B57 B60", NOT_LOST, KILLED),
@@ -282,7 +283,8 @@ PREONLINE = (
     kept("45 | delay levels", "B57", both(WAITING, tests_of(
         "broker/schedule", "machine",
             "a_master_that_comes_back_goes_on_where_a_member_is_and_never_beyond_its_queue"))),
-    kept("60 | timers", "B57", both(WAITING, ELSEWHERE), AWAY),
+    kept("60 | timers", "B57", both(WAITING, ELSEWHERE, tests_of(
+        "broker/timer", "elsewhere", "a_clock_that_was_ahead_at_the_slave_keeps_no_master_away")), AWAY),
     kept("No offset beyond the end of the queue", "B57", both(NOT_LOST,
         ledger("offsets_beyond_the_queue_are_not_taken"))),
     answer("Versions are compared as", both(TIMERLESS, tests_of(
@@ -333,8 +335,9 @@ LEDGER = (
     kept("That place is on the master", "B57", both(OLDER, entries(
         "what_was_kept_is_not_taken_again_and_later_entries_are_behind_it"), ledger(
             "what_a_master_has_is_not_taken_by_a_slave_that_is_started_again"))),
-    answer("A slave of which nothing more is heard", both(LAST_WORD, ledger(
-        "a_slave_goes_on_when_the_master_that_came_back_is_lost_again"))),
+    answer("A slave that hears nothing more", both(LAST_WORD, ledger(
+        "a_slave_goes_on_when_the_master_that_came_back_is_lost_again"), ledger(
+            "what_a_slave_learns_while_its_master_saves_for_long_is_read_too"))),
     pop("where a group was that is sent on", BOTH_GAPS),
     pop("A slave that copied its master", both(GAP, POP_GAP)),
     pop("Who pulls there hears 20", both(BOTH_GAPS, NO_GAP)),

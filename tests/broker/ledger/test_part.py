@@ -14,7 +14,8 @@ from trio.testing import MockClock
 from broker.ledger import part as ledger_part
 from broker.ledger.codes import LEDGER_IS_KEPT, READ_LEDGER, LedgerIsKeptRequest, ReadLedgerRequest
 from broker.ledger.entries import Entry, Mark, Subject, Thing, decode
-from broker.ledger.part import LEARN_NS, NOT_READ, LedgerPart
+from broker.ledger.file import LedgerFile
+from broker.ledger.part import HAND_OVER_MS, LEARN_NS, NOT_READ, LedgerPart
 from broker.store.files import MemoryFiles as StoreFiles
 from broker.timer.part import TimersPart
 from broker.transactions.part import TransactionsPart
@@ -612,3 +613,26 @@ async def test_a_group_is_set_back_only_over_what_is_here(
         ledger(master)._forget(ledger(master).ledger.end)
         ledger(master)._take(Entry(Mark(8, 1), OFFSET, 9))
         assert master.offsets.query("G", "T", 0) == 9, "what was forgotten sets nobody back"
+
+
+async def test_what_a_slave_learns_while_its_master_saves_for_long_is_read_too(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster() as made:
+        master, slave = await pair(made)
+        await trio.sleep(15)
+        await master.kill()
+        assert (await commit(made, slave, 4)).code == ResponseCode.SUCCESS
+        waits_s = [HAND_OVER_MS / 1e3 + 2]
+
+        async def slowly(self: LedgerFile) -> None:
+            await trio.sleep(waits_s.pop() if waits_s and self is ledger(master).file else 0)
+            await kept(self)
+
+        kept = LedgerFile.kept
+        monkeypatch.setattr(LedgerFile, "kept", slowly)
+        await master.start()
+        await until(lambda: ledger(slave).is_handed_over)
+        await until(lambda: not ledger(slave).is_handed_over)
+        assert not master.serves and (await commit(made, slave, 2)).code == ResponseCode.SUCCESS
+        await until(lambda: master.serves)
+        assert master.offsets.query("G", "T", 0) == 2
