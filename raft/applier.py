@@ -205,6 +205,8 @@ class Applier:
                 view = await self._run_blocking(self._capture)
             else:
                 view = self._capture()
+            if self._dead:
+                return None
             self.log_bytes = 0
             return index, view
 

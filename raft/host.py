@@ -93,9 +93,9 @@ async def run_inline(function: Callable[..., T], *args: Any) -> T:
     return function(*args)
 
 
-def _threads(inline: bool) -> Callable[..., Awaitable[Any]]:
-    """Return the function that runs blocking calls: in one of ``THREADS_MAX`` threads, or inline."""
-    return run_inline if inline else partial(trio.to_thread.run_sync, limiter=trio.CapacityLimiter(THREADS_MAX))
+def _threads(inline: bool, limiter: trio.CapacityLimiter) -> Callable[..., Awaitable[Any]]:
+    """Return the function that runs blocking calls: in threads, or inline."""
+    return run_inline if inline else partial(trio.to_thread.run_sync, limiter=limiter)
 
 
 @attrs.define(eq=False)
@@ -396,8 +396,8 @@ class Host:
             hello, config=self.config, rng=Random(self._rng.getrandbits(64)), on_message=self._on_message,
             on_batch_end=self._on_batch_end, on_greeted=self._on_greeted, on_identify=self._on_identify,
             on_unreachable=self._on_unreachable, met=self._links.lives.met,
-            on_client=partial(serve_client, self._served, self.config, run_blocking=_threads(self._inline),
-                              access=self._access),
+            on_client=partial(serve_client, self._served, self.config, access=self._access,
+                              run_blocking=_threads(self._inline, trio.CapacityLimiter(THREADS_MAX))),
             refuse_peer=self._refuse_peer if self._access is not None else None, tls=tls,
             limits=limits, connect=connect, clock=self._clock)
         make = InlineWriter if self._inline else partial(LogWriter, loop_max_ms=self.config.loop_sync_max_ms)
@@ -712,7 +712,7 @@ async def open_host(
     directory, listeners = arguments.directory(data_dir), list(listeners)
     config, rng, clock = config or Config(), rng or Random(SystemRandom().getrandbits(128)), clock or monotonic_ns
     inline = files is not None
-    run_blocking = _threads(inline)
+    run_blocking = _threads(inline, threads := trio.CapacityLimiter(THREADS_MAX))
     address = arguments.own_address(_known(address) or _known(listen or ""))
     files = files if files is not None else DirectoryFiles(Path(directory))
     identity, kept, recovered, lives = await _open_storage(
@@ -738,6 +738,7 @@ async def open_host(
             raise
     finally:
         with trio.CancelScope(shield=True):
+            threads.total_tokens = 1  # so it waits for the calls that are under way: they use the directory
             await run_blocking(host.close_disk)
     if failure is not None:
         raise failure
