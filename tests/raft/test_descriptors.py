@@ -127,3 +127,31 @@ async def test_a_snapshot_is_restored_when_there_is_a_descriptor(
                 assert late.status().snapshot_index and n(late) == 0 and late.status().faulted is None
             await trio.sleep(6)
             assert n(late) == 100
+
+
+async def test_a_log_is_cut_off_when_there_is_a_descriptor(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Meanwhile the node says that its disk is full."""
+    async with grown() as cluster:
+        async with cluster.open("n0") as (deposed,):
+            async with cluster.open("n1") as (other,):
+                await leader_of([deposed, other])
+                await deposed.read_barrier()
+                await trio.sleep(1)
+                if other.is_leader:
+                    await other.transfer_leadership("n0")
+            for _ in range(3):
+                deposed.propose_nowait(b"1")
+                await trio.sleep(0.01)
+            assert deposed.is_leader
+        async with cluster.open("n1", "n2") as nodes:
+            leader = await leader_of(nodes)
+            await leader.propose(b"1")
+            async with cluster.open("n0") as (late,):
+                with no_descriptors(cluster.disks["n0"], "log/", monkeypatch):
+                    late._driver.disk.storage._reader.close()  # type: ignore[attr-defined]
+                    await trio.sleep(5)
+                    assert late.status().storage == "full" and late.status().faulted is None
+                await trio.sleep(5)
+                assert late.status().storage == "ok" and n(late) == n(leader) == 101
