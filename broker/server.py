@@ -55,6 +55,7 @@ from broker.store.errors import StoreFailed
 from broker.store.files import Files as StoreFiles
 from broker.store.files import with_spare
 from broker.store.flush import Flusher
+from broker.store.lives import StoreLives
 from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore
 from broker.tablecopies import TableCopies, offering, saying_the_end
@@ -301,7 +302,8 @@ class Broker:
                 identity_path=config.identity_path,
                 check_code=f"{config.address};{world.wall_ms()}", client=self.client, clock=world.now_ns,
                 log_state=role.log_state, replication=switch, steps=role,
-                doubtful_epoch=switch.doubtful_epoch, life=1 + world.rng.getrandbits(62))
+                doubtful_epoch=switch.doubtful_epoch, life=1 + world.rng.getrandbits(62),
+                lives=StoreLives(world.store_files, journal.trust))
             return role, dict(role.member.handlers())
         if config.role is BrokerRole.SLAVE:
             slave = PlainSlave(journal, ha, connector=world.connector)

@@ -17,6 +17,7 @@ from controller.metadata.outcomes import (
     MasterStillExists,
     Outcome,
     Registered,
+    UnknownLife,
 )
 from controller.yielding import NoSuccessor
 from remoting.bodies.controller import (
@@ -68,6 +69,8 @@ def answer(to: Command, outcome: Outcome) -> Command:
                 outcome.sync_state_set_epoch if master is not None else None, outcome.life)
             body = SyncStateSet(outcome.sync_state_set, outcome.sync_state_set_epoch)
             return response(to, code, header, body.to_json(), remark)
+        case UnknownLife(life=life):
+            return response(to, code, RegisterBrokerToControllerResponse(unknown_life=life), b"", remark)
         case BrokerIdApplied() | BrokerIdRefused():
             key = outcome.key
             refused = isinstance(outcome, BrokerIdRefused)

@@ -35,6 +35,7 @@ from controller.metadata.identity import (
     key_problem,
     name_problem,
     not_dead,
+    unknown_life,
 )
 from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import Refused
@@ -100,7 +101,7 @@ def read_heartbeat(request: Command) -> Heartbeat | Refused:
         return refused(f"heartbeatTimeoutMills = {header.heartbeat_timeout_ms}: must be above 0")
     if header.heartbeat_interval_ms is not None and header.heartbeat_interval_ms < 1:
         return refused(f"heartbeatIntervalMs = {header.heartbeat_interval_ms}: must be above 0")
-    reaches = _members(header.reaches)
+    reaches = _numbers(header.reaches)
     if reaches is None:
         return refused(f"reaches = {shown(header.reaches)}: {_NO_MEMBERS}")
     timeout_ms = header.heartbeat_timeout_ms
@@ -168,7 +169,7 @@ def _yield(
     header: ElectMasterRequest, broker_id: int, key: GroupKey, seen: Seen
 ) -> AnyCommand | Refused | None:
     """None: it is no master that asks for a successor, or its epoch is over, and it asks as anybody does."""
-    group, holders = seen.machine.group(key), _members(header.holders)
+    group, holders = seen.machine.group(key), _numbers(header.holders)
     if holders is None:
         return refused(f"holders = {shown(header.holders)}: {_NO_MEMBERS}")
     if group is None or (group.leader, group.master_epoch) != (broker_id, header.yield_epoch):
@@ -177,7 +178,7 @@ def _yield(
         seen.now, key, Ask(broker_id, group.master_epoch, header.yield_reason or "", holders))
 
 
-def _members(text: str | None) -> frozenset[int] | None:
+def _numbers(text: str | None) -> frozenset[int] | None:
     """``2,3``; None if it is no such list, or longer than that of the largest group."""
     if text and (len(text) > _MEMBERS_CHARS_MAX or text.count(",") >= REPLICAS_MAX):
         return None
@@ -194,6 +195,9 @@ def _register(request: Command, seen: Seen) -> AnyCommand | Refused:
         return refused(wrong)
     if header.broker_life is not None and header.broker_life < 1:
         return refused(f"brokerLife = {header.broker_life}: must be above 0")
+    known = _numbers(header.known_lives)
+    if known is None:
+        return refused(f"knownLives = {shown(header.known_lives)}: must be numbers, with commas between them")
     command = RegisterBroker(
         term=seen.active.term, key=key, broker_id=header.broker_id, address=header.broker_address,
         learner=bool(header.learner), life=header.broker_life, running=bool(header.already_running),
@@ -201,7 +205,13 @@ def _register(request: Command, seen: Seen) -> AnyCommand | Refused:
         observation=seen.observe(key))
     group = seen.machine.group(key)
     member = group.replicas.get(header.broker_id) if group is not None else None
-    return not_dead(member, command) if member is not None and displaces(member, command) else command
+    if member is None:
+        return command
+    if displaces(member, command):
+        return not_dead(member, command)
+    if header.known_lives is not None and member.life not in (None, command.life, *known):
+        return unknown_life(member, command)  # the log refuses what changed by then: ``instead_of`` names this life
+    return command
 
 
 def _clean(request: Command, seen: Seen) -> AnyCommand | Refused:

@@ -120,7 +120,7 @@ class ReplicasManager:
     """One broker in its group. The caller sets ``log``, and ``in_sync`` when mastership begins (None at its end)."""
 
     def __init__(self, config: ManagerConfig, found: Identity | Application | None, check_code: str,
-                 doubtful_epoch: int = -1, *, life: int | None = None) -> None:
+                 doubtful_epoch: int = -1, *, life: int | None = None, lives: tuple[int, ...] | None = None) -> None:
         """``found`` is what ``identity.load`` gave; ``check_code`` is new and nobody else's, for a new application.
 
         ``doubtful_epoch``: the last that this broker may have led and lost something of, -1 if it lost nothing. Others
@@ -129,6 +129,8 @@ class ReplicasManager:
 
         ``life``: a number of this process's life, above 0. Of two processes with one id the controllers know one, and
         the other has no role until that is dead.
+
+        ``lives``: those that the store knows, as ``StoreLives`` reads them; None: nobody keeps them.
         """
         alone = not config.all_ack_in_sync_state_set
         self.machine = RoleMachine(State.NAMELESS if found is None else State.APPLYING if isinstance(found, Application)
@@ -160,8 +162,8 @@ class ReplicasManager:
         before it: what that is answered may be older news."""
         self._under_way = UnderWay(config.request_timeout_ms)
         self._times = self._under_way.times
-        self._registering = Registering(config, found, check_code, life, self.machine, self.gate, self._under_way,
-                                        self._happened, self._registered)
+        self._registering = Registering(config, found, check_code, life, lives, self.machine, self.gate,
+                                        self._under_way, self._happened, self._registered)
         self._probing = Probing(config.cluster_name, config.broker_name, self._under_way, silence_ms=config.silence_ms,
                                 interval_ms=config.probe_interval_ms, members_ms=config.retry_ms)
         self._search = LeaderSearch(config.controllers, self._under_way, retry_ms=config.retry_ms,

@@ -27,8 +27,10 @@ from broker.replicas.outputs import (
     Serve,
     WriteApplication,
     WriteIdentity,
+    WriteLives,
 )
 from broker.replicas.probing import ProbeMemberRequest
+from broker.store.lives import StoreLives
 from remoting.bodies.controller import SyncStateSet
 from remoting.codes import ResponseCode
 from remoting.command import Command, response
@@ -47,10 +49,12 @@ class Membership(ABC):
     def __init__(
         self, config: ManagerConfig, *, files: Files, identity_path: str, check_code: str,
         log_state: Callable[[], LogState], advance: Callable[[], None], doubtful_epoch: int, life: int | None,
+        lives: StoreLives | None,
     ) -> None:
-        """``advance`` is replication's; the last two are as in ``ReplicasManager``. Raises ``IdentityError``,
-        ``OSError``."""
+        """``advance`` is replication's; the two before the last are as in ``ReplicasManager``. Raises
+        ``IdentityError``, ``OSError``."""
         self._config, self._files, self._path, self._log_state = config, files, identity_path, log_state
+        self._lives = lives
         try:
             found = identity.load(config.cluster_name, config.broker_name, self._read(identity_path),
                                   self._read(identity_path + TEMP))
@@ -59,7 +63,8 @@ class Membership(ABC):
         if isinstance(found, identity.Identity):
             files.remove(identity_path + TEMP)  # a crash may have come before its removal
             assert self._read(identity_path + TEMP) is None, "who has an id applies for none"
-        self.manager: ReplicasManager = ReplicasManager(config, found, check_code, doubtful_epoch, life=life)
+        self.manager: ReplicasManager = ReplicasManager(
+            config, found, check_code, doubtful_epoch, life=life, lives=None if lives is None else lives.read())
         self._carry = Carrier(self._one, lambda: self.manager.in_sync, advance)
         self._unwritten: Output | None = None
         """The output whose file the disk refused to write or remove."""
@@ -181,9 +186,13 @@ class Membership(ABC):
                     self._files.remove(self._path + TEMP)
                 case RemoveApplication():
                     self._files.remove(self._path + TEMP)
+                case WriteLives(lives=lives, doubt=doubt):
+                    assert self._lives is not None, "who has read lives writes them"
+                    self._lives.write(lives, doubt=doubt)
         except OSError as error:
             self._unwritten = output
-            self._report(f"the broker's identity cannot be written beside {self._path}: {error}")
+            what = "lives" if isinstance(output, WriteLives) else "identity"
+            self._report(f"the broker's {what} cannot be written beside {self._path}: {error}")
             return
         self._unwritten = None
         self.carry_out(self._now_manager().written(self._clock()))

@@ -42,6 +42,14 @@ class RemoveApplication:
 
 
 @attrs.frozen
+class WriteLives:
+    """Doubt the log, if ``doubt``, then make the lives that may be on record durable; then call ``written``."""
+
+    lives: tuple[int, ...]
+    doubt: bool = False
+
+
+@attrs.frozen
 class Leave:
     """No role from now on, not even the copying of a log: another process has this broker's id."""
 
@@ -67,6 +75,6 @@ class Report:
     problem: str
 
 
-Output = (SendCommand | WriteApplication | WriteIdentity | RemoveApplication | BecomeMaster | BecomeSlave | Leave
-          | Serve | Fence | Report)
+Output = (SendCommand | WriteApplication | WriteIdentity | RemoveApplication | WriteLives | BecomeMaster | BecomeSlave
+          | Leave | Serve | Fence | Report)
 """Call ``role_taken`` or ``role_failed`` after ``BecomeMaster`` and ``BecomeSlave``."""

@@ -16,9 +16,17 @@ from broker.replicas.config import ManagerConfig
 from broker.replicas.identity import Application, Identity
 from broker.replicas.lease import Gate
 from broker.replicas.machine import REGISTERED, Event, RoleMachine, State
-from broker.replicas.outputs import Output, RemoveApplication, Report, WriteApplication, WriteIdentity
+from broker.replicas.outputs import (
+    Output,
+    RemoveApplication,
+    Report,
+    WriteApplication,
+    WriteIdentity,
+    WriteLives,
+)
 from broker.replicas.timetable import Kind
 from broker.replicas.underway import OnAnswer, UnderWay
+from broker.store.lives import ANY, LIVES_MAX
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.headers.controller import (
@@ -26,6 +34,7 @@ from remoting.headers.controller import (
     GetNextBrokerIdRequest,
     GetNextBrokerIdResponse,
     RegisterBrokerToControllerRequest,
+    RegisterBrokerToControllerResponse,
 )
 
 
@@ -42,11 +51,14 @@ class Registering:
     """The registration of one broker. ``look`` takes the next step."""
 
     def __init__(self, config: ManagerConfig, found: Identity | Application | None, check_code: str, life: int | None,
-                 machine: RoleMachine, gate: Gate, under_way: UnderWay, happened: Callable[[Event], list[Output]],
-                 told_master: OnAnswer) -> None:
-        """``found``, ``check_code`` and ``life`` are the manager's. ``happened`` moves the machine and carries out what
-        that asks for; ``told_master`` handles what a registration tells of the master."""
+                 lives: tuple[int, ...] | None, machine: RoleMachine, gate: Gate, under_way: UnderWay,
+                 happened: Callable[[Event], list[Output]], told_master: OnAnswer) -> None:
+        """``found``, ``check_code``, ``life`` and ``lives`` are the manager's. ``happened`` moves the machine and
+        carries out what that asks for; ``told_master`` handles what a registration tells of the master."""
         self._config, self._found, self._check_code, self._life = config, found, check_code, life
+        self._lives = lives if life is not None else None
+        self._doubts = False
+        """Controllers said that the store is an older copy; it is registered with a log in doubt."""
         self._machine, self._gate, self._under_way = machine, gate, under_way
         self._happened, self._told_master = happened, told_master
         self._writing = False
@@ -66,6 +78,8 @@ class Registering:
         assert isinstance(found, Application) == (self._machine.state is State.APPLYING), "the state says how far it is"
         if self._writing or not times.due(Kind.REGISTER, now_ns):
             return []
+        if isinstance(found, Identity) and self._lives is not None and self._life not in self._lives:
+            return [self._note(self._lives)]
         times.put(Kind.REGISTER, now_ns + config.retry_ms * NS_PER_MS)
         if found is None:
             return self._under_way.send(
@@ -80,12 +94,21 @@ class Registering:
 
     def write(self) -> Output:
         """Return the file that follows from the last step."""
+        if isinstance(self._found, Identity):
+            return self._write(WriteIdentity(self._found))
+        return self._write(RemoveApplication() if self._found is None else WriteApplication(self._found))
+
+    def _note(self, lives: tuple[int, ...], *, doubt: bool = False) -> Output:
+        """Return the file that says that one of these or this life may be on record."""
+        assert self._life is not None, "who keeps lives has one"
+        self._lives = (*lives[1 - LIVES_MAX:], self._life)
+        return self._write(WriteLives(self._lives, doubt))
+
+    def _write(self, file: Output) -> Output:
         assert not self._writing, "one file at a time"
         self._writing = True
         self._under_way.times.put(Kind.REGISTER)
-        if isinstance(self._found, Identity):
-            return WriteIdentity(self._found)
-        return RemoveApplication() if self._found is None else WriteApplication(self._found)
+        return file
 
     def written(self) -> None:
         """That file is durable, or removed."""
@@ -109,10 +132,12 @@ class Registering:
     # --- inside ----------------------------------------------------------------------------------------------
 
     def _registration(self, broker_id: int, running: bool | None = None) -> RegisterBrokerToControllerRequest:
-        config = self._config
+        config, lives = self._config, self._lives
+        judged = not (running or self._doubts or lives is None or ANY in lives)
         return RegisterBrokerToControllerRequest(
             config.cluster_name, config.broker_name, broker_id, config.address, broker_life=self._life,
-            already_running=running, **self.announced())
+            already_running=running, known_lives=",".join(map(str, lives or ())) if judged else None,
+            **self.announced())
 
     def _record(self, now_ns: int, leader: str) -> list[Output]:
         """Register this process's life, if controllers lack it: that costs no role. Heartbeats tell of refusals."""
@@ -150,7 +175,15 @@ class Registering:
         if answer.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
             return [self.unknown()]
         if answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:
+            unknown = RegisterBrokerToControllerResponse.from_ext(answer.ext).unknown_life
+            if unknown is not None and self._lives is not None:
+                self._doubts = True
+                return [Report(f"this log is in doubt until it is level with a master's: {answer.remark}"),
+                        self._note((), doubt=True)]
             return [Report(f"not registered, and asked again until it is: {answer.remark}")]
         if answer.code != ResponseCode.SUCCESS:
             return []
-        return self._happened(Event.REGISTERED) + self._told_master(answer, number)
+        self._doubts = False
+        # No other life may be on record now. One that is later is another process's, which wrote more.
+        noted = [self._note(())] if self._lives is not None and len(self._lives) > 1 else []
+        return noted + self._happened(Event.REGISTERED) + self._told_master(answer, number)

@@ -20,6 +20,7 @@ from broker.replicas.manager import LogState
 from broker.replicas.membership import Membership
 from broker.replicas.outputs import Leave, SendCommand
 from broker.replicas.probing import PROBE_MEMBER
+from broker.store.lives import StoreLives
 from remoting.client import Client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response
@@ -80,12 +81,12 @@ class GroupMember(Membership):
     def __init__(
         self, config: ManagerConfig, *, files: Files, identity_path: str, check_code: str, client: Client,
         clock: Callable[[], int], log_state: Callable[[], LogState], replication: RoleTaker, steps: RoleSteps,
-        doubtful_epoch: int = -1, life: int | None = None,
+        doubtful_epoch: int = -1, life: int | None = None, lives: StoreLives | None = None,
     ) -> None:
-        """``clock`` is monotonic, ns; the last two are as in ``ReplicasManager``.
+        """``clock`` is monotonic, ns; the last three are as in ``Membership``.
         Raises ``IdentityError``, ``OSError``."""
         super().__init__(config, files=files, identity_path=identity_path, check_code=check_code, log_state=log_state,
-                         advance=replication.advance, doubtful_epoch=doubtful_epoch, life=life)
+                         advance=replication.advance, doubtful_epoch=doubtful_epoch, life=life, lives=lives)
         self.bell = Bell()
         self._client, self._now_ns = client, clock
         self._replication, self._steps = replication, steps

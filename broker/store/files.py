@@ -405,12 +405,26 @@ class MemoryFiles:
         for file in {id(file): file for file in found.values()}.values():
             file.crash(survivors)
             file.hook = self.hook
+        self._all_named()
+        assert not any(file.changes for file in found.values()), "what a crash left is on disk"
+
+    def copied(self) -> dict[str, MemoryFile]:
+        """Return a copy of all files as they are, which is on disk."""
+        return {path: MemoryFile(bytearray(file.data), file.data, hook=self.hook, zeros=file.zeros,
+                                 synced_zeros=file.zeros) for path, file in self.content.items()}
+
+    def put_back(self, copy: dict[str, MemoryFile]) -> None:
+        """Have these files, and no others."""
+        self.content = MemoryFiles(copy, hook=self.hook).copied()
+        self._all_named()
+
+    def _all_named(self) -> None:
+        """All names are on disk."""
         self._durable.clear()
-        for folder in {path.rpartition("/")[0] for path in found} | {""}:
+        for folder in {path.rpartition("/")[0] for path in self.content} | {""}:
             while folder not in self._durable:
                 self._durable[folder] = self._names(folder)
                 folder = folder.rpartition("/")[0]
-        assert not any(file.changes for file in found.values()), "what a crash left is on disk"
 
     def _recover(self, folder: str, survivors: Survivors, found: dict[str, MemoryFile]) -> None:
         durable, now = self._durable.get(folder, {}), self._names(folder)

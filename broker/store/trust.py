@@ -120,6 +120,13 @@ class LogTrust:
             upto = WHOLE if self.trusted_end is None else upto  # what comes behind is of this boot
         self._note(upto)
 
+    def doubt(self) -> None:
+        """Doubt a log that is an older copy of itself: what is here was acknowledged, and more was. Raises ``OSError``.
+        """
+        if self._file is not None and not self.in_doubt:
+            self._file.write(WHOLE)
+            self.in_doubt = True
+
     def regained(self) -> None:
         """End the doubt: the log is level with a master's, or the master's own."""
         if self.in_doubt:

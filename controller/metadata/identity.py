@@ -34,7 +34,14 @@ import attrs
 
 from controller.metadata.commands import ApplyBrokerId, RegisterBroker
 from controller.metadata.groups import BrokerGroup, GroupKey, Replica
-from controller.metadata.outcomes import BrokerIdApplied, BrokerIdRefused, Outcome, Refused, Registered
+from controller.metadata.outcomes import (
+    BrokerIdApplied,
+    BrokerIdRefused,
+    Outcome,
+    Refused,
+    Registered,
+    UnknownLife,
+)
 from remoting.codes import ResponseCode
 
 NAME_CHARS_MAX: Final = 255
@@ -124,6 +131,14 @@ def not_dead(known: Replica, command: RegisterBroker) -> Refused:
     return Refused(code=ResponseCode.CONTROLLER_BROKER_ID_INVALID, remark=(
         f"broker {command.broker_id} of {command.key} is another process, at {known.address}, which is not known to be "
         "dead: this process may replace it once its connection closes or its heartbeats stop"))
+
+
+def unknown_life(known: Replica, command: RegisterBroker) -> UnknownLife:
+    """Return the refusal for a process whose store does not know the one on record."""
+    assert known.life is not None and known.life != command.life, "another process is on record"
+    return UnknownLife(life=known.life, remark=(
+        f"the store of broker {command.broker_id} of {command.key} is an older copy: another process was registered "
+        "since, whose log may hold more"))
 
 
 def address_in(check_code: str) -> str:

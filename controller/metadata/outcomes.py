@@ -132,6 +132,15 @@ class Registered(Outcome):
 
 
 @attrs.frozen(kw_only=True)
+class UnknownLife(Refused):
+    """2014: the sender's store is older than the last one that was registered under its id; it is to doubt its log."""
+
+    code: ResponseCode = ResponseCode.CONTROLLER_BROKER_ID_INVALID
+    life: int
+    """On record."""
+
+
+@attrs.frozen(kw_only=True)
 class Cleaned(Outcome):
     """1011. ``removed_ids`` may be empty: they were gone already."""
 

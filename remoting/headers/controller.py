@@ -141,6 +141,8 @@ class RegisterBrokerToControllerRequest(Header):
     """Ours, as in a heartbeat."""
     already_running: bool | None = None
     """Ours: this process was registered before, without its life, and goes on in its role."""
+    known_lives: str | None = None
+    """Ours: lives that the sender's store knows, ``71,72``. One that is on record and not among them wrote more."""
 
 
 @header
@@ -155,6 +157,8 @@ class RegisterBrokerToControllerResponse(Header):
     sync_state_set_epoch: Int32 | None = None
     master_life: Int64 | None = None
     """Ours, as in the answer to 1002."""
+    unknown_life: Int64 | None = None
+    """Ours, beside 2014: the life on record, which is not among ``known_lives``. Nothing else is in the way."""
 
 
 @header

@@ -155,7 +155,7 @@ def an_identity_and_its_application(membership: Any) -> None:
     files.replace("id-temp", b"cluster#group#1#code")
     heir = type("Heir", (membership.Membership,), dict.fromkeys(membership.Membership.__abstractmethods__))
     heir(ManagerConfig("cluster", "group", "here:1", ("there:1",)), files=files, identity_path="id", check_code="code",
-         log_state=None, advance=None, doubtful_epoch=0, life=None)
+         log_state=None, advance=None, doubtful_epoch=0, life=None, lives=None)
 
 
 def an_identity_read_and_written(identity: Any) -> None:
@@ -176,7 +176,7 @@ def a_first_tick(manager: Any) -> None:
 def an_application_written(registering: Any) -> None:
     one = registering.Registering(
         ManagerConfig("cluster", "group", "here:1", ("there:1",)), Application("cluster", "group", 1, "code"), "code",
-        None, RoleMachine(State.APPLYING), Gate(1), UnderWay(1_000), lambda event: [], lambda answer, number: [])
+        None, None, RoleMachine(State.APPLYING), Gate(1), UnderWay(1_000), lambda event: [], lambda answer, number: [])
     one.write()
     one.written()
 
@@ -335,6 +335,10 @@ def a_cut(store: Any) -> None:
     one.truncate(0)
 
 
+def two_lives(lives: Any) -> None:
+    lives.StoreLives(MemoryFiles(), None).write((71, 72))
+
+
 def a_doubt_that_ends(trust: Any) -> None:
     one = trust.LogTrust(trust.TrustFile(MemoryFiles(), "boot", synced=False), print)
     one.in_doubt, one.trusted_end = True, 10
@@ -447,6 +451,7 @@ INSIDE = [
     Inside("broker.store.scattered", "among = roomy or writable", "among = roomy", full_disks),
     Inside("broker.store.store", "self.visible.truncate(offset)", "pass", a_cut),
     Inside("broker.store.trial", "_try(disk, room)\n", "_try(disk, 0)\n", a_disk_that_is_tried),
+    Inside("broker.store.lives", 'f"{life}\\n"', 'f"{life}"', two_lives),
     Inside("broker.store.trust", "self.in_doubt, self.trusted_end = False, None", "self.in_doubt = False",
            a_doubt_that_ends),
     Inside("broker.store.visible", "for told in (self._to_queues, self._to_index):", "for told in (self._to_queues,):",

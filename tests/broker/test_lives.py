@@ -193,3 +193,27 @@ async def test_running_brokers_tell_their_lives_when_controllers_know_them(autoj
         copy = await made.copy(slave, "10.0.0.9")
         await trio.sleep(5)
         assert role_of(copy) is None and role_of(slave) is not None
+
+
+async def test_an_older_copy_that_is_put_back_costs_nothing_that_others_hold(autojump_clock: trio.abc.Clock) -> None:
+    """It is the first to come back of a group that was down as a whole: the others have what it lacks."""
+    async with cluster(controllers=3) as made:
+        master, older, other = await three(made)
+        await older.kill()
+        backup = older.store.copied()
+        await older.start()
+        await until(lambda: master.broker.roles.runtime_info().in_sync_slave_nums == 2)
+        assert (await made.send(master.address, b"acknowledged by all three")).code == OK
+        await trio.sleep(12)  # all of it is synced
+        held = master.broker.journal.end
+        for node in (master, other, older):
+            await node.kill()
+        older.store.put_back(backup)
+        await older.start()
+        await trio.sleep(20)
+        assert not older.serves and older.broker.journal.end < held
+        for node in (master, other):
+            await node.start()
+        await until(lambda: master.serves or other.serves)
+        await until(lambda: all(node.broker.journal.end >= held for node in (master, older, other)))
+        await until(lambda: not older.broker.journal.trust.in_doubt)

@@ -22,6 +22,7 @@ from controller.metadata.outcomes import (
     Refused,
     Registered,
     Superseded,
+    UnknownLife,
 )
 from controller.yielding import NoSuccessor
 from remoting.bodies.controller import ElectMasterResponseBody
@@ -53,6 +54,7 @@ ROWS: list[tuple[int, Outcome, int, dict[str, str], Any]] = [
      Registered(**REGISTERED, master=2, address="b2:1", master_epoch=3), 0, {**NAMES, **FIELDS}, SET),
     (RequestCode.CONTROLLER_REGISTER_BROKER,
      Registered(**REGISTERED, master=None, address=None, master_epoch=None), 0, NAMES, SET),
+    (RequestCode.CONTROLLER_REGISTER_BROKER, UnknownLife(life=71, remark="older"), 2014, {"unknownLife": "71"}, None),
     (RequestCode.CONTROLLER_APPLY_BROKER_ID, BrokerIdApplied(key=KEY, broker_id=3, next_broker_id=4), 0, NAMES, None),
     (RequestCode.CONTROLLER_APPLY_BROKER_ID, BrokerIdRefused(key=KEY, next_broker_id=4), 2014,
      {**NAMES, "nextBrokerId": "4"}, None),

@@ -24,7 +24,7 @@ from controller.metadata.commands import (
 from controller.metadata.groups import GroupKey
 from controller.metadata.identity import REPLICAS_MAX
 from controller.metadata.machine import MetadataMachine
-from controller.metadata.outcomes import Refused
+from controller.metadata.outcomes import Refused, UnknownLife
 from controller.requests import WRITES, Seen, read_command, read_heartbeat
 from controller.yielding import NoSuccessor
 from remoting.bodies.controller import SyncStateSet
@@ -99,6 +99,61 @@ def test_another_process_than_the_one_on_record_is_refused_in_any_format() -> No
     asked = sent(RequestCode.CONTROLLER_REGISTER_BROKER, **NAMES, brokerId="1", brokerAddress="b1:2")
     refused = read_command(asked, seen())
     assert isinstance(refused, Refused) and refused.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
+
+
+def registering(known: str | None, life: str = "73", address: str = "b1:1") -> Any:
+    lives = {} if known is None else {"knownLives": known}
+    return sent(RequestCode.CONTROLLER_REGISTER_BROKER, **NAMES, brokerId="1", brokerAddress=address, brokerLife=life,
+                **lives)
+
+
+def on_record(life: int | None, *, dead: bool = True) -> Seen:
+    """Broker 1 is on record with this life."""
+    moment = seen()
+    if life is not None:
+        moment.machine.apply_at(encode(RegisterBroker(
+            term=7, key=KEY, broker_id=1, address="b1:1", life=life, running=True, observation=LIVE), 2), 7)
+        moment.active.heartbeat(0, Heartbeat(KEY, 1, "b1:1", LiveReplica(life=life)), 1)
+    if dead:
+        moment.active.closed(1)
+    return moment
+
+
+@pytest.mark.parametrize(("life", "known"), [
+    (71, "70,71,73"), (71, None), (73, "70"), (None, "70")])
+def test_a_store_that_knows_the_life_on_record_comes_in(life: int | None, known: str | None) -> None:
+    """So does one that tells none, or of which none is on record."""
+    command = read_command(registering(known), on_record(life))
+    assert isinstance(command, RegisterBroker)
+    assert command.instead_of == (("b1:1", 71) if life == 71 else None)
+
+
+@pytest.mark.parametrize("known", ["70", "", "7,1", "70,72,73"])
+def test_a_store_that_does_not_know_the_life_on_record_is_told_that_it_is_older(known: str) -> None:
+    refused = read_command(registering(known), on_record(71))
+    assert isinstance(refused, UnknownLife) and refused.life == 71
+    assert refused.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID and "older copy" in refused.remark
+
+
+def test_who_is_not_known_to_be_dead_is_in_the_way_whatever_the_store_knows() -> None:
+    refused = read_command(registering("70", address="b1:2"), on_record(71, dead=False))
+    assert isinstance(refused, Refused) and not isinstance(refused, UnknownLife)
+
+
+def test_who_was_registered_while_a_store_was_judged_is_not_replaced_by_it() -> None:
+    """The store knows the life that was on record then, and not this one."""
+    moment = on_record(71)
+    command = read_command(registering("71"), moment)
+    assert isinstance(command, RegisterBroker)
+    moment.machine.apply_at(encode(RegisterBroker(
+        term=7, key=KEY, broker_id=1, address="b1:1", life=72, instead_of=("b1:1", 71), observation=LIVE), 2), 7)
+    assert isinstance(moment.machine.apply_at(encode(command, 2), 7), Refused)
+
+
+@pytest.mark.parametrize("known", ["x", "1;2", "1,,2", "9" * 30])
+def test_lives_that_are_no_numbers(known: str) -> None:
+    refused = read_command(registering(known), seen())
+    assert isinstance(refused, Refused) and refused.code == ResponseCode.CONTROLLER_INVALID_REQUEST
 
 
 def test_every_write_has_a_row() -> None:

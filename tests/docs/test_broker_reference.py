@@ -44,5 +44,5 @@ def test_no_key_that_is_refused_is_called_without_meaning() -> None:
 
 def test_keys_that_the_text_speaks_of_exist() -> None:
     spoken = set(re.findall(r"`([a-z]+[A-Z]\w+)(?:=\w+)?`", TEXT))
-    files = {"brokerIdentity", "epochFileCheckpoint"}
+    files = {"brokerIdentity", "brokerLives", "epochFileCheckpoint"}
     assert spoken - files <= set(names(configuration())) | set(IDLE)

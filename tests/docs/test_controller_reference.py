@@ -22,6 +22,7 @@ from remoting.headers.controller import (
     GetMetadataResponse,
     GetReplicaInfoResponse,
     RegisterBrokerToControllerRequest,
+    RegisterBrokerToControllerResponse,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +74,9 @@ def test_every_optional_field_is_one() -> None:
     known = {
         *BrokerHeartbeatRequest(
             "c", "a", "b", 1, 1, 1, 1, 1, 1, 1, True, 1, True, True, 1, 1, 1, "2", "full", 1).to_ext(),
-        *RegisterBrokerToControllerRequest("c", "b", 1, "a", broker_life=1, already_running=True).to_ext(),
+        *RegisterBrokerToControllerRequest(
+            "c", "b", 1, "a", broker_life=1, already_running=True, known_lives="1").to_ext(),
+        *RegisterBrokerToControllerResponse(unknown_life=1).to_ext(),
         *BrokerHeartbeatResponse(True, True, 1, 1).to_ext(),
         *ElectMasterRequest(lost_epoch=1, yield_epoch=1, yield_reason="disk", holders="2").to_ext(),
         *ElectMasterResponse(yield_wait=True).to_ext(),

@@ -103,6 +103,24 @@ PAGE = Page("docs/explanation/controller.md", (
     Promise("A broker that tells no life", "C24", real=("interop two_java_brokers_lose_their_master",)),
     Promise("The controllers tell running brokers", "C24", not_real=ORDERS, tests=tests_of(
         "broker", "lives", "running_brokers_tell_their_lives_when_controllers_know_them")),
+    Promise("Where another one is on record the active", "B29", not_real=COPIED, tests=both(
+        tests_of("controller", "requests",
+                 "a_store_that_does_not_know_the_life_on_record_is_told_that_it_is_older"),
+        tests_of("broker/replicas", "older_copy", "a_store_whose_last_life_is_on_record_is_in_no_doubt"))),
+    Promise("The broker notes that its log is", "B29", not_real=COPIED, tests=both(
+        tests_of("broker", "lives", "an_older_copy_that_is_put_back_costs_nothing_that_others_hold"),
+        tests_of("broker/replicas", "older_copy", "an_older_copy_doubts_its_log_before_it_is_registered",
+                 "an_older_copy_is_in_doubt_wherever_it_is_killed"))),
+    Promise("Nothing of its own is cut", "B9", not_real=COPIED, tests=tests_of(
+        "broker/store", "lives", "an_older_copy_is_in_doubt_until_it_is_level")),
+    Promise("**A process that is killed on its way doubts nothing.**", "B29", not_real=COPIED, tests=tests_of(
+        "broker/replicas", "older_copy", "a_store_that_is_no_copy_is_never_in_doubt_wherever_it_is_killed")),
+    Promise("**What was judged holds where", "C23", not_real=ORDERS, tests=tests_of(
+        "controller", "requests", "who_was_registered_while_a_store_was_judged_is_not_replaced_by_it")),
+    Promise("A lone broker, and a master that", "B22", not_real=COPIED),
+    Promise("A store that an earlier release left", not_simulated="all simulated brokers note their lives",
+            not_real=ORDERS, tests=tests_of(
+                "broker/replicas", "older_copy", "a_store_of_an_earlier_release_is_judged_from_its_next_life_on")),
     Promise("A role change is sent", "C17", not_real=IN_PROCESS,
             tests=tests_of("controller", NOTIFICATIONS, "all_members_are_told_the_master_first",
                        "BUG_A12_told_until_it_answers")),
@@ -178,8 +196,12 @@ PAGE = Page("docs/explanation/controller.md", (
     "`mqadmin explainController` says of which",
     "A store that is copied, with", "Java's controllers take the one", "So each process has a number",
     "It registers id, address",
-    "So is a member on record without", "While older controllers are in the group the old", "A copy that takes its",
-    "To the group it is a member whose disk", "Where such a copy of a", "So never put an older",
+    "So is a member on record without", "While older controllers are in the group the old",
+    "A directory that is put back",
+    "Elected, it would have the others", "So each store notes the life", "The answer ends that",
+    "A broker or a controller of an earlier", "Who goes back to an earlier release", "It knows that life",
+    "**It is the broker that judges", "**One copy goes unseen**",
+    "So back up a store when",
     "A RocketMQ broker group is", "The controllers keep", "Three controllers are", "What they replicate",
     "Every broker sends",
     "Two kinds of death", "A process that was killed", "With `enableElectUncleanMaster`", "If a new master dies before",

@@ -104,6 +104,9 @@ PAGE = Page("docs/explanation/durability.md", (
     Promise("Once `mqadmin cleanBrokerMetadata` has", "C17", not_real=POWERLESS, tests=tests_of(
         "harness/simulation/controllers", "scene",
         "what_waits_for_a_lost_disk_waits_for_its_operator_who_gives_that_up")),
+    Promise("A store that turns out to be", "B29", not_real=POWERLESS, tests=both(
+        tests_of("broker", "lives", "an_older_copy_that_is_put_back_costs_nothing_that_others_hold"),
+        tests_of("broker/store", "lives", "an_older_copy_is_in_doubt_until_it_is_level"))),
     Promise("Java's controllers, and ours of before", not_simulated=JAVA, real=(
         "interop our_master_whose_machine_went_down_resigns_under_java_controllers",), tests=tests_of(
         "broker/replicas", "doubt", "java_controllers_are_asked_once_for_somebody_better",

@@ -5,6 +5,8 @@
     all in sync, async flush            0       bytes that a power cut took from      0
                                                 the new master, if all electable
                                                 brokers lost some (INV_B29)
+    all in sync, an older copy put      bytes that the new master lacks, if all electable brokers lost some (INV_B29)
+    back
     fewer acknowledgements              0 after a restart of the same master, else all that the new one lacks
     unclean election                    all that the elected broker lacks
 
@@ -23,6 +25,7 @@ class Excuse(enum.Enum):
 
     UNCLEAN = "loss by an unclean election"
     POWER = "loss by a power cut, not synced"
+    OLDER = "loss by an older copy, and nobody had more"
     MODE = "loss by the mode"
     BESIDE = "loss of what nobody acknowledged, and a master showed that is to show all, as Java's do"
 
@@ -39,6 +42,8 @@ class Loss:
     """A power cut took unsynced bytes from this broker, and it has not caught up since."""
     same: bool
     """It is the broker that acknowledged last."""
+    older: bool = False
+    """An older copy of this broker's directory was put back, and it has not caught up since."""
     shown_early: bool = False
     """It lacks only messages that were never acknowledged, and that a master showed unconfirmed
     (``young_master_shows_all``)."""
@@ -50,6 +55,8 @@ def excuse(loss: Loss) -> Excuse | None:
         return Excuse.UNCLEAN
     if not loss.sync_flush and loss.unsafe:
         return Excuse.POWER
+    if loss.older:
+        return Excuse.OLDER
     if not loss.all_ack and not loss.same:
         return Excuse.MODE
     return Excuse.BESIDE if loss.shown_early else None

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from harness.simulation.brokers.scene import BrokerScene
 
 NAMES: Final = ("n0:9878", "n1:9878")
-LIFE: Final = ("brokerLife", "alreadyRunning")
+LIFE: Final = ("brokerLife", "alreadyRunning", "knownLives")
 """Fields of requests that carry a broker's life."""
 UNKNOWN_TO_JAVA: Final = (*LIFE, "minInSyncReplicas")
 """Fields that Java's controllers ignore: there only the SyncStateSet is eligible."""

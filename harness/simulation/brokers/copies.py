@@ -61,8 +61,9 @@ class Copies:
             self._broken("INV_B12", "acknowledged beyond the safe end of the log", process, offset, safe)
         self._watch.doubts.acknowledges(process, offset)
         master = end.other.process if end is not None and end.other is not None else None
-        if host.unsafe and master is not None and not master.host.unsafe and self._level(process, master, offset):
-            host.unsafe = False  # only the master's log counts, even if it has just left its role
+        lacks, theirs = host.unsafe or host.older, master is not None and (master.host.unsafe or master.host.older)
+        if lacks and master is not None and not theirs and self._level(process, master, offset):
+            host.caught_up()  # only the master's log counts, even if it has just left its role
         epoch, following = self._watch.leads_in(master), process.switch.following
         if master is None or end is None or epoch is None or following is None:
             return
@@ -80,7 +81,7 @@ class Copies:
         self._compared[end] = upto
         self._same_starts(process, following.core.epochs, master.switch.epochs)
         if offset >= self._watch.confirmed and offset >= len(self._watch.acknowledged):
-            host.unsafe = False
+            host.caught_up()
 
     def _level(self, process: BrokerProcess, master: BrokerProcess, offset: int) -> bool:
         """Return whether the slave has acknowledged all of its master's log."""
@@ -120,7 +121,7 @@ class Copies:
         if self._watch.lossless and group is not None and process.switch.broker_id in group.electable:
             self._counts["INV_B9"] += 1
             floor = self._watch.boundary(process, min(self._watch.confirmed, process.journal.end))
-            if point < floor and not (process.host.unsafe and not self._scene.plan.sync_flush):
+            if point < floor and not process.host.lacks:
                 self._broken("INV_B9", "what was confirmed is cut", process, point, self._watch.confirmed,
                              process.journal.end)
         self._watch.runs.floors.pop(process.host, None)

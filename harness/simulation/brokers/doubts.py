@@ -85,13 +85,13 @@ class Doubts:
                 among &= asked.observation.live.keys()
             hosts = [self._scene.host_of(member) for member in sorted(among)]
             self._better[elected.master_epoch] = [
-                host.name for host in hosts if host is not None and not host.unsafe and not host.learner]
+                host.name for host in hosts if host is not None and not (host.unsafe or host.older or host.learner)]
 
     def leads(self, process: BrokerProcess, epoch: int, *, again: bool, unclean: bool) -> None:
         """Check INV_B29 when a broker has become master."""
         host, plan = process.host, self._scene.plan
         self._synced.pop(host, None)
-        if not host.unsafe or again or unclean or not plan.all_ack or plan.sync_flush:
+        if not host.lacks or again or unclean or not plan.all_ack:
             return
         self._scene.counts["led by who lost something"] += 1
         if not plan.java_controllers:

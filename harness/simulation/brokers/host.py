@@ -10,13 +10,14 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from broker.store.files import MemoryFiles
+from broker.store.files import MemoryFile, MemoryFiles
 from harness.simulation.brokers.disks import MachineDisk
 from harness.simulation.brokers.process import E_DEMAND, BrokerProcess
 from raft.sim.world import Clock
 
 if TYPE_CHECKING:
     from harness.simulation.brokers.group import Group
+    from harness.simulation.brokers.runs import Copied
 
 E_START: Final = 1
 SIGSTOP: Final = "SIGSTOP"
@@ -51,6 +52,10 @@ class Host:
         """Number of starts of this machine."""
         self.unsafe = False
         """True from a power cut that took part of its log until it has caught up."""
+        self.older = False
+        """True from when an older copy of its directory was put back until it has caught up."""
+        self._copy: tuple[int, dict[str, MemoryFile], Copied] | None = None
+        """Boot in which its directory was copied, its files, and what the judge knew."""
         self._running = False
 
     @property
@@ -154,6 +159,31 @@ class Host:
                 watch.runs.doubted(self)
             self.files.crash(self.scene.survivors())
         process.gone(noticed=noticed)
+
+    # --- older copies ----------------------------------------------------------------------------------------
+
+    def copy(self) -> None:
+        """Copy its directory, whose broker is dead."""
+        assert self.process is None, "a copy of files that nobody writes"
+        self._copy = self.boots, self.files.copied(), self.scene.watch.runs.copied(self)
+
+    def put_back(self) -> bool:
+        """Put the copy of its directory back, unless there is none of this boot. Returns whether it did."""
+        assert self.process is None, "nobody writes these files"
+        if self._copy is None or self._copy[0] != self.boots:
+            return False
+        self.files.put_back(self._copy[1])
+        self.scene.watch.runs.put_back(self, self._copy[2])
+        return True
+
+    @property
+    def lacks(self) -> bool:
+        """Return whether it may lack what it acknowledged, for a reason that a mode allows."""
+        return self.older or (self.unsafe and not self.scene.plan.sync_flush)
+
+    def caught_up(self) -> None:
+        """Its log is level with a master's, or is the master's."""
+        self.unsafe = self.older = False
 
     # --- stopped ---------------------------------------------------------------------------------------------
 

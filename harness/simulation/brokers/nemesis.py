@@ -65,6 +65,23 @@ class Nemesis:
             host.crash(power=False)
             self._scene.restart(host, span_ms)
 
+    def _do_older_copy(self, host: Host, span_ms: int, number: int) -> None:
+        """Kill a broker and copy its directory, or put the copy of an earlier time back.
+
+        That is often the first to come back of a group that is down as a whole.
+        """
+        if host.process is None:
+            return
+        host.crash(power=False)
+        put_back = host.put_back() if number % 4 else False
+        self._counts["older copy" if put_back else "copy of a directory"] += 1
+        if not put_back:
+            host.copy()
+        elif number % 2:
+            for other in self._scene.hosts:
+                self._do_kill(other, 1_000 + 2 * span_ms, number)
+        self._scene.restart(host, span_ms)
+
     def _do_power_cut(self, host: Host, span_ms: int, number: int) -> None:
         """Cut the power of this machine, or of all."""
         for each in self._scene.hosts if number % 4 == 0 else [host]:

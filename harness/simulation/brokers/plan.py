@@ -28,7 +28,8 @@ HARMS: Final = (
 ``severed``: cut off from controllers; ``both``: a kill and a failover at once; ``blink``: a power cut that no
 controller notices, while another broker does not hear this one; ``forged``: a notification of a role that no controller
 gave; ``lonely``: cut off from all other brokers; ``deaf`` and ``mute``: one way, from or to all servers. With demands
-also ``alone``: all other brokers die, and the operator lets this one go on alone."""
+also ``alone``: all other brokers die, and the operator lets this one go on alone. ``older copy``: a broker is killed
+and its directory copied, or such a copy put back, without a boot of its machine in between."""
 SILENCE_MS: Final = 500
 """A peer that sends repeated messages counts as silent after so long."""
 FLUSH_TIMEOUT_MS: Final = 600
@@ -37,10 +38,11 @@ YIELD_WAIT_MS: Final = 250
 FEATURES: Final = ("delays", "timers", "transactions", "pops", "deletions")
 """Features of brokers that a seed may have; each is also a profile that always has it."""
 PROFILES: Final = (
-    "swarm", "calm", "kills", "power", "network", "roles", "weak", "demands", "silence", "disks", "late", *FEATURES)
+    "swarm", "calm", "kills", "power", "network", "roles", "weak", "demands", "silence", "disks", "late", "copies",
+    *FEATURES)
 """``demands``: an operator often changes ``minInSyncReplicas`` of running brokers. ``silence``: no process dies, but
 processes pause or are cut off. ``disks``: disks are slow, stall, hang or are full. ``late``: a replica begins its copy
-behind the first messages."""
+behind the first messages. ``copies``: older copies of directories are put back."""
 DELAYS_MS: Final = (1_000, 2_000, 3_000)
 """Delays of the levels, from the first."""
 TIMER_MS: Final = 100
@@ -54,6 +56,7 @@ _OF: Final = {
     "silence": ("pause", "cut", "one way", "severed", "lonely", "lonely", "deaf", "mute", "controller pause"),
     "disks": ("slow disk", "stalled disk", "hanging disk", "full disk", "full disk"),
     "late": ("kill", "kill", "power cut", "blink", "designate", "cut"),
+    "copies": ("kill", "both", "cut", "severed", "failover", *["older copy"] * 4),
     "roles": ("failover", "designate", "pause", "notify late", "severed", "forged"),
 }
 
@@ -208,6 +211,11 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
         draw_clocks(plan, tape.stream("clocks"), APART_PPM)
     if plan.from_last_file:
         draw_late(plan, tape.stream("late"))
+    if profile == "copies":
+        plan.all_ack, plan.java_controllers = True, False
+    elif profile == "swarm" and plan.all_ack and plan.harms and not (plan.java_controllers or plan.features):
+        if tape.stream("copies").chance(0.3):
+            plan.harms += ("older copy",)
     return plan
 
 

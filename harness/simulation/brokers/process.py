@@ -22,6 +22,7 @@ from broker.replicas.membership import Membership
 from broker.replicas.outputs import Leave, SendCommand
 from broker.replicas.probing import PROBE_MEMBER
 from broker.store.files import MemoryFiles, read_whole, write_whole
+from broker.store.lives import StoreLives
 from broker.store.store import MessageStore, StoreConfig
 from harness.simulation.brokers.disks import LateDisk
 from harness.simulation.brokers.features import Features
@@ -290,7 +291,8 @@ class Member(Membership):
         super().__init__(
             config, files=_SmallFiles(process.host.files), identity_path=IDENTITY,
             check_code=f"{process.host.address};{process.host.life}", log_state=process.log_state,
-            advance=process.switch.advance, doubtful_epoch=process.switch.doubtful_epoch, life=scene.new_life())
+            advance=process.switch.advance, doubtful_epoch=process.switch.doubtful_epoch, life=scene.new_life(),
+            lives=StoreLives(process.host.files, process.journal.trust))
         self._rung = False
         self._timer: int | None = None
 

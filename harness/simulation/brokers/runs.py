@@ -7,10 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 if TYPE_CHECKING:
     from harness.simulation.brokers.host import Host
     from harness.simulation.brokers.process import BrokerProcess
     from harness.simulation.brokers.watch import BrokerWatch
+
+
+@attrs.frozen
+class Copied:
+    """What was known of a machine's disk when it was copied. The fields are those of ``Runs``, and of the host."""
+
+    before: tuple[int, int] | None
+    synced: tuple[int, int] | None
+    told: tuple[int, int, bool] | None
+    floor: int | None
+    held: int
+    unsafe: bool
 
 
 class Runs:
@@ -28,8 +42,8 @@ class Runs:
         """Host -> bytes that count as held: a start may cut off a partial message that was acknowledged."""
 
     def held(self, host: Host) -> int | None:
-        """Safe end of this machine's log; None: a power cut took bytes from it, which is excused."""
-        if host.unsafe and not self._scene.plan.sync_flush:
+        """Safe end of this machine's log; None: it lost bytes, which is excused."""
+        if host.lacks:
             return None
         process = host.process
         if process is None:
@@ -54,6 +68,20 @@ class Runs:
     def _whole(self, process: BrokerProcess, upto: int) -> int:
         """End of the last whole message up to ``upto``; an unfinished cut may have left none."""
         return min(self._watch.boundary(process, upto), upto)
+
+    def copied(self, host: Host) -> Copied:
+        """Return what a copy of this machine's directory holds, whose run is over."""
+        return Copied(self._before.get(host), self._synced.get(host), self._told.get(host), self.floors.get(host),
+                      host.held, host.unsafe)
+
+    def put_back(self, host: Host, copy: Copied) -> None:
+        """Forget what the older copy that was put back does not hold."""
+        for known, then in ((self._before, copy.before), (self._synced, copy.synced), (self._told, copy.told),
+                            (self.floors, copy.floor)):
+            known.pop(host, None)
+            if then is not None:
+                known[host] = then  # type: ignore[assignment]
+        host.held, host.unsafe, host.older = copy.held, copy.unsafe, True
 
     def ended_in_its_start(self, host: Host) -> None:
         """Note a power cut before the store was open: unsynced bytes of the run before are lost, too."""

@@ -52,6 +52,7 @@ FAULTS: Final = (
     "lonely", "deaf", "mute",
     "controller pause", "slow disk", "stalled disk", "hanging disk", "full disk", "shared disk",
     "java controllers", "resigned", "led by who lost something", "log in doubt no longer", "alone",
+    "copy of a directory", "older copy",
     "acknowledged, and more had been demanded", *BEHIND, *DEMANDED, *HINDERED, *KEPT, *DELAYED, *TIMED,
     *DECIDED, *POPPED, *DELETED,
 )

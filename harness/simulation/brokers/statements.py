@@ -35,8 +35,8 @@ STATEMENTS: Final[dict[str, str]] = {
                "above the last one it was told",
     "INV_B27": "no two living processes are master of one epoch",
     "INV_B28": "a slave appends only whole messages and blanks, however its master's frames split them",
-    "INV_B29": "a broker that lost bytes to a power cut leads only if all electable brokers lost some, or if an "
-               "operator says so",
+    "INV_B29": "a broker that lost bytes to a power cut, or to an older copy of its directory, leads only if all "
+               "electable brokers lost some, or if an operator says so",
     "INV_B30": "bytes not synced before a power cut are acknowledged only after they were copied again",
     "INV_B31": "a raised minimum is in force at once; a lowered one not while others are eligible because of the "
                "higher one",

@@ -277,7 +277,7 @@ class BrokerWatch:
             self._shows_again(process)
         self.scene.counts["master whose log begins behind messages"] += process.journal.begin > 0
         if newest:
-            host.unsafe = False  # others are compared with its log from now on
+            host.caught_up()  # others are compared with its log from now on
         self.demands.stands(process)
         self.confirms(process)
 
@@ -311,7 +311,8 @@ class BrokerWatch:
 
     def _excuse(self, host: Host, *, shown_early: bool = False) -> Excuse | None:
         plan = self.scene.plan
-        return excuse(Loss(plan.all_ack, plan.sync_flush, self.unclean, host.unsafe, self._acker is host, shown_early))
+        return excuse(Loss(plan.all_ack, plan.sync_flush, self.unclean, host.unsafe, self._acker is host, host.older,
+                           shown_early))
 
     def _lost(self, why: Excuse | None) -> None:
         """Note a loss that the mode allows: its promises hold no longer."""
@@ -333,7 +334,7 @@ class BrokerWatch:
         why = self._excuse(process.host)
         if why is None:
             self.broken("INV_B1", "a new master lacks what was acknowledged", process, f"epoch {self._latest}",
-                         f"log ends at {journal.end}", f"acknowledged up to {len(promised)}", process.host.unsafe)
+                         f"log ends at {journal.end}", f"acknowledged up to {len(promised)}", process.host.lacks)
         self._lost(why)
         here = self.log(process, 0, len(promised)) if not begin else b""
         same = next((at for at, (one, other) in enumerate(zip(here, promised, strict=False)) if one != other),
@@ -477,7 +478,7 @@ class BrokerWatch:
         self._remember(process, epoch, end)
 
     def _some_unsafe(self) -> bool:
-        return any(host.unsafe or host.life > 1 for host in self.scene.hosts)
+        return any(host.unsafe or host.older or host.life > 1 for host in self.scene.hosts)
 
     def _remember(self, process: BrokerProcess, epoch: int, end: int) -> None:
         """Note the acknowledged bytes that later masters must hold, for INV_B1."""

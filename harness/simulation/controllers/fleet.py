@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.replicas.identity import Identity, load
-from broker.store.files import MemoryFile
 from controller.metadata.events import Applied
 from controller.metadata.groups import BrokerGroup, GroupKey
 from controller.metadata.outcomes import Cleaned
@@ -83,10 +82,7 @@ class FleetGroup(Group):
     def copy(self, host: FleetHost, machine: Machine) -> FleetHost:
         """Copy its disk, cache included, to another machine."""
         other = FleetHost(self, host.number, machine)
-        for path, file in host.files.content.items():
-            other.files.content[path] = MemoryFile(
-                file.data[:], file.data, hook=other.files.hook, zeros=file.zeros, synced_zeros=file.zeros)
-        other.files.crash(lambda size: size)  # the copy is synced as a whole
+        other.files.put_back(host.files.copied())
         self.copies.append(other)
         machine.brokers[self.key] = other
         return other

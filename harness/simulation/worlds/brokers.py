@@ -27,7 +27,6 @@ from broker.pulling.requests import Pulling
 from broker.server import RunningBroker, World, serve_broker
 from broker.siblings.sockets import Siblings
 from broker.store.disk import Disk, InlineDisk
-from broker.store.files import MemoryFile as StoreFile
 from broker.store.files import MemoryFiles as StoreFiles
 from broker.topics import TopicTable
 from broker.topics.part import TopicsPart
@@ -223,8 +222,7 @@ class Cluster:
     async def copy(self, node: Node, host: str) -> Node:
         """Start a copy of a node's disks on another machine."""
         other = Node(self, host, node.settings, files=MemoryFiles(dict(node.files.contents)))
-        for path, file in node.store.content.items():
-            other.store.content[path] = StoreFile(bytearray(file.data), bytes(file.data))
+        other.store.put_back(node.store.copied())
         self.nodes.append(other)
         await other.start()
         return other

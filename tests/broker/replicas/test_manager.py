@@ -24,6 +24,7 @@ from broker.replicas.outputs import (
     Serve,
     WriteApplication,
     WriteIdentity,
+    WriteLives,
 )
 from remoting.bodies.controller import ElectMasterResponseBody, SyncStateSet
 from remoting.codes import RequestCode, ResponseCode
@@ -155,8 +156,11 @@ class Crash(Exception):
 class Broker:
     """The manager and its surroundings: two files, replication that does what it is told, and a clock."""
 
-    def __init__(self, controller: Controller, config: ManagerConfig = CONFIG, life: int | None = None) -> None:
-        self.controller, self.config, self.life = controller, config, life
+    def __init__(self, controller: Controller, config: ManagerConfig = CONFIG, life: int | None = None,
+                 lives: tuple[int, ...] | None = None) -> None:
+        """``lives``: on its disk."""
+        self.controller, self.config, self.life, self.lives = controller, config, life, lives
+        self.in_doubt = False
         self.identity: str | None = None
         self.application: str | None = None
         self.now = 0
@@ -169,7 +173,7 @@ class Broker:
         self.starts += 1
         found = load("c", "b", self.identity, self.application)
         self.manager = ReplicasManager(self.config, found, f"10.0.0.1:10911;{self.starts}",
-                                       self.doubtful_epoch, life=self.life)
+                                       self.doubtful_epoch, life=self.life, lives=self.lives)
         self.left = 0
         self.roles: list[Become] = []
         self.fences: list[str] = []
@@ -208,6 +212,13 @@ class Broker:
                     self.crash("between identity and removal")
                     self.application = None
                     self.crash("after identity")
+                    self.do(self.manager.written(self.now))
+                case WriteLives(lives, doubt):
+                    self.crash("before lives")
+                    self.in_doubt |= doubt
+                    self.crash("between doubt and lives")
+                    self.lives = lives
+                    self.crash("after lives")
                     self.do(self.manager.written(self.now))
                 case RemoveApplication():
                     self.application = None

@@ -14,6 +14,9 @@ TRUST: Final = "tests/broker/store/test_trust.py::"
 HA_TRUST: Final = "tests/broker/ha/test_trust.py::"
 DOUBT: Final = "tests/broker/replicas/test_doubt.py::"
 ACTIVE: Final = "tests/controller/test_active.py::"
+LIVES: Final = "tests/broker/store/test_lives.py::"
+OLDER: Final = "tests/broker/replicas/test_older_copy.py::"
+REGISTERING: Final = "broker/replicas/registering.py"
 PLAIN: Final = "tests/broker/plain/test_cores.py::"
 
 PLANTED: Final = (
@@ -53,6 +56,26 @@ PLANTED: Final = (
             "self.visible.advance_some(self.confirm_offset, self.config",
             "self.visible.advance_some(self.end, self.config",
             ("INV_B5",)),
+    # --- an older copy of a directory
+    Planted("an older copy is registered as any other", "controller/requests.py",
+            "    if header.known_lives is not None and member", "    if False and member", ("INV_B29",), "copies"),
+    Planted("an older copy is told so, and doubts nothing", STORE + "lives.py",
+            "        if doubt:\n", "        if False:\n", ("INV_B29",), "copies"),
+    Planted("a life is noted before the doubt", STORE + "lives.py",
+            "        if doubt:\n            self._trust.doubt()\n"
+            "        write_whole(self._files, PATH, text.encode())\n",
+            "        write_whole(self._files, PATH, text.encode())\n"
+            "        if doubt:\n            self._trust.doubt()\n",
+            (LIVES + "test_a_life_is_not_noted_before_the_doubt_wherever_the_process_is_killed",)),
+    Planted("a life is registered before it is noted", REGISTERING,
+            "        if isinstance(found, Identity) and self._lives is not None and", "        if False and",
+            (OLDER + "test_a_store_that_is_no_copy_is_never_in_doubt_wherever_it_is_killed",)),
+    Planted("lives of before are forgotten as the next one is noted", REGISTERING,
+            "self._lives = (*lives[1 - LIVES_MAX:], self._life)", "self._lives = (self._life,)",
+            (OLDER + "test_a_store_that_is_no_copy_is_never_in_doubt_wherever_it_is_killed",)),
+    Planted("who was registered once is not judged again", REGISTERING,
+            "        self._doubts = False\n        # No", "        # No",
+            (OLDER + "test_who_comes_back_behind_another_process_of_its_id_doubts_its_log",)),
     # --- after a power cut
     Planted("a log in doubt counts in elections", "controller/active.py",
             "        if among <= still or (", "        if True or (", ("INV_B29",), "power"),
