@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
+from broker.client.checking import check_expressions
 from broker.client.config import ConsumerSettings
 from broker.client.fetching import Fetcher
 from broker.client.message import Received, check_group
@@ -76,9 +77,12 @@ class Puller:
     async def assign(self, queues: Iterable[MessageQueue], expression: str = ALL) -> None:
         """Read these, and no others. A new one begins where the group is, else where this reader was told to start.
 
-        Raises ``ClientError`` where that cannot be found out; then nothing was changed.
+        Raises ``ClientError`` where that cannot be found out, ``Refused`` for an expression that brokers do not take,
+        and ``ValueError`` for one that says nothing; then nothing was changed.
         """
         wanted = set(queues)
+        await check_expressions(self._session, self._group, [
+            subscribe(topic, expression, self._session.wall_ms()) for topic in sorted({each.topic for each in wanted})])
         starts = {queue: await first_offset(self._positions, self._queries, queue, self._start)
                   for queue in wanted if queue not in self._sources or self._expressions[queue] != expression}
         for queue in list(self._sources):

@@ -41,3 +41,20 @@ async def test_what_a_broker_does_not_take_is_refused_before_it_joins(
                 async with client.consume("g", {"orders": Sql(text)}):
                     pass
             assert refused.value.code == code
+
+
+async def test_a_reader_of_queues_hears_of_it_and_reads_on_as_before(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        await made.node(enablePropertyFilter="true")
+        async with made.connect() as client:
+            await filled(client)
+            async with client.pull("g", start=Start.FIRST) as puller:
+                queues = await puller.queues("orders")
+                await puller.assign(queues, Sql("price > 6"))
+                for text, error in ((Sql("price >"), Refused), (" || ", ValueError)):
+                    with pytest.raises(error):
+                        await puller.assign(queues, text)
+                found: list[int] = []
+                while len(found) < 3:
+                    found += [int(message.body) for message in await puller.poll()]
+                assert sorted(found) == [7, 8, 9]
