@@ -221,17 +221,20 @@ class Popper:
 
     async def __anext__(self) -> Popped:
         await trio.lowlevel.checkpoint()
-        await self.something()
-        message = self.taken()
-        if message is None:
-            raise StopAsyncIteration
+        while (message := self.taken()) is None:  # the one that was here may have expired since
+            if self.closed:
+                raise StopAsyncIteration
+            await self.something()
         return message
 
     async def poll(self, timeout_ms: float = 5_000, most: int = 32) -> list[Popped]:
         """Return up to ``most`` messages: those that are here, else the first that come; none after ``timeout_ms``."""
         await trio.lowlevel.checkpoint()
-        await self.something(timeout_ms)
-        return self.several(most)
+        found, until = self.several(most), trio.current_time() + timeout_ms / 1e3
+        while not (found or self.closed or most < 1) and (left_s := until - trio.current_time()) > 0:
+            await self.something(left_s * 1e3)
+            found = self.several(most)
+        return found
 
     async def for_each(self, handler: Handler, *, tasks: int = 16) -> None:
         """Handle messages in so many tasks, until the block ends or this is cancelled.

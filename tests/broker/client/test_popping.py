@@ -161,6 +161,25 @@ async def test_no_more_is_popped_than_is_settled(autojump_clock: MockClock) -> N
         assert len(await take(popper, 5)) == 5, "those that were never settled free their places in time"
 
 
+@pytest.mark.parametrize("polls", [False, True])
+async def test_a_message_that_expires_as_it_is_taken_ends_no_reading(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, polls: bool,
+) -> None:
+    """Between two looks at the clock."""
+    looks = list[Popped]()
+
+    def expired(message: Popped) -> bool:
+        looks.append(message)
+        return len(looks) == 2 or trio.current_time() >= message.visible_at
+
+    async with popping("a", count=1, invisible_ms=10_000) as (_, (broker,), popper):
+        await popper.something()
+        monkeypatch.setattr(Popped, "expired", property(expired))
+        (message,) = await popper.poll(timeout_ms=20_000) if polls else [await anext(popper)]
+        await message.ack()
+        assert broker.acked == [0]
+
+
 async def test_there_is_room_when_one_of_many_has_expired(autojump_clock: MockClock) -> None:
     async with popping("a", count=6, invisible_ms=10_000, settings=ConsumerSettings(pop_unsettled=4)) as (_, _, popper):
         _, *extended = await take(popper, 4)
