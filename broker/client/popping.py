@@ -468,6 +468,7 @@ class Popper:
         self._session.watching.discard(self._route_changed)
         self._session.ending.discard(self.end)
         untaken = [*self._ready, *(message for turn in self._turns.values() for message in list(turn.messages)[1:])]
+        self._ready.clear()
         async with trio.open_nursery() as nursery:
             for message in dict.fromkeys(untaken):
                 if not message.settled and not message.expired:

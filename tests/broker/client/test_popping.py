@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from broker.client import ConsumerSettings, Popped, Refused, Start, Unreachable
+from broker.client import ConsumerSettings, Popped, Popper, Refused, Start, Unreachable
 from broker.client.popping import BACK_OFF_S
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
@@ -303,6 +303,20 @@ async def test_what_nobody_took_is_given_back_at_the_end(autojump_clock: MockClo
         if number != int(taken.body)]
     with pytest.raises(StopAsyncIteration):
         await anext(popper)
+
+
+async def test_what_is_being_given_back_at_the_end_is_given_to_nobody_here(autojump_clock: MockClock) -> None:
+    found = list[Popped]()
+
+    async def read(popper: Popper) -> None:
+        await trio.sleep(1)
+        found.extend([message async for message in popper])
+
+    async with trio.open_nursery() as nursery, popping("a", count=4) as (_, (broker,), popper):
+        await popper.something()
+        broker.delay_ms = 2_000
+        nursery.start_soon(read, popper)
+    assert len(broker.changes) == 4 and not found
 
 
 async def test_refusals_are_told_to_whoever_acknowledges(autojump_clock: MockClock) -> None:
