@@ -394,7 +394,8 @@ class QueueCheck:
             asked["orders"] = len(self._orders)
         counts = {each: of for each, of in self.counts.items() if of and each not in asked}
         if self._breaks:
-            return broken(name, self._broken, self._breaks, asked, counts)
+            made = broken(name, self._broken, self._breaks, asked, counts)
+            return attrs.evolve(made, why=made.why + self._hint())
         unknown = self._doubts(waiting, disordered)
         if unknown:
             return Verdict(name, Valid.UNKNOWN, unknown, asked, counts=counts)
@@ -403,6 +404,13 @@ class QueueCheck:
         words = (f"nothing is broken that is promised; {', '.join(spared)}, which is not promised here" if spared else
                  "everything acknowledged came, and nothing else")
         return Verdict(name, Valid.TRUE, words, asked, counts=counts)
+
+    def _hint(self) -> str:
+        left = self.counts["receives unknown"] - len(self._takes)
+        if not left or "lost" not in self._breaks:
+            return ""
+        return (f"; {left:,} receives were not answered, which take nothing away here: if they do in this queue, they "
+                "are `dequeue`s")
 
     def _doubts(self, waiting: int, disordered: int) -> str:
         if self._full:

@@ -10,6 +10,8 @@ import attrs
 from harness.checkers.queues import ABANDON, POP
 from harness.workloads.workload import LoadOp, LoadOutcome, Recipe
 
+_TAKES: Final[Mapping[str, type]] = {
+    "sends": float, "senders": int, "by_key": bool, "drain": bool, "read_all": bool}
 TRIES: Final = 20
 """Tries of a last operation that is not answered."""
 
@@ -17,12 +19,11 @@ TRIES: Final = 20
 class QueueLoad:
     """``sends``: their share, 0.5; or ``senders``: so many clients only send, and the others only receive.
 
-    ``by_key``: receives name a queue, too. ``drain = false``: nothing is drained at the end. ``read_all``: all is
-    read from its beginning.
+    ``dequeue``: a receive takes the message, even if its answer is lost. ``by_key``: receives name a queue, too.
+    ``drain = false``: nothing is drained at the end. ``read_all``: all is read from its beginning.
     """
 
-    takes: ClassVar[Mapping[str, type]] = {
-        "sends": float, "senders": int, "by_key": bool, "drain": bool, "read_all": bool}
+    takes: ClassVar[Mapping[str, type]] = {**_TAKES, "dequeue": bool}
 
     def __init__(self, recipe: Recipe) -> None:
         assert recipe.keys > 0
@@ -33,9 +34,13 @@ class QueueLoad:
         senders = int(args.get("senders", 0))
         sends = client < senders if senders else self.recipe.chance.random() < float(args.get("sends", 0.5))
         if not sends:
-            return LoadOp("receive", self._key() if args.get("by_key") else None)
+            return self.receive(self._key() if args.get("by_key") else None)
         self._sent += 1
         return LoadOp("send", self._key(), self.message(f"m{self._sent}"))
+
+    def receive(self, key: str | None) -> LoadOp:
+        """What a client asks to get a message."""
+        return LoadOp("dequeue" if self.recipe.args.get("dequeue") else "receive", key)
 
     def message(self, body: str) -> object:
         """The message that is sent for a new value."""
@@ -92,14 +97,11 @@ class PopLoad(QueueLoad):
     has to come again.
     """
 
-    takes: ClassVar[Mapping[str, type]] = {**QueueLoad.takes, "abandons": float, "invisible_ms": int, "most": int}
+    takes: ClassVar[Mapping[str, type]] = {**_TAKES, "abandons": float, "invisible_ms": int, "most": int}
 
-    def next(self, client: int) -> LoadOp | None:
-        op = super().next(client)
-        if op is None or op.f != "receive":
-            return op
+    def receive(self, key: str | None) -> LoadOp:
         abandons = self.recipe.chance.random() < float(self.recipe.args.get("abandons", 0.2))
-        return op._replace(f=ABANDON if abandons else POP, value={
+        return LoadOp(ABANDON if abandons else POP, key, {
             **self._hidden, "most": int(self.recipe.args.get("most", 8))})
 
     @property

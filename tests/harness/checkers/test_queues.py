@@ -209,6 +209,15 @@ UNSEEN: list[tuple[Run, dict[str, Any], Valid]] = [
         "c"), {}, Valid.FALSE)]
 
 
+def test_a_loss_beside_a_receive_without_an_answer_says_what_may_be_wrong_with_the_history() -> None:
+    """A service whose receives take messages away was accused of what a lost answer had taken."""
+    for f in ("receive", "dequeue"):
+        verdict = unknown(sends("a", "b", "c").receive("c"), f).receive(f="drain").verdict()
+        assert verdict.why.startswith("broken: lost 2 times")
+        assert ("1 receives were not answered, which take nothing away here" in verdict.why) is (f == "receive")
+    assert "dequeue" not in sends("a").receive(f="drain").verdict().why
+
+
 @pytest.mark.parametrize(("run", "rules", "valid"), UNSEEN)
 def test_what_an_unknown_answer_may_have_brought_before_is_not_surely_out_of_order(
     run: Run, rules: dict[str, Any], valid: Valid,

@@ -84,6 +84,12 @@ def test_a_drain_is_asked_until_it_is_answered() -> None:
         last.send(LoadOutcome("ok"))
 
 
+def test_who_takes_a_message_away_asks_for_a_dequeue() -> None:
+    assert {op.f for op in asked("ordered-queue", 1, dequeue=True)} == {"send", "dequeue", "drain"}
+    with pytest.raises(FormatError, match="dequeue is unknown"):
+        check_args("pop", {"dequeue": True}, COMMON)
+
+
 def test_senders_send_and_others_receive() -> None:
     load = find("delayed-queue")(recipe(senders=1, delay_ms=[5, 5]))
     ops = [(client, op) for client in (0, 1, 2) for _ in range(9) if (op := load.next(client)) is not None]
