@@ -42,6 +42,15 @@ def check(files: MemoryFiles, count: int) -> None:
         assert [record.message.body for record in store.messages.get_by_key(b"t", f"k{number}")] == [b"m%d" % number]
 
 
+def check_next_flush(files: MemoryFiles, count: int) -> None:
+    """The next process has it all on disk after one flush, and what a crash leaves of that is all of it."""
+    store = opened(files)
+    store.visible.advance()
+    store.flush()
+    assert complete(files) == store.log.max_offset
+    check(files, count)
+
+
 def test_after_a_failed_sync_of_a_queue_no_checkpoint_counts_on_it() -> None:
     files = MemoryFiles()
     store = opened(files)
@@ -97,11 +106,7 @@ def test_a_flush_that_is_cancelled_at_any_step(steps: int) -> None:
     store.take_over()
     put(store, 20, 1)
     check(files, 21)
-    store = opened(files)
-    store.visible.advance()
-    store.flush()
-    assert complete(files) == store.log.max_offset
-    check(files, 21)
+    check_next_flush(files, 21)
 
 
 def test_what_is_flushed_meanwhile_can_be_read() -> None:
@@ -195,11 +200,7 @@ def test_a_flush_counts_on_no_entry_that_a_killed_process_left_in_memory(count: 
     put(store, 5, count)
     store.messages.queue(b"t", 0).write()  # type: ignore[union-attr]
     store.abandon()
-    again = opened(files)
-    again.visible.advance()
-    again.flush()
-    assert complete(files) == again.log.max_offset
-    check(files, 5 + count)
+    check_next_flush(files, 5 + count)
 
 
 def test_a_flush_counts_on_no_file_that_a_killed_process_made_and_left_empty() -> None:
@@ -213,11 +214,7 @@ def test_a_flush_counts_on_no_file_that_a_killed_process_made_and_left_empty() -
     store.log.flush()
     store.abandon()
     files.open("consumequeue/t/0/" + "0" * 20, create=True).resize(20 * 8)
-    again = opened(files)
-    again.visible.advance()
-    again.flush()
-    assert complete(files) == again.log.max_offset
-    check(files, 1)
+    check_next_flush(files, 1)
 
 
 def test_a_flush_counts_on_no_index_file_whose_name_a_killed_process_left_in_memory() -> None:
@@ -226,8 +223,4 @@ def test_a_flush_counts_on_no_index_file_whose_name_a_killed_process_left_in_mem
     put(store, 0, 5)
     assert store.messages.get_by_key(b"t", "k1"), "there is a file now"
     store.abandon()
-    again = opened(files)
-    again.visible.advance()
-    again.flush()
-    assert complete(files) == again.log.max_offset
-    check(files, 5)
+    check_next_flush(files, 5)
