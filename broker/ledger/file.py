@@ -38,6 +38,10 @@ class LedgerFile:
         """Entries of the file, those of the next write included."""
         self._gathered: list[bytes] = []
         self._calls: deque[tuple[int, Callable[[], None]]] = deque()
+        self._hopes: list[trio.Event] = []
+        """Of tasks in ``synced``."""
+        self._failure = ""
+        """Why the last write failed."""
         self._noted = self._kept = 0
         """Number of changes that were ordered, and how many of them are on disk."""
         self._anew = True
@@ -92,6 +96,18 @@ class LedgerFile:
         self.when_kept(done.set)
         await done.wait()
 
+    async def synced(self) -> None:
+        """Return when all changes so far are synced. Raises ``OSError`` if a write fails before; it is tried again."""
+        done = trio.Event()
+        self._hopes.append(done)
+        self.when_kept(done.set)
+        try:
+            await done.wait()
+        finally:
+            self._hopes.remove(done)
+        if self._failure:
+            raise OSError(self._failure)
+
     # --- its task ------------------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -131,9 +147,12 @@ class LedgerFile:
         except OSError as error:
             logger.error("%s cannot be written, next attempt in %g s: %s", PATH, PAUSE_AFTER_FAILURE_S, error)
             self._anew = True  # the failed write may have left a part of an entry
+            self._failure = f"{PATH} cannot be written: {error}"
+            for each in self._hopes:
+                each.set()
             await trio.sleep(PAUSE_AFTER_FAILURE_S)
             return
-        self._kept = noted
+        self._kept, self._failure = noted, ""
         while self._calls and self._calls[0][0] <= noted:
             self._calls.popleft()[1]()
 

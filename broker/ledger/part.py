@@ -22,6 +22,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coro
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import trio
 
 from broker.abroad.tickets import Acked
@@ -240,7 +241,10 @@ class LedgerPart(Part):
 
     def _when_kept(self, answer: Command) -> Command | Coroutine[Any, Any, Command]:
         async def later() -> Command:
-            await self.file.kept()
+            try:
+                await self.file.synced()
+            except OSError as error:
+                return attrs.evolve(answer, code=ResponseCode.SYSTEM_ERROR, ext={}, body=b"", remark=str(error))
             return answer
 
         return later() if self._notes else answer
@@ -552,10 +556,12 @@ class LedgerPart(Part):
             began_ns = self._now_ns()
             await self._take_over(addresses, found)
         for address in addresses if found.end > FIRST else ():
-            await self._client.call(
+            answer = await self._client.call(
                 address, request(LEDGER_IS_KEPT, LedgerIsKeptRequest(*found.end)), TIMEOUT_MS)
+            if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                checked(answer, address)
         self._forget(found.end, BUT_TABLES)
-        await self.file.kept()
+        await self.file.synced()
         if len(found):
             logger.info("the slaves' ledgers are read and joined", extra={"entries": len(found)})
 
@@ -576,7 +582,7 @@ class LedgerPart(Part):
             if entry.thing.kind in OF_TABLES and self.ledger.take(entry):
                 self.file.append(entry)
         self._take_lasting(entries)  # into the ledger: the log takes them only when this broker leads
-        await self.file.kept()
+        await self.file.synced()
         await self._offsets.saved()
         await self._delays.saved()
 

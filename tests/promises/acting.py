@@ -338,6 +338,9 @@ LEDGER = (
     answer("A slave that hears nothing more", both(LAST_WORD, ledger(
         "a_slave_goes_on_when_the_master_that_came_back_is_lost_again"), ledger(
             "what_a_slave_learns_while_its_master_saves_for_long_is_read_too"))),
+    answer("While the ledger of either cannot be written", ledger(
+        "a_disk_that_is_full_keeps_the_master_away_in_words")),
+    apart("Free that disk, or stop", WORDS, ledger("a_disk_that_is_full_keeps_the_master_away_in_words")),
     pop("where a group was that is sent on", BOTH_GAPS),
     pop("A slave that copied its master", both(GAP, POP_GAP)),
     pop("Who pulls there hears 20", both(BOTH_GAPS, NO_GAP)),

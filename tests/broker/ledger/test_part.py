@@ -28,7 +28,7 @@ from remoting.errors import ConnectionClosed
 from remoting.headers.pulling import UpdateConsumerOffsetRequest
 from tests.broker.escape.test_part import two_groups
 from tests.broker.pop.world import Popper
-from tests.broker.preonline.test_levelling import ACTING, SLAVE, pair
+from tests.broker.preonline.test_levelling import ACTING, SLAVE, hindered, pair
 from tests.broker.standin.test_part import info, may_deliver
 
 OFFSET = Thing(Subject.OFFSET, "T@G", 0)
@@ -58,6 +58,40 @@ async def test_a_commit_that_was_answered_outlives_a_slave_that_is_killed(autoju
         assert master.offsets.query("G", "T", 0) == 5
         assert ledger(master).joined == 1
         assert not ledger(slave).ledger.get(OFFSET), "the master has it"
+
+
+@pytest.mark.parametrize("full", ["master", "slave", "slave when it forgets"])
+async def test_a_disk_that_is_full_keeps_the_master_away_in_words(full: str, autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        master, slave = await pair(made)
+        await trio.sleep(15)
+        await master.kill()
+        await until(lambda: slave.broker.standing.role.acts)
+        assert (await commit(made, slave, 4)).code == ResponseCode.SUCCESS
+        await master.start()
+        part = ledger(master if full == "master" else slave)
+        write, forget = part.file._run_sync, part._forget
+
+        async def fails(work: Callable[[], None]) -> None:
+            await trio.lowlevel.checkpoint()
+            raise OSError(28, "No space left on device")
+
+        def forgets(*told: Any) -> None:
+            part.file._run_sync = fails
+            forget(*told)
+
+        words = "config/actingLedger cannot be written: [Errno 28] No space left on device"
+        if full == "slave when it forgets":
+            cast(Any, part)._forget = forgets
+        else:
+            part.file._run_sync = fails
+        if full == "slave":
+            answer = await commit(made, slave, 7)
+            assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, words)
+        await hindered(master, words)
+        part.file._run_sync, cast(Any, part)._forget = write, forget
+        await until(lambda: master.serves)
+        assert master.offsets.query("G", "T", 0) == (7 if full == "slave" else 4)
 
 
 async def test_the_last_word_of_the_slave_counts_and_it_learns_no_more(autojump_clock: MockClock) -> None:
@@ -626,10 +660,10 @@ async def test_what_a_slave_learns_while_its_master_saves_for_long_is_read_too(
 
         async def slowly(self: LedgerFile) -> None:
             await trio.sleep(waits_s.pop() if waits_s and self is ledger(master).file else 0)
-            await kept(self)
+            await synced(self)
 
-        kept = LedgerFile.kept
-        monkeypatch.setattr(LedgerFile, "kept", slowly)
+        synced = LedgerFile.synced
+        monkeypatch.setattr(LedgerFile, "synced", slowly)
         await master.start()
         await until(lambda: ledger(slave).is_handed_over)
         await until(lambda: not ledger(slave).is_handed_over)

@@ -51,6 +51,9 @@ class LateLedgerFile(LedgerFile):
     async def kept(self) -> None:
         await self.process.tasks.later(self.when_kept)
 
+    async def synced(self) -> None:
+        await self.kept()
+
     async def write_all(self) -> None:
         while True:
             await self._bell.wait()
