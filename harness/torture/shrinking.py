@@ -79,7 +79,7 @@ class _Shrinking:
 
     def shrink(self) -> ShrunkSchedule:
         before = self._repeated()
-        spare = min(LAST_TRIES, self._left)
+        spare = min(LAST_TRIES, self._left, max(1, self._left // 3))
         self._left -= spare
         self._until_the_failure()
         self._fewer_faults()

@@ -80,6 +80,13 @@ def test_the_budget_is_kept(runs_max: int) -> None:
     assert {"n1", "n9"} <= nodes(found.schedule)
 
 
+def test_few_runs_are_spent_on_the_search_and_not_on_the_rate() -> None:
+    """Of six runs two found that it fails, three what is left fails, and one was a try."""
+    found = shrink(schedule(12), lambda candidate: Attempt(bool(candidate.steps)), 6)
+    assert len(found.schedule.steps) <= 3 and found.tried == 6
+    assert found.after.runs >= 1
+
+
 def test_what_does_not_fail_again_is_not_shrunk() -> None:
     with pytest.raises(NotRepeated, match="did not fail again in 5 runs"):
         shrink(schedule(3), lambda candidate: Attempt(False), 40)
