@@ -335,7 +335,9 @@ class Ending:
     def _put(self, under_way: _UnderWay, present: Half, half: Half, first: int, final: Message | None) -> None:
         """Put a decision with those of this turn. The mark names the ``present`` half: ``half`` may have been put back.
         """
-        decided = Decided(present.queue_offset, first, final, lambda result: self._done(first, under_way, half, result))
+        place = present.queue_offset
+        key = None if final is not None and _finds(final, half, first, place) else first
+        decided = Decided(place, key, final, lambda result: self._done(first, under_way, half, result))
         self._gathering.add((under_way.decision, decided.topic), decided, decided.size_bytes)
 
     def _stand_in(self, ledger: DecisionLedger, under_way: _UnderWay, half: Half, first: int,
@@ -369,7 +371,7 @@ class Ending:
                         remark=f"the transaction {half.unique} was decided before: {decision}")
 
     def how_it_ended(self, half: Half, first: int) -> str:
-        """Return how a transaction ended: by the table, else by our mark in the log or a Java master's final record.
+        """Return how a transaction ended: by the table, else by our mark in the log or the final record.
 
         ``GIVEN_UP``: it may still be decided. ``UNKNOWN``: RocketMQ's marks tell no rollback."""
         ended = self._feed.halves.ended(half.offset)
@@ -468,6 +470,13 @@ class Ending:
         for connection, request in under_way.waiting:
             if not request.flag & ONEWAY:
                 connection.reply(request, _answer(request, result))
+
+
+def _finds(final: Message, half: Half, first: int, place: int) -> bool:
+    """Return whether ``how_it_ended`` finds this final record for each half of the transaction: there is one half, and
+    nothing delays the message. Then its mark needs no key, which would cost the index as much as a message."""
+    return (half.offset == first and half.queue_offset == place and bool(half.unique)
+            and final.topic == half.topic.encode())
 
 
 def _slave(request: Command) -> Command:

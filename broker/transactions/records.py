@@ -165,7 +165,7 @@ def final(record: Record, half: Half, store_host: bytes, epoch: int) -> Message:
 
 def mark(queue_offsets: Iterable[int], why: str, unique: str, now_ms: int, store_host: bytes, epoch: int, *,
          firsts: Iterable[int] = ()) -> Message:
-    """A mark: the halves at these places of their queue are done with. ``unique`` is the mark's own id. ``firsts``, the
+    """A mark: the halves at these places of their queue are done with. ``unique`` is the mark's own id. ``firsts``,
     offsets of their transactions' first halves, become its keys, by which the index finds it."""
     keys = " ".join(map(str, firsts))
     key = f"KEYS\x01{keys}\x02" if keys else ""

@@ -25,8 +25,8 @@ class Decided:
 
     place: int
     """Queue offset of the half."""
-    first: int
-    """Offset of the transaction's first half."""
+    key: int | None
+    """Offset of the transaction's first half, by which the index finds the mark; None: it finds the final record."""
     final: Message | None
     """The final record; None: it is a rollback."""
     done: Callable[..., None]
@@ -52,7 +52,8 @@ class SharedPut:
     def messages(self, mark: Callable[[Sequence[int], str, Sequence[int]], Message]) -> list[Message]:
         """The final records, and behind them the mark that names all halves."""
         finals = [each.final for each in self.all if each.final is not None]
-        return [*finals, mark([each.place for each in self.all], self.decision, [each.first for each in self.all])]
+        keys = [each.key for each in self.all if each.key is not None]
+        return [*finals, mark([each.place for each in self.all], self.decision, keys)]
 
     def alone(self) -> list[SharedPut]:
         """Each of them by itself."""

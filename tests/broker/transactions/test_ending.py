@@ -17,7 +17,7 @@ from broker.transactions import records as made_of
 from broker.transactions.ending import Ending
 from broker.transactions.feeding import PATH
 from broker.transactions.records import Half
-from harness.simulation.worlds.brokers import cluster
+from harness.simulation.worlds.brokers import cluster, until
 from remoting.codes import ResponseCode
 from remoting.record import COMMIT, ROLLBACK, Message, Record
 from tests.broker.transactions.world import (
@@ -98,7 +98,9 @@ async def test_those_that_are_decided_in_one_turn_share_a_mark(autojump_clock: M
             for final in reversed(records(node)):
                 assert final.offset + final.size == begin, "one append"
                 begin = final.offset
-            assert set(values(mark)["KEYS"].split()) == {str(halves[number].offset) for number in committed}
+            assert "KEYS" not in values(mark), "their final records are found"
+            keys = values(marks["rollback", (2, 5)])["KEYS"].split()
+            assert set(keys) == {str(halves[number].offset) for number in (2, 5)}
 
 
 async def test_each_of_those_that_were_decided_together_is_known_after_a_start(autojump_clock: MockClock) -> None:
@@ -218,6 +220,30 @@ async def test_a_contradiction_is_refused_after_more_decisions_than_are_remember
             await trio.sleep(1)
             assert transactions(node).halves.ended(halves[0].offset) is None
             assert await both_ways(shop, *halves) == REFUSED
+
+
+async def test_the_mark_of_a_commit_has_a_key_if_its_final_record_is_not_found_for_all_halves(
+        autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(**FAST)
+        transactions(node).halves._ended_max = 0
+        async with producer(made, node) as shop:
+            delayed = await shop.half(unique="U1", DELAY="18")
+            await shop.commit(delayed)
+            plain = await shop.half(unique="U2")
+            await shop.commit(plain)
+            begun = await shop.half(unique="U3")
+            await until(lambda: bool(shop.checks))
+            later = shop.checks[0].place
+            assert later != begun
+            await shop.commit(later)
+            await trio.sleep(0.1)
+            assert [values(each).get("KEYS") for each in records(node, OP_HALF)
+                    if values(each)["__QUORATE_END"] == "commit"] == [str(delayed.offset), None, str(begun.offset)]
+            for each in (delayed, plain, begun, later):
+                assert (await shop.end(each, COMMIT)).code == ResponseCode.SUCCESS
+                assert (await shop.end(each, ROLLBACK)).code == ResponseCode.ILLEGAL_OPERATION
+            assert len(bodies(node)) == 2
 
 
 async def test_how_a_transaction_ended_that_nothing_tells_is_said_to_be_unknown(autojump_clock: MockClock) -> None:

@@ -18,7 +18,7 @@ from broker.transactions import records
 from broker.transactions.feeding import KEPT_BYTES, NEAR_BYTES, Feed, KeptTransactions
 from broker.transactions.records import HALF_TOPIC, Half
 from harness.simulation.worlds.brokers import cluster
-from remoting.record import Message, encode, encode_properties, outlines
+from remoting.record import COMMIT, Message, Record, encode, encode_properties, outlines
 from tests.broker.transactions.world import FAST, bodies, producer
 
 
@@ -230,6 +230,23 @@ def test_a_decision_ends_a_half_that_was_put_back_meanwhile_where_the_first_one_
     assert not feed.halves and list(feed.halves.unmarked) == [7]
     ended = feed.halves.ended(200)
     assert ended is not None and ended.decision == why
+
+
+def test_a_commit_without_a_key_ends_such_a_half_by_its_final_record() -> None:
+    journal = HalvesAlone([])
+    feed = journal.feed()
+    feed.halves.since = 100
+    assert feed.halves.half(Half(200, 10, 7, "u", "g", "T", 0, 0, 0, 1, None, 50, 0)) is not None
+    mark = records.mark([3], records.COMMITTED, "m", 0, b"h", 1)
+    feed._take_mark(300, 0, mark.properties, mark.body)
+    assert feed.halves.of(200) is not None, "it knows no half at that place"
+    properties = encode_properties({"UNIQ_KEY": "u", "__transactionId__": "u"})
+    final = Message(b"T", b"paid", 0, properties, sys_flag=COMMIT, prepared_offset=50)
+    journal.log.record = lambda *where: Record(final, 0, 290, 0, 10, 0)
+    feed._heard((290, 10, 0, 0, COMMIT, 0, b"T", properties))
+    feed._final(feed._finals.popleft())
+    ended = feed.halves.ended(200)
+    assert not feed.halves and ended is not None and ended.decision == records.COMMITTED
 
 
 def test_what_is_heard_is_not_read() -> None:
