@@ -14,7 +14,7 @@ import trio
 from harness.processes import java, ours
 from harness.processes.broker import Broker
 from harness.processes.java.settings import Value
-from harness.scenarios.interop.ha import FILES, topic_everywhere
+from harness.scenarios.interop.ha import FILES, topic_everywhere, topics_of
 from harness.scenarios.interop.scenario import Stage, scenario
 from harness.scenarios.interop.waiting import FAR_MS, LATER, PAIRS, Clients, followed, transacting
 from harness.scenarios.interop.watch import create_topic, tool
@@ -58,7 +58,8 @@ async def groups(stage: Stage, *, with_java: bool = False, javas: int | None = N
             member(0) as master,
             member(1) as slave,
         ):
-            await create_topic(stage, at[0], topic)
+            while f'"{topic}"' not in topics_of(master):  # name servers list it some seconds after its start
+                await create_topic(stage, at[0], topic)
             await topic_everywhere((master, other), topic)
             await slave.start()
             await topic_everywhere((slave,), topic)

@@ -67,6 +67,7 @@ async def test_what_was_popped_comes_back_without_its_master(tmp_path: Path) -> 
         connect([namesrv.address], producer_group="p") as client,
         open_client() as remoting,
     ):
+        await shows(remoting, master, lambda told: told.get("preOnline") == "online")
         await create(client, "T", 2)
         for number in range(COUNT):
             await send(client, b"%d" % number)
