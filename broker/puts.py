@@ -273,6 +273,8 @@ class Puts:
         """Refuse held puts to that topic now: it may be made again before others are released."""
         topic, kept = name.encode(), deque[tuple[Sequence[Message], Done]]()
         held, self._held = self._held, kept
+        if held:
+            self._journal.stir()  # as in ``_release``
         for messages, done in held:
             if messages[0].topic != topic:
                 kept.append((messages, done))
@@ -307,6 +309,8 @@ class Puts:
 
     def _release(self) -> None:
         """Put again what is held: it is written or refused."""
+        if self._held:
+            self._journal.stir()  # a refusal moves no log, and a part whose put that was is due earlier than it said
         held, self._held, self._held_bytes = self._held, deque(), 0
         for messages, done in held:
             try:

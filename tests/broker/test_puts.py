@@ -302,6 +302,21 @@ async def test_a_young_master_holds_what_replicas_that_are_about_to_join_will_le
         assert sent.statuses[4:] == [(4, PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH)], "and from then on at once"
 
 
+@pytest.mark.parametrize("topic_goes", [False, True])
+async def test_a_refusal_of_what_was_held_stirs(autojump_clock: MockClock, topic_goes: bool) -> None:
+    """Who put it may have said that it is due no more until it is answered: delayed messages waited for ever."""
+    quorum = QuorumConfig(total_replicas=3, min_in_sync_replicas=2, young_master_hold_ms=2_000)
+    async with master(quorum=quorum) as (sent, group, journal):
+        group.mode, group.known = Mode(controller=True), Replicas(accepted=1)
+        sent.put()
+        await trio.sleep(1.5)
+        before = journal.stirs
+        if topic_goes:
+            sent.puts.topic_gone("t")
+        await trio.sleep(0.7)
+        assert len(sent.heard) == 1 and journal.stirs > before
+
+
 async def test_what_a_young_master_holds_is_answered_when_it_is_none_any_more(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
