@@ -491,7 +491,8 @@ class Broker:
         self.parts.stopping()
         await server.stop(
             config.shutdown_wait_time_seconds * 1e3 if config.enable_shutdown_gracefully else STOP_GRACE_MS)
-        await self.journal.sync()  # files of parts say no more than the disk has the reason for
+        with trio.move_on_after(config.sync_flush_timeout / 1e3):  # a disk that hangs is not waited for
+            await self.journal.sync()  # files of parts say no more than the disk has the reason for
 
 
 def _first_role(config: BrokerConfig) -> Role:
