@@ -163,8 +163,6 @@ class TimerDelivery:
         """When progress is updated at the latest."""
         self._reopens_ns = 0
         """When slots are opened again, since the timer log could not be read; 0: it could."""
-        self._queue_end_before = 0
-        """Where the queue ended when this broker began to deliver."""
         self._caught_up = self._is_drained = False
         """All of the queue is in the wheel; no due timer can be handed out now."""
 
@@ -175,7 +173,7 @@ class TimerDelivery:
         if not self._machine.started:
             self._spent_from, self._search = self._store.read_time_ms, self._through_done()
         self._machine.start()
-        self._caught_up, self._queue_end_before = False, self.queue_end
+        self._caught_up = False
 
     def stop(self) -> None:
         """This broker stops delivering: its role has changed, or it closes."""
@@ -290,7 +288,6 @@ class TimerDelivery:
         """Put new messages of the queue into the wheel. True: more may be put there. A master opens no slot before all
         are there."""
         if self.keys.timer_stop_enqueue or not self.may_enqueue:
-            self._caught_up |= self.may_enqueue and self._store.queue_offset >= self._queue_end_before
             return False
         queue = self._messages.queue(TOPIC, 0)
         if queue is None:

@@ -13,7 +13,6 @@ from broker.store.consumequeue import ConsumeQueue
 from broker.timer.log import TimerLog
 from broker.timer.part import TimersPart
 from harness.simulation.worlds.brokers import cluster, wall_ms
-from remoting.codes import RequestCode
 from remoting.record import encode_properties
 from tests.broker.timer.test_timers import bodies, good, recall
 
@@ -38,30 +37,6 @@ async def test_a_slot_that_cannot_be_read_is_opened_again(
         await trio.sleep(20)
         assert len(failed) == 2
         assert bodies(node) == [b"0", b"1", b"2"]
-
-
-async def test_what_is_in_the_wheel_comes_while_nothing_more_is_put_there(autojump_clock: MockClock) -> None:
-    """``timerStopEnqueue``, over a restart, too, where the queue held nothing then that is not in the wheel."""
-    async with cluster() as made:
-        node = await made.node(recallMessageEnable="true")
-        await good(made, node, TIMER_DELAY_SEC=20)
-        await trio.sleep(3)
-        await node.stop()
-        node.settings["timerStopEnqueue"] = "true"
-        await node.start()
-        answer = await good(made, node, b"waits", "U2", TIMER_DELAY_SEC=25)
-        await trio.sleep(20)
-        assert bodies(node) == [b"x"]
-        assert (await recall(made, node, answer.ext["recallHandle"])).code == 0
-        await node.stop()
-        await node.start()
-        await good(made, node, b"late", "U3", TIMER_DELAY_SEC=5)
-        await trio.sleep(30)
-        assert bodies(node) == [b"x"], "the queue may hold what takes back what is in the wheel"
-        changed = await made.ask(node.address, RequestCode.UPDATE_BROKER_CONFIG, body=b"timerStopEnqueue=false")
-        assert changed.code == 0
-        await trio.sleep(0.5)
-        assert bodies(node) == [b"x", b"late"]
 
 
 @pytest.mark.parametrize(("before_ms", "after_ms"), [(100, 1_000), (1_000, 100)])
