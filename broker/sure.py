@@ -1,19 +1,15 @@
-"""Values that were true at some end of the log: kept back until the disk has that much, or known again after a cut.
+"""What a file may say of the log: values that were true at some end of it, kept back until the disk has that much.
 
 Some files are synced sooner than the log. What they say must not outlive a loss of power that takes the reason for it.
-Nor must what a broker believes outlive a cut of its log, behind which another master's goes on.
 A core.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
-PAST_MAX: Final = 1_000
-"""Values that ``Past`` keeps; after a cut further back the first of them counts."""
 
 
 class Sure(Generic[T]):
@@ -50,29 +46,3 @@ class Sure(Generic[T]):
         """The log was cut at ``end``: a value that waits for more of it is void."""
         if self._waits is not None and self._waits[0] > end:
             self._waits = None
-
-
-class Past(Generic[T]):
-    """The values of something that the log is the reason for, each with an end of the log at which it was true."""
-
-    def __init__(self, value: T) -> None:
-        """``value`` is true wherever the log ends."""
-        self._known: deque[tuple[int, T]] = deque([(0, value)])
-
-    def note(self, end: int, value: T) -> None:
-        """``value`` is true now that the log ends at ``end``, or of a log that ends there."""
-        known = self._known
-        if known[-1][1] == value:
-            return
-        while known and known[-1][0] >= end:
-            known.pop()
-        known.append((end, value))
-        if len(known) > PAST_MAX:
-            known.popleft()
-
-    def cut(self, end: int) -> T:
-        """The log is cut at ``end``: return what was true there."""
-        known = self._known
-        while len(known) > 1 and known[-1][0] > end:
-            known.pop()
-        return known[-1][1]

@@ -22,7 +22,6 @@ from broker.store.consumequeue import ENTRY
 from broker.store.errors import OffsetGone
 from broker.store.messages import StoredMessages
 from broker.store.tables import DelayOffsets
-from broker.sure import Past
 from remoting.codes import RequestCode
 from remoting.command import Command, response
 from remoting.connection import Connection
@@ -98,10 +97,6 @@ class DelayedDelivery:
         self._save_interval_ns = config.flush_delay_offset_interval_ms * NS_PER_MS
         self._save_at_ns = 0
         self._saved_moves = self.machine.moves
-        self._in_place = False
-        self._past = Past(self.offsets().offset_table)
-        """Positions, by where the log with their deliveries ended."""
-        journal.cutting.join("parts", self._cut)
 
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.GET_ALL_DELAY_OFFSET: self.get_all}
@@ -115,7 +110,6 @@ class DelayedDelivery:
         """Start: this broker is master, or acts ``in_place`` of it. Call it no later than in the turn in which ``Puts``
         begins to serve."""
         now_ns = self._journal.now_ns()
-        self._in_place = in_place
         self.machine.start(now_ns, self._wall_ms(), self._queues, in_place=in_place)
         self._save_at_ns = now_ns + self._save_interval_ns
 
@@ -129,7 +123,6 @@ class DelayedDelivery:
         self.machine.stop()
         self._stored.clear()
         self._save()
-        self._in_place = False
 
     def offsets(self) -> DelayOffsets:
         return self.machine.offsets()
@@ -166,24 +159,11 @@ class DelayedDelivery:
         if not self.machine.started:
             return
         self._pieces.take(now_ns)
-        self._note()
         if now_ns >= self._save_at_ns:
             self._save_at_ns = now_ns + self._save_interval_ns
             self._save()
 
-    def _note(self) -> None:
-        """Remember that all deliveries so far are in the log. Those of a slave that acts are in none that can be cut.
-        """
-        self._past.note(0 if self._in_place else self._journal.end, self.offsets().offset_table)
-
-    def _cut(self, end: int) -> None:
-        """The log is about to be cut: what it loses is delivered again, should this broker become master."""
-        self._note()
-        self.machine.go_back(self._past.cut(end))
-        self._save()
-
     def _save(self) -> None:
-        self._note()
         if self.machine.moves != self._saved_moves:
             self._saved_moves = self.machine.moves
             self.on_change()

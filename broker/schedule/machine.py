@@ -8,7 +8,7 @@ Source: ``ScheduleMessageService`` of RocketMQ 5.5.0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import attrs
@@ -114,14 +114,6 @@ class Machine:
             else:
                 self._others[number] = offset
         self._version = table.data_version
-        self.moves += 1
-
-    def go_back(self, offsets: Mapping[int, int]) -> None:
-        """Positions of levels were these where the log ends now. Nothing happens while this broker delivers."""
-        if self.started or offsets == self.offsets().offset_table:
-            return
-        for number, level in self._levels.items():
-            level.offset = offsets.get(number)
         self.moves += 1
 
     def join(self, table: DelayOffsets, queues: DelayQueues) -> None:

@@ -187,11 +187,6 @@ class TimerDelivery:
         self._spent.clear()
         self._search, self._is_drained, self._reopens_ns = iter(()), False, 0
 
-    def open_again(self) -> None:
-        """Slots that were opened, and are not done, are opened once more."""
-        self.stop()
-        self.start()
-
     # --- figures ---------------------------------------------------------------------------------------------
 
     @property
@@ -421,7 +416,8 @@ class TimerDelivery:
             if now_ns < self._reopens_ns or self._under_way or self._stored:
                 self._is_drained = True
                 return False
-            self.open_again()
+            self.stop()
+            self.start()
         try:
             return self._poll(now_ns, until_ns)
         except TimersDamaged as damage:

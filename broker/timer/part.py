@@ -94,7 +94,6 @@ class TimersPart(SpecialService):
             shared.files, precision_ms=keys.timer_precision_ms, slots=self.slots,
             log_file_bytes=keys.mapped_file_size_timer_log)
         self._store.commit_log = lambda: (journal.end, journal.log.flushed_offset)
-        self._store.delivered_below = lambda: 0 if self._standing.role.acts else journal.end
         if keys.timer_wheel_enable:
             self._recover()
             journal.cutting.join("parts", self._cut)
@@ -326,11 +325,8 @@ class TimersPart(SpecialService):
         even if the log is cut meanwhile."""
         self._cut_at = end if self._cut_at is None else min(end, self._cut_at)
         self._delivery.may_enqueue = False
-        before_ms = self._store.read_time_ms
         with self._flushing:
             self._store.cut(self._cut_at, self._place_of)
-        if self._store.read_time_ms < before_ms and self._delivery.delivers:
-            self._delivery.open_again()
         self._cut_at, self._delivery.may_enqueue = None, True
 
     def _ends(self, _: int) -> None:

@@ -19,7 +19,7 @@ import attrs
 
 from broker.store.errors import StoreError
 from broker.store.files import Files, read_whole
-from broker.sure import Past, Sure
+from broker.sure import Sure
 from broker.timer import units
 from broker.timer.checkpoint import PATH, OwnFacts, TimerCheckpoint
 from broker.timer.flush import TimerFlush
@@ -91,11 +91,6 @@ class TimerStore:
         second pair becomes true with the flush in flight."""
         self.commit_log: Callable[[], tuple[int, int]] = lambda: (0, 0)
         """Returns where the commit log ends, and up to where the disk has it."""
-        self.delivered_below: Callable[[], int] = lambda: 0
-        """Returns an end of the commit log that has all deliveries of what is done now; 0: they are in no log that can
-        be cut."""
-        self._past = Past(0)
-        """``read_time_ms``, by where the log with its deliveries ended."""
         self._sure: Sure[_Done] | None = None
         self._late_at = -1
         """Place in the timer log of the last unit that may be late."""
@@ -142,7 +137,6 @@ class TimerStore:
         self.state_version, self.timestamp, self.counter = found.state_version, found.timestamp, found.counter
         self._flushed = found
         self._wheel.begin = found.read_time_ms // self.precision_ms
-        self._past = Past(self.read_time_ms)
         self.done_below, self.done_ms = found.queue_offset, found.read_time_ms
         if found.own is not None:
             self.done_below, self.done_ms = found.own.done_below, found.own.done_ms
@@ -277,11 +271,9 @@ class TimerStore:
         self._is_quiet &= self._wheel.pending_slots == pending
         if self.queue_offset >= self.done_below:  # else not all of the queue is enqueued again yet
             self.done_below, self.done_ms = self.queue_offset, self.read_time_ms
-        if begin:
-            self._past.note(self.delivered_below(), self.read_time_ms)
-            return
-        self._past, self._sure = Past(self.read_time_ms), None  # it begins here: nothing was delivered
-        self.flush()
+        if not begin:
+            self._sure = None  # it begins here: nothing was delivered
+            self.flush()
 
     @property
     def log_end(self) -> int:
@@ -402,39 +394,14 @@ class TimerStore:
 
     def cut(self, log_end: int, place_of: PlaceOf = lambda offset: None) -> None:
         """The commit log is about to be cut at ``log_end``: remove units of messages from there on, in memory and on
-        disk. ``queue_offset`` goes back to the first of them, and ``read_time_ms`` to what is done by the rest of the
-        log. No step of a flush may be running in another thread.
+        disk. ``queue_offset`` goes back to the first of them. No step of a flush may be running in another thread.
 
         Raises:
             OSError: the disk may still hold them; call it again.
         """
         if self._sure is not None:
             self._sure.cut(log_end)
-        read_time_ms = self._past.cut(log_end)
-        if read_time_ms < self.read_time_ms:
-            self._go_back(read_time_ms)
         self._cut(self._first_from(log_end), place_of)
-
-    def _go_back(self, read_time_ms: int) -> None:
-        """Slots from that time on are not done after all: their deliveries are about to leave the log."""
-        self._give_up_flush()
-        wheel, begin = self._wheel, self._wheel.begin
-        kept = wheel.go_back(read_time_ms // self.precision_ms, self._log.begin)
-        wheel.begin = read_time_ms // self.precision_ms
-        self._late[begin] = 0, 0  # any of their units may have been late
-        self._oldest = self._log.begin
-        self.done_ms = min(self.done_ms, read_time_ms)
-        self.settled = min(self.settled[0], read_time_ms), 0
-        if self._sure is not None:
-            self._sure.cut(-1)
-            sure = self._sure.value
-            self._sure.value = sure._replace(
-                read_time_ms=min(sure.read_time_ms, read_time_ms), done_ms=min(sure.done_ms, read_time_ms),
-                oldest=min(sure.oldest, self._oldest))
-        if kept:
-            self._run(self._begin_flush(self._log.end))
-        else:
-            self.anew("")
 
     def queue_ends(self, place: int) -> None:
         """The timers' queue was cut at ``place``: new messages from there on are neither enqueued nor done. ``cut``

@@ -238,18 +238,6 @@ class Wheel:
             if page != begin % self.slots // _PAGE_SLOTS:
                 self._forget_pages()
 
-    def go_back(self, begin: int, log_begin: int) -> bool:
-        """Slots from ``begin`` on are not done after all; units before ``log_begin`` of the timer log are gone. False:
-        later slots have their places, and nothing changed."""
-        if self.next(begin + self.slots) is not None or self.begin - begin > self.slots:
-            return False
-        found = [(slot, self.get(slot)) for slot in range(begin, self.begin)]
-        for slot, each in found:
-            if each.last >= log_begin:
-                self._mark(slot % self.slots, each.count)
-        self.begin = begin
-        return True
-
     def _forget_pages(self) -> None:
         """Drop pages from memory whose slots are done and on disk."""
         for number in self._pages.keys() - self._dirty - self._flushing:

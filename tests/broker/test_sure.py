@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.sure import PAST_MAX, Past, Sure
+from broker.sure import Sure
 
 
 def test_a_value_counts_once_the_disk_has_what_it_is_true_of() -> None:
@@ -33,26 +33,3 @@ def test_the_latest_value_is_made_once_the_disk_has_the_one_before() -> None:
     assert sure.latest(200, 199, lambda: "d") == "b", "and the next one waits"
     assert sure.latest(300, 200, lambda: "e") == "d"
     assert sure.latest(300, 300, lambda: "f") == "f", "the disk has all"
-
-
-def test_after_a_cut_counts_what_was_true_where_the_log_ends() -> None:
-    past = Past("a")
-    past.note(100, "b")
-    past.note(200, "c")
-    past.note(200, "d")
-    past.note(300, "d")
-    assert past.cut(250) == "d", "since 200"
-    assert past.cut(199) == "b"
-    past.note(150, "e")
-    assert past.cut(149) == "b"
-    assert past.cut(0) == "a"
-    past.note(100, "b")
-    past.note(0, "c")
-    assert past.cut(0) == "c", "no log is the reason for it"
-
-
-def test_a_cut_further_back_than_is_known_leaves_the_first_value_that_is() -> None:
-    past = Past(0)
-    for number in range(1, PAST_MAX + 10):
-        past.note(number * 100, number)
-    assert past.cut(0) == 10
