@@ -14,8 +14,11 @@ from broker.abroad.tickets import Ticket
 from broker.client import Popped, Popper, Start, connect
 from harness.processes import ours
 from harness.processes.broker import Broker
+from remoting.bodies import TopicConfigSerializeWrapper
 from remoting.client import Client as Remoting
 from remoting.client import open_client
+from remoting.codes import RequestCode
+from remoting.command import request
 from tests.broker.test_processes import send
 from tests.broker.waiting import PATIENCE_S, SMALL, create, runtime
 
@@ -28,6 +31,14 @@ SHORT_MS = 8_000
 async def shows(remoting: Remoting, broker: Broker, enough: Callable[[Mapping[str, str]], object]) -> None:
     with trio.fail_after(PATIENCE_S):
         while not enough(await runtime(remoting, broker)):
+            await trio.sleep(0.1)
+
+
+async def knows(remoting: Remoting, broker: Broker, topic: str) -> None:
+    """Tables are copied beside the log, which may have the topic's messages before."""
+    with trio.fail_after(PATIENCE_S):
+        while topic not in TopicConfigSerializeWrapper.from_json((await remoting.call(
+                broker.address, request(RequestCode.GET_ALL_TOPIC_CONFIG))).body).topic_config_table:
             await trio.sleep(0.1)
 
 
@@ -83,6 +94,7 @@ async def test_what_was_popped_comes_back_without_its_master(tmp_path: Path) -> 
                     await message.ack()
             end = (await runtime(remoting, master))["commitLogMaxOffset"]
             await shows(remoting, slave, lambda told: told.get("commitLogMaxOffset") == end)
+            await knows(remoting, slave, "T")
             await master.kill()
 
             async with client.pop("H", "T", invisible_ms=SHORT_MS, start=Start.FIRST) as others:
