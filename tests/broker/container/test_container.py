@@ -293,6 +293,7 @@ async def test_a_slave_without_its_master_hands_what_is_due_to_a_master_of_its_c
         await w.until_serving("b")
         slave = w.file("c", brokerName="a", brokerRole="SLAVE", brokerId="1", namesrvAddr=namesrv.address, **acting)
         assert await w.add(slave) == (ResponseCode.SUCCESS, None)
+        await shows(w.client, master, lambda told: told.get("preOnline") == "online")
         await create(client)
         await shows(w.client, master, lambda told: told.get("deliveryWaitsFor") == "")
         due_ms = now_ms() + 12_000
