@@ -27,9 +27,21 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class _Decision:
-    host: MemberHost
+    process: MemberProcess
     end: int
     at_ns: int
+    log_end: int
+    """Where the log of a master ended as its mark was put."""
+
+    @property
+    def host(self) -> MemberHost:
+        return self.process.host
+
+    @property
+    def is_void(self) -> bool:
+        """Return whether a master ended before its mark was in a file."""
+        process = self.process
+        return process.is_master and process.dead and process.journal.log.written_offset <= self.log_end
 
 
 class Decisions:
@@ -98,7 +110,8 @@ class Decisions:
         if end == ROLLBACK and any(each.dead for each in in_flight):
             begun.apart = True
         self._town.counts["decided otherwise by who could not know"] += begun.apart
-        self._made[begun.number].append(_Decision(process.host, end, self._town.world.now))
+        self._made[begun.number].append(
+            _Decision(process, end, self._town.world.now, process.journal.log.max_offset))
 
     def _compare(self, process: MemberProcess, begun: Decided, end: int, sent_ns: int | None = None) -> None:
         """Check INV_B59 against what others decided before.
@@ -107,7 +120,7 @@ class Decisions:
         host = process.host
         since_ns = self._town.world.now if sent_ns is None else sent_ns
         for other in self._made.setdefault(begun.number, []):
-            if other.end == end:
+            if other.end == end or other.is_void:
                 continue
             knows = host is other.host or (sent_ns is None and (
                 self._read.get((host, other.host.address), -1) > other.at_ns or (
