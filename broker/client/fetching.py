@@ -164,10 +164,7 @@ class Fetcher:
                    "pull of %s failed %d times: %s", words(self.queue), self._failures, error)
         if isinstance(error, Unreachable | RemotingError | Refused):
             self._broker_id = MASTER
-            try:
-                await self._session.routes.renew(self.queue.topic)
-            except ClientError as unknown:
-                logger.debug("%s", unknown)
+            await self._session.routes.renew(self.queue.topic)
         if isinstance(error, RemotingError | Unreachable) and self._failures < _EAGER:
             return 0  # ``renew`` made a pause
         return min(self._settings.retry_pause_ms << min(self._failures - 1, 10), _PAUSE_MAX_MS)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from itertools import takewhile
 from typing import Final
 
@@ -297,7 +296,7 @@ class Producer:
             if not final and choose is None and self._others(route, last):
                 routes.renew_soon(topic)
             elif not final:
-                with trio.move_on_at(deadline), suppress(NoNameServer):
+                with trio.move_on_at(deadline):
                     if failure.next is Next.RETRY and answer_code is not None:
                         await trio.sleep(_pause_s(self._settings.retries - retries))
                     await routes.renew(topic)

@@ -5,11 +5,9 @@ A shell. A recall that reaches a broker twice is one: its marker is put beside t
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import trio
 
-from broker.client.errors import MessageIllegal, NoNameServer, Refused, Unreachable
+from broker.client.errors import MessageIllegal, Refused, Unreachable
 from broker.client.handles import RecallHandle, read_handle
 from broker.client.message import Sent
 from broker.client.outcomes import Next, of_answer
@@ -36,8 +34,7 @@ async def recall(session: Session, sent: Sent | str) -> str:
             if (isinstance(error, Refused) and not _passes(error)) or (
                     session.routes.over or trio.current_time() >= deadline):
                 raise
-        with suppress(NoNameServer):  # the client is closed meanwhile
-            await session.routes.renew(handle.topic)
+        await session.routes.renew(handle.topic)
 
 
 async def _ask(session: Session, handle: RecallHandle) -> str:

@@ -79,7 +79,8 @@ class Routes:
             entry = self._entries[topic] = _Entry(topic, template)
         entry.template |= template
         if entry.route is None or (entry.made_up and not template):
-            await self._ask_and_wait(entry)
+            await self._ask_soon(entry).wait()
+            self._check()
         if entry.route is None or (entry.made_up and not template):
             raise entry.failure or NoRoute(topic)
         return entry.route
@@ -92,9 +93,9 @@ class Routes:
         return await self.get(topic)
 
     async def renew(self, topic: str) -> None:
-        """Ask anew and return when the answer is there; ``cached`` has it then. Raises ``NoNameServer``: never again.
-        """
-        await self._ask_and_wait(self._entries[topic])
+        """Ask anew and return when the answer is there, or the client is closed; ``cached`` has the answer then."""
+        if not self.over:
+            await self._ask_soon(self._entries[topic]).wait()
 
     def renew_soon(self, topic: str) -> None:
         """Renew the topic's route without waiting for it."""
@@ -124,11 +125,6 @@ class Routes:
                     await self._ask_soon(entry).wait()
                     if self.over:
                         return
-
-    async def _ask_and_wait(self, entry: _Entry) -> None:
-        self._check()
-        await self._ask_soon(entry).wait()
-        self._check()
 
     def _ask_soon(self, entry: _Entry) -> trio.Event:
         if entry.answered is None:

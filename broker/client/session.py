@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Final, Protocol, TypeVar
 
 import attrs
 import trio
 
 from broker.client.config import ClientSettings
-from broker.client.errors import NoNameServer, Refused, Unreachable
+from broker.client.errors import Refused, Unreachable
 from broker.client.faults import Faults
 from broker.client.ids import UniqueIds
 from broker.client.route import MASTER, Route
@@ -173,8 +172,7 @@ class Session:
                 if self.routes.over or trio.current_time() >= deadline:
                     raise
                 unanswered = error
-                with suppress(NoNameServer):  # the client is closed meanwhile
-                    await self.routes.renew(queue.topic)
+                await self.routes.renew(queue.topic)
 
     # --- heartbeats ------------------------------------------------------------------------------------------
 

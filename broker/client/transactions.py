@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from broker.client.decisions import Decision, Decisions
-from broker.client.errors import ClientError, Contradicted, DecisionRefused, MessageIllegal, NoNameServer, NoRoute
+from broker.client.errors import ClientError, Contradicted, DecisionRefused, MessageIllegal, NoRoute
 from broker.client.message import IMMUNE_S, PRODUCER_GROUP, TRANSACTIONAL, Message, Received, Sent
 from broker.client.outcomes import Heard, of_decision
 from broker.client.producing import Producer
@@ -271,7 +271,7 @@ class Transactions:
                         return ended, DecisionRefused(repr(transaction), answer.code, answer.remark, address)
             if self._closing or session.routes.over:
                 break
-            with trio.move_on_at(deadline), suppress(NoNameServer):
+            with trio.move_on_at(deadline):
                 await session.routes.renew(transaction.topic)
         return Heard.LEFT, None
 
@@ -378,10 +378,9 @@ class Transactions:
             until = trio.current_time() + session.settings.route_poll_ms / 1e3
             while trio.current_time() < until:
                 await trio.sleep(_LOOK_S)
-                try:
-                    for route in session.routes:
-                        await session.routes.renew(route.topic)
-                except NoNameServer:  # the client was closed
+                for route in session.routes:
+                    await session.routes.renew(route.topic)
+                if session.routes.over:
                     return
                 await session.greet_all()
                 if session.greeted_all:
