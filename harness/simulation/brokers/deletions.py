@@ -42,6 +42,8 @@ DELETED: Final = (
     "began anew at a later master")
 """What each campaign must meet."""
 FINISH_NS: Final = 200 * MS
+BATCH: Final = 32
+"""Entries that one read looks at."""
 
 
 @attrs.define(eq=False)
@@ -113,16 +115,19 @@ class DeletionClient(FeatureClient):
     def _reads(self, process: BrokerProcess, queue_id: int, begin: int) -> None:
         """Read one batch from where the group is, and commit the group's new offset."""
         judge, messages = self._scene.watch.deletions, process.journal.messages
-        begin = max(begin, messages.min_offset(TOPIC.encode(), queue_id))  # pulls correct it, too
+        topic, first = TOPIC.encode(), begin
+        begin = max(begin, messages.min_offset(topic, queue_id))  # pulls correct it, too
         judge.begins(process, queue_id, begin)
         try:
-            found = messages.get(TOPIC.encode(), queue_id, begin)
+            found = messages.get(topic, queue_id, begin, count=BATCH)
         except OffsetGone:
             return
         for data in found:
             record = decode(data)
             judge.given(record.message.body)
             begin = record.queue_offset + 1
+        if not found:  # entries without messages: of the topic before, which this broker's queue never held
+            begin = min(begin + BATCH, messages.max_offset(topic, queue_id))
         begun = judge.begun
         told = request(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequest(GROUP, TOPIC, queue_id, begin))
 
@@ -133,7 +138,7 @@ class DeletionClient(FeatureClient):
             there.features.parts[GroupsPart].table.find(GROUP)
             self._handle(there, told)
 
-        if found:
+        if begin > first:
             self._at_master(commits)
 
     def _do_delete(self, group: int) -> None:
