@@ -207,7 +207,7 @@ class BrokerScene(Group, WholeScene):
         """Return whether a replica's log and the master's have nothing in common, so that only an operator can help.
 
         With ``syncFromLastFile`` a log may end before the master's begins, after a power cut, or begin behind all that
-        an unclean election left. The slave does not remove its store by itself, since its bytes may exist nowhere else,
+        an unclean election left, or the master's may begin behind the epoch in which they part. The slave does not remove its store by itself, since its bytes may exist nowhere else,
         and no operator does it here.
         """
         group = self.group()
@@ -220,7 +220,7 @@ def _nothing_in_common(process: BrokerProcess, master: BrokerProcess) -> bool:
     mine, theirs = process.journal, master.journal
     if mine.end < theirs.begin:
         return True
-    return mine.begin > 0 and consistent_point(
+    return (mine.begin > 0 or theirs.begin > 0) and consistent_point(
         process.switch.epochs, mine.end, master.switch.epochs, theirs.end) is None
 
 
