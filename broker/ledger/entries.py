@@ -112,6 +112,11 @@ def decode(data: bytes) -> tuple[list[Entry], int]:
     return found, at
 
 
+def is_place(name: str) -> bool:
+    """Return whether a name is an offset of the log, as ``Subject.DECIDED`` has it."""
+    return len(name) < 20 and name.isascii() and name.isdecimal()
+
+
 class Ledger:
     """The last entry of each thing. Entries of unknown kinds are kept and passed on."""
 

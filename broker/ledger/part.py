@@ -33,7 +33,19 @@ from broker.ledger.codes import (
     ReadLedgerRequest,
     ReadLedgerResponse,
 )
-from broker.ledger.entries import FIRST, LASTING, OF_TABLES, OF_TIMERS, Entry, Ledger, Mark, Subject, Thing, decode
+from broker.ledger.entries import (
+    FIRST,
+    LASTING,
+    OF_TABLES,
+    OF_TIMERS,
+    Entry,
+    Ledger,
+    Mark,
+    Subject,
+    Thing,
+    decode,
+    is_place,
+)
 from broker.ledger.file import LedgerFile
 from broker.offsets.part import OffsetsPart
 from broker.part import Part, Parts, Shared
@@ -100,7 +112,7 @@ class LedgerPart(Part):
         self._log, self._messages = self._journal.log, self._journal.messages
         self.file = self._file_of(shared)
         self._pops, self._acks = parts[PopPart].lending, parts[RevivePart].reviving
-        for entry in self.file.load():
+        for entry in self._legible(self.file.load(), "this broker"):
             self.ledger.take(entry)
         self._gaps: dict[tuple[str, int], dict[int, int]] = {}
         """By ``topic@group`` and queue: where that begins at a slave -> what the group wanted in front of it."""
@@ -456,6 +468,18 @@ class LedgerPart(Part):
                 self._take(entry)
                 self._settled_end = None
 
+    def _legible(self, entries: Iterable[Entry], whose: str) -> list[Entry]:
+        """Leave out lasting entries that no broker writes: no master could put them into its log."""
+        found = []
+        for entry in entries:
+            kind, name = entry.thing.kind, entry.thing.name
+            if (kind == Subject.DECIDED and not is_place(name)) or (
+                    kind == Subject.ACKED and self._acked_by(entry) is None):
+                logger.error("the ledger of %s says of %.60r nothing that makes sense: it is left out", whose, name)
+            else:
+                found.append(entry)
+        return found
+
     def _take(self, entry: Entry) -> None:
         if self.ledger.take(entry):
             self.file.append(entry)
@@ -475,7 +499,7 @@ class LedgerPart(Part):
             entries, end = decode(answer.body)
             if end < len(answer.body):
                 raise BodyError(f"the ledger of {address} is damaged after {len(entries)} entries")
-            yield entries
+            yield self._legible(entries, address)
             before, at = at, Mark(told.term, told.number)
             self._heard[address] = max(at, self._heard.get(address, FIRST))
             if not told.more or at <= before:

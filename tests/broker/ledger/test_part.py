@@ -279,6 +279,24 @@ async def test_what_a_master_never_read_is_forgotten_when_it_would_set_it_back(a
         assert ledger(slave).ledger.end > Mark(), "terms do not begin anew"
 
 
+async def test_a_master_leaves_out_what_no_slave_writes(
+        autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+    illegible = [Thing(Subject.DECIDED, "a half", 0), Thing(Subject.DECIDED, "9" * 30, 0),
+                 Thing(Subject.ACKED, "0 1 2", 0)]
+    async with cluster() as made:
+        master, slave = await pair(made)
+        await master.kill()
+        await commit(made, slave, 5)
+        for thing in illegible:
+            ledger(slave).note(thing, 1)
+        await master.start()
+        await until(lambda: master.serves)
+        await trio.sleep(5)
+        assert master.serves and master.offsets.query("G", "T", 0) == 5, "what makes sense is taken"
+        assert not [*ledger(master).ledger.of(Subject.DECIDED, Subject.ACKED)]
+        assert caplog.text.count("nothing that makes sense") >= len(illegible)
+
+
 async def test_offsets_beyond_the_queue_are_not_taken(autojump_clock: MockClock) -> None:
     async with cluster() as made:
         master, slave = await pair(made)
