@@ -2,12 +2,13 @@
 
     python -m harness.scenarios.interop                 all of them
     python -m harness.scenarios.interop --smoke         the short selection
-    python -m harness.scenarios.interop -k silent       those with this in their names
+    python -m harness.scenarios.interop -k silent       those with this in their names; with several -k, with each
     python -m harness.scenarios.interop --list          what there is
 
 Each line says ok, FAILED or not run; the last names how many of each. Exit code 0: what could run passed; 1: some
-failed; 3: Java or Maven is missing, so nothing ran. ``--declared N`` makes it 1 when fewer than N ran. A scenario that
-loses a message is not tried again. ``--report FILE`` keeps what came of each, beside what the file has of others.
+failed; 2: no scenario has that name; 3: Java or Maven is missing, so nothing ran. ``--declared N`` makes it 1 when
+fewer than N ran. A scenario that loses a message is not tried again. ``--report FILE`` keeps what came of each, beside
+what the file has of others.
 """
 
 from __future__ import annotations
@@ -63,6 +64,9 @@ def main() -> int:
         (each, release) for each in SCENARIOS for release in each.releases
         if (each.smoke or not options.smoke) and all(word in each.name for word in options.name)
     ]
+    if not chosen:
+        print(f"no scenario has {' and '.join(options.name)} in its name; --list tells all names", file=sys.stderr)
+        return 2
     if options.list:
         for each, release in chosen:
             print(f"{each.name} [{release}]{' (smoke)' if each.smoke else ''}: {each.about}")
@@ -75,7 +79,7 @@ def _options() -> argparse.Namespace:
     made = argparse.ArgumentParser(
         "python -m harness.scenarios.interop", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("-k", dest="name", action="append", default=[], help="part of a name; may be repeated")
+    made.add_argument("-k", dest="name", action="append", default=[], help="part of a name; several: all of them")
     made.add_argument("--smoke", action="store_true")
     made.add_argument("--list", action="store_true")
     made.add_argument("--retries", type=int, default=1, help="a scenario that failed is tried so often again")

@@ -49,10 +49,19 @@ def scenarios(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]
     SCENARIOS[:] = real
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *plays: Play) -> int:
+def run(monkeypatch: pytest.MonkeyPatch, *plays: Play, arguments: tuple[str, ...] = ()) -> int:
     SCENARIOS[:] = [Scenario(each.__name__, "", each, ("5.5.0",), True, 5.0) for each in plays]
-    monkeypatch.setattr(sys, "argv", ["interop"])
+    monkeypatch.setattr(sys, "argv", ["interop", *arguments])
     return runner.main()
+
+
+def test_a_name_that_no_scenario_has_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(monkeypatch, good, losing, arguments=("-k", "good", "-k", "losing")) == 2 and played == []
+    assert capsys.readouterr().err == (
+        "no scenario has good and losing in its name; --list tells all names\n")
+    assert run(monkeypatch, good, losing, arguments=("-k", "good")) == 0 and played == ["good"]
 
 
 def test_what_passes_when_tried_again_is_good(
