@@ -173,6 +173,8 @@ class Host:
         self._run_blocking, self._access = run_blocking, access
         self._taken: set[int] = set()
         """Groups that are open or being opened."""
+        self._unread: set[int] = set()
+        """Groups that were closed: the storage is asked for their data when they are opened again."""
         self._links = _Links(lives=lives, kept=lives.encode())
         self._fulls = 0
         """Number of times that the disk was full."""
@@ -273,6 +275,9 @@ class Host:
         self, number: int, name: str, state_machine: AnyMachine, peers: Mapping[str, str], bootstrap: bool,
         join: bool, config: Config, trace: Trace | None,
     ) -> Node[Any, Any, Any]:
+        if number in self._unread:
+            self._recovered[number] = await self._run_blocking(in_words(self.storage.recovered), number)
+            self._unread.discard(number)
         origin = await self._origin(number, name, peers, bootstrap, join)
         replica = Replica(
             group=number, node_id=self.node_id, config=config, rules=make_rules(config), now=self._clock(),
@@ -308,12 +313,6 @@ class Host:
         If this is cancelled while it waits for the disk, the group stays closed until the host is opened again. Raises
         ``UsageError`` if the group is not open, or the host ends meanwhile.
         """
-        number = await self._leave(name)
-        self._recovered[number] = await self._run_blocking(in_words(self.storage.recovered), number)
-        self._taken.discard(number)
-
-    async def _leave(self, name: str) -> int:
-        """Close a group and return its number, which stays taken."""
         self._check_open()
         number = group_number(name)
         driver = self.drivers.get(number)
@@ -332,7 +331,8 @@ class Host:
             await self._left.wait()
         del self._leaving[number]
         self._check_open()
-        return number
+        self._unread.add(number)
+        self._taken.discard(number)
 
     async def remove_group(self, name: str = DEFAULT_GROUP) -> None:
         """Remove a group from this host for good, open or not: its log, its snapshots and all files.
@@ -340,32 +340,31 @@ class Host:
         Take this node out of the membership first, unless the whole group shall go: it will never vote again, since its
         name cannot be used again here. An interrupted removal is finished when the host is opened again.
 
-        Raises ``UsageError`` (it never began here; the host ended meanwhile), ``StorageError`` (it then stays closed).
+        Raises ``UsageError`` (it never began here; the host ended meanwhile), ``StorageError`` (it is closed then).
         """
         self._check_open()
         number = group_number(name)
         origin: Origin | None = await self._run_blocking(in_words(read_origin), self._files, number)
         if origin is None or origin.name != name:
             raise UsageError(f"group {name!r} has not begun in this directory")
-        if left := number in self.drivers:
-            await self._leave(name)  # and read nothing of it: its data may be damaged
+        if number in self.drivers:
+            await self.close_group(name)
         elif number in self._taken:
             raise UsageError(f"group {name!r} is being opened or removed")
         self._taken.add(number)
         try:
             await self._run_blocking(in_words(write_origin), self._files, number, attrs.evolve(origin, removed=True))
-            left = False
             self._check_open()
             await self._forget(number)
         finally:
-            if not left:  # else it stays taken: its data was not read, and it must not begin empty
-                self._taken.discard(number)
+            self._taken.discard(number)
 
     async def _forget(self, number: int) -> None:
         """Empty the group's log. When that is durable, destroy its snapshots, which it needs to open until then."""
         writer = self._writer
         assert writer is not None
         self._recovered.pop(number, None)
+        self._unread.discard(number)
         self._forgetting.add(number)
         full = self._fulls
         writer.submit(Write(NEVER, number, forget=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from errno import EMFILE
 from random import Random
 from typing import Any
 
@@ -13,7 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from harness.simulation.worlds.nodes import Counter
 from raft.config import Config
-from raft.errors import UsageError
+from raft.errors import StorageError, UsageError
 from raft.groups import group_number
 from raft.host import Host, open_host
 from raft.messages import Write
@@ -94,6 +95,28 @@ async def test_who_waits_for_a_group_to_close_is_told_that_the_host_ends(
                 assert host._leaving
 
 
+async def test_a_group_whose_log_cannot_be_read_now_opens_later(
+    hosts: Hosts, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with hosts.open("n0") as host:
+        node = await alone(host, "a")
+        assert await node.propose(b"7") == 7
+        with monkeypatch.context() as patch:
+            patch.setattr(host.storage, "recovered", _no_descriptor)
+            await host.close_group("a")
+            with pytest.raises(StorageError, match="Too many open files"):
+                await alone(host, "a")
+        node = await alone(host, "a")
+        assert await node.propose(b"1") == 8, "it goes on with its log"
+        with monkeypatch.context() as patch:
+            patch.setattr(host, "_forget", _no_descriptor)
+            with pytest.raises(OSError, match="Too many open files"):
+                await host.remove_group("a")
+        await host.remove_group("a")
+        with pytest.raises(UsageError, match="was removed"):
+            await alone(host, "a")
+
+
 @pytest.mark.parametrize("slow", ["disk", "origin"])
 async def test_who_waits_for_a_removal_is_told_that_the_host_ends(
     slow: str, hosts: Hosts, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
@@ -118,6 +141,10 @@ async def test_who_waits_for_a_removal_is_told_that_the_host_ends(
 async def _told_of_the_end(call: Callable[[str], Awaitable[None]]) -> None:
     with trio.fail_after(60), pytest.raises(UsageError, match="this host has ended"):
         await call("a")
+
+
+def _no_descriptor(number: int) -> Any:
+    raise OSError(EMFILE, "Too many open files")
 
 
 def _never(write: Write) -> None:

@@ -207,8 +207,8 @@ class BrokerScene(Group, WholeScene):
         """Return whether a replica's log and the master's have nothing in common, so that only an operator can help.
 
         With ``syncFromLastFile`` a log may end before the master's begins, after a power cut, or begin behind all that
-        an unclean election left, or the master's may begin behind the epoch in which they part. The slave does not remove its store by itself, since its bytes may exist nowhere else,
-        and no operator does it here.
+        an unclean election left, or the master's may begin behind the epoch in which they part. The slave does not
+        remove its store by itself, since its bytes may exist nowhere else, and no operator does it here.
         """
         group = self.group()
         master = None if group is None else self.host_of(group.master)
