@@ -493,6 +493,7 @@ class Broker:
             config.shutdown_wait_time_seconds * 1e3 if config.enable_shutdown_gracefully else STOP_GRACE_MS)
         with trio.move_on_after(config.sync_flush_timeout / 1e3):  # a disk that hangs is not waited for
             await self.journal.sync()  # files of parts say no more than the disk has the reason for
+            self.parts.tick(self.journal.now_ns())  # and now they say all
 
 
 def _first_role(config: BrokerConfig) -> Role:

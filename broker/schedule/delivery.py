@@ -22,6 +22,7 @@ from broker.store.consumequeue import ENTRY
 from broker.store.errors import OffsetGone
 from broker.store.messages import StoredMessages
 from broker.store.tables import DelayOffsets
+from broker.sure import Sure
 from remoting.codes import RequestCode
 from remoting.command import Command, response
 from remoting.connection import Connection
@@ -97,6 +98,7 @@ class DelayedDelivery:
         self._save_interval_ns = config.flush_delay_offset_interval_ms * NS_PER_MS
         self._save_at_ns = 0
         self._saved_moves = self.machine.moves
+        self._sure = Sure(self.offsets())
 
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.GET_ALL_DELAY_OFFSET: self.get_all}
@@ -127,6 +129,18 @@ class DelayedDelivery:
     def offsets(self) -> DelayOffsets:
         return self.machine.offsets()
 
+    def kept(self) -> DelayOffsets:
+        """The content of ``delayOffset.json``: positions no further than the disk has the log of their deliveries."""
+        sure, now = self._sure, self.offsets()
+        sure.flushed(self._log.flushed_offset)
+        if now != sure.value:
+            sure.latest(self._journal.end, self._log.flushed_offset, lambda: now)
+        return sure.value
+
+    def cut(self, end: int) -> None:
+        """The log was cut at ``end``."""
+        self._sure.cut(end)
+
     def replace(self, table: DelayOffsets) -> None:
         """Take over the master's positions, on a slave."""
         self.machine.replace(table)
@@ -139,6 +153,7 @@ class DelayedDelivery:
     def join(self, answer: bytes) -> None:
         """Join a member's answer to 45, as ``Machine.join`` does. Raises ``BodyError``."""
         self.machine.join(DelayOffsets.from_json(answer), self._queues)
+        self._sure = Sure(self.offsets())  # another group's log has what was delivered
         self._save()
 
     def running_stats(self) -> dict[str, str]:
@@ -153,18 +168,19 @@ class DelayedDelivery:
         """Return when ``tick`` is due if no more messages come."""
         machine = self.machine
         due_ns = machine.due_ns(self._journal.now_ns(), self._wall_ms(), self._queues)
-        return due_ns if machine.moves == self._saved_moves or not machine.started else min(due_ns, self._save_at_ns)
+        is_saved = machine.moves == self._saved_moves and not self._sure.waits
+        return due_ns if is_saved or not machine.started else min(due_ns, self._save_at_ns)
 
     def tick(self, now_ns: int) -> None:
-        if not self.machine.started:
-            return
-        self._pieces.take(now_ns)
-        if now_ns >= self._save_at_ns:
+        started = self.machine.started
+        if started:
+            self._pieces.take(now_ns)
+        if now_ns >= self._save_at_ns or not started:
             self._save_at_ns = now_ns + self._save_interval_ns
             self._save()
 
     def _save(self) -> None:
-        if self.machine.moves != self._saved_moves:
+        if self._sure.flushed(self._log.flushed_offset) or self.machine.moves != self._saved_moves:
             self._saved_moves = self.machine.moves
             self.on_change()
 

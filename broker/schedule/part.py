@@ -47,10 +47,11 @@ class DelaysPart(SpecialService):
             ScheduleConfig(message_delay_level=config.message_delay_level,
                            flush_delay_offset_interval_ms=config.flush_delay_offset_interval),
             shared.journal, shared.outlet, load(shared.files, DelayOffsets), wall_ms=shared.wall_ms)
-        self._file = shared.table_file(self._delivery.offsets)
+        self._file = shared.table_file(self._delivery.kept)
         self._delivery.on_change = self._file.changed
         self.saved = self._file.saved
         """Returns when the positions are on disk. Raises ``OSError``."""
+        shared.journal.was_cut.join("parts", self._delivery.cut)
         self._delivery.expects = before[TopicsPart].expects
 
     def handlers(self) -> Mapping[int, Handler]:

@@ -85,6 +85,7 @@ async def test_positions_are_saved_at_intervals_and_at_the_end(autojump_clock: M
         await trio.sleep(5)
         assert bodies(world) == [b"hello"]
         assert load(world.files, DelayOffsets).offset_table == {}
+        await world.journal.sync()
         await trio.sleep(6)
         assert load(world.files, DelayOffsets).offset_table == {1: 1}
         await world.ask(delayed(1))
@@ -98,6 +99,31 @@ async def test_positions_are_saved_at_intervals_and_at_the_end(autojump_clock: M
         world.delayed.replace(DelayOffsets({1: 3}))
         await trio.sleep(0.1)
         assert load(world.files, DelayOffsets).offset_table == {1: 3}
+
+
+@pytest.mark.parametrize("stops", [False, True])
+async def test_positions_on_disk_are_behind_what_the_disk_has_of_the_log(
+        autojump_clock: MockClock, stops: bool) -> None:
+    """Else a power cut takes a delivery, and the next process passes its message over."""
+    async with running(schedule=ScheduleConfig(flush_delay_offset_interval_ms=2_000)) as world:
+        orders(world)
+        await world.ask(delayed(1))
+        await trio.sleep(0.5)
+        world.store.flush()
+        await trio.sleep(4)
+        assert bodies(world) == [b"hello"] and world.delayed.offsets().offset_table == {1: 1}
+        if stops:
+            world.delayed.stop()
+        await trio.sleep(2)
+        assert world.journal.log.flushed_offset < world.journal.end
+        assert not load(world.files, DelayOffsets).offset_table.get(1)
+    world.files.crash(lambda size: 0)
+    async with running(World(world.files)) as world:
+        assert bodies(world) == [], "the power cut took it"
+        await trio.sleep(2)
+        assert bodies(world) == [b"hello"]
+        await trio.sleep(30)
+        assert load(world.files, DelayOffsets).offset_table == {1: 1}, "the log was flushed meanwhile"
 
 
 @pytest.mark.parametrize("killed_after_s", [0.5, 1.05, 3, 12])

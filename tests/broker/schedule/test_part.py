@@ -6,9 +6,9 @@ from trio.testing import MockClock
 
 from broker.schedule.levels import SCHEDULE_TOPIC
 from broker.schedule.part import DelaysPart
-from broker.store.tables import DelayOffsets
+from broker.store.tables import DelayOffsets, load
 from harness.simulation.worlds.brokers import cluster, until
-from remoting.codes import RequestCode
+from remoting.codes import RequestCode, ResponseCode
 from remoting.record import Message, encode
 
 
@@ -36,3 +36,15 @@ async def test_a_position_behind_messages_that_consumers_do_not_see_yet_stays_wh
         delivery.fit()
         assert journal.visible.offset < journal.end
         assert delivery.offsets().offset_table == {3: 1}
+
+
+async def test_a_broker_that_stops_writes_positions_of_all_that_it_delivered(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(flushIntervalCommitLog="60000", flushCommitLogThoroughInterval="60000")
+        await until(lambda: node.serves)
+        assert (await made.send(node.address, b"later", properties="DELAY\x011\x02")).code == ResponseCode.SUCCESS
+        delivery = node.broker.parts[DelaysPart]._delivery
+        await until(lambda: delivery.delivered)
+        assert not load(node.store, DelayOffsets).offset_table.get(1)
+        await node.stop()
+        assert load(node.store, DelayOffsets).offset_table == {1: 1}

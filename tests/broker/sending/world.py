@@ -88,7 +88,7 @@ class World:
         self.delayed = DelayedDelivery(
             schedule or ScheduleConfig(), self.journal, self.puts, load(self.files, DelayOffsets),
             wall_ms=self.wall_ms)
-        self.delayed_file = TableFile(self.files, self.delayed.offsets, inline)
+        self.delayed_file = TableFile(self.files, self.delayed.kept, inline)
         self.delayed.on_change = self.delayed_file.changed
         self.journal.ticks.join("parts", self.delayed.tick)
         self.alone: Alone | None = None
