@@ -148,6 +148,7 @@ class Host:
         watch = self.scene.watch
         if process.opened:
             watch.runs.ended(process, power=power)
+            self.unsafe |= process.journal.trust.in_doubt  # it may be level, but its next run does not know that
         elif power:
             watch.runs.ended_in_its_start(self)
         if power:
