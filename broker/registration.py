@@ -25,10 +25,10 @@ from remoting.bodies.consumers import MessageQueue
 from remoting.bodies.controller import GetBrokerMemberGroupResponseBody
 from remoting.bodies.namesrv import KVTable, RegisterBrokerBody, TopicConfigSerializeWrapper, TopicRouteData
 from remoting.client import Client, checked
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import request
+from remoting.codes import HEARTBEATS_SINCE, RequestCode, ResponseCode
+from remoting.command import Command, request
 from remoting.connection import Connection
-from remoting.errors import BodyError, RemotingError, ResponseError
+from remoting.errors import BodyError, RemotingError, RequestTimeout, ResponseError
 from remoting.headers.controller import BrokerHeartbeatRequest
 from remoting.headers.namesrv import (
     GetBrokerMemberGroupRequest,
@@ -83,14 +83,23 @@ async def ask_members(
     return {} if group is None else group.broker_addrs
 
 
+def members_by_route(broker_name: str) -> Command:
+    """The question for a group's members that name servers before RocketMQ 5 know."""
+    return request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest(f"{SYNC_MEMBERS}{broker_name}"))
+
+
+def is_old(answer: Command) -> bool:
+    """True: it is of a name server before RocketMQ 5, which does not answer what it does not know."""
+    return 0 < answer.version < HEARTBEATS_SINCE
+
+
 async def ask_members_by_route(
     client: Client, name_server: str, broker_name: str, timeout_ms: int,
 ) -> dict[int, str]:
     """Ask a name server before RocketMQ 5 for a group's members, by the route of a topic that each broker has.
 
     Raises ``RemotingError``, ``BodyError``."""
-    header = GetRouteInfoRequest(f"{SYNC_MEMBERS}{broker_name}")
-    answer = await client.call(name_server, request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header), timeout_ms)
+    answer = await client.call(name_server, members_by_route(broker_name), timeout_ms)
     if answer.code == ResponseCode.TOPIC_NOT_EXIST:
         return {}
     route = TopicRouteData.from_json(checked(answer, name_server).body)
@@ -218,7 +227,8 @@ class Registration(Part):
         answer = checked(await self._client.call(
             server.address, request(RequestCode.REGISTER_BROKER, header, body),
             timeout_ms=config.register_broker_timeout_mills), server.address)
-        server.connection, server.is_old = self._client.connection(server.address), False
+        server.connection = self._client.connection(server.address)
+        server.is_old = config.compatible_with_old_name_srv and is_old(answer)
         told = RegisterBrokerResponse.from_ext(answer.ext)
         if not self._standing.role.leads and told.master_addr and told.ha_server_addr:
             self._found(MasterAddress(told.master_addr, told.ha_server_addr))
@@ -282,10 +292,8 @@ class Registration(Part):
             await trio.sleep(self._config.sync_broker_member_group_period / 1e3)
 
     async def _members_of(self, server: NameServer) -> bool:
-        standing = self._standing
         try:
-            members = await ask_members(
-                self._client, server.address, standing.cluster_name, standing.broker_name, MEMBERS_TIMEOUT_MS)
+            members = await self._ask(server)
         except (RemotingError, BodyError) as error:
             logger.debug("%s does not tell the group's members: %s", server.address, error)
             return False
@@ -308,12 +316,16 @@ class Registration(Part):
 
     async def _ask(self, server: NameServer) -> dict[int, str]:
         """Ask one name server, however old it is. Raises ``RemotingError``, ``BodyError``."""
-        standing = self._standing
+        standing, compatible = self._standing, self._config.compatible_with_old_name_srv
         try:
             return await ask_members(
                 self._client, server.address, standing.cluster_name, standing.broker_name, MEMBERS_TIMEOUT_MS)
         except ResponseError as error:
-            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED or not self._config.compatible_with_old_name_srv:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED or not compatible:
+                raise
+        except RequestTimeout:
+            if not compatible or not is_old(await self._client.call(
+                    server.address, members_by_route(standing.broker_name), MEMBERS_TIMEOUT_MS)):
                 raise
         return await ask_members_by_route(
             self._client, server.address, standing.broker_name, MEMBERS_TIMEOUT_MS)

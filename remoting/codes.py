@@ -297,6 +297,9 @@ def version_name(version: int) -> str:
         return str(version)
     number, released = divmod(version - _V4_0_0_SNAPSHOT + 2 * 400, 2)  # a snapshot precedes each version
     return "V" + "_".join(str(number)) + ("" if released else "_SNAPSHOT")
+HEARTBEATS_SINCE = 412
+"""From this version on (``V5_0_0_SNAPSHOT``) a name server knows heartbeats (904) and groups (901). An older one does
+not answer what it does not know."""
 STRICT_ROUTE_VERSION = 401
 """From this version on (``V4_9_4``) a client gets its routes in strict JSON."""
 GO_AWAY_VERSION = 475
