@@ -25,6 +25,7 @@ from harness.processes.java.jars import (
     cached,
     fetch,
     fetch_client,
+    fetch_namesrv,
     find_tools,
 )
 from harness.processes.java.jvm import JVM
@@ -45,7 +46,7 @@ from harness.processes.java.servers import broker, controller, controllers, name
 
 __all__ = [
     "CURRENT", "JVM", "OLDER", "AdminRun", "FetchFailed", "JavaMissing", "JavaPeerError", "Release", "Tools", "asker",
-    "broker", "cache_folder", "cached", "controller", "controllers", "exercise", "fetch", "fetch_client", "filtering",
-    "find_tools", "later", "mqadmin", "namesrv", "operate", "poller", "popper", "receiver", "router", "sender",
-    "transactor",
+    "broker", "cache_folder", "cached", "controller", "controllers", "exercise", "fetch", "fetch_client",
+    "fetch_namesrv", "filtering", "find_tools", "later", "mqadmin", "namesrv", "operate", "poller", "popper",
+    "receiver", "router", "sender", "transactor",
 ]

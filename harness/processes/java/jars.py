@@ -51,6 +51,9 @@ OLD_PROGRAMS: Final = frozenset((
     "Ask.java", "Leash.java", "Line.java", "Main.java", "Receive.java", "Send.java", "Transact.java"))
 """They ask for nothing that a client of 4.9 lacks."""
 
+LEASH: Final = frozenset(("Leash.java", "Main.java"))
+"""What runs a server, and ends it with its parent."""
+
 Say = Callable[[str], None]
 
 
@@ -185,6 +188,11 @@ async def fetch_client(version: str, beside: Release, *, say: Say = _silent, cac
             shutil.copy(jar, jars)
     classes = await _compile(tools, folder, jars, say, OLD_PROGRAMS.__contains__)
     return Release(version, tools.java, jars, classes)
+
+
+async def fetch_namesrv(version: str, *, say: Say = _silent, cache: Path | None = None) -> Release:
+    """An old name server, with nothing but the programs that run it. Raises as ``fetch``."""
+    return await fetch_part(version, "namesrv", say=say, cache=cache, programs=LEASH)
 
 
 async def _fetch_jars(

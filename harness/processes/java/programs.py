@@ -65,10 +65,14 @@ async def sender(
 @asynccontextmanager
 async def receiver(
     release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, group: str = "receiver",
-    sql: str = "", jvm: JVM = CLIENT,
+    sql: str = "", ordered: bool = False, jvm: JVM = CLIENT,
 ) -> AsyncIterator[Program]:
-    """``DefaultMQPushConsumer`` from the first offset on, of all or of what ``sql`` wants; events ``received``."""
-    values: Settings = {"namesrv": ";".join(namesrv), "topic": topic, "group": group, "sql": sql}
+    """``DefaultMQPushConsumer`` from the first offset on, of all or of what ``sql`` wants; events ``received``.
+
+    ``ordered``: in the order of each queue, which it locks.
+    """
+    values: Settings = {
+        "namesrv": ";".join(namesrv), "topic": topic, "group": group, "sql": sql, "ordered": str(ordered).lower()}
     async with _program(release, directory, "Receive", values, jvm, '"started"') as program:
         yield program
 

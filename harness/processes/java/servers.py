@@ -44,6 +44,8 @@ async def namesrv(
     directory = directory.absolute()
     with reserved() as port:
         file = _write(directory, "namesrv.conf", settings.namesrv(directory, host=host, port=port, extra=extra or {}))
+        (directory / "conf").mkdir(exist_ok=True)
+        (directory / "conf" / "logback_namesrv.xml").write_text("<configuration/>\n")  # one of 4.9 ends without it
         main = "org.apache.rocketmq.namesrv.NamesrvStartup"
         process = Handle(
             "namesrv", directory, command(release, main, ["-c", file], directory, jvm), f"{host}:{port}",

@@ -42,6 +42,7 @@ from harness.scenarios.interop import (  # noqa: F401  they register their scena
     popped,
     popping,
     proxied,
+    replicas,
     report,
     resigning,
     returning,

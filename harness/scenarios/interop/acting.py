@@ -14,14 +14,17 @@ import trio
 from harness.processes import java, ours
 from harness.processes.broker import Broker
 from harness.processes.java.settings import Value
-from harness.scenarios.interop.ha import FILES, topic_everywhere, topics_of
-from harness.scenarios.interop.scenario import Stage, scenario
+from harness.scenarios.interop.ha import FILES, same_logs, topic_everywhere, topics_of
+from harness.scenarios.interop.scenario import NotRun, Stage, scenario
 from harness.scenarios.interop.waiting import FAR_MS, LATER, PAIRS, Clients, followed, transacting
 from harness.scenarios.interop.watch import create_topic, tool
 
 ACTING: dict[str, Value] = {"enableSlaveActingMaster": True, "enableRemoteEscape": True, "totalReplicas": 2}
 SHOWS: dict[str, Value] = {"supportActingMaster": True}
+OLD = "4.9.7"
 FAR = 10
+TABLES_S = 4
+"""Our slave copies its master's tables every 3 s."""
 
 
 @attrs.frozen
@@ -35,11 +38,11 @@ class Groups:
 
 
 @asynccontextmanager
-async def groups(stage: Stage, *, with_java: bool = False, javas: int | None = None, topic: str = LATER,
+async def groups(stage: Stage, *, beside: java.Release | None = None, javas: int | None = None, topic: str = LATER,
                  **more: Value) -> AsyncIterator[Groups]:
     """Start the groups, with a topic made by Java's tool at both masters and at the slave. ``more``: settings of all.
 
-    ``with_java``: with a Java name server beside ours; ``javas``: the id of the member of group a that is Java's."""
+    ``beside``: with a Java name server of that release; ``javas``: the id of the member of group a that is Java's."""
     def member(number: int) -> AbstractAsyncContextManager[Broker]:
         extra = {**ACTING, **more, "brokerId": number, "brokerRole": "SLAVE" if number else "ASYNC_MASTER"}
         if number == javas:
@@ -50,9 +53,9 @@ async def groups(stage: Stage, *, with_java: bool = False, javas: int | None = N
 
     async with AsyncExitStack() as stack:
         at = [(await stack.enter_async_context(ours.namesrv(stage.here / "namesrv", extra=SHOWS))).address]
-        if with_java:
+        if beside is not None:
             at.append((await stack.enter_async_context(java.namesrv(
-                stage.release, stage.here / "java-namesrv", extra=SHOWS))).address)
+                beside, stage.here / "java-namesrv", extra=SHOWS))).address)
         async with (
             ours.broker(stage.here / "b0", "b", namesrv=at, extra=more) as other,
             member(0) as master,
@@ -66,18 +69,22 @@ async def groups(stage: Stage, *, with_java: bool = False, javas: int | None = N
             yield Groups(master, slave, other, ";".join(at))
 
 
-async def _away(stage: Stage, up: Groups) -> None:
+async def _away(stage: Stage, up: Groups, near: int | str = 2_000, far: int | str = FAR_MS) -> None:
     """Kill the master with -9 while timers wait, and start it again; all timers come both times."""
     async with java.later(stage.release, stage.here / "later", namesrv=up.namesrv.split(";"), topic=LATER) as timers:
         made = Clients(stage, up.namesrv, timers, timers)
         await made.timer("first", 0)
         await timers.wait_for("received")
-        await made.timer("near", 2_000)
+        await made.timer("near", near)
         for number in range(2 * FAR):  # each group gets half of them
-            await made.timer(f"far{number}", FAR_MS)
-        near = next(one for one in timers.reports("sent") if one["name"].startswith("near"))
-        await timers.wait_for("received", lambda found: any(one["name"] == near["name"] for one in found))
-        await followed(stage, up.slave, near["due_ms"])
+            await made.timer(f"far{number}", far)
+        sent = next(one for one in timers.reports("sent") if one["name"].startswith("near"))
+        await timers.wait_for("received", lambda found: any(one["name"] == sent["name"] for one in found))
+        if isinstance(near, int):
+            await followed(stage, up.slave, sent["due_ms"])
+        else:
+            await same_logs(stage, "copied", up.master, up.slave)
+            await trio.sleep(TABLES_S)
         await up.master.kill()
         await made.timer("behind", 1_000)
         await made.come("while the master was away")
@@ -93,10 +100,28 @@ async def java_timers_go_on_while_our_master_is_away(stage: Stage) -> None:
         await _away(stage, up)
 
 
+@scenario("5.5.0", timeout_s=300)
+async def java_delay_levels_go_on_while_our_master_is_away(stage: Stage) -> None:
+    """The same with messages of delay levels, as RocketMQ's ScheduleSlaveActingMasterIT has it."""
+    async with groups(stage, mappedFileSizeCommitLog=1 << 20) as up:
+        await _away(stage, up, near="#2", far="#4")
+
+
 @scenario("5.5.0", "5.3.3", timeout_s=300)
 async def a_java_name_server_and_ours_say_that_our_master_is_away(stage: Stage) -> None:
     """The same, where one of two name servers is Java's: more than half of them are both."""
-    async with groups(stage, with_java=True) as up:
+    async with groups(stage, beside=stage.release) as up:
+        await _away(stage, up)
+
+
+@scenario("5.5.0", timeout_s=300)
+async def a_name_server_4_9_and_ours_say_that_our_master_is_away(stage: Stage) -> None:
+    """The same beside a name server 4.9.7, which answers neither 904 nor 901: it is asked by 322 and 105."""
+    try:
+        old = await java.fetch_namesrv(OLD, say=stage.say)
+    except java.FetchFailed as failed:
+        raise NotRun(f"no name server {OLD}: {failed}") from None
+    async with groups(stage, beside=old) as up:
         await _away(stage, up)
 
 

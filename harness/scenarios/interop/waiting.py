@@ -58,8 +58,8 @@ class Clients:
     pairs: Program
     """The consumer of transactions."""
 
-    async def timer(self, name: str, delay_ms: int) -> None:
-        await send_timer(self.timers, name, delay_ms)
+    async def timer(self, name: str, delay: int | str) -> None:
+        await send_timer(self.timers, name, delay)
 
     async def come(self, what: str) -> None:
         """Wait for all acknowledged timers, except those whose name says that they were recalled."""
@@ -79,11 +79,11 @@ class Clients:
         self.stage.say(f"{what}: {wanted.total()} transactions were committed, each came once")
 
 
-async def send_timer(timers: Program, name: str, delay_ms: int) -> None:
-    """Send a timer until a master takes it."""
+async def send_timer(timers: Program, name: str, delay: int | str) -> None:
+    """Send a timer until a master takes it. ``delay``: ms, or ``#`` and a delay level."""
     with trio.fail_after(PATIENCE_S):
         for number in range(1_000):
-            await timers.tell(f"{name}-{number} {delay_ms}")
+            await timers.tell(f"{name}-{number} {delay}")
             sent = await timers.wait_for("sent", _has(f"{name}-{number}"))
             if sent[-1]["ok"]:
                 return

@@ -15,11 +15,13 @@ import org.apache.rocketmq.common.message.MessageExt;
 /**
  * Sends messages that are to come later, receives them, and takes one back. A line for each that was sent ("sent": name,
  * at_ms, due_ms, ok, code) or came ("received": name, at_ms, rolls, again), for a recall ("recalled": name, ok, code),
- * Commands on standard input: "NAME DELAY_MS" and "NAME @TIME_MS" send, and the first delivery of a NAME that ends with
- * "-retry" is refused; "recall NAME" takes back, "wrong NAME" tries that for another topic. Settings: namesrv, topic.
+ * Commands on standard input: "NAME DELAY_MS" and "NAME @TIME_MS" send, "NAME #LEVEL" with that delay level, 1 to 4; the
+ * first delivery of a NAME that ends with "-retry" is refused; "recall NAME" takes back, "wrong NAME" tries that for
+ * another topic. Settings: namesrv, topic.
  */
 public final class Later {
     private static final Map<String, String> HANDLES = new HashMap<>();
+    private static final long[] LEVELS_MS = {1_000, 5_000, 10_000, 30_000};
     private static final Map<String, Integer> REFUSED = new ConcurrentHashMap<>();
 
     public static void main(String[] args) throws Exception {
@@ -68,8 +70,15 @@ public final class Later {
             } else {
                 Message message = new Message(topic, words[0].getBytes(StandardCharsets.US_ASCII));
                 long now = System.currentTimeMillis();
-                long due = words[1].startsWith("@") ? Long.parseLong(words[1].substring(1)) : now + Long.parseLong(words[1]);
-                message.setDeliverTimeMs(due);
+                long due;
+                if (words[1].startsWith("#")) {
+                    int level = Integer.parseInt(words[1].substring(1));
+                    message.setDelayTimeLevel(level);
+                    due = now + LEVELS_MS[level - 1];
+                } else {
+                    due = words[1].startsWith("@") ? Long.parseLong(words[1].substring(1)) : now + Long.parseLong(words[1]);
+                    message.setDeliverTimeMs(due);
+                }
                 line.with("at_ms", now).with("due_ms", due);
                 SendResult result = producer.send(message);
                 HANDLES.put(words[0], result.getRecallHandle());

@@ -21,7 +21,7 @@ def test_every_program_is_run_and_every_setting_read() -> None:
         "Send": ("namesrv", "topic", "count", "interval_ms", "timeout_ms", "retries", "body_bytes", "group"),
         "Exercise": ("namesrv", "rounds", "interval_ms", "patience_s"),
         "Ask": ("namesrv", "topic", "count", "interval_ms", "ttl_ms"),
-        "Receive": ("namesrv", "topic", "group"),
+        "Receive": ("namesrv", "topic", "group", "sql", "ordered"),
         "Poll": ("namesrv", "topic", "group"),
         "Route": ("namesrv", "topic", "interval_ms", "timeout_ms"),
         "Operate": ("namesrv", "broker", "topic", "cluster", "replica", "controllers"),
