@@ -15,6 +15,9 @@ MIXED = ("interop a_java_name_server_and_ours_say_that_our_master_is_away",)
 OF_JAVA = ("interop our_slave_acts_for_a_java_master",)
 JAVA_ACTS = ("interop a_java_slave_acts_for_our_master",)
 HALVES = ("interop our_slave_sends_the_halves_of_a_java_master_on",)
+READ = ("interop java_consumers_read_and_lock_at_our_acting_slave",)
+POPPED = ("interop java_push_consumers_pop_at_our_acting_slave",)
+DECIDED = ("interop java_transactions_are_decided_at_our_acting_slave",)
 RETURNS = ("interop our_plain_master_comes_back_to_a_java_slave", "interop a_java_plain_master_comes_back_to_our_slave")
 KILLED = tests_of("broker/preonline", "killed", "a_master_that_is_killed_comes_back_to_what_its_slave_knows")
 POP_KILLED = tests_of("broker/pop", "acting_killed", "what_was_popped_comes_back_without_its_master")
@@ -198,11 +201,15 @@ TOLD = standin("each_number_of_the_manual_is_on_the_page_of_metrics")
 
 KEYS = (
     apart("Slaves have `enableRemoteEscape", APART, siblings("what_no_sibling_takes_waits_without_remote_escape")),
-    answer("`compatibleWithOldNameSrv`", both(BY_CODE, older("without_compatibility_older_ones_count_as_lost")), MIXED),
+    answer("`compatibleWithOldNameSrv`", both(BY_CODE, older(
+        "without_compatibility_older_ones_count_as_lost",
+        "before_a_master_is_found_older_ones_are_asked_for_its_group")),
+        both(MIXED, ("interop a_name_server_4_9_and_ours_say_that_our_master_is_away",))),
     answer("`brokerHeartbeatInterval`", SIGNS), answer("`brokerNotActiveTimeoutMillis` | `10000`", SIGNS),
     kept("`syncBrokerMemberGroupPeriod`", "B55 B56", standin("a_notice_has_the_name_servers_asked_at_once")),
     answer("`actingRightMs` | `3000`", standin("a_right_that_would_not_do")),
-    kept("A broker that a name server no longer", "B55 B56", both(LISTED, BY_CODE)),
+    kept("A broker that a name server no longer", "B55 B56", both(LISTED, older(
+        "it_is_registered_again_at_once_where_it_is_no_longer_listed"))),
     apart("With `enableControllerMode`", WORDS, SAID),
 )
 
@@ -216,12 +223,12 @@ WHO = (
     answer("Name servers show it as id 0", tests_of(
         "controller/namesrv", "routes", "the_smallest_slave_stands_in_where_group_and_configuration_allow_it"), AWAY),
     kept("pulls (11, 361)", "B58 B61", both(ACTS, POSITIONS, tests_of(
-        "broker/locks", "part", "a_former_holder_keeps_its_queue_where_its_grant_was_copied")), AWAY),
-    kept("sends (10, 310", "B60", ACTS),
-    pop("POP (200050", both(LENT, REFUSED), POP_KILLED),
+        "broker/locks", "part", "a_former_holder_keeps_its_queue_where_its_grant_was_copied")), READ),
+    kept("sends (10, 310", "B60", standin("the_slave_that_acts_takes_no_message_by_whatever_code")),
+    pop("POP (200050", both(LENT, REFUSED), both(POP_KILLED, POPPED)),
     answer("222 | refused", tests_of(
         "broker/offsets", "resets", "a_reset_holds_where_a_slave_acts_and_when_its_master_is_back")),
-    kept("commit | the final", "B59 B63", DECIDES),
+    kept("commit | the final", "B59 B63", DECIDES, DECIDED),
     kept("anything while it has no", "B59", SLAVE_RIGHTLESS),
     kept("rollback | the ledger", "B59 B63", DECIDES), kept("the same again; the opposite", "B59", DECIDES),
     answer("commit of a message with a delay", deciding("what_is_delayed_waits_at_another_master")),
@@ -412,7 +419,8 @@ ESCAPE = (
     kept("a broker refuses it, or cannot", "B55", ONE_QUEUE),
     answer("nobody answers in 3 s, or the connection ends | it is sent again, and", escape(
         "an_answer_that_is_lost_is_asked_for_again_and_counted")),
-    kept("no other group has the topic", "B36 B55", both(WAITS, tests_of(
+    kept("no other group has the topic", "B36 B55", both(WAITS, escape(
+        "what_nobody_takes_comes_from_its_master_when_that_is_back"), tests_of(
         "broker/schedule", "machine", "what_nobody_takes_is_passed_by_and_the_position_stays",
         "one_that_was_passed_by_goes_with_its_queue_and_a_new_run_begins_at_it"))),
     answer("some messages of one put were stored", both(letters(
@@ -496,7 +504,8 @@ IN_ITS_PLACE = (
     pop("All checkpoints of one POP", errands("all_records_go_to_one_queue_of_one_master")),
     pop("`reviveQid` in the answer", TICKET), pop("Clients send it back", both(TICKET, LENT)),
     pop("POP | that master answered 0", both(LENT, ALONE)),
-    pop("an acknowledgement, its ticket names", both(LENT, errands(
+    pop("an acknowledgement, its ticket names", both(LENT, lending(
+        "a_receipt_is_acknowledged_where_its_checkpoint_is_when_the_route_is_another"), errands(
         "a_ticket_finds_its_broker_and_says_what_is_known"))),
     pop("an acknowledgement of what the own master", RECEIPTS),
     pop("another time (200053) | the new", both(lending("another_time"), errands(

@@ -87,7 +87,8 @@ CONTAINER = Page("docs/reference/container.md", (
     hosts("`processes/CLUSTER_NAME_ID.json`", RECORDS, LIVES), hosts("`siblings/` |", PRIVATE, HANDS_OVER),
     hosts("`logs/CLUSTER_NAME_ID/broker.log`", real=LIVES),
     hosts("A broker that was removed is not started", ROSTER, LIVES),
-    hosts("The metrics page of a broker names", hosting("two_pages_of_metrics_need_two_ports")),
+    hosts("The metrics page of a broker names", both(hosting("two_pages_of_metrics_need_two_ports"), tests_of(
+        "broker", "server", "metrics_show_role_traffic_and_store"))),
     hosts("a broker dies |", PAUSES, LIVES), hosts("a broker ends with exit code", STAYS_DOWN),
     hosts("the container is killed |", RECORDS, LIVES),
     hosts("a broker is listed no more", hosting("what_the_configuration_lists_no_more_is_gone"), CONFIGURED),

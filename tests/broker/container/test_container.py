@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 from collections.abc import AsyncGenerator
@@ -198,8 +199,11 @@ async def test_brokers_come_and_go_and_outlive_their_container(
             "added": [str(tmp_path / "c.conf")], "removed": [str(tmp_path / "b.conf")]}
         await w.process.stop(timeout_s=60)
         assert not list((tmp_path / "kept" / "processes").iterdir()), "each ended in order"
-        assert {path.name for path in (tmp_path / "kept" / "logs").iterdir()} == {
-            f"DefaultCluster_{name}_0" for name in "abc"}
+        logs = {path.name: path / "broker.log" for path in (tmp_path / "kept" / "logs").iterdir()}
+        assert logs.keys() == {f"DefaultCluster_{name}_0" for name in "abc"}
+        for name in "abc":
+            said = logs[f"DefaultCluster_{name}_0"].read_text()
+            assert f"The broker[{name}, " in said and not re.search(rf"The broker\[[^{name}]", said), "its own alone"
         await w.process.start()
         await w.until_serving("a", "c")
         await w.process.stop(timeout_s=60)

@@ -88,6 +88,30 @@ async def test_what_nobody_takes_is_kept(autojump_clock: trio.abc.Clock) -> None
         assert info(slave)["escapeWaitsFor"] == ""
 
 
+@pytest.mark.parametrize("kind", ["level", "timer"])
+async def test_what_nobody_takes_comes_from_its_master_when_that_is_back(
+        kind: str, autojump_clock: trio.abc.Clock) -> None:
+    async with two_groups() as (made, master, slave, other):
+        master.topics.update([TopicConfig("U")])
+        await trio.sleep(1)
+        when = "DELAY\x014\x02" if kind == "level" else f"TIMER_DELIVER_MS\x01{wall_ms() + 30_000}\x02"
+        for topic in "UT":
+            await made.send(master.address, b"of " + topic.encode(), topic=topic,
+                            properties=f"{when}UNIQ_KEY\x01{topic}\x02")
+        await until(lambda: slave.broker.journal.confirm_offset == master.broker.journal.end)
+        await trio.sleep(5)  # until all is flushed
+        await master.kill()
+        await until(lambda: info(slave)["escapeWaitsFor"], within_s=60)
+        assert info(slave)["escapeWaitsFor"] == "U: no other group of the cluster has a master that takes it"
+        await trio.sleep(10)
+        assert await bodies(made, other) == [b"before", b"of T"], "others that are due then go on"
+        await master.start()
+        await until(lambda: may_deliver(master), within_s=60)
+        await trio.sleep(20)
+        assert await bodies(made, master, "U") == [b"of U"]
+        assert await bodies(made, other) == [b"before", b"of T"]
+
+
 @asynccontextmanager
 async def one_is_due(monkeypatch: pytest.MonkeyPatch, first: int | None) -> AsyncGenerator[
         tuple[Cluster, EscapePart, Node], None]:

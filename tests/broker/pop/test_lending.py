@@ -130,6 +130,22 @@ async def test_a_receipt_holds_at_the_master_that_came_back(autojump_clock: Mock
         assert bodies(master) == []
 
 
+async def test_a_receipt_is_acknowledged_where_its_checkpoint_is_when_the_route_is_another(
+        autojump_clock: MockClock) -> None:
+    async with acting() as (made, _master, slave, other):
+        popper = Popper(made)
+        early = await given(popper, slave, 3, invisible_ms=150_000)
+        third = await made.node(brokerName="c")
+        await made.send(third.address, b"before")
+        await trio.sleep(35)  # routes are asked for again
+        late = [(await given(popper, slave, 1, invisible_ms=100_000))[0] for _ in range(3)]
+        assert {held_at(message).is_of("c") for message in late} == {False, True}, "the new one is used"
+        for message in (*early[:2], *late[:2]):
+            assert (await popper.ack(slave, message)).code == ResponseCode.SUCCESS
+        await trio.sleep(200)
+        assert sorted([*bodies(other), *bodies(third)]) == texts([early[2], late[2]])
+
+
 async def test_another_time(autojump_clock: MockClock) -> None:
     async with acting() as (made, _master, slave, other):
         popper = Popper(made)

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 
@@ -15,12 +16,20 @@ from broker.metrics import BrokerMetrics
 from broker.settings import acting_remarks
 from controller.namesrv.config import NamesrvConfig
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, until
+from harness.simulation.worlds.sending import SendMessageRequest
 from remoting.codes import RequestCode, ResponseCode
 from remoting.daemon.keys import ConfigError
+from remoting.header import Header
 from remoting.headers.namesrv import NotifyMinBrokerIdChangeRequest
 from remoting.headers.pulling import QueueRequest, SearchOffsetRequest
+from remoting.headers.sending import ConsumerSendMsgBackRequest, SendMessageRequestV2
+from remoting.record import encode_batch
 
 ACTING = {"enableSlaveActingMaster": "true", "totalReplicas": "3", "brokerRole": "ASYNC_MASTER"}
+
+
+SEND_V2 = SendMessageRequestV2("T", 0, "P", "TBW102")
+BATCH = encode_batch([(0, b"not now", b"UNIQ_KEY\x01U\x02")])
 
 
 @asynccontextmanager
@@ -81,6 +90,24 @@ async def test_the_smallest_slave_acts_until_the_master_is_back(autojump_clock: 
         assert 3 <= trio.current_time() - back < 6
         await until(lambda: first.broker.standing.role.master_address == master.address)
         assert not may_deliver(first)
+
+
+@pytest.mark.parametrize(("code", "header", "body", "answer"), [
+    (RequestCode.SEND_MESSAGE, SendMessageRequest("T", 0, "P", "TBW102"), b"not now",
+     ResponseCode.SERVICE_NOT_AVAILABLE),
+    (RequestCode.SEND_MESSAGE_V2, SEND_V2, b"not now", ResponseCode.SERVICE_NOT_AVAILABLE),
+    (RequestCode.SEND_BATCH_MESSAGE, attrs.evolve(SEND_V2, batch=True), BATCH, ResponseCode.SERVICE_NOT_AVAILABLE),
+    (RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackRequest(0, "G", 0), b"", ResponseCode.SYSTEM_ERROR)])
+async def test_the_slave_that_acts_takes_no_message_by_whatever_code(
+        code: int, header: Header, body: bytes, answer: int, autojump_clock: trio.abc.Clock) -> None:
+    async with group(1) as (made, (master, slave)):
+        await master.kill()
+        await until(lambda: slave.broker.standing.role.acts)
+        end = slave.broker.journal.end
+        refused = await made.ask(slave.address, code, header, body)
+        assert refused.code == answer, refused
+        assert "this broker is not the master of its group" in (refused.remark or "")
+        assert slave.broker.journal.end == end
 
 
 async def test_positions_of_queues_are_answered_in_the_masters_place(autojump_clock: trio.abc.Clock) -> None:
