@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
 
+import attrs
 import pytest
 
-from raft.config import Config, DLedgerTimers, Rules
-from raft.messages import Append, AppendReply, Role
-from raft.trace import BecameLeader
+from raft.config import MS, Config, DLedgerTimers, Rules
+from raft.messages import Append, AppendReply, Role, SnapshotChunk
+from raft.trace import BecameFollower, BecameLeader
 from tests.raft.script import Mail, Script, led
 
 CONFIGS = {
@@ -16,6 +19,10 @@ CONFIGS = {
     "dledger": Config(rules=Rules.DLEDGER, dledger=DLedgerTimers(
         heart_beat_time_interval_ms=100, min_vote_interval_ms=60, max_vote_interval_ms=200, vote_wait_ms=200)),
 }
+
+SMALL_CHUNKS: dict[str, Any] = {
+    "message_bytes_max": 16 << 10, "append_bytes_max": 4_096, "frame_bytes_max": 4_096, "entry_bytes_max": 2_048,
+    "snapshot_chunk_bytes": 4_096}
 
 
 def deaf_to_entries(*names: str, to: str = "") -> Callable[[Mail], bool]:
@@ -79,8 +86,8 @@ def test_BUG_F14_it_stays_while_a_follower_that_it_needs_is_at_work(excuse: str)
     assert script["n0"].role is Role.LEADER and script["n0"].leadership_seq == seq
 
 
-def test_BUG_F14_a_follower_that_gains_a_snapshot_is_waited_for() -> None:
-    """Its acknowledgements of chunks are progress; so is what it holds and has not synced."""
+def test_BUG_F14_a_follower_that_holds_more_than_it_has_synced_is_waited_for() -> None:
+    """Its log grows: an answer now and then is progress."""
     script = led()
     script.crash("n2")
     held: list[Mail] = []
@@ -97,3 +104,61 @@ def test_BUG_F14_a_follower_that_gains_a_snapshot_is_waited_for() -> None:
         script.propose("n0", b"w")
         script.elapse(100)
     assert script["n0"].leadership_seq == seq and script["n0"].role is Role.LEADER
+
+
+@pytest.mark.parametrize("gains", [True, False])
+def test_BUG_F14_a_follower_that_gains_a_snapshot_is_waited_for(gains: bool) -> None:
+    """A chunk that it stores is progress, however long the whole takes; one that it is sent in vain is none."""
+    script = led(config=attrs.evolve(Config(), snapshot_tail_entries=0, **SMALL_CHUNKS))
+    script.cut("n1")
+    for _ in range(40):
+        script.propose("n0", bytes(2_000))
+        script.settle()
+    script.snapshot("n0")
+    script.crash("n2")
+    script.heal()
+    seq, chunks = script["n0"].leadership_seq, list[Mail]()
+
+    def slow(mail: Mail) -> bool:
+        if isinstance(mail.message, SnapshotChunk):
+            chunks.append(mail)
+            return False
+        return True
+
+    script.propose("n0", b"w")
+    for stored in range(12):
+        script.filter = slow
+        script.elapse(200)
+        if gains:
+            assert script["n0"].leadership_seq == seq and script["n0"].role is Role.LEADER, f"{stored} chunks"
+            script.filter = None
+            script.deliver(chunks.pop())
+    assert script["n1"].log.snapshot is None, "it is under way for five times the wait"
+    if not gains:
+        assert script["n0"].leadership_seq > seq or script["n0"].role is not Role.LEADER
+        return
+    script.filter = None
+    script.elapse(5_000)
+    assert script["n1"].log.purged_index > 1, "it begins behind the snapshot"
+    assert script["n0"].commit_index == script["n0"].log.last_index
+
+
+def test_BUG_F14_each_time_it_waits_twice_as_long() -> None:
+    """Two hold all and could do better, each in turn; no leader's entries reach the other two."""
+    script = led(5)
+    script.crash("n4")
+    script.filter = deaf_to_entries("n2", "n3")
+    script.propose("n0", b"w")
+    script.elapse(120_000)
+    led_for: dict[str, list[float]] = {"n0": [], "n1": []}
+    for name, times in led_for.items():
+        began = 0
+        for event in script.nodes[name].traces:
+            if isinstance(event, BecameLeader):
+                began = event.at_ns
+            elif isinstance(event, BecameFollower) and began:
+                times.append((event.at_ns - began) / MS)
+                began = 0
+    for times in (led_for["n0"][1:], led_for["n1"]):
+        assert len(times) >= 3
+        assert all(1.6 * before < after < 2.6 * before for before, after in pairwise(times)), led_for
