@@ -69,6 +69,9 @@ PAGE = Page("docs/explanation/controller.md", (
     Promise("So these members stay eligible", "C25 ELIGIBLE", real=("failovers LOST",), tests=tests_of(
         "broker", "acknowledged", "a_master_that_is_left_alone_and_dies_is_replaced_at_once")),
     Promise("It ends when the controllers accept", "C25 ELIGIBLE B31", not_real=ORDERS),
+    Promise("A group whose controllers are upgraded", "ELIGIBLE", not_real=ORDERS, tests=tests_of(
+        "controller/metadata", "eligible", "what_format_1_cannot_carry_counts_for_nothing_in_a_preview",
+        "in_format_1_a_shrinking_set_leaves_nobody_eligible")),
     Promise("A new mastership begins with the highest minimum", "B31", not_real=ORDERS, tests=tests_of(
         "broker", "server", "a_master_that_is_elected_again_demands_what_it_did")),
     Promise("A process that controllers do not tell from", "B31", not_real=ORDERS, tests=tests_of(
@@ -101,8 +104,13 @@ PAGE = Page("docs/explanation/controller.md", (
         "broker", "lives", "a_copied_directory_started_elsewhere_has_no_role_while_its_original_lives")),
     Promise("A notification (1008) that says so", "B27", not_real=ORDERS),
     Promise("A broker that tells no life", "C24", real=("interop two_java_brokers_lose_their_master",)),
+    Promise("So is a member on record without", "C24", not_real=ORDERS, tests=tests_of(
+        "controller", "lives", "without_a_life_on_record_the_address_says_whose_heartbeat_it_is")),
     Promise("The controllers tell running brokers", "C24", not_real=ORDERS, tests=tests_of(
         "broker", "lives", "running_brokers_tell_their_lives_when_controllers_know_them")),
+    Promise("While older controllers are in the group the old", "B27", not_real=COPIED, tests=tests_of(
+        "controller", "lives", "while_older_controllers_are_there_a_master_is_replaced_before_its_id_moves",
+        "while_older_controllers_are_there_no_id_moves_during_an_election")),
     Promise("Where another one is on record the active", "B29", not_real=COPIED, tests=both(
         tests_of("controller", "requests",
                  "a_store_that_does_not_know_the_life_on_record_is_told_that_it_is_older"),
@@ -196,7 +204,6 @@ PAGE = Page("docs/explanation/controller.md", (
     "`mqadmin explainController` says of which",
     "A store that is copied, with", "Java's controllers take the one", "So each process has a number",
     "It registers id, address",
-    "So is a member on record without", "While older controllers are in the group the old",
     "A directory that is put back",
     "Elected, it would have the others", "So each store notes the life", "The answer ends that",
     "A broker or a controller of an earlier", "Who goes back to an earlier release", "It knows that life",
@@ -206,7 +213,7 @@ PAGE = Page("docs/explanation/controller.md", (
     "Every broker sends",
     "Two kinds of death", "A process that was killed", "With `enableElectUncleanMaster`", "If a new master dies before",
     "With `allAckInSyncStateSet` the same holds", "Each report says what",
-    "This rule is one of format 2", "A group whose controllers are upgraded", "With `youngMasterShowsAll=true`",
+    "This rule is one of format 2", "With `youngMasterShowsAll=true`",
     "The simulation counts such cases",
     "A broker asks for the next id",
     "Brokers ask by themselves", "the master's process dies", "the command is on two disks", "it is applied",

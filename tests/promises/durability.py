@@ -83,7 +83,8 @@ PAGE = Page("docs/explanation/durability.md", (
     Promise("Before there is a master it cuts nothing", "B30 B1", not_real=POWERLESS, tests=tests_of(
         "broker/ha", "trust", "the_tail_is_kept_until_there_is_a_master_and_copied_again_then")),
     Promise("**With `allAckInSyncStateSet` it is not elected**", "B29", not_real=POWERLESS, tests=tests_of(
-        "broker/replicas", "doubt", "a_log_in_doubt_is_told_until_it_is_not")),
+        "broker/replicas", "doubt", "a_log_in_doubt_is_told_until_it_is_not") + tests_of(
+        "controller", "active", "who_may_have_lost_something_waits_for_who_may_have_not")),
     Promise("It is as good as any when", "B29 B30", not_real=POWERLESS, tests=tests_of(
         "broker/ha", "trust", "a_log_that_came_back_shorter_is_level_when_it_is_as_long")),
     Promise("It tells controllers at once that it is in doubt no longer", "C20", not_real=POWERLESS, tests=tests_of(
@@ -93,6 +94,9 @@ PAGE = Page("docs/explanation/durability.md", (
     Promise("Each of them has said so since the group has no master", "B29", not_real=POWERLESS, tests=tests_of(
         "controller", "active", "a_doubt_of_before_the_master_was_lost_may_be_over",
         "those_in_doubt_do_not_choose_while_the_lost_master_is_on_record")),
+    Promise("**When one of them never comes back**", "B29", not_real=POWERLESS, tests=tests_of(
+        "controller", "active", "who_may_have_lost_something_waits_for_who_may_have_not",
+        "those_in_doubt_do_not_choose_while_the_lost_master_is_on_record")),
     Promise("**What was heard of it before counts no more**", "B29 C24", not_real=POWERLESS, tests=tests_of(
         "controller", "lives", "what_was_heard_before_a_power_cut_counts_for_no_later_life")),
     Promise("With 2 or more the others stay eligible", "B29", not_real=POWERLESS, tests=tests_of(
@@ -100,13 +104,20 @@ PAGE = Page("docs/explanation/durability.md", (
     Promise("`electPolicy` has no say then", "B29", not_real=POWERLESS, tests=tests_of(
         "controller", "active", "no_preference_counts_among_those_in_doubt")),
     Promise("An operator who knows that names", not_simulated=ONE_ANSWER, not_real=POWERLESS,
-            tests=tests_of("controller", "active", "an_operator_may_name_one_that_is_in_doubt")),
+            tests=tests_of("controller", "active", "an_operator_may_name_one_that_is_in_doubt",
+                           "with_unclean_elections_nobody_is_waited_for")),
     Promise("Once `mqadmin cleanBrokerMetadata` has", "C17", not_real=POWERLESS, tests=tests_of(
         "harness/simulation/controllers", "scene",
         "what_waits_for_a_lost_disk_waits_for_its_operator_who_gives_that_up")),
     Promise("A store that turns out to be", "B29", not_real=POWERLESS, tests=both(
         tests_of("broker", "lives", "an_older_copy_that_is_put_back_costs_nothing_that_others_hold"),
         tests_of("broker/store", "lives", "an_older_copy_is_in_doubt_until_it_is_level"))),
+    Promise("A slave of the default protocol copies again", not_simulated=PLAIN, not_real=POWERLESS, tests=both(
+        tests_of("broker/plain", "cores", "a_log_of_which_nothing_is_sure_is_not_emptied"),
+        tests_of("broker/plain", "roles",
+                 "a_slave_whose_machine_went_down_copies_again_what_it_had_not_synced"))),
+    Promise("A slave copies such a record again", "B30", not_real=POWERLESS,
+            tests=tests_of("broker/ha", "trust", "no_damage_behind_what_was_synced_is_acknowledged")),
     Promise("Java's controllers, and ours of before", not_simulated=JAVA, real=(
         "interop our_master_whose_machine_went_down_resigns_under_java_controllers",), tests=tests_of(
         "broker/replicas", "doubt", "java_controllers_are_asked_once_for_somebody_better",
@@ -173,6 +184,11 @@ PAGE = Page("docs/explanation/durability.md", (
     Promise("With `allAckInSyncStateSet` and `minInSyncReplicas` of 2", "B24", real=("failovers UNSEEN",),
         tests=tests_of(
         "broker", "young_master", "a_young_master_shows_all_when_as_many_as_demanded_are_in_sync")),
+    Promise("With `minInSyncReplicas=1` a new master", not_simulated="it says what nobody is kept from",
+            not_real=ORDERS, tests=both(
+            tests_of("broker/ha", "insync",
+                     "a_new_master_confirms_what_it_was_told_until_as_many_as_demanded_are_in_sync"),
+            tests_of("broker", "young_master", "a_key_has_a_new_master_show_all_at_once_as_javas_do"))),
     Promise("A consumer that has read more waits", "B24", real=("failovers UNSEEN",), tests=tests_of(
         "broker", "young_master", "what_was_read_of_the_lost_master_is_neither_shown_early_nor_moved")),
     Promise("A replica keeps in the file `confirmed`", "B25", not_real=ORDERS,
@@ -188,14 +204,14 @@ PAGE = Page("docs/explanation/durability.md", (
     Promise("After a failover a consumer group's positions", "B20",
             real=("interop untouched_java_clients_across_a_failover_of_our_brokers",)),
 ), others=(
-    "Of a machine that went down", "What it lacks of what was acknowledged", "**When one of them never comes back**",
+    "Of a machine that went down", "What it lacks of what was acknowledged",
     "**One window is open**", "In the other modes a master acknowledges alone", "A Java broker doubts nothing",
-    "A master without others", "A slave of the default protocol copies again", "A slave copies such a record again",
+    "A master without others",
     "A producer that gets", "That depends on four keys", "This page says", "*While two are in sync*", "The demo shows",
     "Two machines measure one lease", "A clock that stands still, as that",
     "A master that was merely cut off", "Two things stop it", "RocketMQ's CRC", "One thing can go unseen",
     "Java's slaves write records in pieces", "A new master does not know which", "Excepted is what all replicas lost",
-    "With `minInSyncReplicas=1` a new master", "A file is only as durable", "`SEND_OK` is a promise",
+    "A file is only as durable", "`SEND_OK` is a promise",
     "`FLUSH_SLAVE_TIMEOUT`, `FLUSH_DISK_TIMEOUT`", "A producer that sends again", "In the default mode they see",
     "In the other modes what a new master lacks", "In the other modes a new master may lack a half",
     "What is lost when the process of a master dies", "With `syncFromLastFile` a replica lacks",

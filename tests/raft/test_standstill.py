@@ -86,6 +86,22 @@ def test_BUG_F14_it_stays_while_a_follower_that_it_needs_is_at_work(excuse: str)
     assert script["n0"].role is Role.LEADER and script["n0"].leadership_seq == seq
 
 
+def test_BUG_F14_nobody_waits_for_a_sync_of_who_holds_what_is_to_be_committed() -> None:
+    """Two others lack it, and take nothing from this leader."""
+    script = led(5)
+    script.crash("n4")
+    script.filter = deaf_to_entries("n2", "n3", to="n0")
+    _, due = script.propose("n0", b"w")
+    script.settle()
+    script.nodes["n1"].syncing = False
+    script.propose("n0", b"later")
+    script.elapse(200)
+    holder, seq = script["n0"].peers["n1"], script["n0"].leadership_seq
+    assert (holder.match, holder.last_index, script["n0"].commit_index) == (due, due + 1, due - 1)
+    script.elapse(1_000)
+    assert script["n0"].role is not Role.LEADER or script["n0"].leadership_seq > seq
+
+
 def test_BUG_F14_a_follower_that_holds_more_than_it_has_synced_is_waited_for() -> None:
     """Its log grows: an answer now and then is progress."""
     script = led()

@@ -146,4 +146,8 @@ PLANTED: Final = (
             "        if self._trusted_end is not None:\n            return [TruncateLog",
             "        if False:\n            return [TruncateLog",
             (PLAIN + "test_what_was_not_synced_before_a_power_cut_is_copied_again_once_there_is_a_master",)),
+    Planted("a plain slave does not hear what its store lost", "broker/plain/roles.py",
+            "SlaveCore(config, journal.end, journal.trust.trusted_end)", "SlaveCore(config, journal.end)",
+            ("tests/broker/plain/test_roles.py::"
+             "test_a_slave_whose_machine_went_down_copies_again_what_it_had_not_synced",)),
 )
