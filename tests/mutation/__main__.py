@@ -34,7 +34,7 @@ from tests.mutation.swapped import swaps
 from tests.mutation.warm import GREEN, NOT_SWAPPED, Measured, Warm
 from tests.raft.bugs.run_mutants import ROOT, TIMEOUT_S, copy_tree, say
 
-WHOLE = ("raft", "remoting", "controller", "broker", "mqcluster", "harness", "analysis", "tests", "docs",
+WHOLE = ("raft", "remoting", "controller", "broker", "mqcluster", "harness", "analysis", "benchmarks", "tests", "docs",
          "pyproject.toml")
 PROGRESS_S = 10
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import tomllib
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.mutation.__main__ import compare
+from tests.mutation.__main__ import WHOLE, compare
 from tests.mutation.changes import Change, _left_out, what_runs
 from tests.mutation.known import PAGE, Known, load, render
 from tests.mutation.modules import CORES, EXCUSED, judges_of, modules
@@ -41,6 +44,33 @@ def test_every_core_has_tests_that_are_there() -> None:
     for module, tests in CORES.items():
         assert (ROOT / module).is_file()
         assert all((ROOT / test).exists() for test in tests), module
+
+
+def imports(file: Path) -> Iterator[str]:
+    """Names of modules that a file imports, each with the package that it is in."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_what_the_judges_import_is_in_the_tree_that_is_copied() -> None:
+    """Else none of them is collected, and a whole package is never asked."""
+    judges = {ROOT / test for tests in CORES.values() for test in tests}
+    due = [file for judge in judges for file in (judge.rglob("*.py") if judge.is_dir() else (judge,))]
+    seen, missing = set(due), set[str]()
+    while due:
+        for name in imports(due.pop()):
+            top, path = name.partition(".")[0], ROOT / name.replace(".", "/")
+            if (ROOT / top).is_dir() and top not in WHOLE:
+                missing.add(top)
+            for file in (path.with_suffix(".py"), path / "__init__.py"):
+                if top in ("tests", "harness") and file.is_file() and file not in seen:
+                    seen.add(file)
+                    due.append(file)
+    assert len(seen) > 100 and missing == set()
 
 
 def test_every_core_is_changed_or_excused() -> None:

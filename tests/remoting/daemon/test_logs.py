@@ -59,7 +59,7 @@ def test_json_has_fields_as_members() -> None:
     assert "ValueError: why" in second["exception"]
 
 
-@pytest.mark.parametrize("module", ["broker.cli", "controller.cli", "controller.namesrv.cli"])
+@pytest.mark.parametrize("module", ["broker.cli", "broker.container.cli", "controller.cli", "controller.namesrv.cli"])
 def test_every_server_limits_repeated_lines(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked of the commands themselves: where logging is set up they go no further here."""
     class Enough(Exception):
