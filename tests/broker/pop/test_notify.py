@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from broker.pop.part import PopPart
+from broker.store.tables import SubscriptionGroup
 from broker.topics.names import pop_retry_topic
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, wall_ms
 from remoting.bodies.namesrv import TopicConfig
@@ -23,6 +24,7 @@ from remoting.headers.popping import (
     PollingInfoResponse,
 )
 from remoting.record import Message
+from tests.broker.pop.test_requests import BAD_EXPRESSIONS
 from tests.broker.pop.world import Popper
 
 
@@ -183,11 +185,14 @@ async def test_pops_that_wait_are_counted_by_the_queue_that_they_name(autojump_c
 @pytest.mark.parametrize(("change", "code", "words"), [
     ({"topic": "unknown"}, 17, "not exist"), ({"topic": "W"}, 16, "forbidden"), ({"queue_id": 4}, 29, "queueId[4]"),
     ({"consumer_group": "no group!"}, 26, "does not exist"),
-    ({"exp": "a ||", "exp_type": "SQL92"}, 23, "parse the consumer's subscription failed")])
+    ({"consumer_group": "stopped"}, 16, "subscription group no permission, stopped"),
+    *(({"exp": text, "exp_type": "SQL92"}, 23, "parse the consumer's subscription failed")
+      for text in ("a ||", *(each for each, _ in BAD_EXPRESSIONS)))])
 async def test_what_is_refused(autojump_clock: MockClock, change: dict[str, Any], code: int, words: str) -> None:
     async with cluster() as made:
         node = await made.node()
         node.topics.update([TopicConfig("W", 1, 1, 2), TopicConfig("T", 4, 4)])
+        node.groups.update([SubscriptionGroup("stopped", consume_enable=False)])
         answer = await notify(made, node, **change)
         assert (answer.code, words in (answer.remark or "")) == (code, True), answer
         if "exp" not in change:

@@ -11,12 +11,13 @@ from trio.testing import MockClock
 
 from broker.pop import records
 from broker.pop.part import PopPart
+from broker.store.tables import SubscriptionGroup
 from broker.topics.names import pop_retry_topic
 from harness.simulation.worlds.brokers import CLUSTER, Cluster, Node, cluster, until, wall_ms
 from remoting.bodies.namesrv import TopicConfig
 from remoting.bodies.popping import CheckPoint
 from remoting.codes import RequestCode, ResponseCode
-from remoting.headers.popping import FROM_MAX, PopMessageRequest
+from remoting.headers.popping import FROM_MAX, PeekMessageRequest, PopMessageRequest
 from remoting.record import Message, decode_properties
 from tests.broker.pop.world import Popper, offset, pop_records, popped
 
@@ -102,6 +103,11 @@ async def test_a_message_ends_the_wait(autojump_clock: MockClock, queue: int) ->
         assert found == [b"y"]
 
 
+BAD_EXPRESSIONS = [
+    ("a" * 1_000_000, "1000000 characters"), ("(" * 1_000 + "a = 5" + ")" * 1_000, "within each other"),
+    ("a > " + "9" * 10_000, "64 bits"), ("a > 1e" + "9" * 10_000, "1.8E308")]
+
+
 @pytest.mark.parametrize(("change", "code", "words"), [
     ({"max_msg_nums": 33}, 29, "greater than 32"), ({"max_msg_nums": 0}, 29, "less than 1"),
     ({"born_time": 1_600_000_000_000}, 210, "timeout too much"), ({"topic": "unknown"}, 17, "not exist"),
@@ -109,16 +115,19 @@ async def test_a_message_ends_the_wait(autojump_clock: MockClock, queue: int) ->
     ({"consumer_group": "no group!"}, 26, "does not exist"), ({"invisible_time": -1}, 29, "invisibleTime"),
     ({"exp": "a ||", "exp_type": "SQL92"}, 23, "parse the consumer's subscription failed"),
     ({"exp": "a", "exp_type": "SQL99"}, 23, "parse the consumer's subscription failed"),
-    ({"topic": "W"}, 16, "the topic[W] peeking message is forbidden")])
+    *(({"exp": text, "exp_type": "SQL92"}, 23, words) for text, words in BAD_EXPRESSIONS),
+    ({"topic": "W"}, 16, "the topic[W] peeking message is forbidden"),
+    ({"consumer_group": "stopped"}, 16, "subscription group no permission, stopped")])
 async def test_what_is_refused(autojump_clock: MockClock, change: dict[str, Any], code: int, words: str) -> None:
     async with cluster() as made:
         node = await made.node()
         await made.send(node.address, b"x")
         node.topics.update([TopicConfig("W", 1, 1, 2)])
+        node.groups.update([SubscriptionGroup("stopped", consume_enable=False)])
         header = attrs.evolve(PopMessageRequest("G", "T", 0, 1, 60_000, 1_000, wall_ms()), **change)
         answer = await made.ask(node.address, RequestCode.POP_MESSAGE, header)
         assert answer.code == code, answer
-        assert words in (answer.remark or "")
+        assert words in (answer.remark or "") and len(answer.remark or "") < 400
         assert not pop_records(node)
 
 
@@ -134,6 +143,27 @@ async def test_what_a_broker_refuses_by_its_keys(
         answer = await Popper(made).ask(node)
         assert answer.code == code, answer
         assert words in (answer.remark or "")
+
+
+async def test_when_too_many_wait_the_next_one_is_told_so(autojump_clock: MockClock) -> None:
+    async with cluster() as made, trio.open_nursery() as nursery:
+        node, popper = await made.node(popPollingSize="2"), Popper(made)
+        await made.send(node.address, b"x", queue=1)
+        codes: list[int] = []
+
+        async def wait() -> None:
+            codes.append((await popper.ask(node, queue=0, poll_ms=5_000)).code)
+
+        for _ in range(2):
+            nursery.start_soon(wait)
+        await trio.sleep(0.1)
+        began = trio.current_time()
+        answer = await popper.ask(node, queue=0, poll_ms=5_000)
+        assert (answer.code, answer.remark, answer.body) == (ResponseCode.POLLING_FULL, "NO_MESSAGE_IN_QUEUE", b"")
+        assert answer.ext["invisibleTime"] == "60000" and trio.current_time() - began < 0.1
+        assert [each.body for each in await popper.pop(node, queue=1, poll_ms=5_000)] == [b"x"], "another line"
+        await trio.sleep(6)
+        assert codes == [ResponseCode.POLLING_TIMEOUT] * 2
 
 
 async def test_a_group_begins_where_it_asks_to(autojump_clock: MockClock) -> None:
@@ -329,8 +359,23 @@ async def test_a_peek_takes_nothing(autojump_clock: MockClock) -> None:
         assert (answer.code, answer.ext["restNum"]) == (ResponseCode.SUCCESS, "0")
         await popper.pop(node)
         assert (await popper.peek(node)).code == ResponseCode.PULL_NOT_FOUND
-        assert (await popper.peek(node, queue=9)).code == ResponseCode.INVALID_PARAMETER
         assert len(pop_records(node)) == 2
+
+
+@pytest.mark.parametrize(("keys", "change", "code", "words"), [
+    ({"brokerPermission": "2"}, {}, 16, "peeking message is forbidden"), ({}, {"topic": "unknown"}, 17, "not exist"),
+    ({}, {"topic": "W"}, 16, "the topic[W] peeking message is forbidden"),
+    ({}, {"queue_id": 4}, 29, "queueId[4] is illegal"), ({}, {"consumer_group": "no group!"}, 26, "does not exist"),
+    ({}, {"consumer_group": "stopped"}, 16, "subscription group no permission, stopped")])
+async def test_what_is_not_shown(
+        autojump_clock: MockClock, keys: dict[str, str], change: dict[str, Any], code: int, words: str) -> None:
+    async with cluster() as made:
+        node = await made.node(**keys)
+        node.topics.update([TopicConfig("T", 4, 4), TopicConfig("W", 1, 1, 2)])
+        node.groups.update([SubscriptionGroup("stopped", consume_enable=False)])
+        answer = await made.ask(node.address, RequestCode.PEEK_MESSAGE, attrs.evolve(
+            PeekMessageRequest("G", "T", 0, 1), **change))
+        assert (answer.code, words in (answer.remark or "")) == (code, True), answer
 
 
 async def test_where_no_checkpoint_can_be_stored_nothing_is_given(autojump_clock: MockClock) -> None:
