@@ -17,6 +17,9 @@ class PopKeys:
         20, "percent of POPs that look at what comes back first", least=0, most=100, live=True)
     pop_from_retry_probability_for_priority: int = key(
         0, "the same, of topics whose message.type is PRIORITY", least=0, most=100, live=True)
+    priority_order_asc: bool = key(
+        True, "POPs look at queues from the last to the first, so the last ones go first; false: the other way round",
+        live=True)
     enable_retry_topic_v2: bool = key(
         False, "what comes back goes to %RETRY%group+topic, not to %RETRY%group_topic", live=True)
     retrieve_message_from_pop_retry_topic_v1: bool = key(

@@ -67,6 +67,7 @@ class TakingConfig:
     timer_wheel_enable: bool = True
     pop_from_retry_probability: int = 20
     pop_from_retry_probability_for_priority: int = 0
+    priority_order_asc: bool = True
     init_pop_offset_by_check_msg_in_mem: bool = True
     enable_retry_topic_v2: bool = False
     retrieve_message_from_pop_retry_topic_v1: bool = True
@@ -187,7 +188,7 @@ class Popping:
     def _take(self, asked: PopMessageRequest, group: SubscriptionGroup, topic: TopicConfig,
               wanted: Subscribed) -> _Taken:
         chance, retry_below = self._rng.randrange(100), self.config.pop_from_retry_probability
-        if topic.attributes.get(MESSAGE_TYPE) == PRIORITY and chance < (
+        if not asked.order and topic.attributes.get(MESSAGE_TYPE) == PRIORITY and chance < (
                 decimal(group.attributes.get("priority.factor", "100")) or 0):
             retry_below, chance = self.config.pop_from_retry_probability_for_priority, 0
         retry = None if asked.order else self._retry(asked.topic, asked.consumer_group, chance)
@@ -196,7 +197,7 @@ class Popping:
         effort = Effort()
         left, room, rest, failure = asked.max_msg_nums, self.reads.max_transfer_bytes_on_message_in_memory, 0, ""
         for visit in visits(asked.topic, topic.read_queue_nums, asked.queue_id, retry, chance,
-                            retry_first=chance < retry_below):
+                            retry_first=chance < retry_below, last_first=self.config.priority_order_asc):
             key = visit.topic, asked.consumer_group, visit.queue_id
             floor = self._offset(key, asked.init_mode)
             if asked.order and self._in_order.blocked(key, asked.attempt_id, asked.invisible_time):

@@ -53,21 +53,21 @@ class RetryNames:
 
 
 def visits(topic: str, queues: int, queue_id: int, retry: tuple[str, int, int] | None, chance: int, *,
-           retry_first: bool) -> list[Visit]:
+           retry_first: bool, last_first: bool = True) -> list[Visit]:
     """The visits of one POP in order. ``retry``: name, flag and number of queues of the retry topic. ``chance``, 0 or
-    more, chooses the first queue."""
-    wanted = (queue_id,) if queue_id >= 0 else _around(queues, chance)
+    more, chooses the first queue; with 0 it is the last one, or without ``last_first`` queue 0."""
+    wanted = (queue_id,) if queue_id >= 0 else _around(queues, chance, last_first)
     found = [Visit(topic, NORMAL, each) for each in wanted]
     if retry is None:
         return found
     name, flag, count = retry
-    again = [Visit(name, flag, each) for each in _around(count, chance)]
+    again = [Visit(name, flag, each) for each in _around(count, chance, last_first)]
     return again + found if retry_first else found + again
 
 
-def _around(queues: int, chance: int) -> Iterable[int]:
-    """All queue ids once, descending from one chosen by ``chance``."""
-    return [(queues - 1 - number + chance) % queues for number in range(queues)]
+def _around(queues: int, chance: int, last_first: bool) -> Iterable[int]:
+    """All queue ids once, descending or ascending from one chosen by ``chance``."""
+    return [((queues - 1 - number if last_first else number) + chance) % queues for number in range(queues)]
 
 
 @attrs.frozen

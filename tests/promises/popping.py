@@ -97,6 +97,14 @@ PAGE = Page("docs/reference/popping.md", (
     answer("Properties, and messages of retry", tests_of(
         "broker/pop", "notify", "of_few_messages_that_are_left_one_must_have_a_wanted_tag")),
     answer("A 200055 has", tests_of("broker/pop", "notify", "pops_that_wait_are_counted_by_the_queue_that_they_name")),
+    answer("A POP of any queue goes", both(
+        tests_of("broker/pop", "taking", "queues_are_looked_at_in_turn"),
+        requests("a_topic_of_priorities_gives_its_highest_queue_first"))),
+    answer("In a topic whose `message.type`", requests(
+        "a_topic_of_priorities_gives_its_highest_queue_first",
+        "priorities_count_as_often_as_the_group_says_and_not_in_order")),
+    answer("What comes back is looked at", requests(
+        "how_often_what_comes_back_is_first", "how_often_what_comes_back_is_first_in_a_topic_of_priorities")),
     answer("Requests wait by topic", waiting("too_many_are_not_parked")),
     answer("A request ends its wait 50 ms", waiting("it_is_tried_a_last_time_when_its_time_is_nearly_over",
                                                     "a_clock_that_is_ahead_waits_as_long_as_any")),

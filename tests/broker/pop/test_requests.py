@@ -336,14 +336,54 @@ async def test_how_often_what_comes_back_is_first(autojump_clock: MockClock, per
         assert found == [b"again" if percent else b"x"] * 9
 
 
-async def test_a_topic_of_priorities_gives_its_highest_queue_first(autojump_clock: MockClock) -> None:
+PRIORITIES = TopicConfig("T", 4, 4, attributes={"message.type": "PRIORITY"})
+
+
+async def in_all_queues(made: Cluster, node: Node) -> None:
+    """A message in each queue: its number."""
+    for queue in (0, 3, 1, 2):
+        await made.send(node.address, b"%d" % queue, queue=queue)
+
+
+@pytest.mark.parametrize("last_first", [True, False])
+async def test_a_topic_of_priorities_gives_its_highest_queue_first(
+        autojump_clock: MockClock, last_first: bool) -> None:
+    async with cluster() as made:
+        node = await made.node(priorityOrderAsc=str(last_first).lower())
+        node.topics.update([PRIORITIES])
+        await in_all_queues(made, node)
+        found = [each.body for _ in range(4) for each in await Popper(made).pop(node, count=1)]
+        assert found == [b"3", b"2", b"1", b"0"][::1 if last_first else -1]
+
+
+@pytest.mark.parametrize(("factor", "order", "first"), [
+    ("100", False, b"3"), ("51", False, b"3"), ("50", False, b"1"), ("0", False, b"1"), ("100", True, b"1")])
+async def test_priorities_count_as_often_as_the_group_says_and_not_in_order(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, factor: str, order: bool, first: bytes) -> None:
+    """As in Java, by its bytecode."""
     async with cluster() as made:
         node = await made.node()
-        node.topics.update([TopicConfig("T", 4, 4, attributes={"message.type": "PRIORITY"})])
-        for queue in (0, 3, 1, 2):
-            await made.send(node.address, b"%d" % queue, queue=queue)
-        found = [each.body for _ in range(4) for each in await Popper(made).pop(node, count=1)]
-        assert found == [b"3", b"2", b"1", b"0"]
+        node.topics.update([PRIORITIES])
+        node.groups.update([SubscriptionGroup("G", attributes={"priority.factor": factor})])
+        await in_all_queues(made, node)
+        monkeypatch.setattr(node.broker.parts[PopPart].popping._rng, "randrange", lambda most: most // 2)
+        found = await Popper(made).pop(node, count=1, order=order, attempt_id="A")
+        assert [each.body for each in found] == [first]
+
+
+@pytest.mark.parametrize("percent", [0, 100])
+async def test_how_often_what_comes_back_is_first_in_a_topic_of_priorities(
+        autojump_clock: MockClock, percent: int) -> None:
+    async with cluster() as made:
+        node = await made.node(
+            popFromRetryProbability=str(100 - percent), popFromRetryProbabilityForPriority=str(percent))
+        retry = pop_retry_topic("T", "G")
+        node.topics.update([PRIORITIES, TopicConfig(retry, 1, 1)])
+        for _ in range(9):
+            await made.send(node.address, b"x")
+            node.broker.journal.append([Message(retry.encode(), b"again", 0)])
+        found = [each.body for _ in range(9) for each in await Popper(made).pop(node, queue=0, count=1)]
+        assert found == [b"again" if percent else b"x"] * 9
 
 
 async def test_a_peek_takes_nothing(autojump_clock: MockClock) -> None:

@@ -30,6 +30,9 @@ def test_queues_are_looked_at_in_turn() -> None:
     assert [each.queue_id for each in visits("T", 4, -1, None, 6, retry_first=False)] == [1, 0, 3, 2]
     assert visits("T", 4, 2, RETRY, 0, retry_first=False) == [Visit("T", 0, 2), Visit("%RETRY%G1_T1", 1, 0)]
     assert visits("T", 4, 2, RETRY, 0, retry_first=True)[0].flag == 1
+    for chance, wanted in ((0, [0, 1, 2, 3]), (6, [2, 3, 0, 1])):
+        found = visits("T", 4, -1, None, chance, retry_first=False, last_first=False)
+        assert [each.queue_id for each in found] == wanted
 
 
 @given(st.integers(1, 40), st.integers(-1, 39), st.integers(0, 99), st.booleans(), st.integers(1, 9))
