@@ -52,8 +52,8 @@ def kept(start: str, asks: str, tests: tuple[str, ...] = (), real: tuple[str, ..
     return Promise(start, asks, tests=tests, real=real, not_real="" if real else IN_PROCESS)
 
 
-CHECKS = both(requests("what_is_refused", "what_a_broker_refuses_by_its_keys"), acking("what_is_refused"),
-              tests_of("broker/pop", "notify", "what_is_refused"))
+CHECKS = both(requests("what_is_refused", "what_a_broker_refuses_by_its_keys", "what_is_not_shown"),
+              acking("what_is_refused"), tests_of("broker/pop", "notify", "what_is_refused"))
 BACK = tests_of("broker/pop", "redelivery", "what_nobody_acknowledges_comes_back_in_time")
 RETURNED = reviving("what_was_not_acknowledged_comes_back_and_nothing_else")
 JSON = tests_of("broker/pop", "order", "states_are_javas_json")
@@ -86,8 +86,8 @@ PAGE = Page("docs/reference/popping.md", (
         requests("where_no_checkpoint_can_be_stored_nothing_is_given"),
         acking("what_is_not_stored_is_not_answered_with_success"))),
     answer("Where there is nothing to give",
-           requests("nothing_is_answered_when_the_wait_is_over", "a_peek_takes_nothing"),
-           JAVAS),
+           requests("nothing_is_answered_when_the_wait_is_over", "when_too_many_wait_the_next_one_is_told_so",
+                    "a_peek_takes_nothing"), JAVAS),
     answer("A 200054 is checked", tests_of(
         "broker/pop", "notify", "a_message_is_there_until_it_is_given_to_somebody", "the_wait_ends_with_no",
         "when_too_many_wait_it_says_so")),
@@ -171,7 +171,8 @@ PAGE = Page("docs/reference/popping.md", (
     kept("So an acknowledgement that was answered", "B46", acking("a_late_acknowledgement_is_answered_with_success"),
          JAVAS),
     answer("is there | it is stored", RETURNED, PUSH),
-    answer("was deleted as old", reviving("of_a_topic_that_was_made_anew_nothing_comes_back",
+    answer("was deleted as old", reviving("what_was_deleted_as_old_does_not_come_back",
+                                          "of_a_topic_that_was_made_anew_nothing_comes_back",
                                           "a_topic_that_is_deleted_holds_nothing_up"), JAVAS),
     answer("cannot be read, or lies", both(
         reviving("an_offset_beyond_the_end_is_tried_again", "a_group_that_nobody_knows_is_given_some_time"),
@@ -192,6 +193,7 @@ PAGE = Page("docs/reference/popping.md", (
             not_real=IN_PROCESS),
     answer("The log is kept from the first record", reviving(
         "the_log_is_kept_from_the_first_record_that_is_needed", "messages_that_may_come_back_stay",
+        "old_files_stay_until_what_was_popped_there_came_back",
         "the_first_message_of_each_queue_is_retained_until_its_time")),
     kept("With `order` a batch", "B47", BATCH, JAVAS),
     answer("Retry topics are not looked at", tests_of("broker/pop", "notify",
@@ -234,7 +236,7 @@ PAGE = Page("docs/reference/popping.md", (
     answer("a receipt of another broker", acking("what_is_refused")),
     answer("a POP for no message", requests("what_is_refused")),
     kept("a message that should come back", "B45", reviving("refused_puts_lose_nothing"), REFUSED),
-    answer("where the message should stand", reviving("an_offset_beyond_the_end_is_tried_again")),
+    answer("where the message should stand", reviving("where_another_message_stands_it_is_tried_again")),
     answer("an offset beyond the end of its queue", reviving(
         "an_offset_beyond_the_end_is_tried_again", "of_a_topic_that_was_made_anew_nothing_comes_back")),
     answer("a message whose properties have no room", reviving("full_properties_go_to_the_dead_letters_as_they_are")),

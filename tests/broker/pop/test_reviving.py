@@ -16,7 +16,7 @@ from broker.pop.retained import Retained
 from broker.pop.returning import Revived
 from broker.pop.reviving import EARLY_MS, RevivePart
 from broker.topics.names import REVIVE_GROUP
-from harness.simulation.worlds.brokers import Node, cluster, new_master, three, until, wall_ms
+from harness.simulation.worlds.brokers import Cluster, Node, cluster, new_master, three, until, wall_ms
 from remoting.bodies.popping import CheckPoint
 from remoting.record import NOTED, PROPERTIES_BYTES_MAX, Message, encode_properties, outline
 from remoting.record import encode as encoded
@@ -243,6 +243,46 @@ async def test_an_offset_beyond_the_end_is_tried_again(autojump_clock: MockClock
         assert bodies(node) == [b"1"], "what stands there now is younger than what was given"
 
 
+@pytest.mark.parametrize("topic", ["T", "Other"])
+async def test_where_another_message_stands_it_is_tried_again(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+        topic: str) -> None:
+    """Java brings back whatever it reads there (apache/rocketmq#7724)."""
+    async with cluster() as made:
+        node = await made.node()
+        await sent(made, node, 2)
+        await sent(made, node, 2, topic="Other")
+        await pop(node, [0, 1], 2_000)
+        queue, another = (node.broker.journal.messages.queue(name.encode(), 0) for name in ("T", topic))
+        assert queue is not None and another is not None
+        right, wrong = queue.entry, another.entry(1)
+        monkeypatch.setattr(queue, "entry", lambda offset: wrong if offset == 0 else right(offset))
+        await trio.sleep(8)
+        assert bodies(node) == [b"1"] and reviving(node).counters.again == 1
+        assert f"entry 0 of T, queue 0, points to message 1 of {topic}" in caplog.text
+        monkeypatch.undo()
+        await until(lambda: bodies(node) == [b"1", b"0"])
+        await all_done(node)
+
+
+async def test_what_was_deleted_as_old_does_not_come_back(autojump_clock: MockClock) -> None:
+    """Here the log is kept for it. In a store of Java's, or one whose files somebody removed, it was not."""
+    async with cluster() as made:
+        node = await made.node(mappedFileSizeCommitLog=str(1 << 16))
+        journal = node.broker.journal
+        await sent(made, node, 2)
+        await fill_files(made, node)
+        await sent(made, node, 4)
+        journal.retention = attrs.evolve(journal.retention, file_reserved_time=0)
+        await trio.sleep(1)
+        journal.delete_old_files()
+        await until(lambda: journal.messages.min_offset(b"T", 0) == 2)
+        await pop(node, [0, 1, 3], 2_000)
+        await until(lambda: bodies(node))
+        await all_done(node)
+        assert bodies(node) == [b"1"] and reviving(node).counters.gone == 2
+
+
 async def test_a_group_that_nobody_knows_is_given_some_time(autojump_clock: MockClock) -> None:
     async with cluster() as made:
         node = await made.node(autoCreateSubscriptionGroup="false")
@@ -374,6 +414,38 @@ async def test_the_log_is_kept_from_the_first_record_that_is_needed(autojump_clo
         await until(lambda: bodies(node))
         await all_done(node)
         assert its.keeps_from() is None
+
+
+async def fill_files(made: Cluster, node: Node) -> None:
+    """Two files of 64 KiB and more."""
+    for _ in range(70):
+        assert (await made.send(node.address, b"y" * 2_000, topic="Filling")).code == 0
+
+
+async def test_old_files_stay_until_what_was_popped_there_came_back(autojump_clock: MockClock) -> None:
+    """On every replica. What came back is as it was sent."""
+    async with cluster(controllers=3) as made:
+        nodes = await three(made, **DURABLE, mappedFileSizeCommitLog=str(1 << 16))
+        master, popper = nodes[0], Popper(made)
+        await sent(made, master, 3)
+        await fill_files(made, master)  # the checkpoint, which waits as a timer, stands in another file
+        given = await popper.pop(master, queue=0, invisible_ms=20_000)
+        assert len(given) == 3 and (await popper.ack(master, given[1])).code == 0
+        await trio.sleep(5)
+
+        def clean() -> list[int]:
+            for node in nodes:
+                journal = node.broker.journal
+                journal.retention = attrs.evolve(journal.retention, file_reserved_time=0)
+                journal.delete_old_files()
+            return [node.broker.journal.begin for node in nodes]
+
+        assert min(node.broker.journal.end for node in nodes) > 2 << 16 and clean() == [0, 0, 0]
+        await until(lambda: len(bodies(master)) == 2)
+        assert clean() == [0, 0, 0] and bodies(master) == [b"0", b"2"]
+        await trio.sleep(90)
+        clean()
+        await until(lambda: min(clean()) >= 1 << 16)
 
 
 async def test_messages_that_may_come_back_stay(autojump_clock: MockClock) -> None:
