@@ -38,7 +38,8 @@ from tests.broker.test_server import bodies, send_all
 OK = ResponseCode.SUCCESS
 LONG = "n" * 300
 HEADERS = [importlib.import_module(f"remoting.headers.{name}") for name in (
-    "broker", "consumers", "controller", "namesrv", "pulling", "queries", "sending", "topics")]
+    "broker", "consumers", "controller", "namesrv", "popping", "pulling", "queries", "sending", "topics",
+    "transactions")]
 
 
 def plausible(modules: list[ModuleType]) -> dict[str, str]:
@@ -53,13 +54,15 @@ def plausible(modules: list[ModuleType]) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-WHOLE = plausible(HEADERS)
+RECEIPT = "0 1 60000 0 0 a 0 0"
+WHOLE = plausible(HEADERS) | {"extraInfo": RECEIPT, "expType": "TAG", "order": "false"}
 NAMES = list(WHOLE)
 VALUES = [
     "", " ", "x", "-1", "0", "1", "4", "true", "T", "G", "TBW102", "%RETRY%G", "c", "a", "*", "a||b", "SQL92", "TAG",
     "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRACE_TOPIC", "../../etc", "a/b", "a\0b", "a\nb", "t\x01p", "t\x02p", "\x7f", "é中",
     str(2**31 - 1), str(-2**31), str(2**31), str(2**63 - 1), str(-2**63), str(2**63), "9" * 30, "1.5", "1e9",
-    "7F0000010000854900000000000000F5", LONG,
+    "7F0000010000854900000000000000F5", LONG, RECEIPT, "0 1 60000 999 0 a 0 0", "0 1 60000 0 0 other 0 0",
+    "0 1", f"{2**63} 1 1 0 0 a 0 0", "0 0 10;1 0 7", "0 1 60000 0 0 a 0 0 x y",
 ]
 BODIES = [
     b"", b"\0", b"\xff\xfe", b"{", b"[" * 30_000, b'{"a":' * 10_000, b"9" * 30_000, b"null", b"1", b'"a"', b"{}",
@@ -74,6 +77,10 @@ BODIES = [
     b'{"topicConfigList":[{"topicName":"../x","readQueueNums":-1,"writeQueueNums":2147483647,"perm":-1}]}',
     b'{"groupName":"a/b","retryQueueNums":-1,"retryMaxTimes":-9}', b'[{"groupName":"g#"}]',
     b'{"groupName":"G2","retryQueueNums":2147483647}',
+    b'{"brokerName":"a","acks":[{"c":"G","t":"T","r":"0","so":0,"q":0,"rq":0,"pt":1,"it":1,"b":"AQ=="}]}',
+    b'{"brokerName":"a","acks":[{"c":"G","t":"T","r":"2","so":-1,"q":-1,"rq":999,"pt":-1,"it":-1,"b":"/////w=="}]}',
+    b'{"brokerName":"other","acks":[{"c":"a/b","t":"%RETRY%G","r":"x","so":9223372036854775807,"q":0,"rq":0,"pt":1,'
+    b'"it":9223372036854775807,"b":"AQ=="},{"b":"?"},{}]}',
     b'{"subscriptionGroupTable":{"x":{"groupName":"y"}}}', b'{"offsetTable":{"T@G":{"0":-5,"x":1}}}',
 ]
 

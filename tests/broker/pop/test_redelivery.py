@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from random import Random
+from typing import Any
+
+import attrs
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -9,6 +15,7 @@ from broker.pop.part import PopPart
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, new_master, three, until
 from remoting.bodies.popping import BatchAck, BatchAckRequest, bits_of
 from remoting.codes import RequestCode, ResponseCode
+from remoting.headers.queries import TopicRequest
 from remoting.headers.sending import ConsumerSendMsgBackRequest
 from remoting.record import decode_properties
 from tests.broker.pop.world import ALL_ACK, Popped, Popper, pop_records
@@ -65,6 +72,52 @@ async def test_an_acknowledgement_that_comes_too_late_changes_nothing(autojump_c
         assert [each.body for each in found] == [b"0"]
         assert (await Popper(made).ack(node, message)).code == OK
         assert await back(made, node) == []
+
+
+FORGED: dict[str, list[Any]] = {
+    "start_offset": [-1, 1, 2, 77, 2**63 - 1], "pop_time_ms": [-1, 0, 1, 2**62],
+    "revive_qid": [-1, *range(9), 999, 2**31 - 1], "broker_name": ["", "b", "a b", "x" * 300],
+    "invisible_ms": [-1, 0, 2**62], "retry_flag": [1, 2, 9], "queue_id": [-1, 3, 2**31 - 1], "offset": [-1, 2, 99]}
+UNBOUND = ("start_offset", "pop_time_ms", "revive_qid", "broker_name")
+"""Of these one at least is another one: else it is an acknowledgement, by who has a right to it."""
+
+
+async def test_forged_receipts_acknowledge_nothing(autojump_clock: MockClock) -> None:
+    """Cut off, of another broker, or with other numbers: an answer with a code and words, and all comes back."""
+    async with cluster() as made:
+        node, popper, rng, codes = await made.node(), Popper(made), Random(17), Counter[int]()
+        messages = await given(made, node, 3, 60_000)
+        receipt = messages[0].receipt
+        text = receipt.encode()
+        texts = {text[:length] for length in range(len(text) - 12)} | {f"{text}é", text.replace(" ", "  ")}
+        for _ in range(200):
+            names = {rng.choice(UNBOUND), *rng.choices([*FORGED], k=2)}
+            change = {name: rng.choice(FORGED[name]) for name in sorted(names)}
+            change = {name: value for name, value in change.items() if value != getattr(receipt, name)}
+            if change.keys() & {*UNBOUND}:
+                texts.add(attrs.evolve(receipt, **change).encode())
+        for each in sorted(texts):
+            for answer in (await popper.ack(node, messages[0], extra_info=each),
+                           await popper.change(node, messages[1], 50_000, extra_info=each)):
+                codes[answer.code] += 1
+                assert answer.code == OK or (answer.remark and len(answer.remark) < 400), (each, answer)
+        assert not node.broker.server.counters.failed
+        assert codes.keys() <= {0, 1, 13} and codes[0] > 20 and codes[1] > 100, codes
+        again = await back(made, node, within_s=120)
+        assert {message.body for message in again} == {b"0", b"1", b"2"}
+
+
+async def test_a_receipt_of_a_former_life_of_its_topic_acknowledges_no_message_of_this_one(
+        autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node, popper = await made.node(), Popper(made)
+        (old,) = await given(made, node, 1)
+        assert (await made.ask(node.address, RequestCode.DELETE_TOPIC_IN_BROKER, TopicRequest("T"))).code == OK
+        assert (await popper.ack(node, old)).code == ResponseCode.TOPIC_NOT_EXIST
+        (new,) = await given(made, node, 1)
+        assert new.offset == old.offset and new.receipt != old.receipt
+        assert (await popper.ack(node, old)).code == OK, "it is stored, and of no checkpoint here"
+        assert [message.body for message in await back(made, node, within_s=20)] == [b"0"]
 
 
 async def test_what_is_popped_may_be_given_back_by_its_place_in_the_log(autojump_clock: MockClock) -> None:
@@ -130,10 +183,12 @@ async def test_another_time_holds_each_time(autojump_clock: MockClock) -> None:
         assert await back(made, node) == []
 
 
-async def test_a_master_killed_loses_nothing_and_brings_nothing_back_twice(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("keys", [{}, {"enablePopBufferMerge": "true"}])
+async def test_a_master_killed_loses_nothing_and_brings_nothing_back_twice(
+        autojump_clock: MockClock, keys: dict[str, str]) -> None:
     """What was acknowledged in time stays so; all else comes from the next master."""
     async with cluster(controllers=3) as made:
-        master, *slaves = await three(made, **ALL_ACK)
+        master, *slaves = await three(made, **ALL_ACK, **keys)
         found = await given(made, master, 6)
         for message in found[:3]:
             assert (await Popper(made).ack(master, message)).code == OK
@@ -143,3 +198,27 @@ async def test_a_master_killed_loses_nothing_and_brings_nothing_back_twice(autoj
         for number in range(6, 9):
             assert (await made.send(leader.address, b"%d" % number)).code == OK
         assert sorted(each.body for each in await back(made, leader)) == [b"%d" % number for number in range(3, 9)]
+
+
+@pytest.mark.parametrize("dies_s", [1, 9.5, 12.5])
+async def test_a_killed_master_delays_what_comes_back_by_no_more_than_it_is_missed(
+        autojump_clock: MockClock, dies_s: float) -> None:
+    """While it is out, as its time ends, and as it would have come back."""
+    async with cluster(controllers=3) as made:
+        master, *slaves = await three(made, **ALL_ACK)
+        popped_at = trio.current_time()
+        found = await given(made, master, 6)
+        await trio.sleep_until(popped_at + dies_s)
+        await master.kill()
+        killed_at = trio.current_time()
+        leader = await new_master(*slaves)
+        await until(leader.broker.parts[PopPart]._is_ready)
+        outage_s, left = trio.current_time() - killed_at, {each.body for each in found}
+        popper = Popper(made)
+        with trio.move_on_at(popped_at + 10 + 7 + outage_s):
+            while left:
+                for message in await popper.pop(leader, poll_ms=1_000):
+                    assert trio.current_time() >= popped_at + 10
+                    assert (await popper.ack(leader, message)).code == OK
+                    left.remove(message.body)
+        assert not left and outage_s < 30
