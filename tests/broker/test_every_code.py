@@ -52,6 +52,15 @@ async def test_each_code_at_each_server(autojump_clock: trio.abc.Clock) -> None:
     assert found == recorded(), "`python -m tests.broker.codes` and `make fix` write what is answered now"
 
 
+@pytest.mark.parametrize("code", [200056, *range(200070, 200080)])
+async def test_codes_of_what_is_not_here_are_refused_in_words(autojump_clock: trio.abc.Clock, code: int) -> None:
+    """POP's records in RocksDB, and lite topics."""
+    async with cluster() as made:
+        answer = await made.ask((await made.node()).address, code)
+        assert (answer.code, answer.remark) == (
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {code} not supported")
+
+
 READ_BY_EXPORTERS = frozenset((
     "EndTransactionQueueSize", "EndTransactionThreadPoolQueueCapacity", "ackThreadPoolQueueSize", "bootTimestamp",
     "brokerVersionDesc", "commitLogDirCapacity", "commitLogDiskRatio", "commitLogMaxOffset", "commitLogMinOffset",

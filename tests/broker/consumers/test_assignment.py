@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from broker.consumers.assignment import AssignmentKeys, Assignments
 from broker.store.files import MemoryFiles
 from broker.store.tables import load, save
-from harness.simulation.worlds.brokers import cluster
+from harness.simulation.worlds.brokers import Node, cluster, controlled, in_sync, new_master, until
 from remoting.bodies.consumers import (
     ConsumerData,
     HeartbeatData,
@@ -140,3 +140,30 @@ async def test_a_broker_answers_with_the_mode_that_its_file_says(autojump_clock:
                     break
                 await trio.sleep(1)
         assert {each.mode for each in found} == {mode}
+
+
+async def test_a_mode_that_was_answered_outlives_a_kill_and_its_master(autojump_clock: MockClock) -> None:
+    """It is on disk with its answer; slaves copy it by 402, as Java's do, within 13 s."""
+    wanted = MessageRequestModes({"T": {"G": MessageRequestMode("T", "G", "POP", 2)}})
+    async with cluster(controllers=1) as made:
+        settings = {**controlled(1), "allAckInSyncStateSet": "true", "minInSyncReplicas": "2"}
+        nodes = [await made.node(**settings) for _ in range(2)]
+        await until(lambda: any(node.serves for node in nodes))
+        master, slave = sorted(nodes, key=lambda node: not node.serves)
+        await in_sync(master, 1)
+        await made.send(master.address, b"x")
+
+        async def modes(node: Node) -> MessageRequestModes:
+            answer = await made.ask(node.address, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+            return MessageRequestModes.from_json(answer.body)
+
+        body = MessageRequestMode("T", "G", "POP", 2).to_json()
+        assert (await made.ask(master.address, RequestCode.SET_MESSAGE_REQUEST_MODE, body=body)).code == 0
+        found = load(master.store, MessageRequestModes)
+        assert found == wanted, "on disk"
+        with trio.fail_after(13):
+            while await modes(slave) != wanted:
+                await trio.sleep(0.1)
+        await master.kill()
+        assert await new_master(slave) is slave
+        assert await modes(slave) == wanted

@@ -14,7 +14,8 @@ from trio.testing import MockClock
 from broker.pop.orderlog import OrderPart
 from broker.pop.part import PopPart
 from broker.puts import Done, Outlet
-from harness.simulation.worlds.brokers import Cluster, Node, cluster, new_master, three, until
+from broker.topics.names import POP_ORDER
+from harness.simulation.worlds.brokers import CLUSTER, Cluster, Node, cluster, new_master, three, until
 from remoting.bodies.popping import BatchAck, BatchAckRequest, bits_of
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
@@ -61,6 +62,9 @@ async def test_a_second_batch_comes_when_the_first_is_done_with(autojump_clock: 
         assert (await popper.ack(node, third)).code == OK
         assert offset(node) == 3
         assert bodies(await take(popper, node, "A2")) == [b"3", b"4"]
+        assert len(pop_records(node, POP_ORDER)) > 5
+        revive = [record for queue in range(8) for record in pop_records(node, f"rmq_sys_REVIVE_LOG_{CLUSTER}", queue)]
+        assert not revive and not pop_records(node), "where a Java master would bring them back"
 
 
 async def test_the_longest_time_is_kept_as_any_other(autojump_clock: MockClock) -> None:

@@ -138,6 +138,19 @@ async def test_what_no_send_may_do_no_reply_may(
         assert answer.code == code and not asker.pushed
 
 
+async def test_a_reply_topic_that_there_is_not_and_that_nobody_makes_is_told_so(autojump_clock: MockClock) -> None:
+    async with cluster() as made, requester(made) as asker:
+        node = await made.node(autoCreateTopicEnable="false")
+        await asker.beats(node.address)
+        end, version = node.broker.journal.end, node.topics.version
+        for topic in ("None", "other_REPLY_TOPIC", "x" * 120):
+            answer = await reply(made, node, ASKED, topic=topic)
+            assert (answer.code, answer.remark) == (
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
+        assert not asker.pushed and (node.broker.journal.end, node.topics.version) == (end, version)
+        assert (await reply(made, node, ASKED)).code == 0 and len(asker.pushed) == 1, "its own is there from the start"
+
+
 async def test_a_topic_that_a_reply_makes_is_on_disk_first(autojump_clock: MockClock) -> None:
     async with cluster() as made, requester(made) as asker:
         node = await made.node()
