@@ -82,13 +82,14 @@ class OffsetsPart(Part):
         labels, found, out = ("consumer_group", "topic"), dict(self._behind()), self.inflight.of
         yield page.gauge("rocketmq_consumer_lag_messages", "Messages that a group has not consumed.", [
             (one, lag + out.get(one, 0)) for one, (lag, _) in found.items()], *labels)
-        yield page.gauge("rocketmq_consumer_lag_latency", "Since when the first that it was not given waits, ms.", [
-            (one, waits_ms) for one, (_, waits_ms) in found.items()], *labels)
+        yield page.gauge("rocketmq_consumer_lag_latency_milliseconds",
+                         "Since when the first that it was not given waits.",
+                         [(one, waits_ms) for one, (_, waits_ms) in found.items()], *labels)
         yield page.gauge("rocketmq_consumer_inflight_messages", "Messages that a group has popped, and that are out.",
                          list(out.items()), *labels)
         yield page.gauge("rocketmq_consumer_ready_messages", "Messages that a group that pops was not given.", [
             (one, found[one][0] if one in found else 0) for one in out], *labels)
-        yield page.gauge("rocketmq_consumer_queueing_latency", "Since when the first of them waits, ms.", [
+        yield page.gauge("rocketmq_consumer_queueing_latency_milliseconds", "Since when the first of them waits.", [
             (one, found[one][1] if one in found else 0) for one in out], *labels)
 
     def _behind(self) -> Iterator[tuple[tuple[str, str], tuple[int, int]]]:

@@ -727,7 +727,7 @@ class RevivePart(SpecialService):
         yield page.counter("rocketmq_pop_revive_retry_messages", "Messages put into retry topics.", [
             (labels, count) for labels, count in sorted(counters.back.items())],
             "consumer_group", "topic", "put_status")
-        yield page.gauge("rocketmq_pop_revive_lag", "Records of checkpoints that are not done with.", [
+        yield page.gauge("rocketmq_pop_revive_lag_milliseconds", "Records of checkpoints that are not done with.", [
             ((str(number),), lag) for number, lag, _ in lags], "queue_id")
         yield page.gauge("rocketmq_pop_revive_latency_milliseconds", "By how much the first of them is late.", [
             ((str(number),), late_ms) for number, _, late_ms in lags], "queue_id")

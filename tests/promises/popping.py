@@ -221,7 +221,8 @@ PAGE = Page("docs/reference/popping.md", (
             tests=requests("where_no_checkpoint_can_be_stored_nothing_is_given"), not_real=IN_PROCESS),
     answer("The page for Prometheus", part("what_is_counted")),
     *(answer(start, BEHIND) for start in (
-        "`lag_messages` |", "`lag_latency` |", "`inflight_messages` |", "`ready_messages`, `queueing_latency`")),
+        "`lag_messages` |", "`lag_latency_milliseconds` |", "`inflight_messages` |",
+        "`ready_messages`, `queueing_latency_milliseconds`")),
     kept("an acknowledgement that could not be stored", "B46",
          acking("what_is_not_stored_is_not_answered_with_success")),
     answer("a change of the time |", acking("another_time_is_a_checkpoint_and_an_acknowledgement")),

@@ -252,8 +252,8 @@ async def test_how_far_behind_a_group_is(autojump_clock: MockClock) -> None:
             page = BrokerMetrics(node.broker).exposition().decode()
             labels = rf'{{.*consumer_group="G",.*topic="{re.escape(topic)}".*}} (\S+)$'
             return [int(float(re.findall(f"^rocketmq_consumer_{name}{labels}", page, re.MULTILINE)[0]))
-                    for name in ("inflight_messages", "ready_messages", "lag_messages", "lag_latency",
-                                 "queueing_latency")]
+                    for name in ("inflight_messages", "ready_messages", "lag_messages", "lag_latency_milliseconds",
+                                 "queueing_latency_milliseconds")]
 
         popper = Popper(made)
         for number in range(6):

@@ -192,7 +192,7 @@ async def test_it_says_why_nothing_comes_back(
         node.broker.journal.refusing = ""
         await until(lambda: bodies(node))
         page = BrokerMetrics(node.broker).exposition().decode()
-        for name in ("rocketmq_pop_revive_lag{", "rocketmq_pop_revive_latency_milliseconds{",
+        for name in ("rocketmq_pop_revive_lag_milliseconds{", "rocketmq_pop_revive_latency_milliseconds{",
                      "rocketmq_pop_revive_out_message_total{", "rocketmq_pop_revive_retry_messages_total{"):
             assert name in page, name
         assert 'put_status="PUT_OK",topic="T"} 1.0' in page
