@@ -5,6 +5,7 @@ It starts our servers and Java programs, sends messages with properties, and com
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -31,6 +32,9 @@ EMPTY = {"e = ''": NONE, "e IS NULL": FOUND}
 """A property without a value is dropped when it is read."""
 COPIED_S = 4
 """Replicas copy tables every three seconds."""
+GOES_ON_S = 35
+"""Longest time from a kill of the master until a filtered group gets a message: Java's clients ask for routes every
+30 s."""
 
 
 async def send(client: Client, numbers: range) -> None:
@@ -132,7 +136,13 @@ async def java_consumers_filter_across_a_failover_of_our_brokers(stage: Stage) -
             await received(stage, high, {8, 9}, COUNT, "price > 7")
             await received(stage, low, {0, 1}, COUNT, "price BETWEEN 0 AND 1")
             await trio.sleep(COPIED_S)
+            killed_us = time.time_ns() // 1_000
             await group.kill_master()
             await send(client, range(COUNT, 2 * COUNT))
             await received(stage, high, {8, 9}, 2 * COUNT, "price > 7, the master killed")
             await received(stage, low, {0, 1}, 2 * COUNT, "price BETWEEN 0 AND 1, the master killed")
+            for name, program in (("high", high), ("low", low)):
+                new_s = [(one["at_us"] - killed_us) / 1e6 for one in program.reports("received")
+                         if one["sequence"] >= COUNT]
+                stage.say(f"{name} goes on {min(new_s):.1f} s after the kill")
+                expect(min(new_s) <= GOES_ON_S, f"{name} goes on {min(new_s):.1f} s after the kill")

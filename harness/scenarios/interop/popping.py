@@ -18,8 +18,9 @@ from harness.processes.program import Program, Report
 from harness.scenarios.interop.clients import PATIENCE_S, group_of_three
 from harness.scenarios.interop.proxied import done
 from harness.scenarios.interop.scenario import Lost, NotRun, Stage, expect, scenario
-from harness.scenarios.interop.watch import tool
+from harness.scenarios.interop.watch import SyncState, tool
 from remoting.bodies.consumers import MessageRequestModes
+from remoting.bodies.namesrv import KVTable
 from remoting.client import open_client
 from remoting.codes import RequestCode
 from remoting.command import request
@@ -148,6 +149,9 @@ async def _orphaned(stage: Stage, popper: Poppers, namesrv: str) -> None:
             await all_received((other,), wanted, "held by one that was killed",
                                timeout_s=INVISIBLE_MS / 1e3 + REVIVED_S + SLACK_S)
             took_s = trio.current_time() - killed_at
+            early = [each for each in other.reports("received")
+                     if each["again"] and each["at_us"] / 1e3 - int(each["first_pop_ms"]) < INVISIBLE_MS]
+            expect(not early, f"while another one had them: {early}")
             stage.say(f"{len(wanted)} messages of one that was killed came to another within {took_s:.1f} s")
 
 
@@ -175,6 +179,7 @@ async def java_push_consumers_pop_across_a_failover_of_our_brokers(stage: Stage)
             before = sum(got.values())
             await trio.sleep(INVISIBLE_MS / 1e3 + REVIVED_S + SLACK_S)
             expect(sum(counted((one, two)).values()) == before, "what is acknowledged comes no more")
+            await _nothing_is_behind(stage, await group.in_sync(2, "the new master and a slave"))
             stage.say(f"{len(wanted)} stored, {len(got)} received, {before - len(got)} again")
 
 
@@ -200,6 +205,20 @@ async def popped_messages_outlive_a_store_that_refuses_writes(stage: Stage) -> N
         async with popper("p2", "Shop", group="G", invisible_ms=INVISIBLE_MS) as other:
             await all_received((other,), wanted, "due while nothing could be stored", timeout_s=PATIENCE_S)
             stage.say(f"{len(wanted)} messages came, {counted((other,)).total() - len(wanted)} of them again")
+
+
+async def _nothing_is_behind(stage: Stage, state: SyncState) -> None:
+    """Check that the master is done with all checkpoints within 60 s."""
+    behind = ""
+    async with open_client(ClientConfig()) as client:
+        with trio.move_on_after(60):
+            while behind != "0":
+                answer = await client.call(state.master_address, request(
+                    RequestCode.GET_BROKER_RUNTIME_INFO), 3_000)
+                behind = KVTable.from_json(answer.body).table["popReviveBehind"]
+                await trio.sleep(0.5)
+    expect(behind == "0", f"the revive queues are {behind} records behind")
+    stage.say("the revive queues are not behind")
 
 
 async def _modes_are_copied(stage: Stage, addresses: Sequence[str]) -> None:
