@@ -48,7 +48,7 @@ DECIDED_S = 45
 
 
 @attrs.frozen
-class Asked:
+class Servers:
     """The servers of the groups, asked by requests."""
 
     client: Client
@@ -59,7 +59,7 @@ class Asked:
         return int(answer.ext["offset"]) if answer.code == ResponseCode.SUCCESS else None
 
     async def ends(self, broker: Broker) -> list[int | None]:
-        """Where the queues end."""
+        """Return where each queue of a topic ends."""
         return [await self._number(broker, RequestCode.GET_MAX_OFFSET, QueueRequest(READ, queue))
                 for queue in range(QUEUES)]
 
@@ -114,7 +114,7 @@ async def java_consumers_read_and_lock_at_our_acting_slave(stage: Stage) -> None
         groups(stage, topic=READ, mappedFileSizeCommitLog=LOG_FILE_BYTES) as up,
         open_client() as client,
     ):
-        asked = Asked(client, up)
+        asked = Servers(client, up)
         before = await stored(stage, up, "before", READ)
         ends = await asked.ends(up.master)
         await up.master.kill()
@@ -169,7 +169,7 @@ async def java_push_consumers_pop_at_our_acting_slave(stage: Stage) -> None:
                 more = counted((popper,)) - due
                 expect(not more, f"acknowledged, and again {what}: {more}")
                 if not up.master.running:
-                    await Asked(client, up).comes_back(POPPED)
+                    await Servers(client, up).comes_back(POPPED)
             where = Counter(one["broker"] for one in popper.reports("received") if one["again"])
             expect(where.keys() <= {"b"}, f"what comes again is at the other group: {where}")
             stage.say(f"{len(wanted)} popped, {refused.total()} refused ones again, and none more; from {where}")
@@ -190,6 +190,6 @@ async def java_transactions_are_decided_at_our_acting_slave(stage: Stage) -> Non
             await same_logs(stage, "halves", up.master, up.slave)
             await up.master.kill()
             await made.decided("while the master was away", halves)
-            await Asked(client, up).comes_back(PAIRS)
+            await Servers(client, up).comes_back(PAIRS)
             await trio.sleep(DECIDED_S)
             await made.decided("with the master", halves)
