@@ -39,8 +39,8 @@ class Answers:
 
     def __init__(self, town: ActingScene, counts: Counter[str]) -> None:
         self._town, self._counts = town, counts
-        self._noted: dict[MemberHost, dict[Thing, list[int]]] = {}
-        """Machine -> the value that was answered last, and those that its slave had since."""
+        self._noted: dict[MemberHost, dict[Thing, list[int | None]]] = {}
+        """Machine -> the value that was answered last, None at first, and those that its slave had since."""
         self._owed: dict[MemberHost, set[Thing]] = {}
         """Machine -> what its slave answered for and may not forget yet."""
         self._forgot_ns: dict[MemberHost, int] = {}
@@ -78,7 +78,7 @@ class Answers:
         """Note the value that a slave has now, and may soon have on disk."""
         value = process.ledger.ledger.get(thing)
         if thing.kind in KINDS and value is not None:
-            self._noted.setdefault(process.host, {}).setdefault(thing, []).append(value)
+            self._noted.setdefault(process.host, {}).setdefault(thing, [None]).append(value)
 
     def forgets(self, process: MemberProcess, *, timers: bool) -> None:
         """Check that a slave does not forget too early; ``timers``: it forgot their time, too."""
@@ -110,9 +110,11 @@ class Answers:
 
     def _owes(self, process: MemberProcess, thing: Thing, value: int) -> None:
         noted = self._noted.setdefault(process.host, {})
-        values = noted.get(thing, [])
-        last = max((place for place, each in enumerate(values) if each == value), default=None)
-        noted[thing] = [value] if last is None else values[last:]
+        former, *later = noted.get(thing, [None])
+        if value in later:  # answers come in the order of notes, of which several may have one value
+            noted[thing] = later[later.index(value):]
+        elif value != former:
+            noted[thing] = [value]
         self._owed.setdefault(process.host, set()).add(thing)
         try:
             self._keeps(process.host, thing, "a slave answers what its ledger on disk does not say")

@@ -25,6 +25,7 @@ def play(seed: int, profile: str = "acting") -> Result:
     ("acting", 3, ("INV_B56", "INV_B60")),
     ("acting", 88, ("INV_B58",)),
     ("acting", 45000123, ("INV_B59",)),
+    ("acting", 45001626, ("INV_B63",)),
     ("acting", 43100013, ("INV_B58",)),
     ("acting", 10240011, ("INV_B36",)),
     ("locks", 1, ("INV_B61",)),
