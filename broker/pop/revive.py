@@ -97,6 +97,9 @@ class ReviveQueue:
         self.late = 0
         """Acknowledgements that came too late, or without a checkpoint."""
         self._waiting: dict[_Key, Outstanding] = {}
+        self._twins: dict[_Key, list[Outstanding]] = {}
+        """Key -> checkpoints of that key behind the one in ``_waiting``, with other messages. A POP behind a reset and
+        the change of an invisible time in the same millisecond may make such; their acknowledgements name no one."""
         self._by_time: list[tuple[int, int, Outstanding]] = []
         """Heap of checkpoints that are not begun, by time and place."""
         self._early: dict[_Key, _Early] = {}
@@ -125,20 +128,24 @@ class ReviveQueue:
         key: _Key = (found.key, found.re_puts)
         same = self._waiting.get(key)
         if same is not None:
-            if set(found.offsets) <= set(same.checkpoint.offsets):
-                same.loose += kept
+            twins = [same, *self._twins.get(key, ())]
+            known = next((each for each in twins if set(found.offsets) <= set(each.checkpoint.offsets)), None)
+            if known is not None:
+                known.loose += kept
                 return
-            key = (*key, place)
         left = {offset for at, offset in enumerate(found.offsets) if not found.bits & 0xFFFF_FFFF & 1 << at}
-        early = self._early.pop(key, None)
+        early = self._early.pop(key, None) if same is None else None
         if early is not None:
             early.dropped = True
             left -= early.offsets
             kept += early.loose
             pin = min((each for each in (pin, early.pin) if each is not None), default=None)
         waiting = Outstanding(found, place, logged, pin, left, key, kept)
-        if left:
+        if same is None:
             self._waiting[key] = waiting
+        else:
+            self._twins.setdefault(key, []).append(waiting)
+        if left:
             heappush(self._by_time, (found.revive_time_ms, place, waiting))
             self._pin(waiting)
         else:
@@ -160,20 +167,25 @@ class ReviveQueue:
             self._is_early((key, None), offsets, pin, now_ms, kept)
             return
         waiting.loose += kept
-        if waiting.begun:
+        if not self._acked((key, None), waiting, offsets):
             self.late += 1
-        else:
-            waiting.left.difference_update(offsets)
-            if not waiting.left:
-                self._is_done_with(waiting)
 
     def acked_elsewhere(self, key: CheckpointKey, offsets: Iterable[int]) -> None:
         """Acknowledge messages of a known checkpoint without a record, as the ledger says."""
         waiting = self._waiting.get((key, None))
-        if waiting is not None and not waiting.begun:
-            waiting.left -= set(offsets)
-            if not waiting.left:
-                self._is_done_with(waiting)
+        if waiting is not None:
+            self._acked((key, None), waiting, offsets)
+
+    def _acked(self, key: _Key, waiting: Outstanding, offsets: Iterable[int]) -> bool:
+        """Return whether a checkpoint of that key is not begun: the acknowledgement counts."""
+        counts = False
+        for each in (waiting, *self._twins[key]) if key in self._twins else (waiting,):
+            if not each.begun:
+                counts = True
+                each.left.difference_update(offsets)
+                if not each.left:
+                    self._is_done_with(each)
+        return counts
 
     def _is_early(self, key: _Key, offsets: Iterable[int], pin: int | None, now_ms: int, loose: list[Loose]) -> None:
         early = self._early.get(key)
@@ -195,7 +207,10 @@ class ReviveQueue:
     def _is_done_with(self, waiting: Outstanding) -> None:
         """Release the loose records of a checkpoint. If it stands in the queue, a later master may read it again, and
         needs them until ``processed`` has passed it."""
-        self._waiting.pop(waiting.key, None)
+        if waiting.key in self._twins:
+            self._one_of_twins_is_done_with(waiting)
+        else:
+            self._waiting.pop(waiting.key, None)
         if waiting.pin is not None and waiting.pin < waiting.place:
             insort(self._spans, (waiting.pin, waiting.place))
         loose, waiting.loose = waiting.loose, []
@@ -204,6 +219,13 @@ class ReviveQueue:
         elif loose:
             self._pinned += 1
             heappush(self._passing, (waiting.place, self._pinned, loose))
+
+    def _one_of_twins_is_done_with(self, waiting: Outstanding) -> None:
+        twins = [self._waiting[waiting.key], *self._twins.pop(waiting.key)]
+        twins.remove(waiting)
+        self._waiting[waiting.key] = twins[0]
+        if twins[1:]:
+            self._twins[waiting.key] = twins[1:]
 
     def let_go(self, processed: int) -> list[Loose]:
         """Loose records that are done with, each once. ``processed`` is an offset that later masters know."""
@@ -290,7 +312,7 @@ class ReviveQueue:
     @property
     def waiting(self) -> int:
         """Number of checkpoints with open messages."""
-        return len(self._waiting)
+        return len(self._waiting) + sum(map(len, self._twins.values()))
 
     @property
     def oldest_ms(self) -> int | None:

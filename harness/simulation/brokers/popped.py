@@ -94,6 +94,9 @@ class Delivery:
     """Its acknowledgement was answered within its time."""
     forgiven: bool = False
     """Its group was reset since."""
+    shared: bool = False
+    """A POP behind a reset, and the change of a time in the same millisecond, made two checkpoints of one name: an
+    acknowledgement ends one of them, and no receipt tells which."""
     back: _Back = _Back.NOT
     by: tuple[BrokerProcess, int] | None = None
     """The run that put it back, and the opening of its writes."""
@@ -162,6 +165,7 @@ class Pops(Judge):
         key = place, checkpoint.pop_time_ms, revive_queue, checkpoint.start_offset
         known = self._deliveries.get(key)
         if known is not None:
+            known.shared |= (place[0], place[2]) in self._muddled and checkpoint.revive_time_ms != known.visible_ms
             known.visible_ms = max(known.visible_ms, checkpoint.revive_time_ms)
             return known
         message = self._at.get(place[1:])
@@ -224,7 +228,7 @@ class Pops(Judge):
             each.back is _Back.STORED, self._over_ms(each) > BACK_MS, each.visible_ms))
         if not fresh:
             counts["put back again"] += 1
-            if self.complete and chosen.back is _Back.STORED:
+            if self.complete and chosen.back is _Back.STORED and not chosen.shared:
                 self._broken("INV_B52", "put back again, and it was known to be", process, over)
         elif self._calm_ms is not None and self.complete:
             self._counts["INV_B48"] += 1
@@ -349,7 +353,7 @@ class Pops(Judge):
                 in_time = made is not None and self._scene.wall_ms <= made.visible_ms
             self._scene.counts["acknowledged in time" if in_time else "acknowledged late"] += 1
             if made is not None and in_time:
-                made.acked = True
+                made.acked = not made.shared
 
     def resets(self, group: str, queue: int, offset: int) -> None:
         """Note that a reset was requested: from now on messages may be given again."""

@@ -40,6 +40,28 @@ def test_what_was_not_acknowledged_comes_back_two_seconds_behind_its_time() -> N
     assert queue.done(found[0], 2) and queue.processed == 1 and queue.waiting == 0
 
 
+@pytest.mark.parametrize("first_goes", [False, True])
+def test_of_two_checkpoints_of_one_name_both_hear_of_acknowledgements(first_goes: bool) -> None:
+    """A POP behind a reset, and the change of a time in the same millisecond, make such."""
+    queue, one, all_of_it = ReviveQueue(-1), checkpoint(diffs=(0,), hold_ms=1_000), checkpoint()
+    queue.checkpoint(one, 0)
+    queue.checkpoint(all_of_it, 0)
+    queue.checkpoint(all_of_it, 0)  # a duplicate
+    assert queue.waiting == 2 and one.key == all_of_it.key
+    if first_goes:
+        queue.stands_below(T0 + 5_000, 3)
+        (found,) = queue.ripe(T0 + 5_000)
+        queue.acked(one.key, [1], T0 + 5_000)
+        assert queue.done(found, 0) and queue.waiting == 1 and queue.late == 0
+    else:
+        queue.acked(one.key, [0, 1], T0 + 5_000)
+        assert queue.waiting == 1, "the first one is done with"
+    queue.acked(one.key, [2], T0 + 6_000)
+    queue.stands_below(T0 + 20_000, 5)
+    assert ripe(queue, T0 + 20_000) == ([[0]] if first_goes else [])
+    assert queue.processed == (0 if first_goes else 4)
+
+
 def test_what_a_ledger_says_was_acknowledged_counts_until_it_comes_back() -> None:
     queue, ck, other = ReviveQueue(-1), checkpoint(), checkpoint(10)
     queue.acked_elsewhere(ck.key, [0])
