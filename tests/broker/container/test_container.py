@@ -144,6 +144,15 @@ async def place(here: Path, listed: str, **keys: object) -> AsyncGenerator[Place
                     os.kill(record.pid, signal.SIGKILL)
 
 
+def each_has_a_log(folder: Path) -> None:
+    """Check that each broker's log speaks of that broker alone."""
+    logs = {path.name: path / "broker.log" for path in folder.iterdir()}
+    assert logs.keys() == {f"DefaultCluster_{name}_0" for name in "abc"}
+    for name in "abc":
+        said = logs[f"DefaultCluster_{name}_0"].read_text()
+        assert f"The broker[{name}, " in said and not re.search(rf"The broker\[[^{name}]", said), "its own alone"
+
+
 async def test_brokers_come_and_go_and_outlive_their_container(
     tmp_path: Path, capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -199,11 +208,7 @@ async def test_brokers_come_and_go_and_outlive_their_container(
             "added": [str(tmp_path / "c.conf")], "removed": [str(tmp_path / "b.conf")]}
         await w.process.stop(timeout_s=60)
         assert not list((tmp_path / "kept" / "processes").iterdir()), "each ended in order"
-        logs = {path.name: path / "broker.log" for path in (tmp_path / "kept" / "logs").iterdir()}
-        assert logs.keys() == {f"DefaultCluster_{name}_0" for name in "abc"}
-        for name in "abc":
-            said = logs[f"DefaultCluster_{name}_0"].read_text()
-            assert f"The broker[{name}, " in said and not re.search(rf"The broker\[[^{name}]", said), "its own alone"
+        each_has_a_log(tmp_path / "kept" / "logs")
         await w.process.start()
         await w.until_serving("a", "c")
         await w.process.stop(timeout_s=60)
