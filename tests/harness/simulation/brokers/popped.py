@@ -114,7 +114,12 @@ PLANTED: Final = (
             "pops"),
     # --- what comes back
     Planted("acknowledgements are read and count for nothing", REVIVE,
-            "            waiting.left.difference_update(offsets)\n", "            pass\n", ("INV_B46",), "pops"),
+            "                each.left.difference_update(offsets)\n", "", ("INV_B46",), "pops"),
+    Planted("a second checkpoint of one name hears of no acknowledgement", REVIVE,
+            "        for each in (waiting, *self._twins[key]) if key in self._twins else (waiting,):\n",
+            "        for each in (waiting,):\n", (
+                "tests/broker/pop/test_revive.py::"
+                "test_of_two_checkpoints_of_one_name_both_hear_of_acknowledgements",)),
     Planted("a checkpoint is ripe when it comes", REVIVE,
             "by_time and by_time[0][0] < upto_ms:", "by_time:", ("INV_B51",), "pops"),
     Planted("a revive queue is processed as far as it was read", REVIVE,

@@ -57,7 +57,8 @@ PLANTED: Final = (
     Planted("slaves do not copy their ledgers", LEDGER,
             "        elif self._notes and role.listed:\n", "        elif False:\n", ("INV_B63",), ACTING),
     Planted("a slave loads no ledger", LEDGER,
-            "        for entry in self.file.load():\n            self.ledger.take(entry)\n",
+            "        for entry in self._legible(self.file.load(), \"this broker\"):\n"
+            "            self.ledger.take(entry)\n",
             "        self.file.load()\n", ("INV_B63",), ACTING),
     Planted("a master takes only what a newer version says", "broker/offsets/table.py",
             "(newer or offset > kept.get(queue_id, -1))", "newer", ("INV_B57",), ACTING),
