@@ -100,6 +100,11 @@ async def ask_members_by_route(
 
     Raises ``RemotingError``, ``BodyError``."""
     answer = await client.call(name_server, members_by_route(broker_name), timeout_ms)
+    return members_in(answer, name_server, broker_name)
+
+
+def members_in(answer: Command, name_server: str, broker_name: str) -> dict[int, str]:
+    """Members by the answer to ``members_by_route``. Raises ``ResponseError``, ``BodyError``."""
     if answer.code == ResponseCode.TOPIC_NOT_EXIST:
         return {}
     route = TopicRouteData.from_json(checked(answer, name_server).body)
@@ -324,9 +329,13 @@ class Registration(Part):
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED or not compatible:
                 raise
         except RequestTimeout:
-            if not compatible or not is_old(await self._client.call(
-                    server.address, members_by_route(standing.broker_name), MEMBERS_TIMEOUT_MS)):
+            if not compatible:
                 raise
+            answer = await self._client.call(
+                server.address, members_by_route(standing.broker_name), MEMBERS_TIMEOUT_MS)
+            if not is_old(answer):
+                raise
+            return members_in(answer, server.address, standing.broker_name)
         return await ask_members_by_route(
             self._client, server.address, standing.broker_name, MEMBERS_TIMEOUT_MS)
 
