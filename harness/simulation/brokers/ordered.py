@@ -45,11 +45,14 @@ class InOrder:
     def __init__(self, broken: Broken) -> None:
         self._broken = broken
         self._queues: defaultdict[int, _Queue] = defaultdict(_Queue)
+        self._again: dict[str, int] = {}
+        """Attempt that asked again -> the earliest end that it asked for: a broker may have stored it, unanswered."""
 
     def given(self, queue: int, offsets: Sequence[int], pop_time_ms: int, until_ms: int, attempt_id: str,
               now_ms: int, epoch: int) -> bool:
         """Check messages as they leave a broker. True: a delivery of another master blocked this queue until now."""
         known, before = self._queues[queue], False
+        until_ms = min(until_ms, self._again.get(attempt_id, until_ms))
         for offset in [each for each, out in known.out.items() if out.attempt_id == attempt_id]:
             del known.out[offset]  # its answer was lost, and the same attempt asks again
         first = self._through(known)
@@ -87,6 +90,14 @@ class InOrder:
         out = self._queues[queue].out.get(offset)
         if out is not None:
             out.until_ms = min(out.until_ms, until_ms)
+
+    def tries_again(self, attempt_id: str, until_ms: int) -> None:
+        """Note that an attempt whose answer was lost asks again: what it gets blocks until ``until_ms`` at least."""
+        self._again[attempt_id] = until_ms = min(until_ms, self._again.get(attempt_id, until_ms))
+        for known in self._queues.values():
+            for out in known.out.values():
+                if out.attempt_id == attempt_id:
+                    out.until_ms = min(out.until_ms, until_ms)
 
     def through(self, queue: int) -> int:
         """The highest offset that the group may have."""

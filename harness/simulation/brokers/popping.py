@@ -154,9 +154,8 @@ class PopClient(FeatureClient):
     def _pop(self, group: str, queue_id: int, count: int, invisible_ms: int, fates: Sequence[Sequence[int]]) -> None:
         pops = self._scene.watch.pops
         taken: list[Given] = []
-
         in_order = group == FIFO
-        attempt_id = self._attempt() if in_order else ""
+        attempt_id = self._attempt(invisible_ms) if in_order else ""
 
         def left(process: BrokerProcess, answer: Command) -> None:
             taken.extend(pops.gave(process, group, attempt_id, answer))
@@ -171,10 +170,12 @@ class PopClient(FeatureClient):
         self._request(request(RequestCode.POP_MESSAGE, PopMessageRequest(
             group, TOPIC, queue_id, count, invisible_ms, 0, order=in_order, attempt_id=attempt_id or None)), left, came)
 
-    def _attempt(self) -> str:
+    def _attempt(self, invisible_ms: int) -> str:
         """Id of the next ordered attempt: the former one again, if its answer was lost."""
         again, self._lost = self._lost, None
         self._attempts += 1
+        if again is not None:
+            self._scene.watch.pops.in_order.tries_again(again, self._scene.wall_ms + invisible_ms)
         return again or f"a{self._attempts}"
 
     def _settle(self, group: str, taken: Sequence[Given], fates: Sequence[Sequence[int]]) -> None:

@@ -41,7 +41,7 @@ def play(seed: int, profile: str = "swarm") -> Result:
     ("timers", 1), ("timers", 3), ("transactions", 2), ("transactions", 3), ("pops", 10), ("pops", 20), ("pops", 71),
     ("pops", 75), ("pops", 87), ("pops", 1092), ("pops", 1147), ("pops", 1215), ("pops", 12000005),
     ("pops", 45100486), ("pops", 45300174), ("pops", 45301046), ("pops", 45301689), ("pops", 45303151),
-    ("deletions", 2)])
+    ("pops", 45311417), ("deletions", 2)])
 def test_seeds_pass(profile: str, seed: int) -> None:
     """Some of them once failed."""
     result = play(seed, profile)
