@@ -67,7 +67,7 @@ _FIXED: Final = {  # the two flags for IPv6 choose the layout
     for flags in (0, BORN_HOST_V6, STORE_HOST_V6, BORN_HOST_V6 | STORE_HOST_V6)
 }
 _V4: Final = _FIXED[0]
-_V6_FLAGS: Final = BORN_HOST_V6 | STORE_HOST_V6
+V6_FLAGS: Final = BORN_HOST_V6 | STORE_HOST_V6
 _CRC_MASK: Final = 0x7FFFFFFF
 _OFFSET_BITS: Final = (1 << 64) - 1
 _SHORT: Final = Struct(">H")
@@ -75,7 +75,7 @@ _BYTES: Final = tuple(bytes([size]) for size in range(256))
 _BLANK: Final = Struct(">ii")
 _SCANNED: Final = Struct(">iiii4xqqi16xq20xi")
 """Fields of an outline where both hosts are IPv4."""
-_MIDDLE: Final = Struct(">ii28xi44xi")
+MIDDLE: Final = Struct(">ii28xi44xi")
 """Size, magic, system flag and size of the body, where both hosts are IPv4."""
 _FRONT: Final = Struct(">ii12xqqi")  # size, magic, queue offset, physical offset, system flag: past crc, id and flag
 _BORN: Final = Struct(">40xq")
@@ -249,7 +249,7 @@ def encode(message: Message, queue_offset: int, offset: int, store_time_ms: int)
     if len(message.born_host) == 8 == len(message.store_host) and 0 < len(topic) <= TOPIC_BYTES_MAX and (
             len(body) <= BODY_BYTES_MOST and len(properties) <= PROPERTIES_BYTES_MAX):  # as mostly
         size = RECORD_BYTES_MIN + len(body) + len(topic) + len(properties)
-        fixed, magic, sys_flag, topic_size = _V4, MAGIC, message.sys_flag & ~_V6_FLAGS, _BYTES[len(topic)]
+        fixed, magic, sys_flag, topic_size = _V4, MAGIC, message.sys_flag & ~V6_FLAGS, _BYTES[len(topic)]
     else:
         size = size_of(message)
         fixed, magic, sys_flag, topic_size = _layout(message)
@@ -264,11 +264,11 @@ def encode(message: Message, queue_offset: int, offset: int, store_time_ms: int)
 
 def _layout(message: Message) -> tuple[Struct, int, int, bytes]:
     """The fixed fields, the magic, the system flag and the size of the topic, as hosts and topic want them."""
-    sys_flag, born_size, topic_size = message.sys_flag & ~_V6_FLAGS, len(message.born_host), len(message.topic)
+    sys_flag, born_size, topic_size = message.sys_flag & ~V6_FLAGS, len(message.born_host), len(message.topic)
     fixed = _V4
     if not born_size == 8 == len(message.store_host):
         sys_flag |= BORN_HOST_V6 * (born_size == 20) | STORE_HOST_V6 * (len(message.store_host) == 20)
-        fixed = _FIXED[sys_flag & _V6_FLAGS]
+        fixed = _FIXED[sys_flag & V6_FLAGS]
     if topic_size <= TOPIC_BYTES_MAX:
         return fixed, MAGIC, sys_flag, topic_size.to_bytes(1, "big")
     return fixed, MAGIC_LONG_TOPIC, sys_flag, _SHORT.pack(topic_size)
@@ -350,7 +350,7 @@ def outlines(data: bytes, base: int, at: int = 0, most: int = 1 << 62, *,
     last = length - RECORD_BYTES_MIN
     while at <= last and len(found) < most:
         size, magic, body_crc, queue_id, queue_offset, offset, sys_flag, time_ms, body_size = unpack(data, at)
-        if magic == MAGIC and not sys_flag & _V6_FLAGS:
+        if magic == MAGIC and not sys_flag & V6_FLAGS:
             end, topic_at = at + size, at + 89 + body_size
             if end > length or body_size < 0 or topic_at + 2 > end or offset != base + at:
                 break
@@ -374,20 +374,21 @@ def outlines(data: bytes, base: int, at: int = 0, most: int = 1 << 62, *,
     return found, at
 
 
-def stored_properties(data: bytes, at: int, size: int) -> bytes:
-    """Those of the record of this size at ``at``, and no more of it. Raises ``DamagedRecord``: none stands there."""
+def properties_begin(data: bytes, at: int, size: int) -> int:
+    """Where the properties begin of the record of this size at ``at``; they end with it. Raises ``DamagedRecord``: none
+    stands there."""
     if len(data) - at >= RECORD_BYTES_MIN:
-        found, magic, sys_flag, body_size = _MIDDLE.unpack_from(data, at)
-        if found == size and magic == MAGIC and not sys_flag & _V6_FLAGS and (
+        found, magic, sys_flag, body_size = MIDDLE.unpack_from(data, at)
+        if found == size and magic == MAGIC and not sys_flag & V6_FLAGS and (
                 0 <= body_size < size - 90 <= len(data) - at - 90):
             end, topic_at = at + size, at + 89 + body_size
-            properties_at = topic_at + data[topic_at - 1] + 2
-            if properties_at <= end and data[properties_at - 2] << 8 | data[properties_at - 1] == end - properties_at:
-                return data[properties_at:end]
+            begin: int = topic_at + data[topic_at - 1] + 2
+            if begin <= end and data[begin - 2] << 8 | data[begin - 1] == end - begin:
+                return begin
     outlined = outline(data, at, check_crc=False)
     if outlined[1] != size:
         raise DamagedRecord(at, f"{outlined[1]} bytes instead of {size}")
-    return outlined[7]
+    return at + size - len(outlined[7])
 
 
 def stored_born_ms(data: bytes, at: int = 0) -> int:
@@ -413,7 +414,7 @@ def _parts(data: bytes | memoryview, at: int, check_crc: bool,
         raise DamagedRecord(at, f"magic {magic & 0xFFFFFFFF:#010x}")
     if not RECORD_BYTES_MIN <= size <= size_max or size > left:
         raise DamagedRecord(at, f"size {size}, where {left} bytes are here and {size_max} allowed")
-    layout = _FIXED[sys_flag & _V6_FLAGS]
+    layout = _FIXED[sys_flag & V6_FLAGS]
     end = at + size
     if layout.size + 3 > size:
         raise DamagedRecord(at, f"size {size} is too small for its hosts")

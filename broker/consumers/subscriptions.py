@@ -37,8 +37,8 @@ class Filter(Protocol):
         """About what it takes in memory."""
         ...
 
-    def matches(self, properties: bytes) -> bool:
-        """Return whether a message with these properties, as they stand in the log, is wanted."""
+    def matches(self, raw: bytes, begin: int = 0, end: int | None = None, /) -> bool:
+        """Return whether a message is wanted whose properties, as they stand in the log, are ``raw[begin:end]``."""
         ...
 
 

@@ -6,9 +6,9 @@ Source: ``SelectorParser.parse`` and ``ExpressionMessageFilter`` of RocketMQ 5.5
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
 from broker.filters.errors import INVALID, FilterIllegal
@@ -36,7 +36,12 @@ _SEARCHED_MAX: Final = 4
 _VERDICTS_MAX: Final = 512
 _VERDICT_BYTES_MAX: Final = 64
 """Verdicts that each of the last short expressions remembers, and most bytes of the values that they are for."""
-Matches = Callable[[bytes], bool]
+
+
+class Matches(Protocol):
+    """Tells whether a message is wanted whose properties stand in these bytes, from ``begin`` to ``end``."""
+
+    def __call__(self, raw: bytes, begin: int = 0, end: int | None = None, /) -> bool: ...
 
 
 class Expression:
@@ -86,8 +91,8 @@ def _matcher(expression: Expression) -> Matches:
     """Make ``matches`` of it, which remembers verdicts: many messages share the values of what is named."""
     names, wants, known = expression.names, expression.wants, dict[Any, bool]()
     if len(names) > _SEARCHED_MAX:
-        def many(properties: bytes) -> bool:
-            values = decode_properties(properties)
+        def many(raw: bytes, begin: int = 0, end: int | None = None) -> bool:
+            values = decode_properties(raw[begin:end])
             return wants([values.get(name) for name in names])
 
         return many
@@ -102,17 +107,24 @@ def _matcher(expression: Expression) -> Matches:
 
     markers = [f"{name}\x01".encode() for name in names]
     if len(markers) == 1:
-        marker = markers[0]
+        marker, length = markers[0], len(markers[0])
 
-        def one(properties: bytes) -> bool:
-            value = _last_value(properties, marker)
+        def one(raw: bytes, begin: int = 0, end: int | None = None) -> bool:
+            at = raw.rfind(marker, begin, end)  # as ``_last_value``: one call less for each message
+            if at < 0:
+                value = None
+            else:
+                stop = raw.find(b"\x02", behind := at + length, end)
+                value = raw[behind:end] if stop < 0 else raw[behind:stop]
+                if not value or (at > begin and raw[at - 1] != 2):
+                    value = _last_value(raw, marker, begin, end)
             verdict = known.get(value)
             return decide(value, (value,)) if verdict is None else verdict
 
         return one
 
-    def some(properties: bytes) -> bool:
-        values = tuple([_last_value(properties, marker) for marker in markers])
+    def some(raw: bytes, begin: int = 0, end: int | None = None) -> bool:
+        values = tuple([_last_value(raw, marker, begin, end) for marker in markers])
         verdict = known.get(values)
         return decide(values, values) if verdict is None else verdict
 
@@ -122,15 +134,15 @@ def _matcher(expression: Expression) -> Matches:
 _remembering = lru_cache(_REMEMBERED)(_matcher)
 
 
-def _last_value(raw: bytes, marker: bytes) -> bytes | None:
+def _last_value(raw: bytes, marker: bytes, begin: int, end: int | None) -> bytes | None:
     """Return the property's value as ``decode_properties`` has it: the last one that is not empty."""
-    at = raw.rfind(marker)
+    at = raw.rfind(marker, begin, end)
     while at >= 0:
-        if not at or raw[at - 1] == 2:  # else it is the end of a longer name, or within a value
-            end = raw.find(b"\x02", behind := at + len(marker))
-            if value := raw[behind:] if end < 0 else raw[behind:end]:
+        if at == begin or raw[at - 1] == 2:  # else it is the end of a longer name, or within a value
+            stop = raw.find(b"\x02", behind := at + len(marker), end)
+            if value := raw[behind:end] if stop < 0 else raw[behind:stop]:
                 return value
-        at = raw.rfind(marker, 0, at + len(marker) - 1)
+        at = raw.rfind(marker, begin, at + len(marker) - 1)
     return None
 
 

@@ -55,6 +55,10 @@ def test_a_property_is_found_among_the_bytes(raw: bytes, wanted: bool) -> None:
     assert compiled("a = '5'").matches(raw) is wanted
     many = " OR ".join(f"y{number} = 1" for number in range(9)) + " OR a = '5'"
     assert compiled(many).matches(raw) is wanted, "all are read where many are named"
+    for around in (b"a\x015", b"a\x014\x02", b"\x02a\x01", b"5"):
+        inside = around + raw + around, len(around), len(around) + len(raw)
+        for text in ("a = '5'", "a = '5' AND x IS NULL", many):
+            assert compiled(text).matches(*inside) is wanted, f"what stands around counts: {around!r}, {text}"
 
 
 @pytest.mark.parametrize("many", ["", "".join(f" AND y{number} IS NULL" for number in range(9))])
@@ -84,6 +88,7 @@ def test_verdicts_are_those_of_properties_read_one_by_one(rng: Random) -> None:
             except Unreadable:
                 wanted = False
             assert (text, raw, matches(raw)) == (text, raw, wanted)
+            assert matches(raw + raw[::-1] + raw, len(raw), 2 * len(raw)) == matches(raw[::-1])
 
 
 @pytest.mark.parametrize("text", ["a = 5", "a = 5 AND b = 6", "a = 5" + " " * 300])
