@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from broker.config import BrokerConfig, pick
 from broker.consumers.part import ClientsPart
 from broker.groups.part import GroupsPart
+from broker.groups.table import SYSTEM_PREFIX
 from broker.offsets.inflight import Inflight
 from broker.offsets.requests import OffsetRequests
 from broker.offsets.table import OffsetsConfig, OffsetTable
 from broker.part import Part, Parts, Shared, Table
 from broker.standing import MASTER_ID, Role
 from broker.store.tables import ConsumerOffsets, load
+from broker.topics.names import RETRY_PREFIX
 from broker.topics.part import TopicsPart
 from remoting.codes import RequestCode
 from remoting.endpoint import Handler
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 class OffsetsPart(Part):
     def __init__(self, shared: Shared, before: Parts) -> None:
         config, topics, groups = shared.config, before[TopicsPart], before[GroupsPart]
-        self._groups, self._messages = groups.table, shared.journal.messages
+        self._groups, self._topics, self._messages = groups.table, topics.table, shared.journal.messages
         self.table = OffsetTable(
             pick(config, OffsetsConfig), shared.wall_ms, load(shared.files, ConsumerOffsets))
         self.table.frozen = config.is_isolated_first and shared.standing.role.broker_id == MASTER_ID
@@ -79,18 +81,25 @@ class OffsetsPart(Part):
         self.table.join(answer, lambda topic, queue_id: self._messages.max_offset(topic.encode(), queue_id))
 
     def metrics(self, page: Page) -> Iterator[Metric]:
-        labels, found, out = ("consumer_group", "topic"), dict(self._behind()), self.inflight.of
+        found, out = dict(self._behind()), self.inflight.of
+        labels = ("consumer_group", "topic", "is_retry", "is_system")
+        named = {one: (*one, *self._kind(*one)) for one in (*found, *out)}
         yield page.gauge("rocketmq_consumer_lag_messages", "Messages that a group has not consumed.", [
-            (one, lag + out.get(one, 0)) for one, (lag, _) in found.items()], *labels)
+            (named[one], lag + out.get(one, 0)) for one, (lag, _) in found.items()], *labels)
         yield page.gauge("rocketmq_consumer_lag_latency_milliseconds",
                          "Since when the first that it was not given waits.",
-                         [(one, waits_ms) for one, (_, waits_ms) in found.items()], *labels)
+                         [(named[one], waits_ms) for one, (_, waits_ms) in found.items()], *labels)
         yield page.gauge("rocketmq_consumer_inflight_messages", "Messages that a group has popped, and that are out.",
-                         list(out.items()), *labels)
+                         [(named[one], count) for one, count in out.items()], *labels)
         yield page.gauge("rocketmq_consumer_ready_messages", "Messages that a group that pops was not given.", [
-            (one, found[one][0] if one in found else 0) for one in out], *labels)
+            (named[one], found[one][0] if one in found else 0) for one in out], *labels)
         yield page.gauge("rocketmq_consumer_queueing_latency_milliseconds", "Since when the first of them waits.", [
-            (one, found[one][1] if one in found else 0) for one in out], *labels)
+            (named[one], found[one][1] if one in found else 0) for one in out], *labels)
+
+    def _kind(self, group: str, topic: str) -> tuple[str, str]:
+        """The labels ``is_retry`` and ``is_system`` of RocketMQ's page."""
+        is_system = self._topics.is_system(topic) or group.startswith(SYSTEM_PREFIX)
+        return str(topic.startswith(RETRY_PREFIX)).lower(), str(is_system).lower()
 
     def _behind(self) -> Iterator[tuple[tuple[str, str], tuple[int, int]]]:
         """Yield by group and topic how many messages the group was not given, and since when the first waits."""

@@ -22,7 +22,7 @@ from broker.offsets.inflight import Inflight
 from broker.pop.checks import Checks
 from broker.pop.lending import NOT_IN_ORDER, Lending
 from broker.pop.ordered import Answer, InOrder
-from broker.pop.records import Ack, Records, as_one
+from broker.pop.records import Ack, PopRecord, Records, as_one
 from broker.puts import PutResult, Puts
 from broker.rules import Refusal
 from broker.standing import REJECTED, Standing
@@ -122,7 +122,7 @@ class Acking:
             answer(message.remark)
         else:
             counts = [(ack.group, ack.topic, len(ack.acked))]
-            self._puts.put([message], partial(_told, partial(self._done, counts, answer)))
+            self._puts.put([message], partial(self._told, [ack], partial(self._done, counts, answer)))
 
     def _done(self, counts: Sequence[tuple[str, str, int]], answer: Answer, why_not: str) -> None:
         """Take stored acknowledgements off the messages in flight: ``counts`` has group, topic and how many."""
@@ -151,6 +151,7 @@ class Acking:
             return response(request, ResponseCode.INVALID_PARAMETER, remark=(
                 f"acknowledgements of {len(asked.acks)} checkpoints; {TOGETHER_MAX} are allowed"))
         messages: list[Message | Refusal] = []
+        acks: list[Ack] = []
         in_order: list[tuple[BatchAck, BatchAckMessage]] = []
         lent: list[tuple[BatchAck, BatchAckMessage]] = []
         done: list[tuple[str, str, int]] = []
@@ -165,6 +166,7 @@ class Acking:
                     lent.append((each, found))
                 else:
                     done.append((found.group, found.topic, len(found.offsets)))
+                    acks.append(found)
                     messages.append(self._records.ack(found, each.revive_queue_id, each.invisible_ms))
             elif found is not None:
                 messages.append(found)
@@ -179,7 +181,7 @@ class Acking:
         if not messages:
             joined.part("")
             return None
-        return self._put(request, messages, partial(self._done, done, joined.part))
+        return self._put(request, acks, messages, partial(self._done, done, joined.part))
 
     def _of(self, each: BatchAck, broker_name: str) -> BatchAckMessage | Refusal | None:
         """The record for one entry of the request; None: the queue has none of its messages."""
@@ -230,9 +232,10 @@ class Acking:
                 self._changed, connection, request, now_ms, asked.invisible_time))
             return None
         header = ChangeInvisibleTimeResponse(now_ms, asked.invisible_time, receipt.revive_qid)
-        return self._put(request, [
+        ack = _ack(asked, receipt)
+        return self._put(request, [checkpoint, ack], [
             self._records.checkpoint(checkpoint, receipt.revive_qid),
-            self._records.ack(_ack(asked, receipt), receipt.revive_qid, receipt.invisible_ms)],
+            self._records.ack(ack, receipt.revive_qid, receipt.invisible_ms)],
             partial(self._answer, connection, request, 0, 1, header))
 
     def _changed(self, connection: Connection, request: Command, now_ms: int, invisible_ms: int,
@@ -284,8 +287,9 @@ class Acking:
             return NOT_IN_ORDER
         return None
 
-    def _put(self, request: Command, messages: Sequence[Message | Refusal], answer: Answer) -> Command | None:
-        """Put all messages or none, then call ``answer`` with "" or the reason."""
+    def _put(self, request: Command, records: Sequence[PopRecord], messages: Sequence[Message | Refusal],
+             answer: Answer) -> Command | None:
+        """Put all messages, which hold the records, or none, then call ``answer`` with "" or the reason."""
         made: list[Message] = []
         for each in messages:
             if isinstance(each, Refusal):
@@ -293,8 +297,13 @@ class Acking:
                 return response(request, ResponseCode.SYSTEM_ERROR, remark=each.remark)
             made.append(each)
 
-        self._puts.put(made, partial(_told, answer))
+        self._puts.put(made, partial(self._told, records, answer))
         return None
+
+    def _told(self, records: Sequence[PopRecord], answer: Answer, result: PutResult) -> None:
+        """Call ``answer`` with "" or the reason why the put failed."""
+        self._records.counts.count(records, result.status.name)
+        answer("" if result.status is PutStatus.PUT_OK else " ".join(filter(None, (result.status.name, result.remark))))
 
     def _answer(self, connection: Connection, request: Command, acked: int, changed: int, header: Header | None,
                 why_not: str) -> None:
@@ -306,11 +315,6 @@ class Acking:
             self.counters.changed += changed
             answer = response(request, header=header)
         connection.reply(request, answer)
-
-
-def _told(answer: Answer, result: PutResult) -> None:
-    """Call ``answer`` with "" or the reason why the put failed."""
-    answer("" if result.status is PutStatus.PUT_OK else " ".join(filter(None, (result.status.name, result.remark))))
 
 
 class _Joined:

@@ -153,8 +153,8 @@ class PopPart(Part):
 
     def metrics(self, page: Page) -> Iterator[Metric]:
         pops, acks = self.popping.counters, self.acking.counters
-        yield page.counter("rocketmq_pop_revive_in_message", "Records of POP that were stored.", [
-            (("CK",), self.stored_checkpoints), (("ACK",), self.stored_acks)], "revive_message_type")
+        yield page.counter("rocketmq_pop_revive_in_message", "Puts of records of POP.", sorted(
+            self._records.counts.puts.items()), "consumer_group", "topic", "revive_message_type", "put_status")
         yield page.gauge("rocketmq_pop_offset_buffer_size", "Checkpoints that are not confirmed yet.",
                          [((), len(self.checkpoints))])
         yield page.gauge("rocketmq_pop_checkpoint_buffer_size", "Checkpoints in memory alone: none ever.", [((), 0)])

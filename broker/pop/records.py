@@ -8,7 +8,8 @@ RocketMQ 5.5.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import attrs
@@ -31,6 +32,8 @@ AHEAD_MS: Final = 1_000
 """A checkpoint is due this long before its acknowledgements."""
 BODY_BYTES_MAX: Final = 1 << 20
 """Largest body of a record that is read (a limit of ours)."""
+LABELS_MAX: Final = 10_000
+"""Label sets of a counter by group and topic; beyond them both are ""."""
 Ack = AckMessage | BatchAckMessage
 PopRecord = CheckPoint | Ack
 
@@ -46,6 +49,20 @@ def as_one(acks: Sequence[AckMessage]) -> Ack:
                            first.broker_name)
 
 
+class PutCounts:
+    """Records that were put since this process began, by group, topic, kind (CK or ACK) and status of the put."""
+
+    def __init__(self) -> None:
+        self.puts: Counter[tuple[str, str, str, str]] = Counter()
+
+    def count(self, records: Iterable[PopRecord], status: str) -> None:
+        """Count one put of these records; without names once there are ``LABELS_MAX`` label sets."""
+        for each in records:
+            kind = "CK" if isinstance(each, CheckPoint) else "ACK"
+            one = each.group, each.topic, kind, status
+            self.puts[one if one in self.puts or len(self.puts) < LABELS_MAX else ("", "", kind, status)] += 1
+
+
 @attrs.frozen
 class Records:
     """Makes the records of one broker. ``rules`` of timers send a record that is not due to a timer."""
@@ -54,6 +71,8 @@ class Records:
     store_host: bytes
     wall_ms: Callable[[], int]
     rules: Chain
+    counts: PutCounts = attrs.field(factory=PutCounts)
+    """Whoever puts records counts them here."""
 
     @property
     def topic(self) -> str:

@@ -324,7 +324,7 @@ class Popping:
                 messages.append(message)
             answer = self._answer(request, asked, taken, now_ms, revive_qid)
             self._puts.put(messages, partial(
-                self._stored, connection, request, asked, answer, taken, self._links(group, taken)))
+                self._stored, connection, request, asked, answer, taken, checkpoints, self._links(group, taken)))
         if taken.rest:
             self._room.more(asked.topic, group, max(-1, asked.queue_id))
         return None
@@ -380,7 +380,8 @@ class Popping:
         return self._turn % max(1, queues)
 
     def _stored(self, connection: Connection, request: Command, asked: PopMessageRequest, answer: Command,
-                taken: _Taken, links: Sequence[Underway], result: PutResult) -> None:
+                taken: _Taken, checkpoints: Sequence[CheckPoint], links: Sequence[Underway],
+                result: PutResult) -> None:
         for link, put in zip(links, result.puts, strict=False):
             self._chain.stored(link, put.offset + put.size)
         if not result.puts:
@@ -388,6 +389,7 @@ class Popping:
                 self._chain.refused(link)
         self._chain.settle(self._visible.offset)
         self.counters.checkpoints += len(result.puts)
+        self._records.counts.count(checkpoints, result.status.name)
         if result.status is not PutStatus.PUT_OK:
             self.counters.refused += 1
             words = " ".join(filter(None, (f"no checkpoint: {result.status.name}", result.remark)))

@@ -16,6 +16,7 @@ import attrs
 from broker import properties as props
 from broker.ha.acks import PutStatus
 from broker.offsets.inflight import Inflight
+from broker.pop.records import LABELS_MAX
 from broker.properties import FIRST_POP_TIME, ORIGIN_GROUP, POP_CK, POP_REVIVED, UNIQ_KEY
 from broker.topics.names import RETRY_PREFIX, dlq_topic, pop_retry_topic
 from remoting.bodies.popping import CheckPoint
@@ -27,8 +28,6 @@ REMEMBERED_MAX: Final = 1_000_000
 PASSED_MAX: Final = 10_000
 """Most messages that are remembered from before the revive queue's offset: a later master may have an older copy of
 it."""
-LABELS_MAX: Final = 10_000
-"""Pairs of group and topic that are counted one by one."""
 _MARK: Final = f"{POP_REVIVED}\x01".encode()
 _COUNT_MAX: Final = 2**31 - 1
 _Back = tuple[int, int, int, int]

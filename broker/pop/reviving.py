@@ -607,7 +607,9 @@ class Reviving:
     def _answered(self, queue: _Queue, waiting: Outstanding, offsets: Sequence[int], pause_ms: int, result: PutResult,
                   *, back: bool) -> None:
         found = waiting.checkpoint
-        if back:
+        if not back:
+            self._records.counts.count([found] * len(offsets), result.status.name)
+        else:
             self.counters.count_back(found.group, found.topic, result.status.name, len(offsets))
         if result.puts:
             self.counters.again += 0 if back else len(offsets)

@@ -268,8 +268,8 @@ async def test_metrics_show_role_traffic_and_store(autojump_clock: trio.abc.Cloc
         assert lines["rocketmq_messages_out_total"] == "3.0"
         assert lines["broker_writes_open"] == lines["broker_is_master"] == "1.0"
         assert float(lines["rocketmq_storage_size"]) == node.broker.journal.end
-        assert 'rocketmq_consumer_lag_messages{cluster="c",consumer_group="G",node_id="a",node_type="broker",' \
-            'topic="T"} 2.0' in page
+        assert 'rocketmq_consumer_lag_messages{cluster="c",consumer_group="G",is_retry="false",is_system="false",' \
+            'node_id="a",node_type="broker",topic="T"} 2.0' in page
 
 
 async def test_how_many_replicas_a_put_needs_is_changed_while_it_runs(autojump_clock: trio.abc.Clock) -> None:

@@ -235,10 +235,13 @@ async def test_what_is_counted(autojump_clock: MockClock) -> None:
         changed = await popper.changed(node, message, 5_000)
         assert (await popper.ack(node, changed)).code == ResponseCode.SUCCESS
         page = BrokerMetrics(node.broker).exposition().decode()
-        found = {line.partition("{")[0] + "".join(re.findall(r'revive_message_type="(\w+)"', line)): line.split()[-1]
+        found = {line.partition("{")[0]: line.split()[-1]
                  for line in page.splitlines() if "_pop_" in line and not line.startswith("#")}
+        puts = {"".join(re.findall(r'(?:consumer_group|topic|revive_message_type|put_status)="(\w+)"', line)): count
+                for line, _, count in (line.rpartition(" ") for line in page.splitlines())
+                if line.startswith("rocketmq_pop_revive_in_message_total")}
+        assert puts == {"GPUT_OKACKT": "2.0", "GPUT_OKCKT": "3.0"}
         assert found.items() >= {
-            "rocketmq_pop_revive_in_message_totalCK": "3.0", "rocketmq_pop_revive_in_message_totalACK": "2.0",
             "broker_pop_messages_total": "5.0", "broker_pop_acked_total": "1.0", "broker_pop_changed_total": "1.0",
             "rocketmq_pop_offset_buffer_size": "0.0", "broker_pop_waiting": "0.0"}.items()
 
