@@ -5,7 +5,8 @@ It starts our name server, two groups of our brokers, and a Java program that se
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 import attrs
@@ -14,8 +15,10 @@ import trio
 from harness.processes import java, ours
 from harness.processes.broker import Broker
 from harness.processes.java.settings import Value
+from harness.processes.ports import reserved
 from harness.scenarios.interop.ha import FILES, same_logs, topic_everywhere, topics_of
-from harness.scenarios.interop.scenario import NotRun, Stage, scenario
+from harness.scenarios.interop.metrics import exporter, read
+from harness.scenarios.interop.scenario import NotRun, Stage, expect, scenario
 from harness.scenarios.interop.waiting import FAR_MS, LATER, PAIRS, Clients, followed, transacting
 from harness.scenarios.interop.watch import create_topic, tool
 
@@ -38,13 +41,15 @@ class Groups:
 
 
 @asynccontextmanager
-async def groups(stage: Stage, *, beside: java.Release | None = None, javas: int | None = None, topic: str = LATER,
-                 **more: Value) -> AsyncIterator[Groups]:
-    """Start the groups, with a topic made by Java's tool at both masters and at the slave. ``more``: settings of all.
+async def groups(stage: Stage, *, beside: Sequence[java.Release] = (), javas: int | None = None, topic: str = LATER,
+                 slaves: Mapping[str, Value] | None = None, **more: Value) -> AsyncIterator[Groups]:
+    """Start the groups, with a topic made by Java's tool at both masters and at the slave.
 
-    ``beside``: with a Java name server of that release; ``javas``: the id of the member of group a that is Java's."""
+    ``beside``: with a Java name server of each release; ``javas``: the id of the member of group a that is Java's;
+    ``slaves``: settings of the slave; ``more``: settings of all."""
     def member(number: int) -> AbstractAsyncContextManager[Broker]:
-        extra = {**ACTING, **more, "brokerId": number, "brokerRole": "SLAVE" if number else "ASYNC_MASTER"}
+        extra = {**ACTING, **more, **(slaves or {} if number else {}), "brokerId": number,
+                 "brokerRole": "SLAVE" if number else "ASYNC_MASTER"}
         if number == javas:
             return java.broker(stage.release, stage.here / f"a{number}", group="a", namesrv=at, start=not number,
                                extra={**FILES, **extra, "timerWheelEnable": True})
@@ -53,9 +58,8 @@ async def groups(stage: Stage, *, beside: java.Release | None = None, javas: int
 
     async with AsyncExitStack() as stack:
         at = [(await stack.enter_async_context(ours.namesrv(stage.here / "namesrv", extra=SHOWS))).address]
-        if beside is not None:
-            at.append((await stack.enter_async_context(java.namesrv(
-                beside, stage.here / "java-namesrv", extra=SHOWS))).address)
+        at += [(await stack.enter_async_context(java.namesrv(
+            each, stage.here / f"namesrv-{each.version}", extra=SHOWS))).address for each in beside]
         async with (
             ours.broker(stage.here / "b0", "b", namesrv=at, extra=more) as other,
             member(0) as master,
@@ -110,18 +114,29 @@ async def java_delay_levels_go_on_while_our_master_is_away(stage: Stage) -> None
 @scenario("5.5.0", "5.3.3", timeout_s=300)
 async def a_java_name_server_and_ours_say_that_our_master_is_away(stage: Stage) -> None:
     """The same, where one of two name servers is Java's: more than half of them are both."""
-    async with groups(stage, beside=stage.release) as up:
+    async with groups(stage, beside=[stage.release]) as up:
         await _away(stage, up)
+
+
+async def _old_namesrv(stage: Stage) -> java.Release:
+    try:
+        return await java.fetch_namesrv(OLD, say=stage.say)
+    except java.FetchFailed as failed:
+        raise NotRun(f"no name server {OLD}: {failed}") from None
 
 
 @scenario("5.5.0", timeout_s=300)
 async def a_name_server_4_9_and_ours_say_that_our_master_is_away(stage: Stage) -> None:
     """The same beside a name server 4.9.7, which answers neither 904 nor 901: it is asked by 322 and 105."""
-    try:
-        old = await java.fetch_namesrv(OLD, say=stage.say)
-    except java.FetchFailed as failed:
-        raise NotRun(f"no name server {OLD}: {failed}") from None
-    async with groups(stage, beside=old) as up:
+    async with groups(stage, beside=[await _old_namesrv(stage)]) as up:
+        await _away(stage, up)
+
+
+@scenario("5.5.0", timeout_s=400)
+async def name_servers_of_four_kinds_say_that_our_master_is_away(stage: Stage) -> None:
+    """The same with ours, 4.9.7, 5.3.3 and 5.5.0 in one list: more than half of them are three."""
+    beside = [await _old_namesrv(stage), await java.fetch("5.3.3", say=stage.say), stage.release]
+    async with groups(stage, beside=beside) as up:
         await _away(stage, up)
 
 
@@ -130,6 +145,17 @@ async def our_slave_acts_for_a_java_master(stage: Stage) -> None:
     """A Java master is killed -9: our slave delivers its timers at another group's master; then it comes back."""
     async with groups(stage, javas=0) as up:
         await _away(stage, up)
+
+
+@scenario("5.5.0", timeout_s=300)
+async def our_slave_acts_for_a_java_master_with_delay_levels(stage: Stage) -> None:
+    """The same with messages of delay levels: the Java master asks our slave by 45 how far it delivered them."""
+    with reserved() as port:
+        async with groups(stage, javas=0, mappedFileSizeCommitLog=1 << 20, slaves=exporter(port)) as up:
+            await _away(stage, up, near="#2", far="#4")
+            answered = re.search(r'^broker_request_total\{.*request_code="GET_ALL_DELAY_OFFSET".*\} (\S+)$',
+                                 await read(port), re.MULTILINE)
+            expect(answered is not None, "the Java master never asked our slave by code 45")
 
 
 @scenario("5.5.0", timeout_s=300)

@@ -49,6 +49,11 @@ def families(page: str) -> dict[str, Family]:
     return found
 
 
+def exporter(port: int) -> dict[str, Value]:
+    """Settings of a broker, Java's or ours, that serves its page there."""
+    return {"metricsExporterType": "PROM", "metricsPromExporterPort": port, "metricsPromExporterHost": "127.0.0.1"}
+
+
 async def read(port: int) -> str:
     """The page that is served there."""
     def get() -> str:
@@ -64,9 +69,7 @@ async def our_page_of_metrics_has_what_javas_has_of_timers_and_transactions(stag
     for whose in ("java", "ours"):
         with ExitStack() as ports:
             port = ports.enter_context(reserved())
-            extra: dict[str, Value] = {
-                **WAITS, "metricsExporterType": "PROM", "metricsPromExporterPort": port,
-                "metricsPromExporterHost": "127.0.0.1"}
+            extra = {**WAITS, **exporter(port)}
             here = attrs.evolve(stage, here=stage.here / whose)
             async with (
                 ours.namesrv(here.here / "namesrv") as namesrv,

@@ -109,9 +109,25 @@ async def java_consumers_read_and_lock_at_our_acting_slave(stage: Stage) -> None
 
     PushMultipleReplicasIT, GetMaxOffsetFromSlaveIT, and the offsets of GetMetadataReverseIT, too.
     """
+    await _read_and_lock(stage)
+
+
+@scenario("5.5.0", timeout_s=500)
+async def java_consumers_read_and_lock_while_our_slave_acts_for_a_java_master(stage: Stage) -> None:
+    """The same where the master is Java's: it asks our slave by 43 what it was told meanwhile."""
+    await _read_and_lock(stage, javas=0)
+
+
+@scenario("5.5.0", timeout_s=500)
+async def java_consumers_read_and_lock_while_a_java_slave_acts_for_our_master(stage: Stage) -> None:
+    """The same where the slave is Java's: our master asks it by 43."""
+    await _read_and_lock(stage, javas=1)
+
+
+async def _read_and_lock(stage: Stage, javas: int | None = None) -> None:
     receiver = partial(java.receiver, stage.release, topic=READ)
     async with (
-        groups(stage, topic=READ, mappedFileSizeCommitLog=LOG_FILE_BYTES) as up,
+        groups(stage, javas=javas, topic=READ, mappedFileSizeCommitLog=LOG_FILE_BYTES) as up,
         open_client() as client,
     ):
         asked = Servers(client, up)
@@ -146,8 +162,18 @@ async def java_consumers_read_and_lock_at_our_acting_slave(stage: Stage) -> None
 @scenario("5.5.0", timeout_s=400)
 async def java_push_consumers_pop_at_our_acting_slave(stage: Stage) -> None:
     """The same for who pops: what is acknowledged stays away, the rest is at another group (PopSlaveActingMasterIT)."""
+    await _pop(stage)
+
+
+@scenario("5.5.0", timeout_s=500)
+async def java_push_consumers_pop_while_our_slave_acts_for_a_java_master(stage: Stage) -> None:
+    """The same where the master is Java's."""
+    await _pop(stage, javas=0)
+
+
+async def _pop(stage: Stage, javas: int | None = None) -> None:
     async with (
-        groups(stage, topic=POPPED, mappedFileSizeCommitLog=LOG_FILE_BYTES) as up,
+        groups(stage, javas=javas, topic=POPPED, mappedFileSizeCommitLog=LOG_FILE_BYTES) as up,
         open_client() as client,
     ):
         for line in (("updateSubGroup",), ("setConsumeMode", "-t", POPPED, "-m", "POP", "-q", "0")):
