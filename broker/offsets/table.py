@@ -50,6 +50,8 @@ class OffsetTable:
         self.frozen = False
         """True: commits are ignored, since another broker takes this table over, or this one is to take over others'.
         """
+        self.knows_more = False
+        """True: positions were said here, and no master's table was copied since."""
         kept = kept or ConsumerOffsets()
         self._version = kept.data_version
         self._offsets = {key: dict(queues) for key, queues in kept.offset_table.items()}
@@ -108,6 +110,11 @@ class OffsetTable:
     def version(self) -> DataVersion:
         return self._version
 
+    @property
+    def version_ahead(self) -> DataVersion:
+        """The version for a returning master of RocketMQ's."""
+        return self._version.ahead(self._now_ms())
+
     def snapshot(self) -> ConsumerOffsets:
         """The content of ``consumerOffset.json``, as it is now."""
         resets = {key: dict(queues) for key, queues in self._resets.items()}
@@ -127,6 +134,7 @@ class OffsetTable:
         if queues is None:
             queues = self._offsets[key] = {}
         queues[queue_id] = offset
+        self.knows_more = True
         self._commits += 1
         if self._commits % self.config.consumer_offset_update_version_step == 0:
             self._version = DataVersion(self.state_version, self._now_ms(), self._version.counter + 1)
@@ -231,13 +239,14 @@ class OffsetTable:
         """Take over the master's offsets and version.
 
         Resets of this broker's own mastership are dropped: they must not come into force when it is master again."""
+        self.knows_more = False
         self._resets.clear()
         for key in [key for key in self._offsets if key not in table.offset_table and self._is_gone(key)]:
             del self._offsets[key]
         self._gone = {name: left - 1 for name, left in self._gone.items() if left > 1}
         self._offsets |= {key: dict(queues) for key, queues in table.offset_table.items()}
         self._keep_resets()
-        self._version = table.data_version
+        self._version = table.quorate or table.data_version
         self.on_change()
 
     def _keep_resets(self) -> None:
@@ -257,7 +266,8 @@ class OffsetTable:
 
         ``end_of`` returns where a queue of a topic ends: no group has read beyond that. Raises ``BodyError``."""
         told = ConsumerOffsets.from_json(answer)
-        newer = self._version.precedes(told.data_version)
+        version = told.quorate or told.data_version
+        newer = self._version.precedes(version)
         for key, queues in told.offset_table.items():
             topic, kept = key.partition("@")[0], self._offsets.get(key, _NONE)
             taken = {queue_id: offset for queue_id, offset in queues.items()
@@ -265,7 +275,7 @@ class OffsetTable:
             if taken:
                 self._offsets[key] = {**kept, **taken}
         if newer:
-            self._version = told.data_version
+            self._version = version
         self.on_change()
 
     def copy(self, answer: bytes) -> None:

@@ -83,6 +83,8 @@ class Machine:
         self._levels = {number: _Level(delay_ms) for number, delay_ms in enumerate(delays_ms, 1)}
         self._run = 0
         self._in_place = False
+        self.knows_more = False
+        """True: it delivered in place of its master, whose positions were not copied since."""
         self._last = 0
         """The level that the last poll found, so that others come before it; 0: it found none."""
         self._moved = 0
@@ -106,7 +108,10 @@ class Machine:
 
     def replace(self, table: DelayOffsets) -> None:
         """Take over the master's positions. Nothing happens on a master."""
-        if self.started or table == self.offsets():
+        if self.started:
+            return
+        self.knows_more = False
+        if table == self.offsets():
             return
         for number, offset in table.offset_table.items():
             if number in self._levels:
@@ -135,6 +140,7 @@ class Machine:
         if level.offset == offset:
             return
         level.offset = offset
+        self.knows_more = self._in_place
         self.moves += 1
         self._moved += 1
         if self._moved % self.version_step == 0:

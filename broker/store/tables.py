@@ -68,6 +68,8 @@ class ConsumerOffsets(Body):
     data_version: DataVersion = DataVersion()
     reset_table: dict[str, dict[Int32, Int64]] | None = None
     """Ours: resets that perhaps no pull has seen; None: there is none. Java passes over it."""
+    quorate: DataVersion | None = None
+    """Ours, in an acting slave's answer to 43: the table's version, where ``data_version`` is ahead of it."""
 
 
 @body

@@ -21,6 +21,10 @@ REGISTRATION_BYTES_MAX: Final = 64 << 20
 """Largest registration after decompression. A hundred thousand topics take 20 MiB."""
 
 
+AHEAD: Final = 1_000
+"""More than a master's counter moves while a copy of its table lags."""
+
+
 @body
 class DataVersion(Body):
     """Which state of a table this is; 322 both ways. Brokers do not share a clock."""
@@ -38,6 +42,11 @@ class DataVersion(Body):
         """
         return ((self.state_version, self.counter, self.timestamp)
                 < (other.state_version, other.counter, other.timestamp))
+
+    def ahead(self, wall_ms: int) -> DataVersion:
+        """The version of an acting slave's table for its master. RocketMQ's takes no table with an older version than its
+        own, but that moves only after hundreds of changes, or begins anew when the master starts without a file."""
+        return DataVersion(self.state_version, wall_ms, self.counter + AHEAD)
 
 
 @body

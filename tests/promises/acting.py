@@ -11,7 +11,8 @@ APART: Final = "simulated members without controllers share no machine"
 LAYOUT: Final = "it is the layout of a file, which its tests go through"
 
 AWAY = ("interop java_timers_go_on_while_our_master_is_away",)
-MIXED = ("interop a_java_name_server_and_ours_say_that_our_master_is_away",)
+MIXED = ("interop a_java_name_server_and_ours_say_that_our_master_is_away",
+         "interop name_servers_of_four_kinds_say_that_our_master_is_away")
 OF_JAVA = ("interop our_slave_acts_for_a_java_master",)
 JAVA_ACTS = ("interop a_java_slave_acts_for_our_master",)
 HALVES = ("interop our_slave_sends_the_halves_of_a_java_master_on",)

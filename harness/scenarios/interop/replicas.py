@@ -127,7 +127,8 @@ async def java_consumers_read_and_lock_while_a_java_slave_acts_for_our_master(st
 async def _read_and_lock(stage: Stage, javas: int | None = None) -> None:
     receiver = partial(java.receiver, stage.release, topic=READ)
     async with (
-        groups(stage, javas=javas, topic=READ, mappedFileSizeCommitLog=LOG_FILE_BYTES) as up,
+        groups(stage, javas=javas, topic=READ, slaves={"slaveReadEnable": True} if javas == 1 else None,
+               mappedFileSizeCommitLog=LOG_FILE_BYTES) as up,
         open_client() as client,
     ):
         asked = Servers(client, up)

@@ -13,12 +13,13 @@ from broker.preonline.levelling import Levelling
 from broker.preonline.steps import Phase
 from broker.roles import PlainMasterRole, PlainSlaveRole
 from broker.schedule.part import DelaysPart
-from broker.store.tables import DelayOffsets
+from broker.store.tables import ConsumerOffsets, DelayOffsets
 from broker.timer.checkpoint import TimerCheckpoint
 from broker.timer.part import TimersPart
-from harness.simulation.worlds.brokers import Cluster, Node, cluster, until
+from harness.simulation.worlds.brokers import Cluster, Node, cluster, until, wall_ms
 from harness.simulation.worlds.streams import net
 from remoting.bodies.consumers import MessageRequestMode, MessageRequestModes
+from remoting.bodies.namesrv import DataVersion
 from remoting.client import open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
@@ -87,6 +88,37 @@ async def test_what_consumers_said_to_the_slave_is_not_lost(autojump_clock: Mock
         await trio.sleep(20)
         assert slave.offsets.query("G", "T", 0) == 7, "nor when the slave follows again"
         await made.wait_route("T", {0: master.address, 1: slave.address})
+
+
+async def versions(made: Cluster, slave: Node) -> list[DataVersion]:
+    """Those of the slave's positions of groups and of delay levels, as a master is told them."""
+    offsets = await made.ask(slave.address, RequestCode.GET_ALL_CONSUMER_OFFSET)
+    delays = await made.ask(slave.address, RequestCode.GET_ALL_DELAY_OFFSET)
+    return [ConsumerOffsets.from_json(offsets.body).data_version, DelayOffsets.from_json(delays.body).data_version]
+
+
+async def test_a_master_of_rocketmq_takes_what_its_acting_slave_knows(autojump_clock: MockClock) -> None:
+    """It takes a table whose version is not older than its own, which may begin anew when it starts."""
+    async with cluster() as made:
+        master, slave = await pair(made, enableRemoteEscape="true")
+        other = await made.node(brokerName="b")
+        await made.send(other.address, b"there too")
+        await made.send(master.address, b"late", properties="DELAY\x015\x02")  # a minute
+        await trio.sleep(20)
+        before = await versions(made, slave)
+        await master.kill()
+        assert await versions(made, slave) == before, "it knows no more than its master"
+        await trio.sleep(60)
+        slave.offsets.commit("G", "T", 0, 7)
+        started = DataVersion(0, wall_ms(), 0)
+        for then, now in zip(before, await versions(made, slave), strict=True):
+            assert started.precedes(now)
+            assert DataVersion(0, wall_ms() + 60_000, then.counter + 100).precedes(now), "copies lag"
+        await master.start()
+        await until(lambda: master.serves)
+        assert (await versions(made, master))[0].counter < 100, "our master is told the version, too"
+        await trio.sleep(20)
+        assert await versions(made, slave) == await versions(made, master), "it follows again"
 
 
 @pytest.mark.parametrize("lost", ["tail", "disk"])
