@@ -17,6 +17,9 @@ OF_JAVA = ("interop our_slave_acts_for_a_java_master",)
 JAVA_ACTS = ("interop a_java_slave_acts_for_our_master",)
 HALVES = ("interop our_slave_sends_the_halves_of_a_java_master_on",)
 READ = ("interop java_consumers_read_and_lock_at_our_acting_slave",)
+MIXED_READ = ("interop java_consumers_read_and_lock_while_our_slave_acts_for_a_java_master",
+              "interop our_slave_acts_for_a_java_master_with_delay_levels")
+KNOWN_BETTER = tests_of("broker/preonline", "levelling", "a_master_of_rocketmq_takes_what_its_acting_slave_knows")
 POPPED = ("interop java_push_consumers_pop_at_our_acting_slave",)
 DECIDED = ("interop java_transactions_are_decided_at_our_acting_slave",)
 RETURNS = ("interop our_plain_master_comes_back_to_a_java_slave", "interop a_java_plain_master_comes_back_to_our_slave")
@@ -298,6 +301,8 @@ PREONLINE = (
     answer("Versions are compared as", both(TIMERLESS, tests_of(
         "broker/offsets", "table", "a_master_that_comes_back_loses_no_progress_and_takes_none_beyond_its_queues"))),
     apart("Codes, headers and bodies are Java", JAVA, TIMERLESS, RETURNS),
+    answer("A master of RocketMQ's takes 43 and 45", KNOWN_BETTER, MIXED_READ),
+    answer("So a slave that took offsets", KNOWN_BETTER, MIXED_READ),
 )
 
 LOG_END = (
