@@ -9,7 +9,7 @@ import signal
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -17,7 +17,8 @@ from harness.chaos import check
 from harness.chaos.subcommand import Refused
 from harness.checkers import chosen as checkers
 from harness.nemesis import faults as registry
-from harness.nemesis.fault import BadArguments
+from harness.nemesis.fault import NODES, PORT, Argument, BadArguments
+from harness.nemesis.network import CLIENTS
 from harness.targets import target as targets
 from harness.targets.fields import FormatError, nearest
 from harness.targets.target import NODES_MAX, Target
@@ -50,11 +51,29 @@ class RunRequest:
     def check_fault(self, where: str, plan: FaultPlan | Step) -> None:
         """Check a fault's name, arguments and nodes. Raises ``Refused``."""
         try:
-            registry.fault(plan.fault).checked(plan.args)
+            kind = registry.fault(plan.fault)
+            args = kind.checked(plan.args)
         except (registry.UnknownFault, BadArguments) as error:
             raise Refused(f"{where} {error}") from None
         if words := selecting.unknown(plan.nodes, self.kinds, bool(self.target.roles)):
             raise Refused(f"{where} nodes: {words}")
+        for name, argument in kind.arguments.items():
+            if args[name] and (words := self._misnamed(argument, args[name])):
+                raise Refused(f"{where} {plan.fault}'s {name}: {words}")
+
+    def _misnamed(self, argument: Argument, value: Any) -> str:
+        """A sentence on an argument that names what the target has not; empty: nothing is wrong."""
+        if argument.names == PORT:
+            ports = {port for kind in self.target.kinds.values() for port in kind.ports}
+            return "" if value in ports else f"no node has a port {value}{nearest(str(value), ports)}"
+        if argument.names != NODES or value == CLIENTS:
+            return ""
+        try:
+            which = selecting.selector(value if isinstance(value, str) else [*value], "it")
+        except FormatError as error:
+            return str(error)
+        names = tuple(name for name in which.names if name != CLIENTS)
+        return selecting.unknown(attrs.evolve(which, names=names), self.kinds, bool(self.target.roles))
 
     def drawn(self, seed: int) -> Schedule:
         """Draw the schedule of this seed. Raises ``Refused``."""

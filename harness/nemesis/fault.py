@@ -131,6 +131,10 @@ class BadArguments(ValueError):
     """A fault got arguments that it does not take."""
 
 
+NODES: Final = "nodes"
+PORT: Final = "port"
+
+
 @attrs.frozen
 class Argument:
     """One argument that a scenario may give a fault in ``args``."""
@@ -140,6 +144,8 @@ class Argument:
     least: float = 0
     most: float | None = None
     choices: Sequence[str] = ()
+    names: str = ""
+    """NODES or PORT: it is a name of the target's, which can be checked before a run; else empty."""
 
     def checked(self, where: str, value: object) -> Any:
         """Returns the value if it is allowed. Raises ``BadArguments``."""

@@ -14,7 +14,7 @@ import trio
 
 from harness.nemesis.crowd import limit
 from harness.nemesis.errors import NotHere
-from harness.nemesis.fault import Argument, Begun, FaultKind, Scene, named
+from harness.nemesis.fault import PORT, Argument, Begun, FaultKind, Scene, named
 
 
 async def _crowd(scene: Scene, names: Sequence[str], args: Mapping[str, Any]) -> Begun:
@@ -44,7 +44,7 @@ async def _crowd(scene: Scene, names: Sequence[str], args: Mapping[str, Any]) ->
 FAULTS: Final = (
     FaultKind("crowd", "strangers connect to a port and say nothing; who is sent away comes again; undone: they leave",
               _crowd, {
-                  "port": Argument("its name in the target; the first one, if it is not said", ""),
+                  "port": Argument("its name in the target; the first one, if it is not said", "", names=PORT),
                   "connections": Argument("how many strangers", 300.0, least=1.0, most=5_000.0),
               }),
 )

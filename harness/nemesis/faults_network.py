@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from harness.nemesis.fault import Ability, Argument, Begun, FaultKind, Scene, named
+from harness.nemesis.fault import NODES, Ability, Argument, Begun, FaultKind, Scene, named
 from harness.nemesis.network import CLIENTS, Way
 from harness.nemesis.shaping import MS, OVERTAKEN_NS, QUEUE_NS, Shape
 
 CUTS: Final = frozenset({Ability.CUTS})
 LINKS: Final = frozenset({Ability.LINKS})
-FROM: Final = Argument("from whom: a selector, names, or clients; everybody else, if it is not said", "")
+FROM: Final = Argument("from whom: a selector, names, or clients; everybody else, if it is not said", "", names=NODES)
 SIDE: Final = Argument("both; in: it is heard and hears nothing; out: it hears and is not heard", "both",
                        choices=("both", "in", "out"))
 
@@ -32,7 +32,7 @@ def ways(near: Iterable[str], far: Sequence[str], side: str) -> list[Way]:
 
 
 async def silenced(scene: Scene, pairs: Sequence[Way], words: str, nodes: Sequence[str]) -> Begun:
-    """Cuts ways until the fault is undone."""
+    """Cuts ways until the fault is undone. Without any it is of no nodes: nothing happens."""
     for source, target in pairs:
         await scene.network.cut(source, target)
 
@@ -40,7 +40,7 @@ async def silenced(scene: Scene, pairs: Sequence[Way], words: str, nodes: Sequen
         for source, target in pairs:
             await scene.network.mend(source, target)
 
-    return Begun(words, mend, nodes)
+    return Begun(words, mend, nodes if pairs else ())
 
 
 async def _cut(scene: Scene, names: Sequence[str], args: Mapping[str, Any]) -> Begun:
@@ -77,7 +77,7 @@ def _shaped(name: str, about: str, words: str, arguments: Mapping[str, Argument]
 
         side = {"both": "", "in": " of what it hears", "out": " of what it says"}[args["side"]]
         what = words.format(*(f"{args[name]:g}" for name in arguments))
-        return Begun(f"{what} on the links of {named(names)}{side}", unshape, names)
+        return Begun(f"{what} on the links of {named(names)}{side}", unshape, names if pairs else ())
 
     return FaultKind(name, f"{about}; undone: links are as they were", begin,
                      {**arguments, "side": SIDE, "from": FROM}, LINKS)

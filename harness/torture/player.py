@@ -106,11 +106,11 @@ class Testbed:
     """Nodes that a fault holds now."""
 
     async def chosen(self, selector_: str | Sequence[str]) -> list[str]:
-        """Names that a scenario's selector chooses, or ``clients``."""
+        """Names that a scenario's selector chooses; of names themselves, where ``clients`` may be one, all."""
         await trio.lowlevel.checkpoint()
-        if selector_ == CLIENTS or CLIENTS in selector_:
-            return [CLIENTS]
-        return list(self.pick(selector(selector_ if isinstance(selector_, str) else list(selector_), "from"), ()))
+        if not isinstance(selector_, str):
+            return list(selector_)
+        return [CLIENTS] if selector_ == CLIENTS else list(self.pick(selector(selector_, "from"), ()))
 
     def pick(self, which: Selector, taken: Sequence[str] | set[str]) -> tuple[str, ...]:
         """Names of nodes that a selector chooses now."""
@@ -390,6 +390,9 @@ class Player:
                 begun = Begun(f"{step.fault} {named(names)}", None, list(names))
             except* NotHere as errors:
                 raise RunFailed("; ".join(f"{step.fault}: {each}" for each in _leaves(errors))) from None
+            if not begun.nodes:  # as a cut from whoever leads, while nobody does
+                self.played.skipped.append(f"{step.at_ms / 1e3:.1f} s {begun.words}: it would change nothing")
+                return
             self._held[number] = step, begun
             self.played.faults += 1
             self.played.kinds[step.fault] += 1

@@ -108,6 +108,28 @@ def test_a_workloads_argument_that_is_misspelt_is_refused(tmp_path: Path) -> Non
         asked(str(tmp_path / "wrong.toml"))
 
 
+@pytest.mark.parametrize(("fault", "words"), [
+    ('"cut"\nargs = { from = "kind:sotre" }', "cut's from: there is no kind sotre; there are store"),
+    ('"cut"\nargs = { from = "clints" }', "cut's from: it is 'clints': 'clints' is no kind:NAME"),
+    ('"cut"\nargs = { from = ["clients", "store-7"] }', "cut's from: there is no node store-7; there are store-1"),
+    ('"slow"\nargs = { from = "role:master" }', r"slow's from: role:master needs \[roles\] in the target"),
+    ('"crowd"\nargs = { port = "htpt" }', "crowd's port: no node has a port htpt; did you mean http"),
+])
+def test_what_an_argument_of_a_fault_names_must_be_there(tmp_path: Path, fault: str, words: str) -> None:
+    """A misspelt name of the other side cut nothing, and was counted as a fault."""
+    text = asked().scenario_text.replace('fault = "kill"', f"fault = {fault}")
+    (tmp_path / "wrong.toml").write_text(text)
+    with pytest.raises(Refused, match=rf"wrong: \[faults 1\] {words}"):
+        asked(str(tmp_path / "wrong.toml"))
+
+
+@pytest.mark.parametrize("args", ['from = "clients"', 'from = ["clients", "store-1"]', 'from = ""', 'side = "in"'])
+def test_arguments_that_name_what_is_there_are_taken(tmp_path: Path, args: str) -> None:
+    text = asked().scenario_text.replace('fault = "kill"', f'fault = "cut"\nargs = {{ {args} }}')
+    (tmp_path / "right.toml").write_text(text)
+    assert asked(str(tmp_path / "right.toml")).drawn(1).steps[0].fault == "cut"
+
+
 def test_what_cannot_be_done_is_refused_or_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = asked()
     schedule = found.drawn(7)

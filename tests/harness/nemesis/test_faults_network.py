@@ -13,6 +13,7 @@ import trio
 from harness.nemesis import abilities
 from harness.nemesis.fault import Ability, Begun
 from harness.nemesis.faults import FAULTS, fault
+from harness.nemesis.forwarding import forwarders
 from harness.nemesis.network import CLIENTS, namespaces
 from harness.processes.handle import running
 from tests.harness.nemesis import sandboxed
@@ -122,6 +123,14 @@ def test_links_are_cut_one_way_both_and_in_halves(tmp_path: Path) -> None:
 @pytest.mark.parametrize("user", [False, True])
 def test_links_are_slow_lossy_and_narrow(user: bool, tmp_path: Path) -> None:
     sandboxed.run(shapes, tmp_path, user=user)
+
+
+@pytest.mark.parametrize(("name", "args"), [
+    ("cut", {"from": ["a"]}), ("cut", {"from": []}), ("partition", {}), ("slow", {"from": ["a"]})])
+async def test_a_fault_of_no_link_is_of_no_node(name: str, args: dict[str, object], tmp_path: Path) -> None:
+    async with forwarders(NAMES) as network:
+        scene = Place(echoes(tmp_path, network, NAMES), network)
+        assert list((await begun(scene, name, ["a"], **args)).nodes) == ([] if args != {"from": []} else ["a"])
 
 
 def test_every_fault_of_a_link_has_a_test() -> None:

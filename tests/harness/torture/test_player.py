@@ -1,12 +1,26 @@
-"""Groups of a run start one by one."""
+"""Groups of a run start one by one; what a fault would not change is no fault."""
 
 from __future__ import annotations
+
+import io
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trio
 import trio.testing
 
-from harness.torture.player import StartLine
+from harness.chaos import playing
+from harness.chaos.asked import RunRequest, asked_for
+from harness.nemesis.network import CLIENTS
+from harness.torture import player as players
+from harness.torture.directory import RunDirectory
+from harness.torture.load import HistoryFile
+from harness.torture.player import Loopback, Player, StartLine
+from harness.torture.schedule import Step
+from harness.torture.selecting import named
 
 
 async def test_a_group_that_fails_in_its_turn_is_the_only_one_that_fails() -> None:
@@ -22,3 +36,48 @@ async def test_a_group_that_fails_in_its_turn_is_the_only_one_that_fails() -> No
             nursery.start_soon(fails)
             await trio.testing.wait_all_tasks_blocked()
             nursery.start_soon(line.turn.acquire)
+
+
+class Node(SimpleNamespace):
+    """It runs or not, as it is told."""
+
+    kind = "store"
+
+    async def kill(self) -> None:
+        await trio.lowlevel.checkpoint()
+        self.running = False
+
+    async def start(self) -> None:
+        await trio.lowlevel.checkpoint()
+        self.running = True
+
+
+def player(folder: Path, *, running: bool) -> Player:
+    """Of a store that nobody starts."""
+    found = asked_for("kill-store")
+    assert isinstance(found, RunRequest)
+    made = playing.player_of(RunDirectory(folder), found, found.drawn(1), lambda line: None)
+    made.history, made._nemesis = HistoryFile(io.BytesIO()), io.BytesIO()
+    nodes: Any = {"store-1": Node(name="store-1", running=running)}
+    made.bed = players.Testbed(found.target, nodes, Loopback(["store-1"]), {}, Random(1))
+    return made
+
+
+@pytest.mark.parametrize("running", [True, False])
+async def test_a_fault_that_changes_nothing_is_none(running: bool, tmp_path: Path) -> None:
+    """A run is unknown if no fault was done: one that found nobody was counted."""
+    made = player(tmp_path, running=running)
+    await made._step(0, Step(0, "kill", named(["store-1"]), 0))
+    told = cast(io.BytesIO, made._nemesis).getvalue().splitlines()
+    assert (made.played.faults, made.played.kinds["kill"], len(told)) == ((1, 1, 2) if running else (0, 0, 0))
+    assert made.played.skipped == ([] if running else ["0.0 s kill -9 nobody: it would change nothing"])
+    assert made.bed.nodes["store-1"].running is running and not made.bed.taken and not made._held
+
+
+async def test_names_of_the_other_side_are_all_of_them(tmp_path: Path) -> None:
+    """Beside ``clients`` each other name was passed over."""
+    bed = player(tmp_path, running=True).bed
+    assert await bed.chosen(["store-1", CLIENTS]) == ["store-1", CLIENTS]
+    assert await bed.chosen(CLIENTS) == [CLIENTS]
+    assert await bed.chosen("one of kind:store") == ["store-1"]
+    assert await bed.chosen("role:master") == []
