@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -57,6 +58,64 @@ async def asked(scene: Place, source: str, target: str, *, times: int = 1, size:
                str(times), str(size)]
     ran = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
     return float(ran.stdout) if ran.returncode == 0 else None
+
+
+HEAR = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
+    here.bind((sys.argv[1], 7001))
+    here.settimeout(0.5)
+    print("up", flush=True)
+    heard = []
+    try:
+        while True:
+            heard.append(here.recv(99).decode())
+    except TimeoutError:
+        print(*heard)
+"""
+SAY = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
+    for number in range(int(sys.argv[2])):
+        here.sendto(b"%d" % number, (sys.argv[1], 7001))
+"""
+DATAGRAMS = 100
+"""Twice as many fit into what a socket holds for a receiver that has no time."""
+
+
+async def heard(scene: Place, source: str, target: str) -> list[int]:
+    """The numbers of datagrams in the order in which they come; nobody mends there what the link does."""
+    hear = [*scene.network.prefix(target), "python3", "-c", HEAR, scene.network.bind(target)]
+    say = [*scene.network.prefix(source), "python3", "-c", SAY, scene.network.address(target), str(DATAGRAMS)]
+    process = await trio.lowlevel.open_process(hear, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    said = b""
+    while b"\n" not in said:
+        said += await process.stdout.receive_some()
+    await trio.run_process(say)
+    async for some in process.stdout:
+        said += some
+    await process.wait()
+    return [*map(int, said.removeprefix(b"up\n").split())]
+
+
+async def datagrams(folder: Path) -> None:
+    async with namespaces(NAMES, "7") as network:
+        scene, sent = Place(echoes(folder, network, NAMES), network), [*range(DATAGRAMS)]
+        assert await heard(scene, "a", "b") == sent
+        twice = await begun(scene, "duplicate", ["b"], share=1.0)
+        found = await heard(scene, "a", "b")
+        assert found == [number for number in sent for _ in range(2)], found
+        await twice.undo()
+        mixed = await begun(scene, "reorder", ["b"], share=0.3)
+        found = await heard(scene, "a", "b")
+        assert found != sent and sorted(found) == sent
+        await mixed.undo()
+        some = await begun(scene, "lose", ["b"], share=0.5)
+        found = await heard(scene, "a", "b")
+        assert found == sorted(set(found)) and 0.3 * DATAGRAMS < len(found) < 0.7 * DATAGRAMS
+        await some.undo()
+        assert await heard(scene, "a", "b") == sent
 
 
 async def cuts(folder: Path) -> None:
@@ -123,6 +182,11 @@ def test_links_are_cut_one_way_both_and_in_halves(tmp_path: Path) -> None:
 @pytest.mark.parametrize("user", [False, True])
 def test_links_are_slow_lossy_and_narrow(user: bool, tmp_path: Path) -> None:
     sandboxed.run(shapes, tmp_path, user=user)
+
+
+def test_packets_come_twice_out_of_order_or_not_at_all(tmp_path: Path) -> None:
+    """TCP mends what its packets suffer, and says nothing of it."""
+    sandboxed.run(datagrams, tmp_path)
 
 
 @pytest.mark.parametrize(("name", "args"), [
