@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,15 @@ def test_a_seed_is_reported_as_json(capsys: pytest.CaptureFixture[str], tmp_path
     assert (progress["about"], progress["seeds"]) == ("progress", 1)
     assert (report["about"], report["verdict"], report["seeds"]) == ("report", "passed", 1)
     assert report["events_per_s"] > 0
+
+
+def test_progress_says_how_fast_it_is_and_how_many_faults_there_were(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["sim", "raft", "--seed", "9", "--profile", "crash", "--jobs", "1", "--out", str(tmp_path)]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert re.search(
+        r"[0-9.]+ M events +[0-9]+%  +[0-9.]+ k/s  1 seeds  [0-9.]+/s  [1-9][0-9,]* faults  0 failures", first)
 
 
 def test_a_users_failure_is_found_and_repeated_by_the_command_that_is_printed(

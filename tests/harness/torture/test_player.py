@@ -74,6 +74,15 @@ async def test_a_fault_that_changes_nothing_is_none(running: bool, tmp_path: Pat
     assert made.bed.nodes["store-1"].running is running and not made.bed.taken and not made._held
 
 
+async def test_progress_is_told(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    made, lines = player(tmp_path, running=True), list[str]()
+    made.say, made.played.faults = lines.append, 3
+    made.history.counts.update({"invoke": 45, "ok": 1_040, "fail": 8, "info": 2})
+    with trio.move_on_after(11):
+        await made._progress()
+    assert lines == [f"1,050 operations, {rate}/s, 2 unknown, 3 faults, 10 s left" for rate in (210, 0)]
+
+
 async def test_names_of_the_other_side_are_all_of_them(tmp_path: Path) -> None:
     """Beside ``clients`` each other name was passed over."""
     bed = player(tmp_path, running=True).bed
