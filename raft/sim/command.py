@@ -52,9 +52,9 @@ def parse(arguments: list[str] | None, program: Program) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=program.command, description="Simulate many seeded clusters.")
     parser.add_argument("--version", action="version", version=f"%(prog)s: raft {__version__}")
     parser.add_argument("--events", type=_number, default=20_000_000, help="stop after so many events: 500M, 20k (20M)")
-    parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
+    parser.add_argument("--jobs", type=_positive, default=2, help="processes (2)")
     parser.add_argument("--seed", type=int, help="run this seed, and --seeds of them from it on")
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=_positive, default=1)
     parser.add_argument("--first", type=int, default=1, help="first seed of a campaign (1)")
     parser.add_argument("--profile", choices=program.profiles, default=program.profiles[0])
     parser.add_argument("--replay", type=Path, help="play a tape file")
@@ -63,6 +63,13 @@ def parse(arguments: list[str] | None, program: Program) -> argparse.Namespace:
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
     parser.add_argument("--json", action="store_true", help="print JSON, one object a line, for programs")
     return parser.parse_args(arguments)
+
+
+def _positive(text: str) -> int:
+    """Read a number of at least 1: no seed, or no process, would play nothing, and pass."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is too few: at least 1")
+    return number
 
 
 def _number(text: str) -> int:

@@ -168,6 +168,15 @@ def test_mistakes_get_words(
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--seeds", "--jobs"])
+def test_a_campaign_of_nothing_is_refused_and_does_not_pass(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """No seed was played, and the verdict was passed."""
+    with pytest.raises(SystemExit) as ended:
+        main(["sim", "raft", "--seed", "1", option, "0", "--json"])
+    assert ended.value.code == USAGE
+    assert f"argument {option}: 0 is too few: at least 1" in capsys.readouterr().err
+
+
 SERVERS = """
 import trio
 from raft.virtual import VirtualWorld, torture
