@@ -124,7 +124,7 @@ def asked_for(
 ) -> RunRequest | TogetherRequest:
     """Find the scenario ``what``, of one target or of several groups. Raises ``Refused``, with the file."""
     path = _found(what, library(SCENARIOS), Path.cwd(), "scenario")
-    text = path.read_text(encoding="utf-8")
+    text = _text(path)
     try:
         if not scenarios.is_together(text):
             return asked(what, target, options)
@@ -141,6 +141,14 @@ def asked_for(
     return TogetherRequest(found, text, groups)
 
 
+def _text(path: Path) -> str:
+    """The text of a file. Raises ``Refused`` if it is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused(f"{path} is no text: no UTF-8 at byte {error.start}") from None
+
+
 def _beside(path: Path, name: str) -> str:
     """A scenario that another one names: one of the library, or a path from its folder."""
     return name if name in library(SCENARIOS) else str(path.parent / name)
@@ -149,7 +157,7 @@ def _beside(path: Path, name: str) -> str:
 def asked(what: str, target: str | None = None, options: Mapping[str, str] | None = None) -> RunRequest:
     """Find the scenario ``what``, with another target if one is given. Raises ``Refused``, with the file."""
     path = _found(what, library(SCENARIOS), Path.cwd(), "scenario")
-    text = path.read_text(encoding="utf-8")
+    text = _text(path)
     try:
         if scenarios.is_together(text):
             raise Refused(f"{path} is made of groups, and cannot be one")
@@ -157,7 +165,7 @@ def asked(what: str, target: str | None = None, options: Mapping[str, str] | Non
     except FormatError as error:
         raise Refused(f"{path}: {error}") from None
     at = _found(target or scenario.target, library(TARGETS), Path.cwd() if target else path.parent, "target")
-    return made(scenario, text, at, at.read_text(encoding="utf-8"), at.parent, path.parent, options or {})
+    return made(scenario, text, at, _text(at), at.parent, path.parent, options or {})
 
 
 def made(

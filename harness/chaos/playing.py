@@ -121,7 +121,7 @@ def read(path: Path) -> tuple[RunRequest, Schedule]:
         schedule = from_json(orjson.loads(file.read_bytes()))
     except FileNotFoundError as error:
         raise Refused(f"{path} is no directory of a run: {Path(str(error.filename)).name} is missing") from None
-    except (FormatError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+    except (FormatError, UnicodeDecodeError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise Refused(f"{path} cannot be read as a run: {error}") from None
     for number, step in enumerate(schedule.steps, 1):
         found.check_fault(f"{file}: step {number}:", step)

@@ -20,8 +20,11 @@ import orjson
 from harness.chaos import playing, together
 from harness.chaos.asked import RunRequest, TogetherRequest, asked_for
 from harness.chaos.subcommand import BROKEN, PASSED, UNKNOWN, Refused
+from harness.torture.scenario import SECONDS_MAX, SECONDS_MIN
 
 NAME: Final = "run"
+SEED_MAX: Final = 1 << 62
+"""Files hold numbers of 64 bits, and further runs and groups have the seeds behind it."""
 ABOUT: Final = "torture real processes: a scenario's load and faults, a verdict, a page"
 
 
@@ -45,11 +48,15 @@ def run(options: argparse.Namespace) -> int:
         return inside(prepared, options)
     found = asked_for(options.scenario, options.target, _options(options.option))
     if options.seconds is not None:
+        if not SECONDS_MIN <= options.seconds <= SECONDS_MAX:
+            raise Refused(f"--seconds is {options.seconds:g}; from {SECONDS_MIN:g} to {SECONDS_MAX:g}")
         found = found.lasting(options.seconds)
     if options.runs < 1:
         raise Refused(f"--runs is {options.runs}; at least 1")
     seed = options.seed if options.seed is not None else found.scenario.seed
     seed = SystemRandom().randrange(1 << 32) if seed is None else seed
+    if abs(seed) >= SEED_MAX:
+        raise Refused(f"the seed is {seed}; a whole number of at most 62 bits is wanted")
     if options.runs == 1:
         return begin(found, seed, options)
     return _many(found, range(seed, seed + options.runs), options)

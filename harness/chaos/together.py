@@ -65,7 +65,7 @@ def read(path: Path) -> tuple[TogetherRequest, dict[str, Schedule]]:
         asked = orjson.loads((path / "asked.json").read_bytes())
         groups = {name: playing.read(path / GROUPS / name) for name in asked["groups"]}
         text = (path / "scenario.toml").read_text(encoding="utf-8")
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+    except (OSError, UnicodeDecodeError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise Refused(f"{path} cannot be read as a run: {error}") from None
     return (TogetherRequest.of(text, asked["scenario"], {name: found for name, (found, _) in groups.items()}),
             {name: schedule for name, (_, schedule) in groups.items()})

@@ -133,6 +133,8 @@ class BadArguments(ValueError):
 
 NODES: Final = "nodes"
 PORT: Final = "port"
+MOST: Final = 1e12
+"""Most that a number may be, if its argument says nothing: beyond it no time can be waited for."""
 
 
 @attrs.frozen
@@ -142,7 +144,7 @@ class Argument:
     about: str
     default: Any
     least: float = 0
-    most: float | None = None
+    most: float = MOST
     choices: Sequence[str] = ()
     names: str = ""
     """NODES or PORT: it is a name of the target's, which can be checked before a run; else empty."""
@@ -156,11 +158,10 @@ class Argument:
             if not isinstance(value, bool):
                 raise BadArguments(f"{where} is {value!r}; it may be true or false")
         elif isinstance(self.default, int | float):
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
                 raise BadArguments(f"{where} is {value!r}; it is a number")
-            if value < self.least or (self.most is not None and value > self.most):
-                most = "" if self.most is None else f" to {self.most:g}"
-                raise BadArguments(f"{where} is {value:g}; it is from {self.least:g}{most}")
+            if not self.least <= value <= self.most:
+                raise BadArguments(f"{where} is {value!r}; it is from {self.least:g} to {self.most:g}")
         elif not isinstance(value, str | list | tuple):
             raise BadArguments(f"{where} is {value!r}; it is a selector or a list of names")
         return value

@@ -29,8 +29,12 @@ def fault(name: str) -> FaultKind:
     others = {each.name: each for each in entry_points(group=GROUP)}
     if name not in others:
         raise UnknownFault(f"there is no fault {name!r}; there are {', '.join(sorted({*FAULTS, *others}))}")
-    loaded = others[name].load()
-    made = loaded if isinstance(loaded, FaultKind) else loaded() if callable(loaded) else loaded
+    try:
+        loaded = others[name].load()
+        made = loaded if isinstance(loaded, FaultKind) else loaded() if callable(loaded) else loaded
+    except Exception as error:  # it is a user's code
+        raise UnknownFault(f"{others[name].value}, which brings the fault {name!r}, cannot be loaded: "
+                           f"{type(error).__name__}: {error}") from error
     if not isinstance(made, FaultKind):
         raise UnknownFault(f"{others[name].value}, which brings the fault {name!r}, is no FaultKind of harness.nemesis")
     return made

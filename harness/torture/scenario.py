@@ -38,6 +38,9 @@ from harness.targets.target import table
 from harness.torture.selecting import Selector, selector
 
 CLIENTS_MAX: Final = 200
+SECONDS_MIN: Final = 0.1
+SECONDS_MAX: Final = 1e7
+"""Longest time that a run may last, a fault may hold, and the next one may let wait."""
 _TOGETHER: Final = "together"
 _GROUP: Final = re.compile(r"[a-z][a-z0-9-]*")
 _CHECKS: Final = {"ordered": bool, "no_duplicates": bool, "drained": bool, "delayed": bool,
@@ -127,7 +130,8 @@ def parse_together(text: str, name: str) -> TogetherScenario:
     for each in groups:
         if not _GROUP.fullmatch(each):
             raise FormatError(f"[{_TOGETHER}] {each}: a group's name is small letters, digits and -")
-    made = TogetherScenario(name, fields.text("about"), fields.number("seconds", least=0.1), _seed(fields), groups)
+    made = TogetherScenario(
+        name, fields.text("about"), fields.number("seconds", least=SECONDS_MIN), _seed(fields), groups)
     fields.done()
     return made
 
@@ -142,7 +146,7 @@ def parse(text: str, name: str) -> TortureScenario:
     made = TortureScenario(
         name, fields.text("about"), fields.text("target"),
         {} if options is None else {each: _option(options, each) for each in options.values},
-        fields.number("seconds", least=0.1), _seed(fields), _load(load), _check(check),
+        fields.number("seconds", least=SECONDS_MIN), _seed(fields), _load(load), _check(check),
         tuple(_fault(each) for each in fields.tables("faults")))
     fields.done()
     return made
@@ -203,8 +207,10 @@ def _args(fields: Fields) -> dict[str, Any]:
 
 def _range(value: Any, place: str, least: float) -> Range:
     both = [value, value] if _is_number(value) else value
-    if not (isinstance(both, list) and len(both) == 2 and all(map(_is_number, both)) and least <= both[0] <= both[1]):
-        raise FormatError(f"{place} is {value!r}; a number of seconds is wanted, or [from, to], at least {least:g}")
+    if not (isinstance(both, list) and len(both) == 2 and all(map(_is_number, both))
+            and least <= both[0] <= both[1] <= SECONDS_MAX):
+        raise FormatError(f"{place} is {value!r}; a number of seconds is wanted, or [from, to], at least {least:g} and "
+                          f"at most {SECONDS_MAX:g}")
     return float(both[0]), float(both[1])
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 
 from harness.targets.fields import Fields, FormatError
-from harness.torture.scenario import FaultPlan, TortureScenario
+from harness.torture.scenario import SECONDS_MIN, FaultPlan, TortureScenario
 from harness.torture.selecting import Selector, as_json, choose, named, selector
 
 STEPS_MAX: Final = 10_000
@@ -93,7 +93,7 @@ def from_json(found: Any) -> Schedule:
     if not isinstance(found, dict):
         raise FormatError("a schedule is an object")
     fields = Fields("", found)
-    made = Schedule(fields.whole("seed", least=-(1 << 63)), fields.number("seconds", least=0.1),
+    made = Schedule(fields.whole("seed", least=-(1 << 63)), fields.number("seconds", least=SECONDS_MIN),
                     fields.whole("clients", least=1), tuple(map(_step, fields.tables("steps"))))
     fields.done()
     return made

@@ -14,7 +14,8 @@ import pytest
 
 from harness.chaos import check, playing
 from harness.chaos.asked import SCENARIOS, RunRequest, asked_for, library
-from harness.chaos.subcommand import BROKEN, PASSED, UNKNOWN, Refused
+from harness.chaos.cli import main
+from harness.chaos.subcommand import BROKEN, PASSED, UNKNOWN, USAGE, Refused
 from harness.checkers.verdict import Breach, Valid, Verdict
 from harness.torture.player import Played
 from harness.workloads import chosen
@@ -44,13 +45,14 @@ def test_what_is_written_down_is_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "text", "words"), [
     ("asked.json", None, "asked.json is missing"), ("schedule.json", None, "schedule.json is missing"),
     ("asked.json", "{", "cannot be read as a run"), ("asked.json", "{}", "cannot be read as a run"),
-    ("scenario.toml", "about = 3", "cannot be read as a run")])
+    ("scenario.toml", "about = 3", "cannot be read as a run"),
+    ("target.toml", "# \udcff", "cannot be read as a run: 'utf-8' codec")])
 def test_what_is_no_run_is_refused_in_words(tmp_path: Path, name: str, text: str | None, words: str) -> None:
     written(tmp_path)
     if text is None:
         (tmp_path / name).unlink()
     else:
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_text(text, errors="surrogateescape")
     with pytest.raises(Refused, match=words):
         playing.read(tmp_path)
 
@@ -128,6 +130,34 @@ def test_arguments_that_name_what_is_there_are_taken(tmp_path: Path, args: str) 
     text = asked().scenario_text.replace('fault = "kill"', f'fault = "cut"\nargs = {{ {args} }}')
     (tmp_path / "right.toml").write_text(text)
     assert asked(str(tmp_path / "right.toml")).drawn(1).steps[0].fault == "cut"
+
+
+@pytest.mark.parametrize("name", ["scenario", "target"])
+def test_a_file_that_is_no_text_is_refused_with_its_name(tmp_path: Path, name: str) -> None:
+    """It ended without a verdict, as if somebody's own code had failed."""
+    text = asked().scenario_text.replace('target = "store"', 'target = "target.toml"').encode()
+    (tmp_path / "scenario.toml").write_bytes(text)
+    (tmp_path / "target.toml").write_bytes(asked().target_text.encode())
+    (tmp_path / f"{name}.toml").write_bytes(b"# \xff\n" + (tmp_path / f"{name}.toml").read_bytes())
+    with pytest.raises(Refused, match=rf"{name}\.toml is no text: no UTF-8 at byte 2"):
+        asked_for(str(tmp_path / "scenario.toml"))
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (["--seconds", "0"], "--seconds is 0; from 0.1 to 1e+07"), (["--seconds", "-3"], "--seconds is -3;"),
+    (["--seconds", "nan"], "--seconds is nan;"), (["--seconds", "inf"], "--seconds is inf;"),
+    (["--seed", "9" * 20], "at most 62 bits"), (["--seed", f"-{'9' * 20}"], "at most 62 bits"),
+])
+@pytest.mark.parametrize("scenario", ["kill-store", "thousand-failovers"])
+def test_numbers_that_no_run_can_have_are_refused(
+    scenario: str, options: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("harness.chaos.run.begin", lambda *_: PASSED)
+    assert main(["run", scenario, *options]) == USAGE
+    assert words in capsys.readouterr().err
+    assert main(["run", scenario, "--seconds", "0.1", "--seed", "-5"]) == PASSED
 
 
 def test_what_cannot_be_done_is_refused_or_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,10 @@ def _theirs() -> FaultKind:
     return THEIRS
 
 
+def _fails() -> FaultKind:
+    raise OSError("no licence")
+
+
 def test_every_fault_takes_its_own_defaults() -> None:
     for each in FAULTS.values():
         assert each.checked(each.checked({})) == each.checked({})
@@ -35,6 +39,10 @@ def test_every_fault_takes_its_own_defaults() -> None:
     ("cut", {"from": 3}, "cut's from is 3; it is a selector or a list of names"),
     ("rolling-restart", {"down_ms": "soon"}, "rolling-restart's down_ms is 'soon'; it is a number"),
     ("rolling-restart", {"down_ms": -1}, "rolling-restart's down_ms is -1; it is from 0"),
+    ("rolling-restart", {"down_ms": float("nan")}, "rolling-restart's down_ms is nan; it is a number"),
+    ("rolling-restart", {"down_ms": float("inf")}, "rolling-restart's down_ms is inf; it is from 0 to 1e"),
+    ("slow", {"delay_ms": 10**400}, r"slow's delay_ms is 10+; it is from 0 to 1e"),
+    ("lose", {"share": float("nan")}, "lose's share is nan; it is a number"),
 ])
 def test_wrong_arguments_are_refused_in_words(name: str, args: dict[str, object], words: str) -> None:
     with pytest.raises(BadArguments, match=words):
@@ -57,6 +65,15 @@ def test_an_entry_point_that_brings_no_fault_is_said(monkeypatch: pytest.MonkeyP
     brought = [EntryPoint("theirs", f"{__name__}:NO_FAULT", faults.GROUP)]
     monkeypatch.setattr(faults, "entry_points", lambda group: brought)
     with pytest.raises(UnknownFault, match="NO_FAULT, which brings the fault 'theirs', is no FaultKind"):
+        fault("theirs")
+
+
+@pytest.mark.parametrize(("what", "words"), [
+    (f"{__name__}:_fails", "cannot be loaded: OSError: no licence"),
+    ("no_such_module:F", "cannot be loaded: ModuleNot"), (f"{__name__}:GONE", "cannot be loaded: AttributeError")])
+def test_an_entry_point_that_fails_is_said(what: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "entry_points", lambda group: [EntryPoint("theirs", what, faults.GROUP)])
+    with pytest.raises(UnknownFault, match=f"{what}, which brings the fault 'theirs', {words}"):
         fault("theirs")
 
 
