@@ -23,6 +23,7 @@ import orjson
 from harness.chaos.playing import RUNS, say
 from harness.chaos.subcommand import PASSED, UNKNOWN, USAGE, Refused
 from harness.checkers.chosen import QUEUE
+from harness.nemesis.sandbox import tied
 from harness.torture.directory import fresh
 
 NAME: Final = "compare"
@@ -85,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _row(path: Path, scenario: str, side: Side, options: argparse.Namespace) -> dict[str, Any]:
-    command = [sys.executable, "-P", "-m", "harness.chaos", "run", scenario, "--target", side.target,
+    command = [*tied(), sys.executable, "-P", "-m", "harness.chaos", "run", scenario, "--target", side.target,
                "--seed", str(options.seed), "--out", str(path), "--json"]
     for each in side.options:
         command += ["--option", each]

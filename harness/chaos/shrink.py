@@ -19,6 +19,7 @@ from harness.chaos import check, report
 from harness.chaos.playing import NODES, again, read, say
 from harness.chaos.subcommand import BROKEN, UNKNOWN, USAGE, Refused
 from harness.checkers import queues
+from harness.nemesis.sandbox import tied
 from harness.torture.directory import fresh
 from harness.torture.schedule import Schedule, to_json
 from harness.torture.shrinking import Attempt, NotRepeated, shrink
@@ -122,8 +123,8 @@ class Tries:
             (out / name).write_bytes((self.path / name).read_bytes())
         (out / "schedule.json").write_bytes(orjson.dumps(to_json(schedule)))
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "harness.chaos", "replay", str(out), "--out", str(out), *self.options],
-            capture_output=True, text=True, check=False)
+            [*tied(), sys.executable, "-P", "-m", "harness.chaos", "replay", str(out), "--out", str(out),
+             *self.options], capture_output=True, text=True, check=False)
         if done.returncode == USAGE or done.returncode < 0:
             raise Refused(f"a try ended with exit code {done.returncode}\n{done.stderr.strip()}")
         broken = failures(out)

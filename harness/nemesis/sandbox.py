@@ -65,7 +65,7 @@ def call(module: str, arguments: Sequence[str], variables: Mapping[str, str]) ->
     """
     command, environment = program(module, arguments)
     before = signal.signal(signal.SIGTERM, _ended)
-    process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], env=environment | dict(variables))
+    process = subprocess.Popen([*tied(), *command], env=environment | dict(variables))
     try:
         return process.wait()
     except KeyboardInterrupt:
@@ -77,6 +77,11 @@ def call(module: str, arguments: Sequence[str], variables: Mapping[str, str]) ->
         process.kill()
         process.wait()
         signal.signal(signal.SIGTERM, before)
+
+
+def tied() -> list[str]:
+    """Words before a command that the kernel kills when this program ends, however; none without ``setpriv``."""
+    return ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
 
 
 def _ended(number: int, frame: FrameType | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from harness.chaos.cli import main
 from harness.chaos.shrink import failures
 from harness.chaos.subcommand import USAGE, Refused
-from tests.harness.chaos.test_run import chaos
+from tests.harness.chaos.test_playing import written
+from tests.harness.chaos.test_run import CHAOS, ENVIRONMENT, KILLS, chaos, left, wait_until
 
 
 def run_directory(root: Path, **checkers: dict[str, Any]) -> Path:
@@ -46,3 +48,19 @@ def test_what_was_not_broken_cannot_be_kept(tmp_path: Path, capsys: pytest.Captu
     run_directory(tmp_path / "run", queue=broken(("lost", 3)))
     assert main(["shrink", str(tmp_path / "run"), "--promise", "queue: place"]) == USAGE
     assert "broke no queue: place, but queue: lost" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [
+    ["shrink", "run", "--no-sandbox"],
+    ["compare", str(KILLS), "--side", "a=store", "--side", "b=store", "--out", "runs"]])
+def test_nothing_is_left_of_what_plays_runs_itself(tmp_path: Path, command: list[str]) -> None:
+    """Of one that is killed with -9 itself, while a run goes on below it."""
+    written(tmp_path / "run")
+    run_directory(tmp_path / "run", queue=broken(("lost", 3)))
+    played = {"shrink": tmp_path / "run" / "tries" / "try-1", "compare": tmp_path / "runs" / KILLS.stem / "1-store"}
+    with subprocess.Popen([*CHAOS, *command], cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.DEVNULL) as harness:
+        wait_until(lambda: len(left(played[command[0]])) >= 3)
+        harness.kill()
+    wait_until(lambda: not left(played[command[0]]), 5)
+    assert not (played[command[0]] / "verdict.json").exists(), "it did not go on to its end"
