@@ -133,12 +133,16 @@ def merged(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]
 
 def _kept(path: Path) -> list[Mapping[str, Any]]:
     try:
-        found: list[Mapping[str, Any]] = orjson.loads(path.read_bytes())
+        found: Any = orjson.loads(path.read_bytes())
     except FileNotFoundError:
         return []
     except orjson.JSONDecodeError as error:
         raise Refused(f"{path} is no file of rows: {error}") from None
-    return found
+    if not isinstance(found, list) or not all(isinstance(each, dict) and {"scenario", "side"} <= each.keys()
+                                              for each in found):
+        raise Refused(f"{path} is no file of rows: a list of objects with scenario and side is wanted")
+    rows: list[Mapping[str, Any]] = found
+    return rows
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -92,7 +92,7 @@ def failures(path: Path) -> dict[str, int]:
                 what = f"{name}: {one['promise']}"
                 known = [prefix for prefix in (found.get(what, 0), one.get("prefix", 0)) if prefix]
                 found[what] = min(known, default=0)
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+    except (OSError, orjson.JSONDecodeError, AttributeError, KeyError, TypeError):
         raise Refused(f"{path} has no verdict: was its run interrupted?") from None
     return {what: found[what] for what in sorted(found, key=_grave)}
 

@@ -63,10 +63,11 @@ def test_wrong_use_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert cli.main(["compare", "kill-store", "--side", "one=store"]) == USAGE
     assert cli.main(["compare", "kill-store", "--side", "one=store", "--side", "one=store"]) == USAGE
     assert "two sides" in capsys.readouterr().err
-    (tmp_path / "rows.json").write_text("{")
     sides = ["--side", "one=store", "--side", "two=store"]
-    assert cli.main(["compare", "kill-store", *sides, "--keep", str(tmp_path / "rows.json")]) == USAGE
-    assert "no file of rows" in capsys.readouterr().err, "before anything is played"
+    for text in ("{", "{}", "[3]", '[{"scenario": "a"}]'):
+        (tmp_path / "rows.json").write_text(text)
+        assert cli.main(["compare", "kill-store", *sides, "--keep", str(tmp_path / "rows.json")]) == USAGE
+        assert "no file of rows" in capsys.readouterr().err, "before anything is played"
 
 
 @pytest.mark.slow

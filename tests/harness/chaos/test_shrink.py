@@ -40,6 +40,9 @@ def test_a_run_without_a_verdict_is_refused(tmp_path: Path) -> None:
         failures(tmp_path)
     with pytest.raises(Refused, match="has no verdict"):
         failures(run_directory(tmp_path, queue={}))
+    (tmp_path / "verdict.json").write_text('{"checkers": [1]}')
+    with pytest.raises(Refused, match="has no verdict"):
+        failures(tmp_path)
 
 
 def test_what_was_not_broken_cannot_be_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
