@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import attrs
 
-from harness.checkers.models import ILLEGAL, UNKNOWN, Call, Model, State, UnknownOperation, frozen
+from harness.checkers.models import ILLEGAL, UNKNOWN, Call, Model, State, UnknownOperation, frozen, is_txn
 from harness.checkers.verdict import Valid, Verdict
 from harness.histories.events import APART, INFO, OK, Event, Operation, operations, short
 
@@ -103,7 +103,10 @@ def partitioned(found: Iterable[Operation]) -> dict[State, list[Operation]]:
 def _key(event: Event) -> State:
     if event.f != "txn":
         return frozen(event.key)
-    keys = {frozen(part[1]) for part in event.value or () if isinstance(part, list | tuple) and len(part) == 3}
+    if event.key is None and not is_txn(event.value):
+        raise UnknownOperation(f"line {event.line}: a transaction is a list of [f, key, value], not "
+                               f"{short(event.value)}")
+    keys = {frozen(part[1]) for part in event.value} if is_txn(event.value) else set()
     if event.key is not None:
         keys.add(frozen(event.key))
     if len(keys) != 1:

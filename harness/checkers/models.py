@@ -158,6 +158,16 @@ def _pair(asked: Call) -> tuple[Any, Any]:
     return old, new
 
 
+def _elements(asked: Call) -> Iterable[Any]:
+    """The elements that a read was told; none of nothing. Raises ``UnknownOperation`` for what has no elements."""
+    if asked.result is None:
+        return ()
+    if not isinstance(asked.result, list | tuple | set | frozenset):
+        raise UnknownOperation(f"a {asked.f} of a set or a log is answered with a list, not {asked.result!r}: name "
+                               "another model with --model, perhaps one of your own, FILE.py:CLASS")
+    return asked.result
+
+
 class Sets(Base):
     """A set: add and remove an element, read all of them, or contains."""
 
@@ -177,7 +187,7 @@ class Sets(Base):
         assert isinstance(state, int)
         does = self.known(asked)
         if does == "read":
-            return state if asked.result is UNKNOWN or self._all(asked.result or ()) == state else ILLEGAL
+            return state if asked.result is UNKNOWN or self._all(_elements(asked)) == state else ILLEGAL
         bit = self._bit(asked.value)
         if does == "contains":
             return state if asked.result is UNKNOWN or bool(state & bit) == bool(asked.result) else ILLEGAL
@@ -202,7 +212,7 @@ class Sets(Base):
     def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
         if any(self.known(each) in ("remove", "contains") for each in (*known, *unknown)):
             return ()
-        seen = {frozen(element) for each in known if self.known(each) == "read" for element in each.result or ()}
+        seen = {frozen(element) for each in known if self.known(each) == "read" for element in _elements(each)}
         return [place for place, each in enumerate(unknown) if frozen(each.value) not in seen]
 
 
@@ -233,7 +243,7 @@ class Log(Base):
         if asked.result is UNKNOWN:
             return state
         found = 0
-        for element in asked.result or ():
+        for element in _elements(asked):
             found = self._next(found, element)
         return state if found == state else ILLEGAL
 
@@ -251,7 +261,7 @@ class Log(Base):
     def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
         if any(self.known(each) == "append" and _is_place(each) for each in known):
             return ()  # any append may explain the place that another one got
-        seen = {frozen(element) for each in known if self.known(each) == "read" for element in each.result or ()}
+        seen = {frozen(element) for each in known if self.known(each) == "read" for element in _elements(each)}
         return [place for place, each in enumerate(unknown) if frozen(each.value) not in seen]
 
 
@@ -290,8 +300,12 @@ class KeyValue(Base):
         return self._register.step(state, asked)
 
     def _txn(self, state: State, asked: Call) -> State:
-        told = [UNKNOWN] * len(asked.value) if asked.result is UNKNOWN else [result for _, _, result in asked.result]
-        for (f, _, value), result in zip(asked.value, told, strict=True):
+        parts = _parts(asked)
+        if asked.result is not UNKNOWN and not (is_txn(asked.result) and len(asked.result) == len(parts)):
+            raise UnknownOperation(f"the answer to {asked.f} {parts!r} is a list of as many [f, key, value], not "
+                                   f"{asked.result!r}")
+        told = [UNKNOWN] * len(parts) if asked.result is UNKNOWN else [result for _, _, result in asked.result]
+        for (f, _, value), result in zip(parts, told, strict=True):
             state = self.step(state, Call(str(f), value, result))
             if state is ILLEGAL:
                 break
@@ -300,13 +314,13 @@ class KeyValue(Base):
     def reads(self, asked: Call) -> bool:
         does = self.known(asked)
         if does == "txn":
-            return all(self.known(Call(str(f), None, None)) == "read" for f, _, _ in asked.value)
+            return all(self.known(Call(str(f), None, None)) == "read" for f, _, _ in _parts(asked))
         return does == "read" or (does == "cas" and asked.result is False)
 
     def tells(self, asked: Call) -> bool:
         does = self.known(asked)
         if does == "txn":
-            return any(self.tells(Call(str(f), None, None)) for f, _, _ in asked.value)
+            return any(self.tells(Call(str(f), None, None)) for f, _, _ in _parts(asked))
         return does in ("read", "cas")
 
     def idle(self, unknown: Sequence[Call], known: Sequence[Call]) -> Iterable[int]:
@@ -314,6 +328,19 @@ class KeyValue(Base):
         nothing = any(self.known(each) == "write" and each.value in (None, "") for each in both)  # reads miss it
         plain = {self.known(each) for each in both} <= {"read", "write", "cas"}
         return self._register.idle(unknown, known) if plain and not nothing else ()
+
+
+def is_txn(value: Any) -> bool:
+    """Return whether it is a list of [f, key, value]."""
+    return isinstance(value, list | tuple) and all(isinstance(part, list | tuple) and len(part) == 3 for part in value)
+
+
+def _parts(txn: Call) -> Sequence[Any]:
+    """The operations of a transaction. Raises ``UnknownOperation`` for what has none."""
+    if not is_txn(txn.value):
+        raise UnknownOperation(f"the value of {txn.f} is a list of [f, key, value], not {txn.value!r}")
+    found: Sequence[Any] = txn.value
+    return found
 
 
 def _appended(state: State, value: Any) -> State:

@@ -149,7 +149,10 @@ class QueueCheck:
     _breaks: Counter[str] = attrs.field(factory=Counter)
 
     def add(self, event: Event) -> None:
-        """Take the next event; beyond the memory bound it is ignored. Raises ``HistoryError`` for what is no time."""
+        """Take the next event; beyond the memory bound it is ignored.
+
+        Raises ``HistoryError`` for what is no time and no offset.
+        """
         if not self._full and event.process not in APART:
             self._take(event)
 
@@ -190,7 +193,7 @@ class QueueCheck:
     # --- sends -----------------------------------------------------------------------------------------------
 
     def _begin(self, event: Event) -> None:
-        body, _, due_ms = _message(event.value)
+        body, _, due_ms = _message(event.value, event)
         number = self._number(body)
         self.counts["sent"] += 1
         if self._sent.begun[number] != _NEVER:
@@ -204,7 +207,7 @@ class QueueCheck:
             self._due_ms[number] = event.time_ns // NS_PER_MS + delay[0], None
 
     def _told(self, asked: Event, event: Event) -> None:
-        number = self._number(_message(asked.value)[0])
+        number = self._number(_message(asked.value, asked)[0])
         if event.type == FAIL:
             self._failed.add(number)
             self.counts["refused"] += 1
@@ -216,7 +219,7 @@ class QueueCheck:
             return
         self.counts["acknowledged"] += 1
         self._sent.acked[number] = event.index
-        body, offset, due_ms = _message(event.value)
+        body, offset, due_ms = _message(event.value, event)
         if (due := _ms("due_ms", due_ms, event)) is not None:
             self._due_ms[number] = due
         elif (delay := _delay_ms(asked)) is not None and number in self._due_ms:
@@ -250,7 +253,7 @@ class QueueCheck:
             if (most := _most(asked)) != 0:
                 self._takes.append((asked.index, most))
             return
-        found = [*_messages(event.value)] if event.type == OK else []
+        found = [*_messages(event)] if event.type == OK else []
         if event.f == READ_ALL or event.f == DRAIN:
             if event.type == FAIL:
                 return
@@ -502,13 +505,14 @@ class QueueCheck:
                                   "and the last reading finds nothing there")
 
 
-def _message(value: Any) -> tuple[Any, int | None, int | None]:
-    """(body, offset, due_ms) of a value."""
-    if isinstance(value, dict) and "body" in value:
-        return value["body"], value.get("offset"), value.get("due_ms")
-    if isinstance(value, dict) and "offset" in value:
-        return None, value["offset"], value.get("due_ms")
-    return value, None, None
+def _message(value: Any, event: Event) -> tuple[Any, int | None, int | None]:
+    """(body, offset, due_ms) of an event's value. Raises ``HistoryError`` for what is no offset."""
+    if not isinstance(value, dict) or not ("body" in value or "offset" in value):
+        return value, None, None
+    offset = value.get("offset")
+    if offset is not None and type(offset) is not int:
+        raise HistoryError(event.line or event.index, f"offset is a whole number, not {short(offset)}")
+    return value.get("body"), offset, value.get("due_ms")
 
 
 def _delay_ms(send: Event) -> tuple[int, int] | None:
@@ -538,13 +542,11 @@ def _room(most: int | None) -> float:
     return math.inf if most is None else max(0, most)
 
 
-def _messages(value: Any) -> Iterator[tuple[Any, int | None, int | None]]:
-    if value is None:
-        return
-    if isinstance(value, list):
-        yield from map(_message, value)
-    else:
-        yield _message(value)
+def _messages(answer: Event) -> Iterator[tuple[Any, int | None, int | None]]:
+    value = answer.value
+    if value is not None:
+        for each in value if isinstance(value, list) else [value]:
+            yield _message(each, answer)
 
 
 def check(events: Iterable[Event], rules: Rules | None = None, *, name: str = "queue") -> Verdict:

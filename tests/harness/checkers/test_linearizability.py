@@ -263,6 +263,30 @@ def test_what_a_model_does_not_know_is_said() -> None:
         check(over, MODELS["kv"])
 
 
+@pytest.mark.parametrize(("model", "f"), [("set", "add"), ("log", "append")])
+@pytest.mark.parametrize("told", [3, 0, False, "[1]", {"a": 1}])
+def test_a_read_of_elements_that_has_none_is_refused_in_words(model: str, f: str, told: object) -> None:
+    """A counter has the functions of a set: its answers are numbers, and there was a TypeError, or a verdict."""
+    events = after([], (f, 1), ("read", told))
+    with pytest.raises(UnknownOperation, match=r"a read of a set or a log is answered with a list, not .*--model"):
+        check(events, MODELS[model])
+    assert check(after([], ("read", None), ("read", list[object]())), MODELS[model]).valid is Valid.TRUE
+
+
+@pytest.mark.parametrize(("key", "value", "told", "words"), [
+    (None, 3, 3, "line 7: a transaction is a list of"), (None, [["r", 1]], None, "line 7: a transaction is a list of"),
+    (1, 3, 3, "the value of txn is a list of"), (1, [["r", 1]], None, "the value of txn is a list of"),
+    (1, [["r", 1, None]], 3, "the answer to txn .* not 3"), (1, [["r", 1, None]], [], r"the answer to txn .* not \[\]"),
+    (1, [["r", 1, None]], [["r", 1]], "the answer to txn .* not "),
+])
+def test_a_transaction_of_another_form_is_refused_in_words(
+    key: object, value: object, told: object, words: str,
+) -> None:
+    events = [Event(0, INVOKE, 0, "txn", key, value, 0, line=7), Event(1, OK, 0, "txn", key, told, 1, line=8)]
+    with pytest.raises(UnknownOperation, match=words):
+        check(events, MODELS["kv"])
+
+
 @pytest.mark.parametrize(("key", "parts"), [("g", [1, 2]), ("g", ["g", 2]), ("g", [1]), (None, [])])
 def test_a_transaction_with_a_key_is_of_that_key(key: object, parts: list[object]) -> None:
     """It was one object, so the write of one key explained the read of another."""

@@ -332,6 +332,20 @@ def test_a_time_that_is_no_number_is_refused_with_its_line(name: str, value: obj
         run.verdict()
 
 
+@pytest.mark.parametrize("f", ["send", "receive", "drain", "read-all"])
+@pytest.mark.parametrize("offset", ["3", True, [3], {"at": 3}, 3.5])
+def test_an_offset_that_is_no_whole_number_is_refused_with_its_line(f: str, offset: object) -> None:
+    """A list there ended the check without a verdict."""
+    told = {"body": "b", "offset": offset}
+    run = Run().send("a", {"offset": 0}).send("b", told if f == "send" else None)
+    run.receive("b", told, f=f if f != "send" else "receive")
+    at = 3 if f == "send" else 5
+    run.events[at] = run.events[at]._replace(line=at + 1)
+    for once in (False, True):
+        with pytest.raises(HistoryError, match=f"line {at + 1}: offset is a whole number, not "):
+            run.verdict(once=once)
+
+
 def test_only_the_first_breaches_are_told_and_all_are_counted() -> None:
     verdict = Run().send("a").receive(*range(25), "a").verdict()
     assert len(verdict.broken) == 10
