@@ -20,6 +20,9 @@ from tests.harness.checkers import brute
 from tests.harness.checkers.generated import history, register_answers, register_call, spoiled
 
 OPERATIONS_MAX = 6
+MOST_STEPS = 700
+MEAN_STEPS = 90
+"""About twice what a hundred registers of 85 operations take."""
 
 
 def calls(values: st.SearchStrategy[int]) -> dict[str, st.SearchStrategy[tuple[str, object, object]]]:
@@ -100,6 +103,13 @@ def register_histories(count: int, *, unknown: float) -> list[list[Event]]:
     chance = Random(85)
     return [history(chance, Register(), register_call, register_answers, operations=85, unknown=unknown)
             for _ in range(count)]
+
+
+@pytest.mark.parametrize("unknown", [0.0, 0.1, 0.25])
+def test_a_hundred_registers_take_few_steps(unknown: float) -> None:
+    """They have 8,500 operations. What a step costs is measured by ``benchmarks.checkers``."""
+    steps = [check(events, Register).asked["steps"] for events in register_histories(100, unknown=unknown)]
+    assert max(steps) <= MOST_STEPS and sum(steps) <= 100 * MEAN_STEPS
 
 
 def test_right_histories_with_many_unknown_pass_and_spoiled_ones_are_told_where() -> None:
