@@ -36,8 +36,10 @@ def write(here: Path, out: Path) -> int:
     """Write the page of a run or a history; returns its size in bytes. Raises ``Refused`` and ``HistoryError``."""
     try:
         text = made(here, of_history)
-    except (KeyError, TypeError) as error:
+    except KeyError as error:
         raise Refused(f"nemesis.jsonl or messages.jsonl lacks {error}") from None
+    except TypeError as error:
+        raise Refused(f"nemesis.jsonl or messages.jsonl has what cannot be read: {error}") from None
     staged = out.with_name(out.name + ".part")
     staged.write_text(text, encoding="utf-8")
     staged.replace(out)

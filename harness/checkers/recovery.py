@@ -88,10 +88,17 @@ def _phase(event: Event) -> tuple[str, str]:
 
 
 def faults_from_json(rows: Iterable[dict[str, Any]]) -> list[Fault]:
-    """Faults from the objects of ``nemesis.jsonl``. Raises ``KeyError`` for one without fault, phase or time."""
+    """Faults from the objects of ``nemesis.jsonl``.
+
+    Raises ``KeyError`` for one without fault, phase or time, and ``TypeError`` where they are none.
+    """
     open_now: dict[tuple[str, tuple[str, ...]], int] = {}
     found: list[Fault] = []
     for row in rows:
+        if not isinstance(row, dict):
+            raise TypeError(f"{row!r} is no object")
+        if type(row["time_ns"]) is not int:
+            raise TypeError(f"time_ns is a whole number, not {row['time_ns']!r}")
         on = tuple(row.get("on") or ())
         if row["phase"] == "end":
             place = open_now.pop((row["fault"], on), None)

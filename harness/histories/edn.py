@@ -12,9 +12,7 @@ from typing import Any, Final, NoReturn
 
 import attrs
 
-from harness.histories.events import HistoryError, short
-
-DEPTH_MAX: Final = 200
+from harness.histories.events import DEPTH_MAX, HistoryError, short
 
 
 class Keyword(str):

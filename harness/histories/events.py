@@ -20,6 +20,9 @@ OBSERVER: Final = "observer"
 """The process that watches the system; its events are ``info``, each without an ``invoke``."""
 APART: Final = frozenset({NEMESIS, OBSERVER})
 
+DEPTH_MAX: Final = 200
+"""Most forms within forms that a file may have."""
+
 Process = int | str
 
 

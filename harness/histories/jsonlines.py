@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from harness.histories.events import OK, TYPES, Event, HistoryError, short
+from harness.histories.events import DEPTH_MAX, OK, TYPES, Event, HistoryError, short
 
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 _LONG: Final = re.compile(rb"[0-9]{19}(?:[0-9]|(?<=-[0-9]{19}))")
@@ -43,11 +43,20 @@ def parse(lines: Iterable[bytes]) -> Iterator[Event]:
 def exact(text: bytes) -> Any:
     """The value of a JSON text, integers of any length exact. Raises ``ValueError``, or ``RecursionError``.
 
-    NaN and infinity are none, as a number that only an infinite float holds.
+    NaN and infinity are none, as a number that only an infinite float holds. Nor is what no checker could look through.
     """
-    if _LONG.search(text):
-        return json.loads(text, parse_constant=_finite, parse_float=_finite)
-    return orjson.loads(text)
+    found = json.loads(text, parse_constant=_finite, parse_float=_finite) if _LONG.search(text) else orjson.loads(text)
+    if text.count(b"[") + text.count(b"{") > DEPTH_MAX and _is_deep(found):
+        raise ValueError(f"values within values, {DEPTH_MAX} deep")
+    return found
+
+
+def _is_deep(found: Any) -> bool:
+    level = [found]
+    for _ in range(DEPTH_MAX):
+        level = [each for value in level if isinstance(value, list | dict)
+                 for each in (value.values() if isinstance(value, dict) else value)]
+    return bool(level)
 
 
 def _finite(text: str) -> float:

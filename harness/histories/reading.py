@@ -5,13 +5,15 @@ The format is recognised by the first line with content. Files that end with ``.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import itertools
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import attrs
 
@@ -109,10 +111,15 @@ def _texts(file: Iterable[bytes]) -> Iterator[str]:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
-    """Open the file to read it. Raises ``HistoryError`` if what it unpacks is damaged or cut off."""
+def _open(path: Path) -> Iterator[BufferedReader | gzip.GzipFile]:
+    """Open the file to read it, behind a mark of its letters, as spreadsheets write one.
+
+    Raises ``HistoryError`` if what it unpacks is damaged or cut off.
+    """
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
         try:
+            if file.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
+                file.read(len(codecs.BOM_UTF8))
             yield file
         except (EOFError, zlib.error) as error:
             raise HistoryError(0, f"{path} is damaged or cut off: {error}") from None

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from harness.checkers.recovery import (
     Fault,
     faults_from_json,
@@ -65,6 +69,17 @@ def test_faults_begin_and_end() -> None:
     assert faults_from_json(rows) == [Fault("cut", 1, 3, ("n1",)), Fault("kill", 2)]
     assert faults_from_json(rows[:2]) == [Fault("cut", 1, None, ("n1",), over=False), Fault("kill", 2)]
     assert faults_of(jepsens[:3]) == [Fault("fault", MS, 2 * MS), Fault("kill", 3 * MS, over=False)]
+
+
+@pytest.mark.parametrize(("row", "words"), [
+    (3, "3 is no object"), ([1], r"\[1\] is no object"),
+    ({"fault": "kill", "phase": "once", "time_ns": "3"}, "time_ns is a whole number, not '3'"),
+    ({"fault": "kill", "phase": "once", "time_ns": 0.5}, "time_ns is a whole number, not 0.5"),
+    ({"fault": "kill", "phase": "once", "time_ns": 3, "on": 7}, "not iterable")])
+def test_what_is_no_fault_is_said(row: Any, words: str) -> None:
+    """A time in quotes was taken, and ended the check without a verdict when it was compared."""
+    with pytest.raises(TypeError, match=words):
+        faults_from_json([row])
 
 
 def test_who_accepts_nothing_more_is_told() -> None:

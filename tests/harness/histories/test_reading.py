@@ -31,6 +31,24 @@ def test_a_format_is_told_by_its_look(tmp_path: Path, kind: str, packed: bool) -
     assert [each.type for each in source.events] == ["invoke"]
 
 
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_mark_of_its_letters_before_a_file_is_passed_over(tmp_path: Path, kind: str, packed: bool) -> None:
+    """Spreadsheets write one, and so nobody could have a table judged that came from there."""
+    path, content = tmp_path / ("h.gz" if packed else "h"), b"\xef\xbb\xbf" + FILES[kind].encode()
+    path.write_bytes(gzip.compress(content) if packed else content)
+    source = open_history(path)
+    assert source.format == kind
+    assert [(each.type, each.f) for each in source.events] == [("invoke", "enqueue" if kind == OPENCHAOS else "read")]
+
+
+def test_a_value_may_be_as_deep_as_a_checker_can_look(tmp_path: Path) -> None:
+    """Many values beside each other are not deep."""
+    deep = "[" * 196 + ", ".join(["[]"] * 300) + "]" * 196
+    (tmp_path / "h").write_text('{"type": "invoke", "process": 0, "f": "write", "value": ' + deep + "}\n")
+    assert len([*open_history(tmp_path / "h").events]) == 1
+
+
 def test_one_vector_of_maps_is_edn(tmp_path: Path) -> None:
     (tmp_path / "h").write_text(f"[{FILES[EDN]}]")
     assert len([*open_history(tmp_path / "h").events]) == 1
@@ -62,7 +80,11 @@ def test_a_format_that_is_said_and_is_not_there(tmp_path: Path) -> None:
     ("0\tenqueue\tREQUEST\ta\tnull\t\u00b2\tnull\n", "line 1: a time is a whole number of milliseconds"),
     ("0\tenqueue\tREQUEST\ta\tnull\t" + "9" * 5_000 + "\tnull\n", "line 1: a time is a whole number"),
     ("\n{:type :invoke, :process 0, :f :read, :value " + "9" * 5_000 + "}\n", "line 2: no number"),
-    ('{"type": "invoke", "process": 0, "f": "write", "value": NaN}\n', "line 1: no JSON")])
+    ('{"type": "invoke", "process": 0, "f": "write", "value": NaN}\n', "line 1: no JSON"),
+    ('\n{"type": "invoke", "process": 0, "f": "write", "value": ' + "[" * 900 + "]" * 900 + "}\n",
+     "line 2: no JSON: values within values, 200 deep"),
+    ('{"type": "invoke", "process": 0, "f": "write", "value": ' + '{"a": ' * 200 + "1" + "}" * 200 + "}\n",
+     "line 1: no JSON: values within values, 200 deep")])
 def test_what_is_wrong_is_told_with_its_file_and_line(tmp_path: Path, content: str, words: str) -> None:
     """A NaN among times, and what only looks like a number, ended the command without a verdict."""
     (tmp_path / "h").write_text(content)

@@ -83,7 +83,10 @@ def test_a_hundred_thousand_events_are_below_five_megabytes() -> None:
 
 
 @pytest.mark.parametrize(("name", "content", "words"), [
-    ("nemesis.jsonl", "{}\n", "lacks 'phase'"), ("nemesis.jsonl", "{\n", "nemesis.jsonl is no JSON"),
+    ("nemesis.jsonl", "{}\n", "lacks 'time_ns'"), ("nemesis.jsonl", "3\n", "what cannot be read: 3 is no object"),
+    ("nemesis.jsonl", '{"fault": "kill", "phase": "once", "time_ns": "3"}\n', "time_ns is a whole number, not '3'"),
+    ("messages.jsonl", '{"from": "a", "to": "b", "sent_ns": "3"}\n', "nemesis.jsonl or messages.jsonl has what"),
+    ("nemesis.jsonl", "{\n", "nemesis.jsonl is no JSON"),
     ("verdict.json", "{", "verdict.json is no JSON"), ("run.json", "3", "run.json is no object"),
 ])
 def test_files_that_are_none(
