@@ -6,6 +6,7 @@ Knows files and the command line; ``harness.checkers`` judges.
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +29,9 @@ NAME: Final = "check"
 ABOUT: Final = "judge a history: ours, Jepsen's, OpenChaos', or a table"
 LINEARIZABLE: Final = "linearizable"
 RECOVERY: Final = "recovery"
+HISTORY: Final = "history"
+EVENT_BYTES: Final = 500
+"""Memory of an event that is kept, if its value is short."""
 _WORDS: Final = {Valid.TRUE: "holds", Valid.FALSE: "BROKEN", Valid.UNKNOWN: "UNKNOWN"}
 _UNITS: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -164,7 +168,7 @@ class _Quiet(argparse.ArgumentParser):
 
 
 def judged(source: Source, events: Iterator[Event], options: argparse.Namespace) -> list[Verdict]:
-    """The verdict of each checker. A queue check alone is one pass; else the whole history is in memory."""
+    """The verdict of each checker. A queue check alone is one pass; else the history is held, within ``--memory``."""
     rules = queues.Rules(
         ordered=options.ordered, once=options.no_duplicates, drained=options.drained or source.format == OPENCHAOS,
         delayed=options.delayed, early_ms=options.early_ms, late_ms=options.late_ms, memory_bytes=options.memory,
@@ -172,7 +176,11 @@ def judged(source: Source, events: Iterator[Event], options: argparse.Namespace)
     names = options.checker or []
     if names == [chosen.QUEUE]:
         return [queues.check(events, rules)]
-    held = list(events)
+    held = list(itertools.islice(events, options.memory // EVENT_BYTES + 1))
+    if len(held) * EVENT_BYTES > options.memory:
+        return [Verdict(HISTORY, Valid.UNKNOWN, f"more than {len(held) - 1:,} events need more memory than "
+                        f"{options.memory:,} bytes (--memory); --checker {chosen.QUEUE} alone keeps none of them",
+                        {"events": len(held)})]
     if not names:
         fits = LINEARIZABLE if options.model else chosen.fitting(chosen.functions(held))
         names = [fits if fits in {chosen.QUEUE, chosen.CONTROLLERS} else LINEARIZABLE]

@@ -72,6 +72,17 @@ def test_a_queue_in_one_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "phantom: b came, and nobody sent it (line 4)" in capsys.readouterr().out
 
 
+def test_a_history_that_memory_does_not_hold_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each checker's memory was bounded, and not that of the events, of which most are asked at once."""
+    path = tmp_path / "history.jsonl"
+    path.write_text(QUEUE)
+    assert main(["check", str(path), "--memory", "2000"]) == PASSED
+    assert main(["check", str(path), "--memory", "1999"]) == UNKNOWN
+    said = capsys.readouterr().out
+    assert "history: UNKNOWN" in said and "more than 3 events need more memory than 1,999 bytes (--memory)" in said
+    assert main(["check", str(path), "--memory", "1999", "--checker", "queue"]) == PASSED
+
+
 def test_faults_of_a_run_give_recovery_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "history.jsonl").write_text(QUEUE)
     (tmp_path / "nemesis.jsonl").write_text('{"time_ns": 0, "fault": "kill", "on": ["n1"], "phase": "once"}\n')
