@@ -10,6 +10,8 @@ import pytest
 
 from harness.chaos.cli import main
 from harness.chaos.subcommand import BROKEN, PASSED, UNKNOWN, USAGE
+from harness.torture.clients import class_of
+from harness.workloads.chosen import find
 from raft.command import INTERRUPTED
 
 STALE = """\
@@ -135,6 +137,49 @@ def test_a_users_checker(stale: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         "def few(events):\n    return Verdict('few', Valid.TRUE, f'{len(events)} events', {'events': len(events)})\n")
     assert main(["check", str(stale), "--checker", f"{tmp_path}/mine.py:few"]) == PASSED
     assert "7 events" in capsys.readouterr().out
+
+
+BROUGHT = """
+from harness.checkers.models import ILLEGAL
+from harness.checkers.verdict import Valid, Verdict
+
+def few(events):
+    return Verdict('few', Valid.TRUE, f'{len(events)} events', {'events': len(events)})
+
+class Never:
+    def begin(self): return 0
+    def step(self, state, call): return ILLEGAL
+    def reads(self, call): return False
+
+class Idle:
+    def __init__(self, recipe): ...
+    def next(self, client): ...
+    def seen(self, client, op, told): ...
+    def last(self): yield from ()
+
+class Caller:
+    async def do(self, f, key, value): ...
+"""
+ENTRIES = {"checkers": "few", "models": "Never", "workloads": "Idle", "clients": "Caller"}
+
+
+def test_what_a_package_brings_is_found_by_its_entry_points(
+    stale: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A package that is installed, as ``importlib.metadata`` sees it."""
+    info = tmp_path / "installed" / "theirs-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("".join(
+        f"[quorate.{group}]\nours = theirs_of_chaos:{name}\n" for group, name in ENTRIES.items()))
+    (info.parent / "theirs_of_chaos.py").write_text(BROUGHT)
+    monkeypatch.syspath_prepend(info.parent)
+    assert main(["check", str(stale), "--checker", "ours"]) == PASSED
+    assert "7 events" in capsys.readouterr().out
+    assert main(["check", str(stale), "--model", "ours"]) == BROKEN
+    assert "linearizable ours: BROKEN" in capsys.readouterr().out
+    assert find("ours").__name__ == "Idle"
+    assert class_of("ours", tmp_path).__name__ == "Caller"
 
 
 @pytest.mark.parametrize(("code", "words"), [
