@@ -15,10 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import trio
 
 from harness.chaos.asked import RunRequest, asked_for
 from harness.nemesis import sandbox
+from harness.torture.directory import RunDirectory
 from raft.command import INTERRUPTED
+from tests.harness.nemesis import sandboxed
 
 ROOT = Path(__file__).parents[3]
 TARGET = ROOT / "harness" / "targets" / "library" / "store.toml"
@@ -175,6 +178,39 @@ def test_clean_ends_what_has_lost_its_run(tmp_path: Path) -> None:
         none = chaos(tmp_path, "clean", str(run), "--json")
         assert json.loads(none.stdout) == {"ended": [], "unmounted": [], "removed": []}
         assert orphan.wait() == -signal.SIGKILL
+
+
+async def mounted(folder: Path) -> None:
+    """In a sandbox of its own."""
+    await trio.to_thread.run_sync(disks_are_freed, folder)
+
+
+def disks_are_freed(folder: Path) -> None:
+    """Two are below what a run left, one is in a run that goes on, and one is no run's."""
+    left_over, goes_on = folder / "left", folder / "goes-on"
+    places = [left_over / "nodes" / "a" / "store", left_over / "nodes" / "b" / "store",
+              goes_on / "nodes" / "a" / "store", folder / "others" / "nodes" / "a"]
+    for place in places:
+        place.mkdir(parents=True)
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(place)], check=True)
+    for run in (left_over, goes_on):
+        (run / "schedule.json").write_text("{}")
+    lock = RunDirectory(goes_on)
+    lock.open()
+    told = chaos(folder, "clean", str(goes_on), "--json")
+    assert json.loads(told.stdout)["unmounted"] == [], "it goes on"
+    told = chaos(folder, "clean", "--json")
+    assert sorted(json.loads(told.stdout)["unmounted"]) == [str(place) for place in places[:2]], told.stderr
+    mounts = Path("/proc/self/mounts").read_text()
+    assert [str(place) in mounts for place in places] == [False, False, True, True]
+    lock.close()
+    told = chaos(folder, "clean", str(goes_on), "--remove")
+    assert told.stdout.splitlines() == [f"unmounted {places[2]}", f"removed {goes_on}"]
+    assert not goes_on.exists() and left_over.exists()
+
+
+def test_clean_frees_the_disks_that_a_run_left(tmp_path: Path) -> None:
+    sandboxed.run(mounted, tmp_path)
 
 
 def copied(folder: Path, old: str, new: str) -> None:
