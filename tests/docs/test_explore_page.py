@@ -62,6 +62,11 @@ def test_the_page_from_its_first_line_to_its_last(
     assert '"verdict": "passed"' in capsys.readouterr().out
 
 
+def test_the_test_on_the_page_has_twenty_lines_at_most() -> None:
+    assert "and twenty lines" in PAGE
+    assert len([line for line in dict(FILES)["test_bank.py"].splitlines() if line]) <= 20
+
+
 def test_the_table_has_the_options_that_there_are() -> None:
     rows = PAGE.split("\n## Options\n")[1].strip().split("\n\n")[0].splitlines()[2:]
     own = set(re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in rows)))
