@@ -37,6 +37,7 @@ _TOKEN: Final = re.compile(r"""
   | (?P<tag>\#[A-Za-z][\w.*+!?$%&=<>/-]*)
   | (?P<atom>[^\s,()\[\]{}";\\]+)
 """, re.VERBOSE | re.DOTALL)
+_HALF: Final = re.compile("[\ud800-\udfff]")
 _INTEGER: Final = re.compile(r"[+-]?\d+N?")
 _FLOAT: Final = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?M?")
 _WORDS: Final[Mapping[str, Any]] = {
@@ -144,9 +145,11 @@ def _key(value: Any) -> Any:
 
 def _scalar(kind: str, text: str, line: int) -> Any:
     if kind == "string":
-        return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", lambda found: _unescape(found[1], line), text, flags=re.DOTALL)
+        plain = re.sub(r"\\(u[0-9a-fA-F]{4}|.)", lambda found: _unescape(found[1], line), text, flags=re.DOTALL)
+        return _letters(plain, line)
     if kind == "char":
-        return chr(int(text[1:], 16)) if len(text) == 5 and text[0] == "u" else _CHARS.get(text, text)
+        plain = chr(int(text[1:], 16)) if len(text) == 5 and text[0] == "u" else _CHARS.get(text, text)
+        return _letters(plain, line)
     if kind == "discard":
         return _DISCARD
     if text.startswith(":"):
@@ -159,6 +162,16 @@ def _scalar(kind: str, text: str, line: int) -> Any:
         except ValueError:
             raise HistoryError(line, f"no number has {len(text):,} digits") from None
     return float(text.rstrip("M")) if _FLOAT.fullmatch(text) else Symbol(text)
+
+
+def _letters(text: str, line: int) -> str:
+    """The text with the letters that two escapes make of two halves, as in Java. Raises ``HistoryError`` for a half."""
+    if not _HALF.search(text):
+        return text
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise HistoryError(line, f"{text!a} has half a letter") from None
 
 
 def _unescape(escape: str, line: int) -> str:

@@ -23,6 +23,8 @@ APART: Final = frozenset({NEMESIS, OBSERVER})
 DEPTH_MAX: Final = 200
 """Most forms within forms that a file may have."""
 
+TIME_BITS: Final = 63
+
 Process = int | str
 
 
@@ -114,6 +116,8 @@ def checked(events: Iterable[Event]) -> Iterator[Event]:
         if event.time_ns < before:
             raise HistoryError(line, f"its time, {event.time_ns} ns, is before that of the event above, {before} ns: "
                                      "sort the events by time")
+        if event.time_ns.bit_length() > TIME_BITS:
+            raise HistoryError(line, f"no time has more than {TIME_BITS} bits of nanoseconds")
         before = event.time_ns
         if event.process in APART:
             yield event

@@ -76,8 +76,8 @@ def _of_text(lines: Iterable[str]) -> Iterator[Event]:
             values = [value for _, value in forms([rest or "nil"])]
         except HistoryError as error:
             raise HistoryError(line, str(error).partition(": ")[2]) from None
-        yield _plain(Event(number, kind, int(who) if who.isdigit() else who, f, None, values[0], number,
-                           values[1] if len(values) > 1 else None, line))
+        value, told = [*values, None, None][:2]
+        yield _plain(Event(number, kind, int(who) if who.isdigit() else who, f, None, value, number, told, line))
         number += 1
 
 

@@ -22,6 +22,7 @@ from harness.histories.events import FAIL, INFO, INVOKE, OK, TYPES, Event, Histo
 
 OPERATIONS_MAX: Final = 5_000_000
 """Whole operations are sorted, so all of them are held at once."""
+TIME_DIGITS_MAX: Final = 30
 DIGITS_MAX: Final = 4_000
 """Python makes no number of many more; as text they are equal where the numbers are."""
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -63,10 +64,14 @@ class _Row:
 def recognise(header: str) -> str | None:
     """The delimiter, if this line names the columns of such a table."""
     for delimiter in ",\t;":
-        names = _columns(name.strip('"') for name in header.strip().split(delimiter))
-        if {"process", "f"} <= names.keys() and names.keys() & {"type", "start"}:
+        if _names_all(_columns(name.strip('"') for name in header.strip().split(delimiter))):
             return delimiter
     return None
+
+
+def _names_all(columns: Mapping[str, object]) -> bool:
+    """Return whether what every table has is there."""
+    return {"process", "f"} <= columns.keys() and bool(columns.keys() & {"type", "start"})
 
 
 def _columns(header: Iterable[str]) -> dict[str, tuple[int, int]]:
@@ -88,8 +93,14 @@ def _columns(header: Iterable[str]) -> dict[str, tuple[int, int]]:
 def parse(lines: Iterable[str], delimiter: str) -> Iterator[Event]:
     """The events of such lines. Raises ``HistoryError``."""
     reader = csv.reader(lines, delimiter=delimiter)
-    header = next(reader)
+    try:
+        header = next(reader)
+    except csv.Error as error:
+        raise HistoryError(1, f"no CSV: {error}") from None
     columns = _columns(header)
+    if not _names_all(columns):
+        raise HistoryError(1, f"the first line of a table names process, f, and type or start; here "
+                              f"{', '.join(columns) or 'none of them'}: a quote in it may be open")
     rows = _rows(reader, header, columns)
     return _whole(rows) if "start" in columns else _events(rows)
 
@@ -107,7 +118,7 @@ class _Clock:
             return None
         try:
             found = Decimal(text)
-            if found.is_nan():
+            if found.is_nan() or found.adjusted() > TIME_DIGITS_MAX:
                 raise InvalidOperation
             if not unit:
                 unit = self._unit(text, line)

@@ -28,7 +28,7 @@ def test_what_is_written_is_read(values: list[Any]) -> None:
     ("42N", 42), ("1.5M", 1.5), ("-3e2", -300.0), ('"a\\n\\u0041"', "a\nA"), ("\\newline", "\n"), ("\\A", "A"),
     ("#_ ignored 3", 3), ("#_ #_ a b 3", 3), ("(1 ; said aside\n 2)", [1, 2]), ("#inst \"2026\"", "2026"),
     ("#jepsen.history.Op{:f :read}", {"f": "read"}), ("##Inf", float("inf")),
-    ("{[1 {:a 2}] 3}", {(1, frozenset({("a", 2)})): 3}),
+    ("{[1 {:a 2}] 3}", {(1, frozenset({("a", 2)})): 3}), ('"\\ud83d\\ude00"', "\U0001f600"),
 ])
 def test_forms(text: str, value: Any) -> None:
     assert [found for _, found in forms(text.splitlines(keepends=True))] == [value]
@@ -42,7 +42,7 @@ def test_each_form_says_its_line_and_what_is_around_all_is_passed_over() -> None
 @pytest.mark.parametrize(("text", "line", "words"), [
     ("{:a 1\n", 1, "ends within"), ("1\n\"open\n", 2, "ends within"), ("1\n]\n", 2, "closes nothing"),
     ("[1\n}\n", 2, "opened at line 1"), ("{:a}", 1, "as many values"), ("\"\\q\"", 1, "no string has"),
-    ("[" * 300, 1, "deep"),
+    ("[" * 300, 1, "deep"), ('1\n"a\\ud800"', 2, "'a.ud800' has half a letter"), ("\\ude00", 1, "has half a letter"),
 ])
 def test_what_is_none_is_told_with_its_line(text: str, line: int, words: str) -> None:
     with pytest.raises(HistoryError, match=words) as caught:

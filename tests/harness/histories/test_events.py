@@ -40,6 +40,7 @@ def test_numbers_begin_at_nought() -> None:
 @pytest.mark.parametrize(("events", "line", "words"), [
     ([event(0, INVOKE), event(2, OK)], 3, "missing, doubled or out of order"),
     ([event(0, INVOKE, time_ns=5), event(1, OK, time_ns=4)], 2, "sort the events"),
+    ([event(0, INVOKE), event(1, OK, time_ns=1 << 63)], 2, "no time has more than 63 bits"),
     ([event(0, INVOKE), event(1, INVOKE)], 2, "a process of its own"),
     ([event(0, OK)], 1, "has not begun"),
     ([event(0, INVOKE), event(1, FAIL), event(2, FAIL)], 3, "has not begun"),

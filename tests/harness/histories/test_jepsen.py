@@ -61,6 +61,9 @@ def test_text_with_a_loggers_words() -> None:
         (INVOKE, 0, [3, 4]), (INFO, 0, None), (INFO, NEMESIS, None), (INVOKE, 2, None), (OK, 2, 4)]
     assert events[1].error == "timed-out"
     assert events[4] == Event(4, OK, 2, "read", None, 4, 4, "error", 6)
+    for nothing in ("#_", "#_ 3", "; said aside"):
+        (event,) = parse_text([f"0\t:invoke\t:read\t{nothing}\n"])
+        assert (event.value, event.error) == (None, None)
 
 
 @pytest.mark.parametrize(("text", "words"), [

@@ -90,6 +90,7 @@ def test_a_line_that_names_no_columns(header: str) -> None:
     ("client,op,start,end", "a,read,soon,2", "start is a time, a number, not soon"),
     ("client,op,start_ms,End_ms", "a,read,1,NaN", "End_ms is a time, a number, not NaN"),
     ("client,op,start,end", "a,read,-inf,2", "start is a time, a number, not -inf"),
+    ("client,op,start,end", "a,read,1e99999,2", "start is a time, a number, not 1e99999"),
     ("client,op,start,end", "a,read,sNaN,2", "start is a time, a number, not sNaN"),
     ("client,op,start,end", "a,read,3,2", "ends before"),
     ("client,op,start,end,status", "a,read,3,,ok", "without a time of its end"),
@@ -100,6 +101,16 @@ def test_a_line_that_names_no_columns(header: str) -> None:
 def test_a_row_that_is_none(header: str, row: str, words: str) -> None:
     with pytest.raises(HistoryError, match=f"line 2: .*{words}"):
         list(parse([header + "\n", row + "\n"], ","))
+
+
+@pytest.mark.parametrize(("header", "words"), [
+    ('"client,op,start,end', "line 1: the first line of a table names .*; here none of them: a quote in it may be"),
+    ('client,op,"start,end', "line 1: the first line of a table names .*; here process, f: a quote"),
+    ("client,op,start,end," + "x" * 140_000, "line 1: no CSV: field larger")])
+def test_a_first_line_that_names_columns_only_at_first_sight(header: str, words: str) -> None:
+    assert recognise(header) == ","
+    with pytest.raises(HistoryError, match=words):
+        list(parse([header + "\n", "a,read,1,2\n"], ","))
 
 
 def test_too_many_to_sort(monkeypatch: pytest.MonkeyPatch) -> None:
