@@ -1,4 +1,4 @@
-"""What the manual says of long runs is what their pages hold, and these are small and show nothing broken."""
+"""What the manual says of long runs is what their pages hold, and these show nothing broken; and what it says of CI."""
 
 from __future__ import annotations
 
@@ -15,6 +15,22 @@ REFERENCE = (DOCS / "reference" / "chaos.md").read_text()
 SAID = " ".join(REFERENCE.partition("### Long runs")[2].partition("\n## ")[0].split())
 BYTES_MAX = 5_000_000
 LEAST = {"kill": 1_000, "cut": 300}
+
+
+CI = re.sub(r'"\$\{\w+:-(\w+)\}"', r"\1", (DOCS.parent / ".ci" / "run").read_text()).replace(".venv/bin/", "")
+PLAYED = REFERENCE.partition("### What CI plays")[2].partition("\n### ")[0]
+
+
+def test_ci_plays_what_the_manual_says() -> None:
+    """A test that is left to ``make campaigns`` is none of CI's."""
+    ours, theirs = PLAYED.split("| not by CI: ")
+    commands = re.findall(r"`((?:make|chaos) [^`]+)`", ours)
+    assert len(commands) >= 5 and [each for each in commands if each not in CI] == []
+    assert "`make campaigns`" in theirs and "make campaigns" not in CI
+    tests = "".join(path.read_text() for path in (DOCS.parent / "tests" / "harness" / "chaos").glob("test_*.py"))
+    for name in re.findall(r"`(test_\w+)`", ours):
+        found = re.search(rf"\n\n\n((?:[@ )].*\n)*)(?:async )?def {name}\(", tests)
+        assert found is not None and "mark.campaign" not in found[1], name
 
 
 def content(name: str) -> dict[str, Any]:
