@@ -174,6 +174,9 @@ class Part:
     def role_changed(self, role: Role) -> None:
         """This broker has that role now, and ``Standing`` says so already."""
 
+    def offered(self, codes: Collection[int]) -> None:
+        """The master of this slave offers these codes of our own; none: it is RocketMQ's. Told every few seconds."""
+
     def writes_opened(self) -> None:
         """This broker is master; puts are taken by the end of this turn of the loop."""
 
@@ -348,6 +351,10 @@ class Parts:
         for part in self:
             part.role_changed(role)
         self._stir()
+
+    def offered(self, codes: Collection[int]) -> None:
+        for part in self:
+            part.offered(codes)
 
     def writes_opened(self) -> None:
         for part in self:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Final
@@ -245,7 +245,7 @@ class Broker:
         self.topics.table.on_change.join("name servers", self.registration.changed)
         self.queue_ends = queue_ends = QueueEndsPart(client, journal)
         self.copies = TableCopies(client, {table.code: table.copy for table in made.tables()}, made.copies(),
-                                  offers=self._offered, bound=made.tells_progress(),
+                                  offers=made.offered, bound=made.tells_progress(),
                                   held=lambda: journal.confirm_offset)
         journal.was_cut.join("parts", self.copies.cut)
         journal.on_new_queue.call = self._new_queue
@@ -397,10 +397,6 @@ class Broker:
             self._set_master_flushed(master.flushed_offset)
         self.parts[TransactionsPart].master_returns()
         self.roles.told(master)
-
-    def _offered(self, codes: Collection[int]) -> None:
-        self.queue_ends.offered(codes)
-        self.parts[TransactionsPart].offered(codes)
 
     def _new_queue(self, topic: bytes) -> None:
         if not self.standing.role.leads and self.topics.table.get(topic.decode()) is None:

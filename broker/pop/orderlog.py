@@ -28,7 +28,7 @@ from broker.pop.order import Change, OrderInfo, OrderKey, Orders
 from broker.puts import Done, PutResult, Puts
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE
 from broker.store.errors import OffsetGone, WrongStore
-from broker.store.files import Files
+from broker.store.files import Files, read_whole
 from broker.store.tables import load
 from broker.topics.names import POP_ORDER
 from broker.topics.part import TopicsPart
@@ -108,7 +108,7 @@ class OrderLog:
         """Changes that were stored or refused since this process began."""
         self._journal, self._log, self._messages, self._puts = journal, journal.log, journal.messages, puts
         self._topics, self._offsets, self._epoch, self._reigns = topics, offsets, epoch, reigns
-        self._store_host, self._wall_ms = store_host, wall_ms
+        self._store_host, self._wall_ms, self._is_ruled = store_host, wall_ms, is_ruled
         self._leads = self._seen = self._reign_in_flight = False
         self._reign_written = -1
         """The last epoch of which this broker wrote the reign record."""
@@ -125,19 +125,19 @@ class OrderLog:
         self._unlock_ms: dict[OrderKey, int] = {}
         """The valid time of each key in the heap."""
         self._retry_at_ns = self._unused_at_ns = 0
-        self._load(kept, is_ruled)
+        self._load(kept)
         journal.was_cut.join("parts", self._cut)
 
     # --- its file --------------------------------------------------------------------------------------------
 
-    def _load(self, kept: ConsumerOrderInfos | None, is_ruled: bool) -> None:
+    def _load(self, kept: ConsumerOrderInfos | None) -> None:
         read = None if kept is None else kept.quorate
         end = self._messages.max_offset(TOPIC, QUEUE)
         if kept is not None and read is not None and read.at <= end:
             self._at = read.at
             self._known = dict.fromkeys(read.reigns)
             self._take(kept, read)
-        elif kept is not None and read is None and (not end or not is_ruled):
+        elif kept is not None and read is None and (not end or not self._is_ruled):
             self._at = end
             self._take(kept, OrdersRead())
 
@@ -210,6 +210,14 @@ class OrderLog:
             logger.info("the log was cut: the states of POP in order are read again")
             self.orders, self._at = Orders(), 0
             self._known.clear()
+            self.on_change()
+
+    def follows_java(self) -> None:
+        """This slave's master is a RocketMQ broker: what was out before its reign is void. Epochs, where controllers
+        count them, say so by themselves."""
+        end = self._messages.max_offset(TOPIC, QUEUE)
+        if not self._is_ruled and (self.orders.kept or self._at < end):
+            self.orders, self._at = Orders(), max(self._at, end)
             self.on_change()
 
     # --- being master ----------------------------------------------------------------------------------------
@@ -463,6 +471,10 @@ class OrderPart(DeliveringPart):
         yield page.counter("broker_pop_order_changes", "Changes of their states. Ours.", [
             (("stored",), self.log.stored), (("refused",), self.log.refused)], "result")
 
+    def offered(self, codes: Collection[int]) -> None:
+        if not codes:
+            self.log.follows_java()
+
     def keeps_from(self) -> int | None:
         return self.log.keeps_from()
 
@@ -492,10 +504,11 @@ class OrderPart(DeliveringPart):
 
 
 def _kept(files: Files) -> ConsumerOrderInfos | None:
-    """The states in this part's file; None: it is missing or damaged."""
+    """The states in this part's file, which RocketMQ also writes when there are none; None: it is missing or damaged.
+    """
     try:
         found = load(files, ConsumerOrderInfos, PATH)
     except WrongStore as error:
         logger.warning("the states of POP in order are read from the log: %s", error)
         return None
-    return found if found.table or found.quorate is not None else None
+    return found if found.table or found.quorate is not None or (read_whole(files, PATH) or b"").strip() else None

@@ -85,7 +85,6 @@ class QueueEndsPart(Part):
             self._asking.cancel()
 
     def offered(self, codes: Collection[int]) -> None:
-        """Note which codes of our own the master may be asked."""
         self._is_offered = GET_QUEUE_ENDS in codes
         if self._beginning.offered(self._is_offered):
             self._look()

@@ -154,7 +154,6 @@ class TransactionsPart(Part):
         self._ending.ledger = ledger
 
     def offered(self, codes: Collection[int]) -> None:
-        """Note which codes of our own the master offers."""
         self._offers = bool(codes)
 
     def master_returns(self) -> None:

@@ -213,8 +213,13 @@ PAGE = Page("docs/reference/popping.md", (
     kept("Every replica reads them, so", "B47", both(STATES, ordered("order_holds_on_the_next_master"))),
     answer("A reign that wrote to the log", orderlog("a_reign_of_another_kind_of_broker_voids_what_was_out_before")),
     answer("A master leaves its word", orderlog("the_next_master_knows_what_is_out_and_what_of_it_is_done")),
-    answer("States in old files", orderlog("states_go_forward_before_their_files_go")),
-    answer("The file of Java is written", orderlog("javas_file_is_taken_over_and_written")),
+    answer("Without controllers a replica", orderlog(
+        "without_controllers_who_followed_a_java_master_knows_that_all_from_before_is_void")),
+    answer("States in old files", orderlog(
+        "states_go_forward_before_their_files_go", "old_files_go_when_what_is_out_was_stored_behind_them")),
+    answer("The file of Java is written", orderlog(
+        "javas_file_is_taken_over_and_written",
+        "of_what_was_out_before_a_java_broker_that_had_nothing_out_nothing_is_left")),
     Promise("`mqadmin brokerStatus` (code 28)", not_simulated=WORDS, tests=part("what_is_counted"),
             not_real=IN_PROCESS),
     Promise("An answer 210 with a remark", not_simulated=WORDS,

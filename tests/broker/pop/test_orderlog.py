@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
@@ -19,6 +20,7 @@ from broker.pop.part import PopPart
 from broker.puts import PutResult
 from broker.query.part import QueriesPart
 from broker.store.files import write_whole
+from broker.topics.names import POP_ORDER
 from harness.simulation.worlds.brokers import (
     Cluster,
     Node,
@@ -30,6 +32,7 @@ from harness.simulation.worlds.brokers import (
     until,
     wall_ms,
 )
+from remoting.codes import RequestCode
 
 DURABLE = {"allAckInSyncStateSet": "true", "minInSyncReplicas": "2"}
 KEY = OrderKey("T", "G", 0)
@@ -64,6 +67,13 @@ async def given(node: Node, offsets: Sequence[int], attempt: str | None = None, 
     now_ms = wall_ms()
     await good(node, log_of(node).orders.deliver(key, now_ms, HOLD_MS, offsets, attempt))
     return now_ms
+
+
+def forget_file(node: Node) -> None:
+    """Remove the table's file, and the one before it, which is read in its place."""
+    for path in (PATH, f"{PATH}.bak"):
+        if node.store.exists(path):
+            node.store.remove(path)
 
 
 async def test_the_next_master_knows_what_is_out_and_what_of_it_is_done(autojump_clock: MockClock) -> None:
@@ -135,7 +145,7 @@ async def test_javas_file_is_taken_over_and_written(autojump_clock: MockClock) -
         ours = json.loads(bytes(node.store.content[PATH].data))
         assert ours["table"]["T@G"]["0"]["o"] == [0, 1, 2] and ours["orderInfoCount"] == 1
         assert ours["orderedConsumptionLevel"] == "QUEUE"
-        node.store.remove(PATH)
+        forget_file(node)
         await node.start()
         await until(lambda: log_of(node).ready)
         state = log_of(node).orders.state(KEY)
@@ -148,6 +158,54 @@ async def test_javas_file_is_taken_over_and_written(autojump_clock: MockClock) -
         assert state is not None and state.offsets == [1], "Java wrote last: what our log says is older"
 
 
+async def test_of_what_was_out_before_a_java_broker_that_had_nothing_out_nothing_is_left(
+        autojump_clock: MockClock) -> None:
+    """Without controllers its file is all that it leaves."""
+    async with cluster() as made:
+        node = await made.node()
+        await sent(made, node)
+        await given(node, [0, 1])
+        await trio.sleep(1)
+        await node.stop()
+        write_whole(node.store, PATH, b'{"orderInfoCount":0,"orderedConsumptionLevel":"QUEUE","table":{}}')
+        await node.start()
+        await until(lambda: log_of(node).ready)
+        assert log_of(node).orders.state(KEY) is None
+        await given(node, [1])
+        await node.stop()
+        forget_file(node)
+        await node.start()
+        await until(lambda: log_of(node).ready)
+        state = log_of(node).orders.state(KEY)
+        assert state is not None and state.offsets == [1], "without a file the log counts"
+
+
+@pytest.mark.parametrize("follows", ["ours", "java"])
+async def test_without_controllers_who_followed_a_java_master_knows_that_all_from_before_is_void(
+        follows: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that offers no codes of ours stands for Java's."""
+    async with cluster() as made:
+        master = await made.node(brokerRole="ASYNC_MASTER")
+        slave = await made.node(brokerRole="SLAVE", brokerId="1")
+        await sent(made, master)
+        await given(master, [0, 1])
+        await until(lambda: log_of(slave).orders.state(KEY) is not None)
+        await master.stop()
+        with monkeypatch.context() as javas:
+            if follows == "java":
+                javas.setattr("broker.server.offering", dict)
+            await master.start()
+            await sent(made, master)
+            await until(lambda: slave.broker.journal.confirm_offset == master.broker.journal.end)
+            await trio.sleep(10)
+            await master.stop()
+        await slave.stop()
+        slave.settings |= {"brokerRole": "ASYNC_MASTER", "brokerId": "0"}
+        await slave.start()
+        await until(lambda: slave.serves and log_of(slave).ready)
+        assert log_of(slave).orders.blocked(KEY, wall_ms(), None) is (follows == "ours")
+
+
 @pytest.mark.parametrize("text", [
     b"{", b'{"table":{"T@G":{0:{"o":[],"popTime":5}}}}', b'{"table":{"T@G":{0:{"o":[5,4,4],"popTime":5}}}}',
     b'{"table":{"T@G":7}}'])
@@ -158,9 +216,8 @@ async def test_a_damaged_file_is_named_and_the_log_read(
         await sent(made, node)
         pop_ms = await given(node, [0, 1])
         await node.kill()
+        forget_file(node)
         write_whole(node.store, PATH, text)
-        if node.store.exists(f"{PATH}.bak"):
-            node.store.remove(f"{PATH}.bak")
         await node.start()
         await until(lambda: log_of(node).ready)
         assert log_of(node).orders.state(KEY) is None or log_of(node).orders.blocked(KEY, pop_ms, None)
@@ -196,7 +253,7 @@ async def test_a_reset_and_a_deleted_group_end_what_is_out(autojump_clock: MockC
         await trio.sleep(1)
         assert log.orders.state(KEY) is None
         await node.stop()
-        node.store.remove(PATH)
+        forget_file(node)
         await node.start()
         await until(lambda: log_of(node).ready)
         assert log_of(node).orders.state(KEY) is None, "the log says so, too"
@@ -221,6 +278,31 @@ async def test_states_go_forward_before_their_files_go(autojump_clock: MockClock
         before = node.broker.journal.end
         log.make_way(end)
         assert node.broker.journal.end == before, "once is enough"
+
+
+async def test_old_files_go_when_what_is_out_was_stored_behind_them(autojump_clock: MockClock) -> None:
+    """The topic is one that a Java slave copies; and what its log has left says all."""
+    async with cluster() as made:
+        node = await made.node(mappedFileSizeCommitLog=str(1 << 16))
+        await sent(made, node)
+        await given(node, [0, 1])
+        topics = await made.ask(node.address, RequestCode.GET_ALL_TOPIC_CONFIG)
+        assert POP_ORDER in json.loads(topics.body)["topicConfigTable"]
+        for _ in range(60):
+            assert (await made.send(node.address, b"y" * 2_000, "Other")).code == 0
+        await trio.sleep(1)
+        journal = node.broker.journal
+        journal.retention = attrs.evolve(journal.retention, file_reserved_time=0)
+        for _ in range(3):
+            journal.delete_old_files()
+            await trio.sleep(1)
+        assert journal.begin >= 1 << 16
+        await node.stop()
+        forget_file(node)
+        await node.start()
+        await until(lambda: log_of(node).ready)
+        state = log_of(node).orders.state(KEY)
+        assert state is not None and state.open == [0, 1]
 
 
 async def test_while_writes_are_closed_nothing_is_given(autojump_clock: MockClock) -> None:
