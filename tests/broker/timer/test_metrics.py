@@ -9,10 +9,12 @@ import trio
 from trio.testing import MockClock
 
 from broker.metrics import BrokerMetrics
+from broker.store.files import Space
 from broker.timer import delivery
+from broker.timer.checkpoint import TimerCheckpoint
 from broker.timer.metrics import TOPICS_MAX, TimerMetrics, TopicTimers, Waiting
 from broker.timer.part import TimersPart
-from harness.simulation.worlds.brokers import cluster, controlled, until, wall_ms
+from harness.simulation.worlds.brokers import Node, cluster, controlled, three, until, wall_ms
 from remoting.bodies.namesrv import DataVersion
 from remoting.codes import RequestCode, ResponseCode
 from remoting.hashing import java_hash
@@ -92,6 +94,39 @@ async def test_why_a_timer_waits_is_said(autojump_clock: MockClock) -> None:
         await until(lambda: not part._waiting.table().timing_count)
 
 
+def waits_for(node: Node) -> str:
+    return node.broker.parts[TimersPart].runtime_info()["timerWaitsFor"]
+
+
+async def test_a_full_disk_that_keeps_a_due_timer_back_is_said(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        await good(made, node, TIMER_DELAY_SEC=5)
+        await trio.sleep(2)
+        node.store.disk = Space(100, 1)
+        await trio.sleep(15)
+        assert bodies(node) == []
+        assert re.match(r"tried again: \S+ the disk is 99% full", waits_for(node)), waits_for(node)
+        node.store.disk = Space(100, 50)
+        await until(lambda: bodies(node) == [b"x"])
+        await until(lambda: waits_for(node) == "")
+
+
+async def test_too_few_replicas_that_keep_a_due_timer_back_are_said(autojump_clock: MockClock) -> None:
+    async with cluster(controllers=3) as made:
+        master, *slaves = await three(made, allAckInSyncStateSet="true", minInSyncReplicas="2", youngMasterHoldMs="0")
+        await good(made, master, TIMER_DELAY_SEC=5)
+        for slave in slaves:
+            await slave.kill()
+        await trio.sleep(20)
+        assert bodies(master) == []
+        assert waits_for(master).startswith("tried again: IN_SYNC_REPLICAS_NOT_ENOUGH"), waits_for(master)
+        for slave in slaves:
+            await slave.start()
+        await until(lambda: bodies(master) == [b"x"])
+        await until(lambda: waits_for(master) == "")
+
+
 async def test_what_came_into_the_wheel_and_left_it_is_counted_by_topic(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -128,6 +163,22 @@ async def test_how_many_are_due_soon_and_how_long_some_wait_for_the_wheel(autoju
             assert line in page
 
 
+async def test_a_slave_of_java_is_told_what_it_may_put_into_its_wheel_and_what_is_done(
+        autojump_clock: MockClock) -> None:
+    """Java's go in the queue as far as the fourth number of the answer to 60, and deliver from the first one on."""
+    async with cluster(controllers=3) as made:
+        master, *_ = await three(made)
+        for number, delay_s in enumerate((5, 100, 200)):
+            await good(made, master, uniq=f"U{number}", TIMER_DELAY_SEC=delay_s)
+        began_ms = wall_ms()
+        await trio.sleep(20)
+        answer = await made.ask(master.address, RequestCode.GET_TIMER_CHECK_POINT)
+        told = TimerCheckpoint.decode(answer.body)
+        assert told is not None and len(answer.body) == 56, "a log that begins at 0 needs no number of ours behind them"
+        assert (told.queue_offset, told.master_queue_offset, told.state_version) == (3, 3, 1)
+        assert began_ms + 18_000 <= told.read_time_ms <= wall_ms()
+
+
 async def test_without_a_wheel_nothing_is_told(autojump_clock: MockClock) -> None:
     async with cluster() as made:
         node = await made.node(timerWheelEnable="false")
@@ -135,3 +186,4 @@ async def test_without_a_wheel_nothing_is_told(autojump_clock: MockClock) -> Non
             answer = await made.ask(node.address, code)
             assert answer.code == ResponseCode.SYSTEM_ERROR and answer.remark
         assert not node.store.exists("timerwheel")
+        assert node.broker.parts[TimersPart].runtime_info()["timerWaitsFor"] == "timerWheelEnable is false"
