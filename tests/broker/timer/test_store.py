@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.store.files import Files, MemoryFiles
+from broker.store.files import Files, MemoryFile, MemoryFiles
 from broker.timer.checkpoint import PATH, TimerCheckpoint
 from broker.timer.store import TimerStore
 from broker.timer.units import DELETE, MESSAGE, ROLL, Unit
@@ -359,3 +359,31 @@ def test_of_what_a_start_finds_nobody_knows_what_was_late_until_its_time_is_over
         store.done_before(at(second))
         store.flush()
         assert store.settled == (at(second), below)
+
+
+@pytest.mark.parametrize("waits", ["few", "many"])
+def test_a_start_reads_through_nothing_that_waits(waits: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It samples wheel and timer log, and reads a bounded part of the end: ten million would cost it no more."""
+    monkeypatch.setattr("broker.timer.store._AGAIN_MAX", 1_000)
+    files, count = MemoryFiles(), 5_000 if waits == "few" else 40_000
+    store = TimerStore(files, slots=SLOTS, log_file_bytes=1 << 16)
+    store.recover(0)
+    store.done_before(T0)
+    put(store, 2, 0)
+    for number in range(1, count):
+        put(store, 10 + number % 140, 100 * number)
+    store.flush()
+    store.close()
+    read, pread = list[int](), MemoryFile.pread
+
+    def counted(file: MemoryFile, size: int, offset: int, *, cached: bool = True) -> bytes:
+        found = pread(file, size, offset, cached=cached)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(MemoryFile, "pread", counted)
+    again = TimerStore(files, slots=SLOTS, log_file_bytes=1 << 16)
+    assert again.recover(100 * count, place_of=place_of) == ""
+    assert (again.pending, again.next_slot(), offsets(again, 2)) == (count, at(2), [0])
+    assert again.oldest_offset() == 0
+    assert sum(read) < 400_000, "of 260,000 bytes of units, or of two million"
