@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
@@ -46,6 +47,34 @@ async def test_no_check_counts_without_a_producer(autojump_clock: MockClock) -> 
             await trio.sleep(2.1)
             assert values(shop.checks[0].record)["TRANSACTION_CHECK_TIMES"] == "1"
             await shop.commit(shop.checks[0].place)
+
+
+async def test_a_half_without_a_group_is_asked_of_nobody_and_given_up_when_it_is_old(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(**FAST, fileReservedTime="1", deleteWhen="")
+        async with producer(made, node) as shop:
+            sent = await shop.send(group=None, born_ago_ms=3_590_000)
+            assert sent.code == ResponseCode.SUCCESS
+            await trio.sleep(8)
+            assert (bodies(node, HALF), bodies(node, CHECK_MAX_TIME)) == ([b"paid"], [])
+            await trio.sleep(6)
+            assert bodies(node, CHECK_MAX_TIME) == [b"paid"] and not shop.checks
+
+
+async def test_323_of_what_is_no_given_up_half_is_refused_in_words(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(**FAST)
+        async with producer(made, node) as shop:
+            await shop.half()
+            await trio.sleep(0.5)
+            (half,) = records(node, HALF)
+            for wrong, words in ((half, "It is not in the topic of given-up halves."),
+                                 (attrs.evolve(half, offset=1 << 40), "There is no such message"),
+                                 (attrs.evolve(half, offset=half.offset + 1), "There is no such message")):
+                refused = await shop.resume(wrong)
+                assert refused.code == ResponseCode.SYSTEM_ERROR
+                assert words in (refused.remark or "")
+            assert bodies(node, HALF) == [b"paid"]
 
 
 async def test_unanswered_checks_end_in_a_topic_and_a_half_is_brought_back(autojump_clock: MockClock) -> None:

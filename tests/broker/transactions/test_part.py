@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
@@ -18,7 +20,16 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.daemon.keys import ConfigError
 from remoting.record import COMMIT, Record
-from tests.broker.transactions.world import FAST, bodies, producer, records, transactions, values
+from tests.broker.transactions.world import (
+    FAST,
+    Place,
+    bodies,
+    place_of,
+    producer,
+    records,
+    transactions,
+    values,
+)
 
 
 async def test_open_transactions_are_counted_by_topic(autojump_clock: MockClock) -> None:
@@ -87,6 +98,73 @@ async def test_the_log_of_an_open_half_is_kept_and_makes_way(autojump_clock: Moc
             assert bodies(node) == [b"paid"]
 
 
+@pytest.mark.parametrize("immunity", [{}, {"CHECK_IMMUNITY_TIME_IN_SECONDS": "600"}])
+async def test_a_half_that_makes_way_costs_no_check(immunity: dict[str, str], autojump_clock: MockClock) -> None:
+    """Nobody is asked for it, though its producer is there."""
+    async with cluster() as made:
+        node = await made.node(transactionTimeOut="1000")
+        async with producer(made, node) as shop:
+            half = place_of(await shop.send(values=immunity))
+            await trio.sleep(3)
+            transactions(node).make_way(half.offset + 1)
+            await until(lambda: len(bodies(node, HALF)) == 2, within_s=3)
+            await trio.sleep(3)
+            assert values(records(node, HALF)[1])["TRANSACTION_CHECK_TIMES"] == "0"
+            assert shop.checks == []
+
+
+async def test_old_files_go_when_open_halves_were_put_behind_them(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(**FAST, mappedFileSizeCommitLog=str(1 << 16))
+        async with producer(made, node, beat=False) as shop:
+            half = await shop.half()
+            for _ in range(60):
+                assert (await made.send(node.address, b"y" * 2_000, "Other")).code == ResponseCode.SUCCESS
+            await trio.sleep(3)
+            journal = node.broker.journal
+            journal.retention = attrs.evolve(journal.retention, file_reserved_time=0)
+            journal.delete_old_files()
+            assert journal.begin == half.offset == 0, "its half is in the way"
+            for _ in range(3):
+                await trio.sleep(1)
+                journal.delete_old_files()
+            await until(lambda: journal.begin >= 1 << 16)
+            shop.decision = COMMIT
+            await shop.beat()
+            await until(lambda: bodies(node) == [b"paid"])
+            await trio.sleep(10)
+            assert (bodies(node), len(shop.checks)) == ([b"paid"], 1)
+
+
+async def test_why_transactions_wait_is_counted(autojump_clock: MockClock) -> None:
+    """Of the page for Prometheus, which the manual explains."""
+    async with cluster() as made:
+        node = await made.node(**FAST, transactionCheckMax="2")
+
+        def counted() -> dict[str, int]:
+            page = BrokerMetrics(node.broker).exposition().decode()
+            found = re.findall(r'^broker_transaction_(?:ends|checks)_total{.*wh(?:y|at)="(\w+)".*} (\d+)', page,
+                               re.MULTILINE)
+            return {what: int(count) for what, count in found if int(count)}
+
+        async with producer(made, node, beat=False) as shop:
+            half = await shop.half()
+            assert counted() == {}
+            await trio.sleep(3)
+            assert counted() == {"nobody": 1}
+            for place in (Place(half.offset, 7), Place(1 << 40, 0)):
+                assert (await shop.end(place, COMMIT)).code == ResponseCode.SYSTEM_ERROR
+            await shop.beat()
+            await trio.sleep(10)
+            assert counted() == {"nobody": 1, "refused": 2, "asked": 2, "given_up": 1}
+            node.broker.journal.refusing = "no room"
+            assert (await shop.end(half, COMMIT)).code == ResponseCode.SERVICE_NOT_AVAILABLE
+            node.broker.journal.refusing = ""
+            for _ in range(2):
+                await shop.commit(half)
+            assert counted() == {"nobody": 1, "refused": 2, "asked": 2, "given_up": 1, "failed": 1, "again": 1}
+
+
 async def test_a_half_older_than_the_log_keeps_is_given_up_and_may_be_brought_back(autojump_clock: MockClock) -> None:
     async with cluster() as made:
         node = await made.node(**FAST, fileReservedTime="1", deleteWhen="")
@@ -119,6 +197,31 @@ async def test_what_cannot_be_read_for_a_while_is_read_later(
             await trio.sleep(2)
             assert len(transactions(node).halves) == 1
             await shop.commit(half)
+
+
+async def test_decisions_beyond_those_that_a_young_master_keeps_are_refused(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are asked for later; the others are carried out when it knows all that was decided before."""
+    monkeypatch.setattr("broker.transactions.ending.WAITING_MAX", 2)
+    async with cluster() as made:
+        node = await made.node()
+        async with producer(made, node) as shop:
+            halves, answers = [await shop.half(unique=f"U{number}") for number in range(3)], dict[int, Command]()
+
+            async def ends(number: int) -> None:
+                answers[number] = await shop.end(halves[number], COMMIT)
+
+            part = transactions(node)
+            part.writes_closed()
+            async with trio.open_nursery() as nursery:
+                for number in range(3):
+                    nursery.start_soon(ends, number)
+                    await trio.sleep(0.1)
+                assert {number: answer.code for number, answer in answers.items()} == {2: ResponseCode.SYSTEM_BUSY}
+                part.writes_opened()
+            assert [answers[number].code for number in range(2)] == [ResponseCode.SUCCESS] * 2
+            await until(lambda: len(bodies(node)) == 2)
 
 
 async def test_a_half_that_cannot_be_read_ends_no_broker(
