@@ -16,7 +16,7 @@ from broker.transactions.feeding import PATH
 from broker.transactions.records import Half, read_half
 from harness.simulation.worlds.brokers import Node, cluster, new_master, three, until
 from remoting.record import COMMIT, ROLLBACK, Message, Record, encode_properties
-from tests.broker.transactions.world import FAST, GROUP, bodies, producer, records, transactions, values
+from tests.broker.transactions.world import FAST, GROUP, Place, bodies, producer, records, transactions, values
 
 HOST = b"\x0a\x00\x00\x01\x00\x00\x2a\x9f"
 DURABLE = {"allAckInSyncStateSet": "true", "minInSyncReplicas": "2", **FAST}
@@ -202,6 +202,24 @@ async def test_javas_marks_decide(autojump_clock: MockClock) -> None:
         await put(node, java_mark(0, 2))
         await trio.sleep(0.3)
         assert [each.half.unique for each in transactions(node).halves] == ["1"]
+
+
+async def test_how_another_half_of_one_id_ended_is_not_told_by_the_first_ones_final_record(
+        autojump_clock: MockClock) -> None:
+    """RocketMQ's mark does not say it, and nothing is remembered."""
+    async with cluster() as made:
+        node = await made.node(fileReservedTime="1000000")
+        transactions(node).halves._ended_max = 0
+        async with producer(made, node) as shop:
+            await shop.commit(await shop.half())
+            other = (await put(node, half_message())).puts[0]
+            await put(node, java_mark(other.queue_offset))
+            await trio.sleep(0.5)
+            assert len(transactions(node).halves) == 0
+            for decision in (COMMIT, ROLLBACK):
+                answer = await shop.end(Place(other.offset, other.queue_offset), decision)
+                assert answer.remark == "How the transaction ended is not known any more: U1"
+            assert bodies(node) == [b"paid"]
 
 
 def retried(final: Message) -> Message:
