@@ -50,6 +50,8 @@ TRIES: Final = 3
 """Connections of a group that are looked at, to find one that is not congested."""
 GROUPS_MAX: Final = 10_000
 """Groups whose turns are remembered."""
+IN_FLIGHT: Final = 1 << 62
+"""Greater than the offset of any mark."""
 PROGRESS_GROUP: Final = "CID_RMQ_SYS_TRANS"
 """The consumer group whose offsets are the check loop's progress."""
 
@@ -103,6 +105,7 @@ class Asking:
         flight."""
         self._in_flight = 0
         self._marking_at = -1
+        """Offset of the last mark for halves that had none; ``IN_FLIGHT``: its put is not answered."""
         self._places: Sure[tuple[int, ...]] = Sure(())
         """The loop's places in both queues; (): none since it began."""
         self._turns: Counter[str] = Counter()
@@ -357,10 +360,11 @@ class Asking:
                 break
             places.append(place)
         if places:
+            self._marking_at = IN_FLIGHT
             self._puts.put([self._author.mark(places, records.ENDED_BEFORE)],
                            lambda result: self._marked(len(places), result))
 
     def _marked(self, count: int, result: PutResult) -> None:
-        if result.status in STORED:
-            self.counters.marked += count
-            self._marking_at = result.puts[-1].offset
+        is_stored = result.status in STORED
+        self.counters.marked += count * is_stored
+        self._marking_at = result.puts[-1].offset if is_stored else -1

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 
 import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.topics.names import CHECK_MAX_TIME, HALF
-from harness.simulation.worlds.brokers import cluster, three, until
+from broker.topics.names import CHECK_MAX_TIME, HALF, OP_HALF
+from harness.simulation.worlds.brokers import Cluster, Node, cluster, three, until
 from remoting.codes import ResponseCode
+from remoting.errors import RequestTimeout
 from remoting.record import COMMIT
-from tests.broker.transactions.world import FAST, bodies, producer, records, values
+from tests.broker.transactions.test_replicas import half_message, java_final, put
+from tests.broker.transactions.world import (
+    FAST,
+    Place,
+    Producer,
+    bodies,
+    producer,
+    records,
+    transactions,
+    values,
+)
 
 
 async def test_who_does_not_say_is_asked(autojump_clock: MockClock) -> None:
@@ -138,6 +151,98 @@ async def test_who_left_while_the_half_was_put_back_is_not_asked_but_another_one
             await until(lambda: stays.checks, within_s=1.5)
             assert values(stays.checks[0].record)["TRANSACTION_CHECK_TIMES"] == "1"
             await stays.commit(stays.checks[0].place)
+
+
+@asynccontextmanager
+async def unacknowledged() -> AsyncGenerator[tuple[Cluster, Node, Producer], None]:
+    """A group whose slaves acknowledge nothing once ``hush`` was called."""
+    async with cluster(controllers=3) as made:
+        master, *_ = await three(made, **FAST, allAckInSyncStateSet="true", minInSyncReplicas="2",
+                                 transactionOpBatchInterval="1000", fileReservedTime="1000000")
+        async with producer(made, master) as shop:
+            yield made, master, shop
+
+
+async def hush(made: Cluster, master: Node) -> int:
+    """Silence the slaves; returns where the log ends when the master has written something more."""
+    made.network.silent |= {node.address for node in made.nodes if node is not master}
+    end = master.broker.journal.end
+    await until(lambda: master.broker.journal.end > end)
+    return master.broker.journal.end
+
+
+async def committed(shop: Producer, half: Place) -> None:
+    """As Java's producers, which wait for no answer."""
+    with suppress(RequestTimeout):
+        await shop.end(half, COMMIT)
+
+
+async def test_a_half_that_is_on_its_way_to_the_end_is_not_put_back_again(autojump_clock: MockClock) -> None:
+    async with unacknowledged() as (made, master, shop):
+        await shop.half()
+        end = await hush(made, master)
+        await trio.sleep(7)
+        assert master.broker.journal.end == end, "three rounds went by"
+        made.network.silent.clear()
+        await until(lambda: len(bodies(master, HALF)) == 2)
+
+
+async def test_who_decided_is_not_asked_while_the_decision_is_on_its_way(autojump_clock: MockClock) -> None:
+    async with unacknowledged() as (made, master, shop):
+        half = await shop.half()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(committed, shop, half)
+            end = await hush(made, master)
+            await trio.sleep(7)
+            assert master.broker.journal.end == end
+            made.network.silent.clear()
+        await trio.sleep(10)
+        assert (bodies(master), bodies(master, HALF), shop.checks) == ([b"paid"], [b"paid"], [])
+
+
+async def test_who_decides_while_the_half_is_put_back_is_not_asked(autojump_clock: MockClock) -> None:
+    async with unacknowledged() as (made, master, shop):
+        half = await shop.half()
+        await hush(made, master)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(committed, shop, half)
+            await trio.sleep(0.5)
+            made.network.silent.clear()
+        await trio.sleep(10)
+        assert (bodies(master), len(bodies(master, HALF)), shop.checks) == ([b"paid"], 2, [])
+
+
+async def test_a_missing_mark_is_not_written_again_while_it_is_on_its_way(autojump_clock: MockClock) -> None:
+    async with unacknowledged() as (made, master, _):
+        await put(master, half_message())
+        await put(master, java_final(records(master, HALF)[0]))
+        end = await hush(made, master)
+        await trio.sleep(7)
+        assert master.broker.journal.end == end
+        made.network.silent.clear()
+        await until(lambda: bodies(master, OP_HALF) == [b"0,"])
+
+
+async def test_what_a_java_broker_gave_up_is_one_transaction_when_it_is_brought_back(
+        autojump_clock: MockClock) -> None:
+    """Its copy does not say which half began it: the id and the time of its birth do."""
+    async with cluster() as made:
+        node = await made.node(fileReservedTime="1000000")
+        async with producer(made, node) as shop:
+            await put(node, half_message(born_ms=4))
+            await put(node, half_message())
+            _, second = records(node, HALF)
+            for record in records(node, HALF):
+                await put(node, attrs.evolve(record.message, topic=CHECK_MAX_TIME.encode()))
+            await trio.sleep(0.5)
+            assert (await shop.resume(records(node, CHECK_MAX_TIME)[1])).code == ResponseCode.SUCCESS
+            await until(lambda: len(records(node, HALF)) == 3)
+            back = records(node, HALF)[2]
+            for record in (back, second):
+                await shop.commit(Place(record.offset, record.queue_offset))
+            await trio.sleep(1)
+            assert bodies(node) == [b"paid"]
+            assert [each.half.born_ms for each in transactions(node).halves] == [4]
 
 
 async def test_a_half_that_the_disk_does_not_give_is_asked_for_later(
