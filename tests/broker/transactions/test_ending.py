@@ -158,6 +158,18 @@ async def test_a_late_commit_and_the_answer_to_a_check_are_one_message(first: st
             assert bodies(node) == [b"paid"]
 
 
+async def test_the_mark_of_a_late_commit_names_the_half_that_was_put_back(autojump_clock: MockClock) -> None:
+    """A Java master that leads next knows a decision by the place of the last half alone."""
+    async with cluster() as made:
+        node = await made.node(**FAST)
+        async with producer(made, node) as shop:
+            half = await shop.half()
+            await until(lambda: bool(shop.checks))
+            await shop.commit(half)
+            await trio.sleep(0.1)
+            assert bodies(node, OP_HALF) == [b"0,", b"1,"]
+
+
 async def test_a_contradiction_is_refused(autojump_clock: MockClock) -> None:
     async with cluster() as made:
         node = await made.node()

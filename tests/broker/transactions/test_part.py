@@ -14,6 +14,7 @@ from broker.config import from_properties
 from broker.metrics import BrokerMetrics
 from broker.parts import configuration
 from broker.topics.names import CHECK_MAX_TIME, HALF
+from broker.transactions.feeding import Feed
 from harness.simulation.worlds.brokers import cluster, until
 from remoting import properties
 from remoting.codes import RequestCode, ResponseCode
@@ -222,6 +223,36 @@ async def test_decisions_beyond_those_that_a_young_master_keeps_are_refused(
                 part.writes_opened()
             assert [answers[number].code for number in range(2)] == [ResponseCode.SUCCESS] * 2
             await until(lambda: len(bodies(node)) == 2)
+
+
+async def test_a_new_process_decides_nothing_before_it_has_read_what_was_decided(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with cluster() as made:
+        node = await made.node(flushDiskType="SYNC_FLUSH")
+        async with producer(made, node) as shop:
+            half = await shop.half()
+            await shop.roll_back(half)
+        await node.kill()
+
+        def broken(feed: Feed, most: int = 0) -> bool:
+            raise OSError(5, "Input/output error")
+
+        answers = list[Command]()
+        async with producer(made, node, beat=False) as shop, trio.open_nursery() as nursery:
+            with monkeypatch.context() as patch:
+                patch.setattr(Feed, "feed", broken)
+                await node.start()
+                await until(lambda: node.serves)
+
+                async def ends() -> None:
+                    answers.append(await shop.end(half, COMMIT))
+
+                nursery.start_soon(ends)
+                await trio.sleep(2)
+                assert answers == []
+        assert [answer.code for answer in answers] == [ResponseCode.ILLEGAL_OPERATION]
+        assert bodies(node) == []
 
 
 async def test_a_half_that_cannot_be_read_ends_no_broker(
