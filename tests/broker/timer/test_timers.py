@@ -10,6 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from broker.store.files import Space
 from broker.timer.handles import Handle
 from broker.timer.part import TimersPart
 from broker.topics.names import TIMER, TIMER_DEAD
@@ -397,6 +398,40 @@ async def test_old_files_go_when_what_waits_there_was_put_forward(autojump_clock
         after = await new_master(*others)
         await trio.sleep(160)
         assert sorted(int(body) for body in bodies(after)) == list(range(20))
+
+
+async def test_a_timer_that_is_being_put_forward_is_not_put_forward_again(autojump_clock: MockClock) -> None:
+    async with cluster(controllers=3) as made:
+        master, *slaves = await three(made, **ALL)
+        await good(made, master, TIMER_DELAY_SEC=600)
+        await trio.sleep(3)
+        made.network.silent |= {slave.address for slave in slaves}
+        part, journal = master.broker.parts[TimersPart], master.broker.journal
+        ends = [journal.end]
+        for _ in range(3):
+            part.make_way(ends[0])
+            await trio.sleep(1)
+            ends.append(journal.end)
+        assert ends[0] < ends[1] == ends[2] == ends[3], "no replica has it yet"
+        made.network.silent.clear()
+        await until(lambda: part.counters.moved == 1)
+
+
+async def test_a_timer_whose_put_forward_was_refused_is_put_forward_later(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        await good(made, node, TIMER_DELAY_SEC=600)
+        await trio.sleep(3)
+        part, journal = node.broker.parts[TimersPart], node.broker.journal
+        end, node.store.disk = journal.end, Space(100, 1)
+        await trio.sleep(2)
+        part.make_way(end)
+        await trio.sleep(2)
+        assert (journal.end, part.counters.moved) == (end, 0)
+        node.store.disk = Space(100, 50)
+        await trio.sleep(2)
+        part.make_way(end)
+        await until(lambda: part.counters.moved == 1, within_s=2)
 
 
 async def test_a_timer_that_no_topic_takes_is_set_aside_and_holds_up_nobody(autojump_clock: MockClock) -> None:
