@@ -44,8 +44,8 @@ class DataVersion(Body):
                 < (other.state_version, other.counter, other.timestamp))
 
     def ahead(self, wall_ms: int) -> DataVersion:
-        """The version of an acting slave's table for its master. RocketMQ's takes no table with an older version than its
-        own, but that moves only after hundreds of changes, or begins anew when the master starts without a file."""
+        """The version of an acting slave's table for its master. RocketMQ's takes no table of an older version than its
+        own, which moves only after hundreds of changes, and begins anew when the master starts without a file."""
         return DataVersion(self.state_version, wall_ms, self.counter + AHEAD)
 
 

@@ -15,6 +15,9 @@ KEPT: Final = "tests/broker/ledger/test_part.py::"
 ONLINE: Final = ("tests/broker/preonline/test_levelling.py::"
                  "test_positions_of_groups_are_neither_taken_nor_told_until_the_members_are_read",)
 
+KNOWS: Final = ("tests/broker/preonline/test_levelling.py::"
+                "test_a_master_of_rocketmq_takes_what_its_acting_slave_knows")
+
 PLANTED: Final = (
     Planted("an isolated master takes positions", "broker/preonline/levelling.py",
             "        codes = REFUSED.union(copied)\n", "        codes = frozenset(copied)\n", ONLINE),
@@ -103,4 +106,12 @@ PLANTED: Final = (
             "            self.anew()\n        self._entries = ", "            file = self._files.open(PATH)\n"
             "            file.sync()\n            self._files.sync_dir('config')\n        self._entries = ",
             (FILES + "test_what_a_killed_process_left_in_memory_is_written_before_it_counts_as_kept",)),
+    Planted("positions that were said to an acting slave have their master's old version", "broker/offsets/requests.py",
+            "if self._offsets.knows_more and not", "if False and not", (KNOWS,)),
+    Planted("levels that an acting slave delivered have their master's old version", "broker/schedule/delivery.py",
+            "if self.machine.knows_more:", "if False:", (KNOWS,)),
+    Planted("a slave keeps what was out before the Java master that it follows", "broker/pop/orderlog.py",
+            "        if not codes:\n            self.log.follows_java()\n", "        pass\n",
+            ("tests/broker/pop/test_orderlog.py::"
+             "test_without_controllers_who_followed_a_java_master_knows_that_all_from_before_is_void",)),
 )

@@ -138,4 +138,7 @@ PLANTED: Final = (
     Planted("what was confirmed while nobody listened is passed over", "broker/noted.py",
             "self._live = not run", "self._live = True",
             (NOTED + "test_each_is_handed_on_once_across_starts_and_cuts",)),
+    Planted("a missing mark is written again until its put is answered", BROKER + "asking.py",
+            "            self._marking_at = IN_FLIGHT\n", "",
+            (ASKING + "test_a_missing_mark_is_not_written_again_while_it_is_on_its_way",)),
 )
