@@ -176,6 +176,12 @@ class Node:
             self.cluster.network.listeners.pop(address, None)
             await self.cluster.network.drop(address)
 
+    def shed(self) -> None:
+        """Delete the files of the log that no part needs, whatever their age; parts put forward what they need."""
+        journal = self.broker.journal
+        journal.retention = attrs.evolve(journal.retention, file_reserved_time=0)
+        journal.delete_old_files()
+
     @property
     def serves(self) -> bool:
         return self.running is not None and self.running.puts.serving
@@ -240,6 +246,11 @@ class Cluster:
             producer_group="P", topic=topic, default_topic="TBW102", default_topic_queue_nums=4, queue_id=queue,
             born_timestamp=wall_ms(), properties=properties, reconsume_times=0, unit_mode=False, batch=False)
         return await self.ask(address, RequestCode.SEND_MESSAGE, header, body)
+
+    async def fill_files(self, node: Node) -> None:
+        """Send messages to another topic: two files of 64 KiB, and more."""
+        for _ in range(70):
+            assert (await self.send(node.address, b"y" * 2_000, "Other")).code == ResponseCode.SUCCESS
 
     async def pull(self, address: str, offset: int = 0, topic: str = "T", queue: int = 0) -> Command:
         header = PullMessageRequest(

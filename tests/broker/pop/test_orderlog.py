@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-import attrs
 import pytest
 import trio
 from trio.testing import MockClock
@@ -288,15 +287,12 @@ async def test_old_files_go_when_what_is_out_was_stored_behind_them(autojump_clo
         await given(node, [0, 1])
         topics = await made.ask(node.address, RequestCode.GET_ALL_TOPIC_CONFIG)
         assert POP_ORDER in json.loads(topics.body)["topicConfigTable"]
-        for _ in range(60):
-            assert (await made.send(node.address, b"y" * 2_000, "Other")).code == 0
+        await made.fill_files(node)
         await trio.sleep(1)
-        journal = node.broker.journal
-        journal.retention = attrs.evolve(journal.retention, file_reserved_time=0)
         for _ in range(3):
-            journal.delete_old_files()
+            node.shed()
             await trio.sleep(1)
-        assert journal.begin >= 1 << 16
+        assert node.broker.journal.begin >= 1 << 16
         await node.stop()
         forget_file(node)
         await node.start()

@@ -16,7 +16,7 @@ from broker.pop.retained import Retained
 from broker.pop.returning import Revived
 from broker.pop.reviving import EARLY_MS, RevivePart
 from broker.topics.names import REVIVE_GROUP
-from harness.simulation.worlds.brokers import Cluster, Node, cluster, new_master, three, until, wall_ms
+from harness.simulation.worlds.brokers import Node, cluster, new_master, three, until, wall_ms
 from remoting.bodies.popping import CheckPoint
 from remoting.record import NOTED, PROPERTIES_BYTES_MAX, Message, encode_properties, outline
 from remoting.record import encode as encoded
@@ -271,11 +271,10 @@ async def test_what_was_deleted_as_old_does_not_come_back(autojump_clock: MockCl
         node = await made.node(mappedFileSizeCommitLog=str(1 << 16))
         journal = node.broker.journal
         await sent(made, node, 2)
-        await fill_files(made, node)
+        await made.fill_files(node)
         await sent(made, node, 4)
-        journal.retention = attrs.evolve(journal.retention, file_reserved_time=0)
         await trio.sleep(1)
-        journal.delete_old_files()
+        node.shed()
         await until(lambda: journal.messages.min_offset(b"T", 0) == 2)
         await pop(node, [0, 1, 3], 2_000)
         await until(lambda: bodies(node))
@@ -416,28 +415,20 @@ async def test_the_log_is_kept_from_the_first_record_that_is_needed(autojump_clo
         assert its.keeps_from() is None
 
 
-async def fill_files(made: Cluster, node: Node) -> None:
-    """Two files of 64 KiB and more."""
-    for _ in range(70):
-        assert (await made.send(node.address, b"y" * 2_000, topic="Filling")).code == 0
-
-
 async def test_old_files_stay_until_what_was_popped_there_came_back(autojump_clock: MockClock) -> None:
     """On every replica. What came back is as it was sent."""
     async with cluster(controllers=3) as made:
         nodes = await three(made, **DURABLE, mappedFileSizeCommitLog=str(1 << 16))
         master, popper = nodes[0], Popper(made)
         await sent(made, master, 3)
-        await fill_files(made, master)  # the checkpoint, which waits as a timer, stands in another file
+        await made.fill_files(master)  # the checkpoint, which waits as a timer, stands in another file
         given = await popper.pop(master, queue=0, invisible_ms=20_000)
         assert len(given) == 3 and (await popper.ack(master, given[1])).code == 0
         await trio.sleep(5)
 
         def clean() -> list[int]:
             for node in nodes:
-                journal = node.broker.journal
-                journal.retention = attrs.evolve(journal.retention, file_reserved_time=0)
-                journal.delete_old_files()
+                node.shed()
             return [node.broker.journal.begin for node in nodes]
 
         assert min(node.broker.journal.end for node in nodes) > 2 << 16 and clean() == [0, 0, 0]

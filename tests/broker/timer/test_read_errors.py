@@ -62,8 +62,7 @@ async def test_a_recall_that_is_moved_counts_as_no_timer_that_left(autojump_cloc
                    for number in range(5)]
         for handle in handles[:3]:
             assert (await recall(made, node, handle)).code == 0
-        for _ in range(60):
-            assert (await made.send(node.address, b"y" * 2_000, "Other")).code == 0
+        await made.fill_files(node)
         await trio.sleep(3)
         part = node.broker.parts[TimersPart]
         counted = part._waiting.table().timing_count["T"].count

@@ -382,16 +382,13 @@ async def test_old_files_go_when_what_waits_there_was_put_forward(autojump_clock
         master, *others = nodes
         for number in range(20):
             await good(made, master, b"%d" % number, f"U{number}", TIMER_DELAY_MS=150_000 + 10 * number)
-        for _ in range(60):
-            assert (await made.send(master.address, b"y" * 2_000, "Other")).code == ResponseCode.SUCCESS
+        await made.fill_files(master)
         await trio.sleep(5)
         for node in nodes:
-            journal = node.broker.journal
-            journal.retention = attrs.evolve(journal.retention, file_reserved_time=0)
-            journal.delete_old_files()
+            node.shed()
         await until(lambda: all((node.broker.parts[TimersPart].keeps_from() or 0) > 1 << 16 for node in nodes))
         for node in nodes:
-            node.broker.journal.delete_old_files()
+            node.shed()
         await until(lambda: all(node.broker.journal.begin >= 1 << 16 for node in nodes))
         assert master.broker.parts[TimersPart].counters.moved == 20
         await master.kill()
