@@ -133,6 +133,14 @@ class TableCopies(Part):
                 except (BodyError, OSError) as error:
                     logger.warning("a table is not copied: %s", error)
 
+    def take(self, code: int, body: bytes, end: int) -> None:
+        """Take an answer, or keep it until the log here reaches ``end``. Raises ``BodyError`` and ``OSError``."""
+        if code in self._waiting:
+            self._waiting[code].offer(end, partial(bytes, body))
+            self.tick(0)
+        else:
+            self._tables[code](body)
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         task_status.started()
         while True:
@@ -156,11 +164,7 @@ class TableCopies(Part):
                 if code == _TOPICS:
                     codes = offered(answer)
                     self._offers(codes)
-                if code in self._waiting:
-                    self._waiting[code].offer(await self._end(master, answer), partial(bytes, answer.body))
-                    self.tick(0)
-                else:
-                    self._tables[code](answer.body)
+                self.take(code, answer.body, await self._end(master, answer) if code in self._waiting else 0)
             except (RemotingError, BodyError, OSError) as error:
                 problems.append(str(error))
         self.done += not problems

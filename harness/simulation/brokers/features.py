@@ -27,6 +27,7 @@ from broker.rules import Chain, rule
 from broker.schedule.part import DelaysPart
 from broker.sending.chains import delay_level_is_read
 from broker.standing import MASTER_ID, Role, Standing
+from broker.tablecopies import TableCopies
 from broker.tablefile import PAUSE_AFTER_FAILURE_S, RunSync, TableFile
 from broker.timer.flush import TimerFlush
 from broker.timer.part import TimersPart
@@ -38,6 +39,7 @@ from harness.simulation.brokers.tasks import Tasks, TurnBell
 from harness.simulation.brokers.transactions import ProducerConnection
 from raft.config import MS
 from remoting.body import Body
+from remoting.client import Client
 from remoting.codes import ResponseCode
 from remoting.command import Command, request
 from remoting.connection import Connection
@@ -206,7 +208,12 @@ class Features:
         self.handlers = self.parts.handlers()
         if PopPart in kinds:
             self.parts[PopPart].changes.in_time = self._in_time
-        self._copies = {table.code: table.copy for table in self.parts.tables()} | self.parts.copies()
+        self._codes = [*(table.code for table in self.parts.tables()), *self.parts.copies()]
+        self._copies = TableCopies(
+            cast(Client, None), {table.code: table.copy for table in self.parts.tables()}, self.parts.copies(),
+            bound=self.parts.tells_progress(), held=lambda: process.journal.confirm_offset)
+        process.journal.was_cut.join("parts", self._copies.cut)
+        self.parts.add(self._copies)
         self.producer = ProducerConnection(process)
         self.opened = 0
         """Number of times that writes opened."""
@@ -256,7 +263,7 @@ class Features:
         self.parts.role_changed(role)
         if role.master_address != before:
             self._round += 1
-            if role.master_address and self._copies:
+            if role.master_address and self._codes:
                 self._copy(self._round, role.master_address)
 
     # --- tables, as ``broker.tablecopies`` -------------------------------------------------------------------
@@ -266,10 +273,10 @@ class Features:
         if round_ != self._round:
             return
         self.process.later(self.scene.plan.copy_ms * MS, E_COPY, lambda: self._copy(round_, master))
-        for code, copy in self._copies.items():
-            self._ask(round_, master, code, copy)
+        for code in self._codes:
+            self._ask(round_, master, code)
 
-    def _ask(self, round_: int, master: str, code: int, copy: Callable[[bytes], None]) -> None:
+    def _ask(self, round_: int, master: str, code: int) -> None:
         host, other = self.process.host, self.scene.host_at(master)
         asked_ns = self.process.now
 
@@ -278,14 +285,15 @@ class Features:
             if there is not None and there.features is not None:
                 answer = there.features.handlers[code](NOBODY, request(code))
                 if isinstance(answer, Command) and answer.code == ResponseCode.SUCCESS:
+                    end = there.journal.end
                     self.scene.send(other, host, "copy", lambda: host.do(
-                        self.process, E_COPY, lambda: answered(answer.body)))
+                        self.process, E_COPY, lambda: answered(answer.body, end)))
 
-        def answered(body: bytes) -> None:
+        def answered(body: bytes, end: int) -> None:
             if round_ == self._round and self.process.now - asked_ns < COPY_TIMEOUT_NS:
                 self.scene.counts["table copied"] += 1
                 try:
-                    copy(body)
+                    self._copies.take(code, body, end)
                 except BodyError as error:
                     self.scene.found(error)
 

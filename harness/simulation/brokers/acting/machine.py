@@ -38,7 +38,7 @@ from broker.sending.chains import delay_level_is_read
 from broker.sending.part import SendingPart
 from broker.standin.part import ActingConfig, ActingPart
 from broker.standing import Role, Standing
-from broker.tablecopies import offering
+from broker.tablecopies import offering, saying_the_end
 from broker.tablefile import TableFile
 from broker.topics.part import TopicsPart
 from broker.transactions.part import HalvesPart, TransactionsPart
@@ -186,8 +186,10 @@ class MemberProcess(BrokerProcess):
         topics.table.on_change.join("name servers", self.registration.changed)
         self.copies = SimulatedCopies(
             self.client, {table.code: table.copy for table in self.parts.tables()}, self.parts.copies(),
-            period_s=self.plan.copy_ms / 1e3)
+            period_s=self.plan.copy_ms / 1e3, offers=self.parts.offered, bound=self.parts.tells_progress(),
+            held=lambda: journal.confirm_offset)
         self.copies.process = self
+        journal.was_cut.join("parts", self.copies.cut)
         self.ledger = SimulatedLedger(
             shared, self.parts, self.client, lambda: self.members.addresses, self.registration.ask_all)
         self.levelling = SimulatedLevelling(
@@ -246,7 +248,7 @@ class MemberProcess(BrokerProcess):
         handlers: dict[int, Handler] = {
             **self.parts.handlers(), RequestCode.GET_BROKER_RUNTIME_INFO: self._runtime_info,
             RequestCode.GET_BROKER_CONFIG: self._told_config}
-        handlers = offering(handlers)
+        handlers = saying_the_end(offering(handlers), self.parts.tells_progress(), lambda: self.journal.end)
         if self.is_master:
             handlers = self.levelling.gated(handlers, {*self.parts.all_joins(), *self.parts.copies()})
         self.handlers = handlers | {

@@ -28,6 +28,7 @@ def play(seed: int, profile: str = "acting") -> Result:
     ("acting", 45001626, ("INV_B63",)),
     ("acting", 43100013, ("INV_B58",)),
     ("acting", 10240011, ("INV_B36",)),
+    ("acting", 45010537, ("INV_B55",)),
     ("locks", 1, ("INV_B61",)),
     ("swarm", 70110, ("INV_B59",)),
     ("swarm", 700074, ("INV_B57",)),
