@@ -60,6 +60,11 @@ class PutResult(NamedTuple):
         """End in the log of what was written; 0: nothing was, or into another log."""
         return self.puts[-1].offset + self.puts[-1].size if self.puts else 0
 
+    @property
+    def words(self) -> str:
+        """The status, and why, if that is known."""
+        return f"{self.status.name} {self.remark}".rstrip()
+
 
 class NotTaken(PutResult):
     """Nothing was stored, because of this very message: another one may be stored."""

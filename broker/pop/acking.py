@@ -303,7 +303,7 @@ class Acking:
     def _told(self, records: Sequence[PopRecord], answer: Answer, result: PutResult) -> None:
         """Call ``answer`` with "" or the reason why the put failed."""
         self._records.counts.count(records, result.status.name)
-        answer("" if result.status is PutStatus.PUT_OK else " ".join(filter(None, (result.status.name, result.remark))))
+        answer("" if result.status is PutStatus.PUT_OK else result.words)
 
     def _answer(self, connection: Connection, request: Command, acked: int, changed: int, header: Header | None,
                 why_not: str) -> None:

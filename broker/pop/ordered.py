@@ -121,7 +121,7 @@ class InOrder:
     def _store(self, changes: Sequence[Change], answer: Answer) -> None:
         def done(result: PutResult) -> None:
             if result.status is not PutStatus.PUT_OK:
-                answer(" ".join(filter(None, (result.status.name, result.remark))))
+                answer(result.words)
                 return
             for change in changes:
                 key, offset = change.key, change.next_offset

@@ -392,7 +392,7 @@ class Popping:
         self._records.counts.count(checkpoints, result.status.name)
         if result.status is not PutStatus.PUT_OK:
             self.counters.refused += 1
-            words = " ".join(filter(None, (f"no checkpoint: {result.status.name}", result.remark)))
+            words = f"no checkpoint: {result.words}"
             connection.reply(request, _empty(
                 request, asked, self._wall_ms(), ResponseCode.POLLING_TIMEOUT, taken.rest, words))
             return

@@ -614,13 +614,13 @@ class Reviving:
         if result.puts:
             self.counters.again += 0 if back else len(offsets)
             self._stored.add(result, (queue, waiting, offsets))
-            self._why = f"stored, and not confirmed yet: {result.status.name} {result.remark}".rstrip()
+            self._why = f"stored, and not confirmed yet: {result.words}"
             return
         if result.status is PutStatus.PUT_OK:  # in another master's log
             for offset in offsets:
                 queue.core.done(waiting, offset)
             return
-        why = f"{result.status.name} {result.remark}".rstrip()
+        why = result.words
         if self._acts and isinstance(result, NotTaken) and len(offsets) == 1:
             self._keep(queue, waiting, offsets[0], pause_ms, why)
         elif result.status not in ILLEGAL and not (self._acts and len(offsets) > 1):

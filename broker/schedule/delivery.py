@@ -257,7 +257,7 @@ class DelayedDelivery:
             if self.machine.counts(delivery):
                 self._stored.add(result, (delivery, count))
         elif not (isinstance(result, NotTaken) and self.machine.pass_by(delivery, now_ns, self._wall_ms())):
-            logger.warning("delayed messages %d to %d of level %d are not delivered, and will be tried again: %s %s",
-                           delivery.begin, delivery.end - 1, delivery.level, result.status.name, result.remark)
+            logger.warning("delayed messages %d to %d of level %d are not delivered, and will be tried again: %s",
+                           delivery.begin, delivery.end - 1, delivery.level, result.words)
             self.machine.failed(delivery, now_ns, fault=result.status in ILLEGAL)
         self._pieces.ask()

@@ -112,8 +112,7 @@ class SendBack:
 
     def _answer(self, request: Command, result: PutResult, dead: bool, whose: str) -> Command:
         if result.status is not PutStatus.PUT_OK:
-            return response(request, ResponseCode.SYSTEM_ERROR, remark=" ".join(
-                filter(None, (result.status.name, result.remark))))
+            return response(request, ResponseCode.SYSTEM_ERROR, remark=result.words)
         counters = self._sending.counters
         counters.sent_back += 1
         counters.dead_letters += dead

@@ -675,16 +675,15 @@ class TimerDelivery:
         if result.status is PutStatus.PUT_OK:
             self._done(dues, topics, result.end)
         elif result.status in WRITTEN and result.puts:
-            self._why = f"stored, and not acknowledged yet: {result.status.name} {result.remark}".rstrip()
+            self._why = f"stored, and not acknowledged yet: {result.words}"
             self._stored.add(result, (dues, topics, result.end))
         elif result.status in ILLEGAL:
             self._illegal(dues, result)
         else:
             self.counters.retries += 1
-            self._why = f"tried again: {result.status.name} {result.remark}".rstrip()
+            self._why = f"tried again: {result.words}"
             if pause_ms == PAUSE_MS:
-                logger.warning("%d timers could not be stored, tried again: %s %s", len(dues), result.status.name,
-                               result.remark)
+                logger.warning("%d timers could not be stored, tried again: %s", len(dues), result.words)
             self._again(dues, pause_ms)
         self._delivering.ask()
 

@@ -64,8 +64,7 @@ class Recall:
             if result.status in STORED:
                 answer = response(request, header=RecallMessageResponse(handle.uniq_key))
             else:
-                answer = response(request, ResponseCode.SYSTEM_ERROR, remark=" ".join(
-                    filter(None, (f"{_FAILED}: {result.status.name}", result.remark))))
+                answer = response(request, ResponseCode.SYSTEM_ERROR, remark=f"{_FAILED}: {result.words}")
             connection.reply(request, answer)
 
         self._puts.put((message,), done)

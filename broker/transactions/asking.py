@@ -247,8 +247,8 @@ class Asking:
         self._in_flight -= 1
         if result.status not in STORED:
             del self._moving[transaction.first]
-            logger.warning("the half at %d of the log could not be put back: %s %s", transaction.half.offset,
-                           result.status.name, result.remark)
+            logger.warning("the half at %d of the log could not be put back: %s", transaction.half.offset,
+                           result.words)
             return
         self._moving[transaction.first] = result.puts[-1].offset
         if why is records.GIVEN_UP:

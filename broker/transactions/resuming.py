@@ -79,7 +79,7 @@ def _given_up(record: Record) -> Half | str:
 
 def _answer(request: Command, result: PutResult) -> Command:
     return response(request) if result.status in STORED else _refused(
-        request, f"{FAILED} {result.status.name} {result.remark}")
+        request, f"{FAILED} {result.words}")
 
 
 def _refused(request: Command, words: str) -> Command:
