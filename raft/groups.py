@@ -66,7 +66,7 @@ def read_origin(files: Files, number: int) -> Origin | None:
     """Read how the group began; None if it never started in this directory. Raises ``DamagedLog``."""
     path = _path(number)
     try:
-        body = read_small(files, path, _MAGIC, 1 << 20)
+        body = read_small(files, path, _MAGIC)
     except MalformedMessage as error:
         raise DamagedLog(path, 0, f"{error}; this cannot come from a crash") from error
     if body is None:

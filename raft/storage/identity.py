@@ -39,7 +39,7 @@ class Identity:
 def read_identity(files: Files) -> Identity | None:
     """None if the directory is not formatted. Raises ``WrongDirectory`` if it is, but not as this build knows it."""
     try:
-        body = read_small(files, NAME, _MAGIC, 64 << 10)
+        body = read_small(files, NAME, _MAGIC)
     except MalformedMessage as error:
         raise WrongDirectory(f"the file {NAME!r} is damaged: {error}; this cannot come from a crash") from error
     if body is None:

@@ -17,14 +17,13 @@ from raft.storage.trouble import FULL
 logger = logging.getLogger("raft.storage")
 NAME: Final = "lives"
 _MAGIC: Final = b"QRl1"
-_BYTES_MAX: Final = 1 << 20
 
 
 def read_lives(files: Files) -> Lives:
     """Read the lives of a directory. A damaged file counts as empty: peers then tell which lives they met, and what
     those acknowledged counts as lost."""
     try:
-        body = read_small(files, NAME, _MAGIC, _BYTES_MAX)
+        body = read_small(files, NAME, _MAGIC)
         return Lives() if body is None else Lives.decode(body)
     except MalformedMessage as error:
         logger.warning("the file %r is passed over: %s", NAME, error)

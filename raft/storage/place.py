@@ -54,7 +54,7 @@ MakeStorage: TypeAlias = Callable[[Place], Storage]
 def read_kind(files: Files) -> tuple[str, bool] | None:
     """(kind, whether it has been opened); None if none is noted. Raises ``WrongDirectory``."""
     try:
-        body = read_small(files, NAME, _MAGIC, 4_096)
+        body = read_small(files, NAME, _MAGIC)
     except MalformedMessage as error:
         raise WrongDirectory(f"the file {NAME!r} is damaged: {error}; this cannot come from a crash") from error
     if body is None:

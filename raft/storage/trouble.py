@@ -19,7 +19,7 @@ NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 PASSING: Final = FULL | NO_DESCRIPTOR
 """What was not kept may be tried again."""
 
-_WORDS: Final = {
+_WORDS: Final[dict[int | None, str]] = {
     errno.EACCES: "this process may not read and write there; give its user the directory and all that is in it",
     errno.EPERM: "this process may not read and write there; give its user the directory and all that is in it",
     errno.EROFS: "the file system is mounted read-only; mount it to be written, or name another directory",
@@ -46,7 +46,7 @@ def trouble(error: OSError, directory: str = "") -> StorageError:
     if error.errno in _NO_DIRECTORY:
         return WrongDirectory(f"{where}: {said}: a data directory is a directory, and what is in it is its node's; "
                               "name another, or move what stands there away")
-    words = _WORDS.get(error.errno or 0, "look into the system's log")
+    words = _WORDS.get(error.errno, "look into the system's log")
     return StorageError(f"{where}: {said}: {words}")
 
 

@@ -32,6 +32,18 @@ def test_what_is_noted_is_told_and_another_kind_refused(tmp_path: Path) -> None:
             check_kind(files, other)
 
 
+def test_a_directory_with_a_segment_log_is_opened_as_no_other_kind(tmp_path: Path) -> None:
+    files = DirectoryFiles(tmp_path)
+    files.make_dir("log")
+    check_kind(files, "sqlite")
+    files.open("log/00000000000000000001.seg", create=True).close()
+    check_kind(files, SEGMENTS)
+    with pytest.raises(WrongDirectory, match="a segment log, not of kind 'sqlite'"):
+        check_kind(files, "sqlite")
+    note_kind(files, "sqlite", opened=False)
+    check_kind(files, "sqlite")
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_BUG_F21_the_note_of_a_kind_is_whole_after_a_crash_in_any_step(seed: int) -> None:
     """Guards that a power cut leaves what was noted before, or what is noted now."""

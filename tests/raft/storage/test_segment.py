@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 from random import Random
@@ -10,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from raft.errors import DiskFull, StorageError, UsageError, WriteFailed, WrongDirectory
+from raft.errors import DiskFull, StorageError, UsageError, WriteFailed
 from raft.frame import Frame, Kind, build
 from raft.messages import HardState, Write
-from raft.sim.disk import DiskFaults, SimulatedCrash, VirtualDisk, VirtualFile, seeded
+from raft.sim.disk import VirtualDisk, VirtualFile, seeded
 from raft.storage.conformance import frames, read_all, snapshot_at
-from raft.storage.identity import format_directory, read_identity
+from raft.storage.identity import format_directory
 from raft.storage.model import LogImage, differs
 from raft.storage.segment import SegmentStorage
 
@@ -404,59 +403,3 @@ def test_calls_in_the_wrong_state_are_refused() -> None:
     storage.close()
     with pytest.raises(UsageError, match="not open"):
         storage.write([])
-
-
-# --- whose directory -----------------------------------------------------------------------------------------
-
-
-def test_another_cluster_or_node_is_refused_in_words() -> None:
-    disk, storage = fresh()
-    storage.close()
-    with pytest.raises(WrongDirectory, match="belongs to cluster 'c', not 'd'"):
-        SegmentStorage(disk, "d", "n", segment_bytes=SEGMENT_BYTES).open()
-    with pytest.raises(WrongDirectory, match="belongs to node 'n', not 'm'"):
-        SegmentStorage(disk, "c", "m", segment_bytes=SEGMENT_BYTES).open()
-
-
-def test_an_unformatted_directory_is_refused() -> None:
-    with pytest.raises(WrongDirectory, match="not formatted"):
-        make(VirtualDisk()).open()
-
-
-def test_formatting_refuses_what_is_in_use_or_foreign() -> None:
-    disk, _ = fresh()
-    with pytest.raises(WrongDirectory, match="formatted already, for node 'n' of cluster 'c'"):
-        format_directory(disk, "c", "n", bytes(16))
-    disk = VirtualDisk()
-    disk.open("holiday.jpg", create=True)
-    with pytest.raises(WrongDirectory, match="neither empty nor formatted; it holds holiday"):
-        format_directory(disk, "c", "n", bytes(16))
-    with pytest.raises(UsageError):
-        format_directory(VirtualDisk(), "c", "n", b"short")
-
-
-def test_a_damaged_or_newer_identity_is_refused() -> None:
-    disk, _ = fresh()
-    identity = read_identity(disk)
-    assert identity is not None and identity.incarnation == bytes(16)
-    for offset in range(disk.open("identity").size()):
-        disk.rot("identity", offset)
-        with pytest.raises(WrongDirectory):
-            read_identity(disk)
-        disk.rot("identity", offset)
-    assert read_identity(disk) == identity
-
-
-def test_a_crash_while_formatting_leaves_a_directory_that_can_be_formatted() -> None:
-    for crash_at in range(1, 8):
-        for seed in range(6):
-            disk = VirtualDisk(seeded(seed), DiskFaults())
-            disk.crash_at(crash_at)
-            with contextlib.suppress(SimulatedCrash):
-                format_directory(disk, "c", "n", bytes(16))
-            disk.crash()
-            disk.restart()
-            if read_identity(disk) is None:
-                format_directory(disk, "c", "n", bytes(16))
-            storage = make(disk)
-            assert storage.open() == {}

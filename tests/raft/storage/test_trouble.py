@@ -16,7 +16,7 @@ from harness.simulation.worlds.nodes import Counter
 from raft import host
 from raft.errors import DiskFull, StorageError, WrongDirectory
 from raft.storage.directory import DirectoryFiles
-from raft.storage.trouble import in_words, trouble
+from raft.storage.trouble import in_words, lacks_descriptor, trouble
 
 ALONE = {"n0": "127.0.0.1:0"}
 
@@ -46,11 +46,22 @@ def test_each_trouble_says_what_is_wrong_where_and_what_to_do(code: int, kind: t
 
 def test_a_file_above_the_directory_is_named_beside_it() -> None:
     assert str(trouble(refusing(errno.EEXIST, "/data"), "/data/n0")).startswith("/data/n0 (/data): ")
-    assert str(trouble(OSError("odd"))).startswith("the data directory: odd: ")
+    assert str(trouble(OSError("odd"))) == "the data directory: odd: look into the system's log"
 
 
 def test_what_works_is_passed_on() -> None:
     assert in_words(max)(1, 3) == 3
+
+
+@pytest.mark.parametrize(("code", "passes"), [(errno.EMFILE, True), (errno.ENFILE, True), (errno.EIO, False)])
+def test_what_the_system_refuses_comes_in_words_and_says_if_it_passes(code: int, passes: bool) -> None:
+    def fails(path: str) -> None:
+        raise refusing(code, path)
+
+    with pytest.raises(StorageError, match=f"/data/n0/log: {os.strerror(code)}") as error:
+        in_words(fails, "/data/n0")("/data/n0/log")
+    assert lacks_descriptor(error.value) is passes
+    assert not lacks_descriptor(StorageError("no system said it"))
 
 
 @pytest.mark.parametrize("where", ["file", "file/n0"])
