@@ -12,6 +12,7 @@ import itertools
 import re
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final
 
 import attrs
@@ -80,8 +81,6 @@ def read_block(path: str, data: bytes, header: BlockHeader, offset: int) -> list
     """The records of the block at ``offset``, all checked; or in words why they are not."""
     position = offset + BLOCK_BYTES
     end = position + header.length
-    if end > len(data):
-        return "the block is longer than its segment"
     facts: list[Fact] = []
     marks: list[int] = []
     try:
@@ -99,7 +98,7 @@ def read_block(path: str, data: bytes, header: BlockHeader, offset: int) -> list
     except MalformedMessage as error:
         return str(error)
     assert position == end, "records fill their block"
-    packed = _MARK.pack(marks[0]) if len(marks) == 1 else struct.pack(f"<{len(marks)}I", *marks)
+    packed = _MARK.pack(*marks) if len(marks) == 1 else struct.pack(f"<{len(marks)}I", *marks)
     if len(marks) != header.records or crc32c(packed) != header.digest:
         return "the records differ from the block header's marks"
     return facts
@@ -107,10 +106,9 @@ def read_block(path: str, data: bytes, header: BlockHeader, offset: int) -> list
 
 def scan(
     path: str, data: bytes, owner: int, segment: int, cursor: Cursor, apply: Callable[[str, int, list[Fact]], None],
-    pause: int = 1 << 62,
 ) -> str:
-    """Take blocks while they are good, moving ``cursor``; returns why it stopped, "" when it reached ``pause``."""
-    while cursor.offset < pause:
+    """Take blocks while they are good, moving ``cursor``; returns why it stopped."""
+    while True:
         offset = cursor.offset
         header = check_block(data, offset)
         if isinstance(header, str):
@@ -126,7 +124,6 @@ def scan(
         cursor.offset = offset + BLOCK_BYTES + header.length
         assert cursor.offset <= len(data), "a good block is whole"
         cursor.sequence, cursor.chain = header.sequence, header.crc
-    return ""
 
 
 def applier(catalog: Catalog) -> Callable[[str, int, list[Fact]], None]:
@@ -169,7 +166,7 @@ def find_proof(data: bytes, start: int, owner: int, segment: int, sequence: int)
         if isinstance(header, BlockHeader) and (header.owner, header.segment) == (owner, segment) and (
                 header.synced >= sequence):
             return at
-        at = data.find(BLOCK_MAGIC, at + 1)
+        at = data.find(BLOCK_MAGIC, at + len(BLOCK_MAGIC))
     return None
 
 
@@ -197,13 +194,11 @@ def read_head(files: Files, owner: int, sequence: int) -> Head | str:
     path = segment_path(sequence)
     file = files.open(path)
     try:
-        size = file.size()
-        data = file.pread(min(size, 4096), 0)
+        size, data = file.size(), file.pread(BLOCK_BYTES, 0)
         header = check_block(data, 0)
         if isinstance(header, str):
             return header
-        if BLOCK_BYTES + header.length > len(data):
-            data = file.pread(min(size, BLOCK_BYTES + header.length), 0)
+        data += file.pread(header.length, BLOCK_BYTES)
     finally:
         file.close()
     if header.owner != owner or header.segment != sequence or not header.flags & FIRST:
@@ -246,13 +241,13 @@ def recover(files: Files, owner: int, *, trust_footers: bool = True) -> Recovery
             discarded.append(segment_path(sequence))
     assert len(discarded) <= 1, "only the newest may have been begun in vain"
     if not heads:
-        for path in discarded:
-            if find_proof(read_file(files, path), 0, owner, sequences[-1], 1) is not None:
-                raise DamagedLog(path, 0, "the first block is bad, and a later one knows it to be synced")
+        for sequence in sequences:  # one, or none
+            if find_proof(read_file(files, segment_path(sequence)), 0, owner, sequence, 1) is not None:
+                raise DamagedLog(segment_path(sequence), 0, "the first block is bad, yet known to be synced")
         return None
     catalog = Catalog()
-    recovery = Recovery(catalog, Cursor(0, 0, 0), discarded)
-    for head, after in zip(heads, [*heads[1:], None], strict=True):
+    recovery = Recovery(catalog, start_of(heads[-1]), discarded)
+    for head, after in itertools.zip_longest(heads, heads[1:]):
         begin_segment(catalog, head, oldest=head is heads[0])
         if after is None:
             _recover_newest(files, owner, head, recovery)
@@ -294,13 +289,13 @@ def read_footer(files: Files, owner: int, head: Head) -> Footer | None:
         if trailer is None:
             return None
         offset, length, crc = trailer
-        data = file.pread(length, offset) if offset + length <= head.size else b""
+        data = file.pread(length, offset)
     finally:
         file.close()
-    try:
-        return decode_footer(data) if crc32c(data) == crc else None
-    except MalformedMessage:
-        return None
+    with suppress(MalformedMessage):
+        if crc32c(data) == crc:
+            return decode_footer(data)
+    return None
 
 
 def _adopt_footer(files: Files, owner: int, head: Head, after: Head, catalog: Catalog) -> bool:
@@ -331,7 +326,7 @@ def _recover_newest(files: Files, owner: int, head: Head, recovery: Recovery) ->
     segment = segment_of(head)
     recovery.catalog.begin(segment)
     data = read_file(files, head.path)
-    cursor = recovery.cursor = start_of(head)
+    cursor = recovery.cursor
     recovery.cut = scan(head.path, data, owner, head.sequence, cursor, applier(recovery.catalog))
     segment.end = cursor.offset
     due = cursor.sequence + 1
@@ -344,7 +339,7 @@ def _recover_newest(files: Files, owner: int, head: Head, recovery: Recovery) ->
                          f"{recovery.cut}; the block at byte {proof} of {where} knows it to be synced")
 
 
-def scrub(files: Files, owner: int, sequence: int, *, step_bytes: int = 1 << 20) -> Iterator[int]:
+def scrub(files: Files, owner: int, sequence: int, *, step_bytes: int) -> Iterator[int]:
     """Check every block of a sealed segment, about ``step_bytes`` at a time; yields how far it is.
 
     Raises ``DamagedLog``. Holds one step in memory, not the segment.
@@ -355,28 +350,30 @@ def scrub(files: Files, owner: int, sequence: int, *, step_bytes: int = 1 << 20)
         raise DamagedLog(path, 0, head)
     if isinstance(after, str):
         raise DamagedLog(segment_path(sequence + 1), 0, after)
-    at, start = 0, start_of(head)
-    sequence_at, chain, want = start.sequence, start.chain, step_bytes
+    at, cursor = 0, start_of(head)
     while True:
-        file = files.open(path)
-        try:
-            data = file.pread(want, at)
-        finally:
-            file.close()
-        cursor = Cursor(0, sequence_at, chain)
+        data = _read_step(files, path, at, step_bytes)
+        cursor.offset = 0
         reason = scan(path, data, owner, sequence, cursor, lambda *_: None)
         moved, at = cursor.offset, at + cursor.offset
-        sequence_at, chain = cursor.sequence, cursor.chain
-        if (sequence_at + 1, chain) == (after.header.sequence, after.header.chain):
+        if (cursor.sequence + 1, cursor.chain) == (after.header.sequence, after.header.chain):
             return
-        want = step_bytes
         if not moved:
-            header = check_block(data, 0)
-            whole = BLOCK_BYTES + header.length if isinstance(header, BlockHeader) else 0
-            if whole <= len(data) or at + whole > head.size:
-                raise DamagedLog(path, at, reason)
-            want = max(step_bytes, whole)
+            raise DamagedLog(path, at, reason)
         yield at
+
+
+def _read_step(files: Files, path: str, at: int, step_bytes: int) -> bytes:
+    """Read so many bytes from ``at`` on, or the whole block there if that is longer."""
+    file = files.open(path)
+    try:
+        data = file.pread(step_bytes, at)
+        header = check_block(data, 0)
+        if isinstance(header, BlockHeader) and BLOCK_BYTES + header.length > len(data):
+            data = file.pread(BLOCK_BYTES + header.length, at)
+        return data
+    finally:
+        file.close()
 
 
 assert HEADER_BYTES == BLOCK_BYTES

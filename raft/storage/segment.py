@@ -189,7 +189,7 @@ class SegmentStorage:
             for path in found.discarded:
                 self._spares.give(path, self._size_of(path))
             self._catalog = found.catalog
-            self._continue(found.cursor.offset)
+            self._continue()
             self._sequence = self._synced = found.cursor.sequence
             self._chain = found.cursor.chain
         self._is_open = self._survey_due = True
@@ -212,7 +212,7 @@ class SegmentStorage:
         self._is_open = True
         self.sync()
 
-    def _continue(self, offset: int) -> None:
+    def _continue(self) -> None:
         """Go on in the newest segment. What was read may still be in the system's cache only: sync it first."""
         segment = self._catalog.segments[-1]
         if segment.size < SEGMENT_BYTES_MIN:
@@ -221,7 +221,6 @@ class SegmentStorage:
         file = self._files.open(segment.path)
         file.sync()
         self._activate(segment, file)
-        segment.end = offset
 
     def _activate(self, segment: Segment, file: File) -> None:
         """Make this the newest segment. Its end has room for the footer, and for local records while the disk is

@@ -3,31 +3,48 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
+import attrs
 import pytest
 
 from raft.errors import DamagedLog
 from raft.frame import Frame
 from raft.messages import HardState, Recovered, Write
 from raft.sim.disk import VirtualDisk, seeded
-from raft.storage.blocks import TRAILER_BYTES, BlockHeader, check_block
+from raft.storage.blocks import (
+    TRAILER_BYTES,
+    BlockHeader,
+    LocalKind,
+    Position,
+    check_block,
+    encode_hard_state,
+    encode_local,
+    encode_position,
+    encode_trailer,
+)
+from raft.storage.catalog import encode_footer
 from raft.storage.conformance import frames, read_all, snapshot_at
 from raft.storage.identity import format_directory
 from raft.storage.model import LogImage, differs
-from raft.storage.recovery import recover
+from raft.storage.recovery import Head, read_footer, read_head, recover, scrub, segment_of
 from raft.storage.segment import SegmentStorage
+from tests.raft.storage.forged import OWNER, SEGMENT_BYTES, CountingDisk, Record, forged, framed, state
 
 FIRST = "log/00000000000000000001.seg"
 SECOND = "log/00000000000000000002.seg"
-SEGMENT_BYTES = 32 << 10
 
 
 def fresh(seed: int = 1) -> tuple[VirtualDisk, SegmentStorage]:
     disk = VirtualDisk(seeded(seed))
+    return disk, formatted(disk)
+
+
+def formatted(disk: VirtualDisk) -> SegmentStorage:
     format_directory(disk, "c", "n", b"incarnation-0001")
     storage = reopen(disk)
     storage.open()
-    return disk, storage
+    return storage
 
 
 def reopen(disk: VirtualDisk, life: int = 1) -> SegmentStorage:
@@ -116,8 +133,35 @@ def test_unsynced_blocks_behind_a_lost_one_are_cut() -> None:
 def test_a_rotten_first_block_is_refused() -> None:
     disk, _ = synced_log()
     disk.rot(FIRST, 10)
-    with pytest.raises(DamagedLog, match="first block"):
+    with pytest.raises(DamagedLog, match="first block is bad") as error:
         found(disk)
+    assert (error.value.path, error.value.offset) == (FIRST, 0)
+
+
+@pytest.mark.parametrize(("synced", "refused"), [(0, False), (1, True)])
+def test_a_first_block_that_never_was_synced_was_begun_in_vain(synced: int, refused: bool) -> None:
+    log = forged(state())
+    log.block(*framed(*frames(1)), synced=synced)
+    log.disk.rot(FIRST, 10)
+    if not refused:
+        assert recover(log.disk, OWNER) is None
+        return
+    with pytest.raises(DamagedLog, match="first block is bad"):
+        recover(log.disk, OWNER)
+
+
+def test_a_log_whose_older_segments_are_gone_does_not_begin_anew() -> None:
+    """The newest one's torn first block knows writes before it to be synced."""
+    disk, _ = sealed_log()
+    *older, newest = segments(disk)
+    for path in older:
+        disk.remove(path)
+    for at, _ in blocks(disk, newest)[1:]:
+        disk.rot(newest, at)
+    disk.rot(newest, 70)
+    with pytest.raises(DamagedLog, match="first block is bad") as error:
+        found(disk)
+    assert (error.value.path, error.value.offset) == (newest, 0)
 
 
 @pytest.mark.parametrize("size", [4_000, 8 << 10, SEGMENT_BYTES - 1])
@@ -192,7 +236,7 @@ def segments(disk: VirtualDisk) -> list[str]:
 
 
 def footers_used(disk: VirtualDisk) -> int:
-    recovery = recover(disk, int.from_bytes(b"incarnation-0001"[:8], "little"))
+    recovery = recover(disk, OWNER)
     assert recovery is not None
     return recovery.footers
 
@@ -266,18 +310,19 @@ def test_a_good_log_scrubs_clean(step_bytes: int) -> None:
     assert set(storage.scrub(step_bytes=step_bytes)) == set(segments(disk)[:-1])
 
 
+@pytest.mark.parametrize("path", [FIRST, SECOND])
 @pytest.mark.parametrize("step_bytes", [100, 1_700, 4_000, 100_000])
-def test_every_damaged_block_is_scrubbed_out(step_bytes: int) -> None:
+def test_every_damaged_block_is_scrubbed_out(step_bytes: int, path: str) -> None:
     disk, _ = sealed_log()
     storage = reopen(disk, 2)
     storage.open()
-    for at, header in blocks(disk, SECOND):
-        for inside in (5, 70, 63 + header.length):
-            disk.rot(SECOND, at + inside)
+    for at, header in blocks(disk, path):
+        for inside in (5, min(70, 63 + header.length), 63 + header.length):
+            disk.rot(path, at + inside)
             with pytest.raises(DamagedLog) as error:
                 list(storage.scrub(step_bytes=step_bytes))
-            assert (error.value.path, error.value.offset) == (SECOND, at)
-            disk.rot(SECOND, at + inside)
+            assert (error.value.path, error.value.offset) == (path, at)
+            disk.rot(path, at + inside)
 
 
 def test_a_missing_segment_is_refused() -> None:
@@ -285,7 +330,7 @@ def test_a_missing_segment_is_refused() -> None:
     disk.remove(SECOND)
     with pytest.raises(DamagedLog, match="this segment is missing") as error:
         found(disk)
-    assert error.value.path == SECOND
+    assert (error.value.path, error.value.offset) == (SECOND, 0)
 
 
 def test_a_lost_newest_segment_is_noticed_by_nobody_but_its_footer_is_no_harm() -> None:
@@ -303,8 +348,9 @@ def test_the_name_of_a_segment_is_not_believed() -> None:
     disk.rename(paths[0], "log/x")
     disk.rename(paths[1], paths[0])
     disk.rename("log/x", paths[1])
-    with pytest.raises(DamagedLog, match="another segment"):
+    with pytest.raises(DamagedLog, match="another segment") as error:
         found(disk)
+    assert (error.value.path, error.value.offset) == (FIRST, 0)
 
 
 def test_a_tail_that_a_lost_first_block_hides_is_still_known_to_be_synced() -> None:
@@ -323,6 +369,33 @@ def test_a_tail_that_a_lost_first_block_hides_is_still_known_to_be_synced() -> N
     with pytest.raises(DamagedLog, match=f"the block at byte {second} of {SECOND} knows it to be synced") as error:
         found(disk)
     assert (error.value.path, error.value.offset) == (FIRST, end)
+
+
+def test_a_tail_is_known_to_be_synced_by_a_first_block_whose_records_are_torn() -> None:
+    disk, storage = fresh()
+    put(storage, frames(30, size=2_000))
+    storage.close()
+    for at, _ in blocks(disk, SECOND)[1:]:
+        disk.rot(SECOND, at)
+    disk.rot(SECOND, 70)
+    end = blocks(disk, FIRST)[-1][0]
+    disk.rot(FIRST, end + 100)
+    with pytest.raises(DamagedLog, match=f"the block at byte 0 of {SECOND} knows it to be synced") as error:
+        found(disk)
+    assert (error.value.path, error.value.offset) == (FIRST, end)
+
+
+def test_a_log_is_as_long_by_its_footers_as_by_a_scan() -> None:
+    disk, _ = sealed_log()
+    lengths = []
+    for sealed in (segments(disk)[:-1], []):
+        storage = reopen(disk, 2)
+        storage.open()
+        lengths.append(storage.log_bytes)
+        disk.kill()
+        for path in sealed:
+            disk.rot(path, SEGMENT_BYTES - 1)
+    assert footers_used(disk) == 0 and lengths == [lengths[0]] * 2
 
 
 @pytest.mark.parametrize("count", [5, 40], ids=["scanned", "by its footer"])
@@ -367,6 +440,135 @@ def test_a_footer_that_does_not_fit_is_left_out() -> None:
     assert found[200].hard_state == HardState(1, "x" * 40)
     for group, log in logs.items():
         assert [frame.data for frame in read_all(storage, group, 1)] == [frame.data for frame in log]
+
+
+# --- good blocks that contradict each other ------------------------------------------------------------------
+
+ONE, TWO, THREE = frames(3)
+MARKED = Position(1, 1, ONE.mark)
+HARD = encode_local(LocalKind.HARD_STATE, 1, encode_hard_state(HardState(7, "n" * 40)))
+
+
+def local(kind: LocalKind, body: bytes) -> Record:
+    return encode_local(kind, 1, body)
+
+
+@pytest.mark.parametrize(("first", "changes", "words"), [
+    ([state()], {"owner": 9}, "of another segment or directory"),
+    ([state()], {"segment": 2}, "of another segment or directory"),
+    ([state()], {"first": False}, "of another segment or directory"),
+    ([state()], {"first": False, "upkeep": True}, "of another segment or directory"),
+    ([state(), HARD], {}, "holds more than states"), ([state(), *framed(ONE)], {}, "holds more than states"),
+    ([local(LocalKind.STATE, b"x")], {}, "not a hard state"), ([state()], {"marks": [5]}, "differ from the block"),
+    ([state()], {"length": SEGMENT_BYTES}, "a local record"),
+])
+def test_a_segment_begins_with_its_groups_states_and_nothing_else(
+    first: list[Record], changes: dict[str, Any], words: str,
+) -> None:
+    log = forged(*first, **changes)
+    found = read_head(log.disk, OWNER, 1)
+    assert isinstance(found, str) and words in found
+    log.segment = 1
+    log.begin(state())
+    for call in (lambda: recover(log.disk, OWNER), lambda: list(scrub(log.disk, OWNER, 1, step_bytes=1_000))):
+        with pytest.raises(DamagedLog, match=words) as error:
+            call()
+        assert (error.value.path, error.value.offset) == (FIRST, 0)
+
+
+def test_a_first_block_of_many_groups_is_read_whole() -> None:
+    log = forged(*[state(group, Position(group)) for group in range(1, 90)])
+    head = read_head(log.disk, OWNER, 1)
+    assert isinstance(head, Head) and [each.last.index for each in head.states.values()] == list(range(1, 90))
+
+
+@pytest.mark.parametrize(("records", "end"), [
+    (framed(ONE, TWO), (2, TWO.mark)), (framed(ONE, TWO, THREE), (3, THREE.mark)),
+    ([*framed(ONE), local(LocalKind.TRUNCATE, encode_position(Position(1, 1, 0))), *framed(TWO)], (2, TWO.mark)),
+    (framed(*frames(1), *frames(1, after=attrs.evolve(ONE, mark=0))), (2, None)),
+    ([local(LocalKind.INSTALL, encode_position(MARKED)), *framed(TWO)], (2, TWO.mark)),
+], ids=["two", "three", "its mark is not known", "the chain is not known", "behind a snapshot"])
+def test_what_continues_is_taken(records: list[Record], end: tuple[int, int | None]) -> None:
+    log = forged(state())
+    log.block(*records)
+    recovery = recover(log.disk, OWNER)
+    assert recovery is not None
+    group = recovery.catalog.groups[1]
+    assert (group.last.index, group.last.mark) == (end[0], end[1] or group.last.mark)
+    assert group.purged == (MARKED if records[0][0][4] == LocalKind.INSTALL else Position())
+
+
+@pytest.mark.parametrize(("records", "words"), [
+    (framed(ONE, THREE), "frame 3 of group 1 does not continue entry 1"),
+    (framed(TWO), "frame 2 of group 1 does not continue entry 0"),
+    (framed(ONE, *frames(1, after=attrs.evolve(ONE, mark=77))), "frame 2 of group 1 does not continue entry 1"),
+])
+def test_frames_that_do_not_continue_their_log_are_refused(records: list[Record], words: str) -> None:
+    log = forged(state())
+    block = log.block(*records)
+    with pytest.raises(DamagedLog, match=words) as error:
+        recover(log.disk, OWNER)
+    assert error.value.offset == block + 64 + sum(len(data) for data, _ in records[:-1])
+
+
+@pytest.mark.parametrize("kind", [LocalKind.HARD_STATE, LocalKind.TRUNCATE, LocalKind.INSTALL])
+def test_a_good_record_with_a_body_of_no_sense_is_refused(kind: LocalKind) -> None:
+    log = forged(state())
+    block = log.block(local(kind, b"x"))
+    with pytest.raises(DamagedLog, match="not a") as error:
+        recover(log.disk, OWNER)
+    assert (error.value.path, error.value.offset) == (FIRST, block)
+
+
+@pytest.mark.parametrize("changes", [{"owner": 9}, {"segment": 2}, {"sequence": 7}, {"chain": 7}], ids=str)
+def test_a_block_of_elsewhere_is_not_taken_up(changes: dict[str, Any]) -> None:
+    log = forged(state())
+    log.block(*framed(ONE), **changes)
+    recovery = recover(log.disk, OWNER)
+    assert recovery is not None and recovery.catalog.groups[1].last.index == 0 and recovery.cursor.sequence == 1
+
+
+@pytest.mark.parametrize(("second", "words"), [
+    ([state(1, Position(3, 1)), state(2)], r"group 1 ended at .*index=1.*, this segment says .*index=3"),
+    ([state(1, MARKED)], r"the states of groups \[2\] are missing"),
+    ([state(1, MARKED), state(2), state(3, Position(1, 1))], "group 3 ended at"),
+])
+def test_a_segment_says_where_the_one_before_it_ended(second: list[Record], words: str) -> None:
+    log = forged(state(), state(2))
+    log.block(*framed(ONE))
+    log.begin(*second)
+    with pytest.raises(DamagedLog, match=words) as error:
+        recover(log.disk, OWNER)
+    assert (error.value.path, error.value.offset) == (SECOND, 0)
+
+
+@pytest.mark.parametrize("begins", [2, 4])
+def test_a_footer_that_continues_nothing_is_refused(begins: int) -> None:
+    """Its CRC is good, and it names the blocks that are there."""
+    disk, _ = sealed_log()
+    path, head = SECOND, read_head(disk, OWNER, 2)
+    assert isinstance(head, Head)
+    footer = read_footer(disk, OWNER, head)
+    assert footer is not None
+    segment = segment_of(head)
+    segment.spans, segment.end = footer.spans, footer.end
+    segment.spans[1].first = begins
+    data = encode_footer(segment, footer.last_write, footer.last_crc)
+    disk.open(path).pwrite([data, encode_trailer(OWNER, 2, SEGMENT_BYTES - 48 - len(data), data)],
+                           SEGMENT_BYTES - 48 - len(data))
+    with pytest.raises(DamagedLog, match=f"continues with entry {begins}") as error:
+        found(disk)
+    assert (error.value.path, error.value.offset) == (path, footer.end)
+
+
+def test_no_file_is_left_open() -> None:
+    disk = CountingDisk()
+    storage = formatted(disk)
+    put(storage, frames(40, size=2_000))
+    storage.close()
+    disk.opened.clear()
+    assert recover(disk, OWNER) and list(scrub(disk, OWNER, 1, step_bytes=1_000)) and len(disk.opened) > 20
+    assert not disk.left_open
 
 
 # --- recycling -----------------------------------------------------------------------------------------------
